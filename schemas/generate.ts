@@ -13,7 +13,6 @@ import { DEFAULT_UPSTREAM_TYPE, UPSTREAM_TYPE_NAMES, UPSTREAM_TYPES } from '../e
 import { stages } from '../stages/index.ts';
 import { definitionsOf, typeOfFile, typesOf, writeConsoleOperations } from './generate/console.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
-import { printedExamples } from './generate/examples.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { gatewayPage, json, pipelinePage, policyPage } from './generate/schema.ts';
 import { failoverPage, headersPage, privilegedPage, telemetryPage, translationPage } from './generate/tables.ts';
@@ -50,7 +49,7 @@ function withProtocols(text: string): string {
 const listOf = (values: readonly string[]) => `[${values.map((value) => JSON.stringify(value)).join(', ')}]`;
 
 /** The text of every generated file, by its path below `schemas/generated/`. */
-export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
+export function generateFiles(): ReadonlyMap<string, string> {
   const gateway_text = withUpstreamTypes(readFileSync(join(SCHEMAS, 'gateway.schema.json'), 'utf8'));
   const gateway = JSON.parse(gateway_text) as JsonSchema;
   const pipeline_text = withProtocols(readFileSync(join(SCHEMAS, 'pipeline.schema.json'), 'utf8'));
@@ -63,7 +62,6 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     profile: readSchema('profile'),
     pipeline_test: readSchema('pipeline-test'),
   };
-  const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
     ['../pipeline.schema.json', pipeline_text],
@@ -75,7 +73,7 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ['../../engine/base/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
     [
       '../../engine/base/contract/config-parts.ts',
-      typesOf([...definitionsOf([gateway]), ['Profile', sources.profile]]),
+      typesOf([...definitionsOf([gateway, sources.profile]), ['Profile', sources.profile]]),
     ],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],
@@ -90,7 +88,7 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ['reference/translation.md', translationPage()],
     ['reference/headers.md', headersPage()],
     ['reference/telemetry.md', telemetryPage()],
-    ['reference/diagnostics.md', diagnosticsPage(printed)],
+    ['reference/diagnostics.md', diagnosticsPage()],
   ]);
 }
 
@@ -119,8 +117,8 @@ function write(files: ReadonlyMap<string, string>): void {
   }
 }
 
-async function main(): Promise<void> {
-  const files = await generateFiles();
+function main(): void {
+  const files = generateFiles();
   mkdirSync(GENERATED, { recursive: true });
   const stale = staleFiles(files);
   if (process.argv.includes('--check')) {
@@ -141,4 +139,4 @@ async function main(): Promise<void> {
   console.log(stale.length === 0 ? 'Nothing has changed.' : `Written: ${stale.join(', ')}.`);
 }
 
-if (import.meta.main) await main();
+if (import.meta.main) main();

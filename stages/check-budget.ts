@@ -112,7 +112,7 @@ export default defineStage({
             if (decision.unreserved) ctx.set('spend.unreserved', true);
             recordReservation(ctx, wanted, found, 0);
           } catch (error) {
-            // The stage timed out: its `finish` has run already and cannot release the reservation.
+            // The stage timed out: its `finish` has already run and cannot release the reservation.
             void decision.reservation?.release();
             throw error;
           }

@@ -9,7 +9,7 @@ export default defineStage({
   name: 'include-usage',
   version: 1,
   summary:
-    'Asks a chat completions upstream to report usage in its stream where the client did not, and removes the report from the response.',
+    'Requests usage from a chat completions upstream in streams if the client did not, and removes the report from the response.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: include-usage' }],
   reads: ['request.protocol', 'request.stream', 'route.protocol', 'route.upstream'],

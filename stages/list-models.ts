@@ -1,7 +1,6 @@
 import { type Answer, defineStage, type ModelConfig, StageError } from '../engine/api.ts';
 import { CALLER_FACTS, callerOf, createIsListed } from '../engine/domain/upstreams/index.ts';
 
-/** Largest page. */
 const PAGE_MAX = 1000;
 
 /** Page size of a paged request without `limit`. */
@@ -10,10 +9,8 @@ const PAGE_DEFAULT = 20;
 /** Longest part of an identifier that an error quotes, in characters. */
 const QUOTED_LENGTH_MAX = 100;
 
-/** The path in front of the identifier of a single model. */
 const ONE_MODEL = '/models/';
 
-/** A model with its serialized entry. */
 interface Entry {
   readonly model: ModelConfig;
   readonly json: string;

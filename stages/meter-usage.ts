@@ -1,6 +1,5 @@
 import { defineStage, type Outcome, type ResponseEvent, type StageContext } from '../engine/api.ts';
 import {
-  type Charge,
   createMetering,
   IDENTITY_FACTS,
   METERING_FACTS,
@@ -30,20 +29,19 @@ type MeterContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[n
 
 const NO_TOOLS = Object.freeze({});
 
-function writeTokens(ctx: MeterContext, usage: Charge['usage']): void {
-  ctx.set('usage.input_tokens', usage.input);
-  ctx.set('usage.output_tokens', usage.output);
-  ctx.set('usage.cache_read_input_tokens', usage.cache_read);
-  ctx.set('usage.cache_write_5m_input_tokens', usage.cache_write_5m);
-  ctx.set('usage.cache_write_1h_input_tokens', usage.cache_write_1h);
-}
-
-function writeFacts(ctx: MeterContext, { usage, billed }: Charge, outcome: Outcome): void {
-  const { provenance, cost_nano_usd: cost, possibly_billed_nano_usd = 0 } = outcome;
+function writeFacts(ctx: MeterContext, outcome: Outcome): void {
+  const { tokens, billed, server_tools = NO_TOOLS, provenance, cost_nano_usd: cost } = outcome;
+  const { possibly_billed_nano_usd = 0 } = outcome;
   if (billed?.model !== undefined) ctx.set('usage.answered_model', billed.model);
   if (billed !== undefined) ctx.set('usage.billed', { ...billed });
-  if (provenance.input !== 'unknown') writeTokens(ctx, usage);
-  ctx.set('usage.server_tools', usage.server_tools ?? NO_TOOLS);
+  if (provenance.input !== 'unknown') {
+    ctx.set('usage.input_tokens', tokens.input);
+    ctx.set('usage.output_tokens', tokens.output);
+    ctx.set('usage.cache_read_input_tokens', tokens.cache_read);
+    ctx.set('usage.cache_write_5m_input_tokens', tokens.cache_write_5m);
+    ctx.set('usage.cache_write_1h_input_tokens', tokens.cache_write_1h);
+  }
+  ctx.set('usage.server_tools', server_tools);
   ctx.set('usage.cost_nano_usd', cost);
   ctx.set('usage.provenance', provenance);
   if (possibly_billed_nano_usd > 0) ctx.set('usage.possibly_billed_nano_usd', possibly_billed_nano_usd);
@@ -92,8 +90,8 @@ export default defineStage({
       }),
       finish(ctx) {
         if (!ctx.get('upstream.attempts')) return;
-        const [result, outcome] = metering.settle(ctx, ctx.state as Metering | undefined);
-        writeFacts(ctx, result, outcome);
+        const outcome = metering.settle(ctx, ctx.state as Metering | undefined);
+        writeFacts(ctx, outcome);
         const reservation = ctx.reservation ?? services.ledger.unreserved(requestIdentity(ctx));
         settleLater(ctx, reservation, outcome, services.log);
       },

@@ -73,10 +73,7 @@ type BodyContext = StageContext<'request.protocol', (typeof CALLER)[number], (ty
 /** The amounts in errors about concurrency limits, which reserve nothing. */
 const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
 
-/**
- * Enforces limits on concurrent requests within this process, before bodies are read. The ledger enforces them across
- * processes, but only afterwards. `undefined` without such limits.
- */
+/** Enforces limits on concurrent requests in this process, before bodies are read. The ledger follows. */
 function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }: Services) {
   const limitsOf = limitsAtOnce(config, condition);
   if (limitsOf === undefined) return undefined;
@@ -165,7 +162,7 @@ export default defineStage({
     const wants_session = sharesSessions(services.config) || wantsCallState(services.config);
     const wants_tools = services.pipeline.facts_read.has('request.tools');
 
-    /** Unknown models are rejected by the routing stage. */
+    /** Sets the model facts. The routing stage rejects unknown models. */
     function setModel(ctx: BodyContext, called: string): void {
       const model = models.find(called, ctx.get('principal.groups'))?.id ?? called;
       ctx.set('request.model', model);

@@ -34,7 +34,7 @@ function withoutRepeats(statuses: readonly CounterStatus[]): CounterStatus[] {
 export default defineStage({
   name: 'report-spending',
   version: 1,
-  summary: 'Responds with what the caller has spent, and with the spend limits that apply.',
+  summary: 'Responds with the spending of the caller, and the spend limits that apply.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: report-spending' }],
   reads: ['principal.email', 'principal.groups', 'principal.token.id'],

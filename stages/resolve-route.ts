@@ -6,13 +6,13 @@ import {
   type ModelCaller,
   type ModelConfig,
   matchesGlob,
-  type PricedRoute,
   type ResponseEvent,
   type Services,
   type StageContext,
   type TokenCounts,
 } from '../engine/api.ts';
 import { type RoutingRule, routingRules } from '../engine/base/rules/index.ts';
+import { NO_TOKENS } from '../engine/domain/budget/index.ts';
 import { definitionNamed, type PrivilegedChoice } from '../engine/domain/protocols/index.ts';
 import {
   CACHE_FACTS,
@@ -94,16 +94,13 @@ interface Routed {
 }
 
 /** Creates the routes of a pipeline; equal ones are shared. */
-function routeMaker({
-  models,
-  pipeline,
-}: Services): (upstreams: RoutingRule['upstreams'], rule?: Parameters<typeof createRoute>[2]) => Route {
+function routeMaker({ models, pipeline }: Services) {
   const surroundings = {
     upstream: (name: string) => models.upstream(name),
     translates: pipeline.stages.includes('translate'),
   };
   const known = new Map<string, Route>();
-  return (upstreams, rule) => {
+  return (upstreams: RoutingRule['upstreams'], rule?: Parameters<typeof createRoute>[2]): Route => {
     const route = createRoute(upstreams, surroundings, rule);
     if (!known.has(route.key)) known.set(route.key, route);
     return known.get(route.key)!;
@@ -111,38 +108,25 @@ function routeMaker({
 }
 
 /** Compiles the routing rules. `rulesOf` caches the rules for a model: of hundreds, a request evaluates only those. */
-function compileRules(
-  { config, condition }: Services,
-  routeTo: ReturnType<typeof routeMaker>,
-): { readonly routes: readonly Route[]; rulesOf(model: ModelConfig): readonly CompiledRule[] } {
-  const compiled = routingRules(config).map(({ name, mode, logic, upstreams }, index): CompiledRule => {
-    return { name, mode, holds: condition(logic), route: routeTo(upstreams, config.routing.rules[index]!) };
+function compileRules({ config, condition }: Services, routeTo: ReturnType<typeof routeMaker>) {
+  const compiled = routingRules(config).map(({ name, mode, logic, upstreams }, index) => {
+    const written = config.routing.rules[index]!;
+    return { name, mode, models: written.models, holds: condition(logic), route: routeTo(upstreams, written) };
   });
-  const covers = (index: number, model: ModelConfig) =>
-    config.routing.rules[index]!.models?.some((glob) => matchesGlob(glob, model.id)) ?? true;
-  const by_model = new WeakMap<ModelConfig, readonly CompiledRule[]>();
+  const by_model = new WeakMap<ModelConfig, typeof compiled>();
+  const covers = ({ id }: ModelConfig, globs: readonly string[] = ['*']) => globs.some((glob) => matchesGlob(glob, id));
   return {
     routes: compiled.map(({ route }) => route),
-    rulesOf(model) {
-      let rules = by_model.get(model);
-      if (rules === undefined) {
-        rules = compiled.filter((_, index) => covers(index, model));
-        by_model.set(model, rules);
-      }
+    rulesOf(model: ModelConfig): readonly CompiledRule[] {
+      const rules = by_model.get(model) ?? compiled.filter(({ models }) => covers(model, models));
+      by_model.set(model, rules);
       return rules;
     },
   };
 }
 
-interface Found {
-  readonly rule: CompiledRule | undefined;
-  readonly shadows: readonly CompiledRule[] | undefined;
-}
-
-const NO_RULE: Found = { rule: undefined, shadows: undefined };
-
 /** The first enforced rule that holds, and the rules in shadow mode above it that hold. */
-function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
+function findRule(rules: readonly CompiledRule[], facts: FactView) {
   let shadows: CompiledRule[] | undefined;
   for (const rule of rules) {
     if (!rule.holds(facts)) continue;
@@ -153,32 +137,10 @@ function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
   return { rule: undefined, shadows };
 }
 
-/** Tokens of a request: the input as estimated, the output as requested. */
 interface RequestedTokens {
   readonly input: number;
   readonly output: number | undefined;
   readonly choices: number;
-}
-
-/**
- * The cost of the estimated input and the longest requested output. Uses the price of the default upstream, because the
- * rules that choose the upstream may read it.
- */
-function worstCase(
-  models: Services['models'],
-  model: ModelConfig,
-  requested: RequestedTokens,
-  route: PricedRoute,
-): number {
-  const { context_window, max_output_tokens } = model;
-  const tokens: TokenCounts = {
-    input: Math.min(requested.input, context_window),
-    output: Math.min(requested.output ?? max_output_tokens, max_output_tokens) * requested.choices,
-    cache_read: 0,
-    cache_write_5m: 0,
-    cache_write_1h: 0,
-  };
-  return models.cost(model, tokens, route);
 }
 
 export default defineStage({
@@ -221,11 +183,17 @@ export default defineStage({
       throw modelNotFound(called, { by: 'upstream', upstream: all[0]!.upstream.name });
     }
 
-    /** Sets the worst-case and the typical cost. */
+    /** Sets the costs, at the price of the default upstream: rules that choose the upstream may read them. */
     function setCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig, requested: RequestedTokens): void {
+      const { context_window, max_output_tokens } = model;
+      const tokens: TokenCounts = {
+        ...NO_TOKENS,
+        input: Math.min(requested.input, context_window),
+        output: Math.min(requested.output ?? max_output_tokens, max_output_tokens) * requested.choices,
+      };
       const priced_as = { upstream: pricedAt(model, default_upstream), at: ctx.get('request.received_at') };
       const is_free = ctx.get('request.protocol') === 'count_tokens';
-      const worst_case = is_free ? 0 : worstCase(models, model, requested, priced_as);
+      const worst_case = is_free ? 0 : models.cost(model, tokens, priced_as);
       const usual = ledger.typicalCost(caller.email, model.id) ?? worst_case;
       ctx.set('route.worst_case_nano_usd', worst_case);
       ctx.set('route.estimate_nano_usd', Math.min(worst_case, usual));
@@ -286,8 +254,7 @@ export default defineStage({
         };
         setCosts(ctx, caller, model, requested);
         const rules = rulesOf(model);
-        const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
-
+        const { rule, shadows } = rules.length === 0 ? {} : findRule(rules, services.facts(ctx));
         const route = rule?.route ?? default_route;
         const other = shadows?.find((shadow) => shadow.route !== route);
         if (other !== undefined) ctx.recordShadow(`routing:${other.name}`);

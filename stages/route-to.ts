@@ -57,7 +57,7 @@ type RouteContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[n
 export default defineStage({
   name: 'route-to',
   version: 1,
-  summary: 'Sends requests to one upstream, for APIs beside those for models, and checks the models that they name.',
+  summary: 'Sends requests of other APIs, such as embeddings or files, to one upstream, and checks the models in them.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -129,9 +129,11 @@ export default defineStage({
       const there = model.upstream_ids[name] ?? model.id;
       if (there !== called && isForm(ctx.headers)) {
         const why = `form bodies are sent unchanged, and the upstream "${name}" knows the model "${called}" as "${there}"`;
-        throw new StageError('invalid_request', `model: ${why}; use a model with the same name in both places.`, {
-          details: { param: 'model' },
-        });
+        throw new StageError(
+          'invalid_request',
+          `model: ${why}; use a model that has the same name here and at the upstream.`,
+          { details: { param: 'model' } },
+        );
       }
       return model;
     }

@@ -62,7 +62,7 @@ export default defineStage({
   name: 'translate',
   version: 1,
   summary:
-    'Translates for upstreams of another protocol; otherwise removes translated reasoning, and restores tool call state that clients leave out.',
+    'Translates for upstreams of another protocol; otherwise removes translated reasoning, and restores tool call state that clients omit.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -71,7 +71,7 @@ export default defineStage({
         type: 'boolean',
         default: true,
         description:
-          'Whether the process remembers, for at most a day, state that chat upstreams expect back with tool calls, for clients that leave it out. It may contain reasoning text.',
+          'Whether the process remembers, for at most a day, state that chat upstreams expect back with tool calls, for clients that omit it. It may contain reasoning text.',
       },
     },
   },

@@ -44,7 +44,7 @@ const stages = filesUnder('stages');
 /** What is written to a terminal, from the call on: far enough to see how it was put together. */
 const WRITTEN = /terminal\.(?:data|words)\([^;]*/g;
 
-describe('what is printed', () => {
+describe('the output', () => {
   test('is put into lines and JSON by the functions that leave nothing in it for a terminal to act upon', () => {
     for (const { path, text } of engine.filter((file) => file.path.startsWith('engine/edge/cli/'))) {
       const found = [...text.matchAll(WRITTEN)].filter(([call]) => /JSON\.stringify|\.join\('\\n'\)/.test(call));
@@ -56,10 +56,10 @@ describe('what is printed', () => {
     }
   });
 
-  test('goes to the streams of the process in few places', () => {
+  test('reaches the streams of the process in few places', () => {
     const allowed = [
       'engine/edge/cli/terminal.ts', // the one place
-      'engine/edge/cli/client/client-write.ts', // questions of our own
+      'engine/edge/cli/client/client-options.ts', // questions of our own
       'engine/edge/cli/main.ts', // nothing, to wait until all is written
     ];
     const writes = (text: string) => /process\.(?:stdout|stderr)\.write|console\.\w+\(/.test(text);
@@ -120,7 +120,7 @@ describe('layers', () => {
     assert.deepEqual([...packages].sort(), PACKAGES.toSorted());
   });
 
-  test('an import only goes down', () => {
+  test('imports only lower layers', () => {
     const height = (path: string) => PACKAGES.indexOf(packageOf(path));
     const up = engine
       .filter(({ path }) => path !== FACE)
@@ -177,7 +177,7 @@ describe('layers', () => {
     }
   });
 
-  test('who runs requests calls hooks and knows nothing of how stages are contained', () => {
+  test('the request runner calls hooks and knows nothing of stage containment', () => {
     const { imports } = engine.find(({ path }) => path === 'engine/pipeline/run/run.ts')!;
     assert.deepEqual(
       imports.filter((name) => /\/(?:contain|lease|compile-stage)\.ts$/.test(name)),
@@ -214,7 +214,7 @@ describe('each of these packages is imported in few places', () => {
     knex: 'engine/base/store/database.ts',
     'openid-client': 'engine/domain/identity/provider/provider-client.ts',
     undici: 'engine/domain/upstreams/transports/direct-transport.ts',
-    'csv-parse': 'engine/edge/cli/ledger/bill-file.ts',
+    'csv-parse': 'engine/edge/cli/bill-file.ts',
   };
   for (const [name, site] of Object.entries(sites)) {
     test(name, () => {
@@ -237,7 +237,7 @@ test('no default exports but stages', () => {
   );
 });
 
-test('what test files share has no hooks of its own, for they would belong to the first file of a process', () => {
+test('shared test files have no hooks of their own, which would belong to the first file of a process', () => {
   for (const { path, text } of filesUnder('test')) {
     if (path.endsWith('.test.ts') || path === 'test/support/file-end.ts') continue;
     assert.doesNotMatch(text, /^(?:before|after)(?:Each)?\(/m, `${path}: put it into a function, or use atFileEnd`);

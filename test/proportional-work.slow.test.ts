@@ -1,5 +1,5 @@
 /**
- * What costs work in proportion to its size, so that nobody stops the gateway with something large. Steps are counted
+ * What costs work in proportion to its size, so that no large input stops the gateway. Steps are counted
  * without the optimizer of the process: these tests have one of their own.
  */
 import assert from 'node:assert/strict';
@@ -86,7 +86,7 @@ describe('a gateway.yaml', () => {
       assert.equal(config?.routing.rules.length, size);
     }));
 
-  it('is kept from repeating a secret with work in proportion to the lines of the secret', () =>
+  it('hides a secret with work in proportion to the lines of the secret', () =>
     assertProportional(100, async (size) => {
       const lines = arrayOf(size, (i) => `      a${i}`).join('\n');
       const damaged = GATEWAY.replace('    api_key_env: UPSTREAM_KEY', `    !api_key_env: |\n${lines}\n      hunter2`);
@@ -130,7 +130,7 @@ describe('a text is cut at stop sequences with work in proportion', () => {
     return text;
   }
 
-  it('to its length, in whatever pieces it comes', () =>
+  it('to its length, in any pieces', () =>
     assertProportional(1000, (size) => {
       const pieces = arrayOf(size, () => delta('a'));
       assert.equal(said([`${'a'.repeat(size)}b`], [start(0), ...pieces, stop(0)]).length, size);
@@ -150,12 +150,13 @@ describe('a text is cut at stop sequences with work in proportion', () => {
     }));
 });
 
-describe('reasoning that a translation has made is removed with work in proportion to the size of the body', () => {
+describe('removing reasoning of a translation costs work in proportion to the size of the body', () => {
   const MADE = '{"type":"thinking","thinking":"Hm.","signature":"gw:chat@spare:none::"}';
-  const answer = (blocks: readonly string[]) => `{"role":"assistant","content":[${blocks},{"type":"text","text":"b"}]}`;
+  const response = (blocks: readonly string[]) =>
+    `{"role":"assistant","content":[${blocks},{"type":"text","text":"b"}]}`;
   const MARKS: Readonly<Record<string, (count: number) => readonly string[]>> = {
-    'in one message': (count) => [answer(Array(count).fill(MADE))],
-    'in as many messages': (count) => Array(count).fill(answer([MADE])),
+    'in one message': (count) => [response(Array(count).fill(MADE))],
+    'in as many messages': (count) => Array(count).fill(response([MADE])),
   };
   for (const [where, messages] of Object.entries(MARKS)) {
     it(`however many marks are ${where}`, () =>

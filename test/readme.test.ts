@@ -94,7 +94,7 @@ describe('every YAML block in every README passes the check, alone or completed 
   });
 });
 
-test('every link between documents leads to something', async () => {
+test('every link between documents has a target', async () => {
   for (const document of DOCUMENTS) {
     const text = await readFile(join(REPOSITORY, document), 'utf8');
     for (const [, link] of text.matchAll(/\]\((?!https?:)([^)#]+)\)/g)) {
@@ -132,7 +132,7 @@ test('there is one recipe for nginx, which the other guides link to', () => {
   assert.equal(blocksOf('examples/proxies/README.md', 'nginx').length, 1);
 });
 
-test('every npm script and every file that a README tells to run exists', async () => {
+test('every npm script and every file that a README refers to exists', async () => {
   const { scripts } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
   const text = shell.map((block) => block.text).join('\n');
   const named = [...text.matchAll(/^\s*npm (?:run )?(start|test|(?<=run )\w+)/gm)].map(([, name]) => name!);
@@ -154,13 +154,13 @@ function findCommand(program: Command, words: readonly string[]): Command | unde
   return command;
 }
 
-test('CI runs the tests with the commands that the README gives, which install what the lock file says', async () => {
+test("CI runs the tests with the commands of the README, which install the lock file's versions", async () => {
   const script = await readFile(join(REPOSITORY, '.ci/run'), 'utf8');
   const commands = script.split('\n').filter((line) => line.startsWith('npm '));
   assert.deepEqual(commands, ['npm ci', 'npm test', 'npm run test:slow']);
   const section = /^## Tests\n\n```sh\n([^`]+)```/m.exec(await readFile(join(REPOSITORY, 'README.md'), 'utf8'));
-  const told = section![1]!.split('\n').map((line) => line.replace(/ *#.*/, ''));
-  assert.deepEqual(told.slice(0, commands.length), commands);
+  const listed = section![1]!.split('\n').map((line) => line.replace(/ *#.*/, ''));
+  assert.deepEqual(listed.slice(0, commands.length), commands);
 });
 
 /** A command that has npx, or one like it, look for a name: at the beginning of a line, of a comment, in quotes, behind variables. */
@@ -173,7 +173,7 @@ function pasted(path: string, text: string): string {
   return [...text.matchAll(/^ *```[\s\S]*?```|`[^`\n]+`/gm)].map(([code]) => code).join('\n');
 }
 
-test('nothing here has anybody run a name from a registry, which anybody can take', async () => {
+test('nothing here runs a free name from a registry, which an attacker could register', async () => {
   const folders = ['engine', 'stages', 'pipelines', 'schemas', 'examples', 'test'];
   const below = folders.flatMap((folder) =>
     globSync(`${folder}/**/*.{md,yaml,yml,ts,tsx,js,mjs,json}`, { cwd: REPOSITORY }),
@@ -196,7 +196,7 @@ test('nothing here has anybody run a name from a registry, which anybody can tak
   }
 });
 
-test('every appscli command that a README shows exists, with the options it is given', async () => {
+test('every appscli command in a README exists, with its options', async () => {
   const terminal = { data() {}, info() {} } as never;
   const program = await createProgram({ terminal, env: {}, stages: async () => stages, finish() {} });
   const texts = await Promise.all(DOCUMENTS.map((document) => readFile(join(REPOSITORY, document), 'utf8')));

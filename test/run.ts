@@ -90,7 +90,7 @@ mkdirSync(temporary, { recursive: true });
 const environment = {
   ...process.env,
   ...server.environment,
-  // People are told times in their own zone; tests are at home in this one.
+  // Users see times in their own zone; tests are at home in this one.
   TZ: 'UTC',
   TMPDIR: temporary,
   NODE_COMPILE_CACHE: join(temporary, 'compiled'),

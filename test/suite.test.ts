@@ -98,7 +98,7 @@ describe('in all tests', () => {
         });
       assert.deepEqual(found, [], instead);
       const idle = Object.keys(allowed).filter((file) => !files.includes(file));
-      assert.deepEqual(idle, [], 'there is no such file any more');
+      assert.deepEqual(idle, [], 'the file no longer exists');
     });
   }
 });

@@ -11,7 +11,7 @@ import { createLog } from '../../engine/base/kit/log.ts';
 import { isLoopbackUrl } from '../../engine/base/kit/net/addresses.ts';
 import { openDatabase } from '../../engine/base/store/database.ts';
 import { CALLBACK_PATH, issuerOf } from '../../engine/domain/identity/provider/provider.ts';
-import { reportFailure } from '../../engine/edge/cli/failure.ts';
+import { reportFailure } from '../../engine/edge/cli/main.ts';
 import { installedClients } from '../../engine/edge/cli/profiles.ts';
 import { processTerminal } from '../../engine/edge/cli/terminal.ts';
 import { loadToRead } from '../../engine/edge/gateway/reload.ts';

@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createLog } from '../../engine/base/kit/log.ts';
-import { reportFailure } from '../../engine/edge/cli/failure.ts';
+import { reportFailure } from '../../engine/edge/cli/main.ts';
 import { processTerminal } from '../../engine/edge/cli/terminal.ts';
 import { type Closable, runUntilSignal } from '../../engine/edge/gateway/signals.ts';
 import { startGateway } from '../../engine/edge/gateway/start-gateway.ts';

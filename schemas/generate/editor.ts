@@ -10,12 +10,10 @@ import { withSecretFiles } from '../../engine/base/source/validate.ts';
 import { choice, errorMeaning, factMeaning } from './markdown.ts';
 import { mapChildren, schemasIn } from './schema.ts';
 
-/** Definitions of a schema by name. */
 type Definitions = Readonly<Record<string, JsonSchema>>;
 
 const SCALARS = ['string', 'number', 'boolean', 'null'];
 
-/** What is made of each name, by name. */
 const mapped = <Name extends string, Made>(names: readonly Name[], make: (name: Name) => Made) =>
   Object.fromEntries(names.map((name) => [name, make(name)]));
 
@@ -165,7 +163,6 @@ const ENVIRONMENT_NAME = {
 
 const FILE_OF_GATEWAY = 'gateway.schema.json';
 const FILE_OF_PIPELINES = 'pipeline.schema.json';
-/** The file of shared definitions. */
 const SHARED = 'shared.schema.json';
 const shared = (name: string) => ({ $ref: `${SHARED}#/definitions/${name}` });
 
@@ -224,7 +221,6 @@ function hover({ description, default: value }: JsonSchema): { markdownDescripti
   return { markdownDescription: `${description}\n\nDefault: \`${flow(value)}\`` };
 }
 
-/** Schema of `allow`: warning codes with their explanations. */
 function allowedWarnings(): JsonSchema {
   const codes = (Object.keys(DIAGNOSTICS) as DiagnosticCode[]).filter((code) => code.startsWith('W'));
   const warnings = codes.map((code) => {
@@ -234,7 +230,6 @@ function allowedWarnings(): JsonSchema {
   return { type: 'object', additionalProperties: false, properties: Object.fromEntries(warnings) };
 }
 
-/** A schema with some properties replaced. */
 function withProperties(schema: JsonSchema, changes: Readonly<Record<string, JsonSchema>>): JsonSchema {
   const properties = Object.fromEntries(schemasIn(schema, 'properties'));
   const changed = Object.entries(changes).map(([name, change]) => [name, { ...properties[name], ...change }]);
@@ -271,7 +266,6 @@ function withEntries(schema: JsonSchema, file: string): JsonSchema {
   return withProperties(schema, { ...Object.fromEntries(own), insert: inserted });
 }
 
-/** Schema of extensions. */
 function extensionSchema(editor: Editor, { extension, pipeline }: Sources): JsonSchema {
   const { title: _title, $schema: _schema, ...own } = withWarnings(editor.translate(extension));
   const whole = Object.fromEntries(schemasIn(editor.translate(pipeline), 'properties'));
@@ -371,7 +365,6 @@ function partOf(whole: JsonSchema): JsonSchema {
   return partial(whole, `${FILE_OF_GATEWAY}#`);
 }
 
-/** Tests of pipelines. */
 function pipelineTestSchema(editor: Editor, source: JsonSchema, gateway: JsonSchema): JsonSchema {
   const types = { string: 'string', number: 'number', boolean: 'boolean', strings: 'array', object: 'object' };
   const properties = mapped(Object.keys(FACTS) as FactPath[], (path) => ({

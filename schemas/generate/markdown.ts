@@ -69,7 +69,6 @@ export function prose(text: string): string {
     .join('');
 }
 
-/** Text in a table cell. */
 function cell(text: string): string {
   return prose(text).replaceAll('|', '\\|').replaceAll('\n', ' ');
 }

@@ -50,7 +50,6 @@ const CAPABILITIES: Readonly<Record<Capability, string>> = {
   database: 'use the database',
 };
 
-/** The place of a stage in a pipeline. */
 function stagePlace({ place, terminal }: StageDefinition): string {
   if (place === 'finally') return 'under finally, after the response';
   return terminal ? 'under stages, last: it always answers' : 'under stages';
@@ -188,8 +187,8 @@ const PASSES: Readonly<Record<string, string>> = {
   W7: 'W7: warnings',
 };
 
-/** The page about diagnostics. @param printed what `check` prints for the example of each code. */
-export function diagnosticsPage(printed: Readonly<Record<string, string>>): string {
+/** The page about diagnostics. */
+export function diagnosticsPage(): string {
   const all = Object.entries(DIAGNOSTICS) as [DiagnosticCode, DiagnosticSpec][];
   const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
   return page('Diagnostics', [
@@ -201,7 +200,6 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
         `### ${name}`,
         `**${prose(title)}.** ${prose(explanation)}`,
         block(language(example), example),
-        ...(printed[name] === undefined ? [] : ['Output:', block('text', printed[name])]),
       ]),
     ]),
   ]);

@@ -5,14 +5,7 @@ import type { TranslationRule } from '../../engine/domain/protocols/translation/
 import { TRANSLATION_RULES } from '../../engine/domain/protocols/translation/rules.ts';
 import { METRICS, type MetricSpec } from '../../engine/domain/telemetry/catalogue/metrics.ts';
 import { prometheusName } from '../../engine/domain/telemetry/catalogue/prometheus-names.ts';
-import { QUESTIONS } from '../../engine/domain/telemetry/catalogue/questions.ts';
-import {
-  type AttributeSpec,
-  EVENTS,
-  LABEL_ATTRIBUTES,
-  ATTRIBUTES as SPAN_ATTRIBUTES,
-  SPANS,
-} from '../../engine/domain/telemetry/catalogue/spans.ts';
+import { ATTRIBUTES, EVENTS, SPANS } from '../../engine/domain/telemetry/catalogue/spans.ts';
 import { FAILOVER_NOTES, FAILOVER_TABLE, type FailoverRow } from '../../engine/domain/upstreams/failover-table.ts';
 import {
   CONNECTION_HEADERS,
@@ -21,9 +14,6 @@ import {
   TRACE_HEADERS,
 } from '../../engine/domain/upstreams/headers.ts';
 import { code, codes, KINDS, page, prose, protocolNames, sentence, table, tableOf } from './markdown.ts';
-
-/** Every attribute of spans, events and metrics. */
-const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = { ...SPAN_ATTRIBUTES, ...LABEL_ATTRIBUTES };
 
 /** The spans, events and metrics with an attribute. */
 function usersOf(name: string): readonly string[] {
@@ -39,18 +29,6 @@ function usersOf(name: string): readonly string[] {
 export function telemetryPage(): string {
   return page('Telemetry', [
     'Every span, event, attribute and metric of the gateway. `appscli explain telemetry` prints the same, and `appscli explain telemetry <name>` one of them. None contains texts of prompts, responses or tools, credentials, or e-mail addresses.',
-    '## Questions',
-    'The spans of a request answer each question for that request, and metrics for all requests.',
-    tableOf(
-      Object.values(QUESTIONS),
-      {
-        Question: ({ question }) => question,
-        'On spans': ({ attributes }) => codes(attributes),
-        Events: ({ events }) => codes(events),
-        Metrics: ({ metrics }) => codes(metrics),
-      },
-      { pad_to: 40 },
-    ),
     '## Metrics',
     'OTLP uses these names; `GET /metrics` uses the Prometheus names, with `_bucket`, `_sum` and `_count` for histograms. Each label has few values: there are none for users, tokens or sessions.',
     tableOf(
@@ -133,7 +111,6 @@ export function translationPage(): string {
   ]);
 }
 
-/** Descriptions of the columns, in order. */
 const FAILOVER_COLUMNS = {
   Outcome: 'how an attempt ended before the client got anything',
   Certainty: 'what is known of the request then: not_sent, possibly_accepted, answered, or it depends (-)',

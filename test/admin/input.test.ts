@@ -11,8 +11,8 @@ import { times } from '../support/times.ts';
 const operation = (name: string) => ADMIN_OPERATIONS.get(name)!;
 const check = (name: string, input: object) => checkInput(operation(name), splitInput(operation(name), { ...input }));
 
-describe('what is sent to an admin operation', () => {
-  test('is taken as it is meant: trimmed, addresses in lower case, numbers of a query, defaults', () => {
+describe('input of an admin operation', () => {
+  test('is normalized: trimmed, addresses in lower case, numbers of a query, defaults', () => {
     assert.deepEqual(check('createToken', { name: ' laptop ', user: 'Ana@Example.com', team: null }), {
       ...{ name: 'laptop', user: 'ana@example.com', team: null },
     });
@@ -41,7 +41,7 @@ describe('what is sent to an admin operation', () => {
     }
   });
 
-  test('is refused by name, with what was expected', () => {
+  test('is rejected by name, with the expected value', () => {
     const wrong: [string, object, string][] = [
       ['createToken', { nmae: 'x' }, 'unknown field "nmae": did you mean `name`?'],
       ['createToken', {}, 'the field "name" is missing'],
@@ -77,7 +77,7 @@ describe('what is sent to an admin operation', () => {
     }
   });
 
-  test('never makes anything but an OperationError, whatever it is', () => {
+  test('always yields an OperationError, for any input', () => {
     const names = [...ADMIN_OPERATIONS.keys()];
     const known = [...ADMIN_OPERATIONS.values()].flatMap(({ body, query }) =>
       Object.keys({ ...(body?.properties ?? {}), ...(query.properties as object) }),
@@ -96,7 +96,7 @@ describe('what is sent to an admin operation', () => {
   });
 });
 
-test('every operation says who may use it, and the scopes are those that service tokens have', () => {
+test('every operation declares its users, and its scopes are those of service tokens', () => {
   const scopes = [...ADMIN_OPERATIONS.values()].flatMap(({ scope }) => scope ?? []);
   assert.deepEqual([...new Set(scopes)].sort(), SERVICE_SCOPES.toSorted());
   for (const { name, method, scope } of ADMIN_OPERATIONS.values()) {

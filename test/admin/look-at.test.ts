@@ -13,7 +13,7 @@ const upstream = {
   routes: [],
   elsewhere: [],
 };
-const quiet: Circumstances = {
+const quiet = {
   configuration: { replicas: [{ version: 'a', failing_since: null }], failing: null },
   upstreams: [upstream],
   limits: [],
@@ -22,7 +22,7 @@ const quiet: Circumstances = {
   refused_sign_ins: [],
   today: money(9_000_000_000n),
   yesterday: money(1n),
-};
+} as unknown as Circumstances;
 const limit = {
   scope: 'user',
   of: { user: 'ana@example.com' },
@@ -35,7 +35,7 @@ const limit = {
 
 const found = (change: object) => lookAt({ ...quiet, ...change }).map(({ level, text }) => `${level} ${text}`);
 
-describe('what administrators had better look at', () => {
+describe('what administrators should check', () => {
   test('is nothing while all is as it should be', () => {
     assert.deepEqual(lookAt(quiet), []);
     assert.deepEqual(lookAt({ ...quiet, refused: [], limits: [{ ...limit, spent: 10 }] as never }), []);
@@ -88,13 +88,13 @@ describe('what administrators had better look at', () => {
     ]);
   });
 
-  test('is what is refused more often than it should be', () => {
+  test('includes excessive rejections', () => {
     const refused = [
       { error: 'spend_limit_exceeded', requests: 150 },
       { error: 'model_not_found', requests: 1 },
     ];
     assert.deepEqual(found({ refused }), [
-      'warn 151 requests were refused today, most of them with spend_limit_exceeded.',
+      'warn 151 requests were rejected today, most of them with spend_limit_exceeded.',
     ]);
     const sign_in = { at: AT, email: 'eve@example.com', detail: 'The address is of no domain that is let in.' };
     assert.deepEqual(found({ refused_sign_ins: [sign_in, { ...sign_in, email: '' }] }), [

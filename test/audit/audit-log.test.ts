@@ -55,7 +55,7 @@ describe('the audit table', () => {
     assert.equal(statements, 1);
   });
 
-  it('gets what was queued when the log closes', async () => {
+  it('writes the queue when the log closes', async () => {
     const audit = open();
     audit.write({ request_id: 'closing', at: '2026-03-10T12:00:00.000Z' });
     await audit.close();
@@ -64,7 +64,7 @@ describe('the audit table', () => {
     assert.deepEqual(rows.at(-1)?.at, new Date('2026-03-10T12:00:00Z'));
   });
 
-  it('gets records once that were kept while the store was away, also when only the answer was lost', async () => {
+  it('writes records of an outage once, also when only the response was lost', async () => {
     for (const moment of ['before', 'after'] as const) {
       const audit = open({ database: spoiltStore(store.database, 'audit_append', 1, moment) });
       audit.write({ request_id: `away-${moment}-1` });
@@ -78,7 +78,7 @@ describe('the audit table', () => {
     }
   });
 
-  it('drops the oldest of too many, and says how many', async () => {
+  it('drops the oldest of too many, and reports how many', async () => {
     const { log, kept } = keepingLog();
     const audit = open({ database: spoiltStore(store.database, 'audit_append', 1, 'before'), log });
     for (let n = 0; n < 10_005; n++) audit.write({ request_id: `flood-${n}` });
@@ -95,7 +95,7 @@ describe('the audit table', () => {
     });
   });
 
-  it('stores text that PostgreSQL refuses as near as possible, and its neighbours', async () => {
+  it('stores text that PostgreSQL rejects as closely as possible, and its neighbours', async () => {
     const audit = open();
     audit.write({ request_id: 'odd-1', text: 'nul\0 \ud83d' });
     audit.write({ request_id: 'odd-2', text: "'; drop table audit_log; --" });
@@ -118,7 +118,7 @@ describe('the audit table', () => {
 });
 
 describe('a file of JSON lines', () => {
-  it('gets one line per record in order, whatever a record holds, and only its owner may read it', async () => {
+  it('gets one line per record in order, with any content, readable only by its owner', async () => {
     const path = join(directory, 'audit.jsonl');
     const records = Array.from({ length: 200 }, (_, n) => ({
       n,
@@ -137,7 +137,7 @@ describe('a file of JSON lines', () => {
     assert.equal((await stat(path)).mode & 0o777, 0o600);
   });
 
-  it('is written when it can be, and the trouble is logged once', async () => {
+  it('is written once possible, and the failure is logged once', async () => {
     const { log, kept } = keepingLog();
     const path = join(directory, 'later', 'audit.jsonl');
     const audit = open({ log });

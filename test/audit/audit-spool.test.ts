@@ -64,7 +64,7 @@ test('audit records of a long outage are on the disk, and in the log in their or
     audit.write({ request_id });
     if (i % 1000 === 999) await audit.flush();
   }
-  assert.equal(spool.records, ids.length, 'all are on the disk, none in memory alone');
+  assert.equal(spool.depth.records, ids.length, 'all are on the disk, none in memory alone');
   trouble.now = undefined;
   audit.write({ request_id: 'long-last' });
   await audit.flush();
@@ -115,7 +115,7 @@ test('a spool that is full keeps audit records in memory instead', async () => {
     audit.write({ request_id });
     await audit.flush();
   }
-  assert.equal(spool.records, 1, 'the first found room');
+  assert.equal(spool.depth.records, 1, 'the first found room');
   trouble.now = undefined;
   await spool.drain();
   await audit.flush();

@@ -14,7 +14,7 @@ type Change = Partial<Omit<AdminChange, 'action'>> & { readonly action: AdminAct
 const say = (change: Change, zone = 'UTC') =>
   changeInWords({ actor: ANA, subject: 'x', before: null, after: null, ...change }, zone);
 
-test('a change is one sentence with who, what, for whom, until when and why', () => {
+test('a change is one sentence with actor, action, target, expiry and reason', () => {
   const cases: [Change, string][] = [
     [
       {
@@ -76,12 +76,12 @@ test('a change is one sentence with who, what, for whom, until when and why', ()
   for (const [change, sentence] of cases) assert.equal(say(change), `ana@example.com ${sentence}`);
 });
 
-test('times are told in the time zone of the gateway, by its name', () => {
+test("times name the gateway's time zone", () => {
   const change = { action: 'limit.grant', after: { to: 'user b per day', usd: 1, expires_at: until } } as const;
   assert.match(say(change, 'Asia/Kathmandu'), / until 2027-01-31 22:45 \(Asia\/Kathmandu\)$/);
 });
 
-test('whoever it was is told apart', () => {
+test('every actor is distinguishable', () => {
   const by = (kind: AdminChange['actor']['kind'], name: string) =>
     say({ action: 'upstream.resume', subject: 'main', actor: { kind, name } }).replace(/ ended .*/, '');
   assert.deepEqual(
@@ -90,7 +90,7 @@ test('whoever it was is told apart', () => {
   );
 });
 
-test('every action has its words, whatever is missing from a change or strange in it', () => {
+test('every action has its words, with any missing or odd fields', () => {
   for (const action of ADMIN_ACTION_NAMES) {
     for (const values of [null, {}, { name: 7, user: ['x'], expires_at: 'never', to: {}, usd: '1', scopes: 'x' }]) {
       const sentence = say({ action, before: values, after: values });

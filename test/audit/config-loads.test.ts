@@ -25,8 +25,8 @@ const version = (digits: number) => {
   return { version: name, files: [{ name: 'gateway.yaml', text: name, digest: null }], findings: [], rules: [] };
 };
 
-describe('what gateways load', () => {
-  test('is written down once the database is back, without the oldest where it took long', async () => {
+describe('configurations loaded by gateways', () => {
+  test('are recorded once the database is back, without the oldest after a long outage', async () => {
     let is_away = true;
     const query: Database['query'] = (...asked) => {
       return is_away ? Promise.reject(new Error('away')) : store.database.query(...asked);
@@ -42,7 +42,7 @@ describe('what gateways load', () => {
     await record.close();
   });
 
-  test('is forgotten when it is old or too much, but not what a replica runs', async () => {
+  test('are deleted when old or too many, but not the active ones of a replica', async () => {
     const { record, clock } = openRecord();
     const kept = (digits: number) => readVersion(store.database, version(digits).version);
     record.note({ cause: 'start', kept: version(1), changed: [], in_force: HASH });

@@ -41,7 +41,7 @@ const record: fc.Arbitrary<AuditRecord> = fc.record({
 });
 
 const several = <T>(value: fc.Arbitrary<T>) => fc.array(value, { minLength: 1, maxLength: 3 });
-const wish: fc.Arbitrary<RequestFilter> = fc.record({
+const anyFilter: fc.Arbitrary<RequestFilter> = fc.record({
   user: maybe(fc.oneof(fc.constantFrom(...PEOPLE), several(fc.constantFrom(...PEOPLE)))),
   model: maybe(several(fc.constantFrom('coder-1', 'coder-2'))),
   error: maybe(several(fc.constantFrom('forbidden', 'spend_limit_exceeded'))),
@@ -73,12 +73,12 @@ before(async () => {
 after(() => store.close());
 
 describe('a filter of audit records', () => {
-  it('finds in the database what fits, and nothing else', async () => {
+  it('finds exactly the matching records in the database', async () => {
     const { database } = store;
     const all = await recordsAfter(database, 0, 1000);
     let found_some = 0;
     await fc.assert(
-      fc.asyncProperty(wish, async (filter) => {
+      fc.asyncProperty(anyFilter, async (filter) => {
         const fits = all.filter((row) => fitter(filter)(row.record));
         const page = await listRequestRecords(database, filter, { limit: 500, now: NOW });
         assert.deepEqual(new Set(page!.records.map(({ id }) => id)), new Set(fits.map(({ id }) => id)));

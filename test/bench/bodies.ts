@@ -55,7 +55,7 @@ function turn(index: number, size: number): object[] {
 const ATTRIBUTION = 'x-anthropic-billing-header: cc_version=2.0.44; cc_entrypoint=cli;';
 const METADATA = { user_id: '{"device_id":"d0","account_uuid":"a0","session_id":"s0"}' };
 
-/** What a coding client sends: 27 KB of system prompt, 47 KB of tools, and tool results up to `size` bytes. */
+/** A coding client's request: 27 KB of system prompt, 47 KB of tools, and tool results up to `size` bytes. */
 function codingRequest(size: number): string {
   const messages: object[] = [{ role: 'user', content: prose(240, 3) }];
   const request = {

@@ -5,7 +5,7 @@ import { startPublicGateway } from './public-gateway.ts';
 import { ownServer, type Server } from './servers.ts';
 import { checkOut, directoryFor } from './verdicts/against.ts';
 
-/** What takes part in a run. */
+/** The participants of a run. */
 export interface Cast {
   readonly servers: readonly Server[];
   readonly load: Child<unknown>;
@@ -14,7 +14,7 @@ export interface Cast {
 interface Scene {
   readonly upstream: Child<{ url: string }>;
   readonly bare: Child<{ url: string }>;
-  /** Starts the gateway of a checkout, with a collector for its telemetry and a second upstream that stands ready. */
+  /** Starts the gateway of a checkout, with a collector for its telemetry and a second upstream in reserve. */
   start(name: string, checkout?: string): Promise<Server>;
 }
 
@@ -48,7 +48,7 @@ export async function startCast(directory: string): Promise<Cast> {
   };
 }
 
-/** The bare hop, the gateway of a revision, and the gateway as it is now, both started alike. */
+/** The bare hop, the gateway of a revision, and the current gateway, both started alike. */
 export async function startCastAgainst(directory: string, revision: string): Promise<Cast & { commit: string }> {
   const { checkout, commit } = checkOut(revision, directory);
   const { bare, start } = await startScene(directory);

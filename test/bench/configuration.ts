@@ -1,7 +1,7 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** What a gateway of the bench has around it. */
+/** The surroundings of a gateway of the bench. */
 export interface Surroundings {
   readonly upstream: string;
   /** Where gateway.yaml and the database go. */
@@ -19,7 +19,7 @@ export const BENCH_TOKEN = { user: 'bench@example.com', group: 'engineers', name
 
 /** gateway.yaml of the bench: token, token group, routing, limits of a user and a team, reservations of the worst case. */
 function benchConfiguration({ upstream, directory, collector, port }: Surroundings) {
-  // The second one stands ready for what the first cannot serve.
+  // The second one is a fallback for the first.
   const names = ['static', 'spare'];
   return {
     server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' },

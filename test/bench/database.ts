@@ -10,7 +10,7 @@ import type { Child } from './processes.ts';
 import type { Server } from './servers.ts';
 import { table } from './verdicts/report.ts';
 
-/** What one statement costs a request. */
+/** The cost of one statement for a request. */
 export interface StatementCost {
   /** The function or procedure that it calls, else how it begins. */
   readonly name: string;
@@ -18,14 +18,14 @@ export interface StatementCost {
   readonly cpu_us: number;
 }
 
-/** How long one function takes per request, without those that it calls, waits included. */
+/** The time of one function per request, without those that it calls, waits included. */
 export interface FunctionTime {
   readonly name: string;
   readonly calls: number;
   readonly own_us: number;
 }
 
-/** What a request costs its database. */
+/** The database cost of a request. */
 export interface DatabaseCost {
   readonly requests: number;
   /** CPU time of all its processes per request. */
@@ -39,10 +39,10 @@ const QUIET = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** Has PostgreSQL write the processor time of each statement into its log, and count the time of functions. */
 const SETTINGS = 'log_statement_stats = on\nlog_error_verbosity = default\ntrack_functions = pl\n';
-/** Backends tell their times of functions no later than this after they fell idle. */
-const TOLD_MS = 11_000;
+/** Backends report their times of functions no later than this after they fell idle. */
+const REPORT_MS = 11_000;
 
-/** What each statement of the gateway costs PostgreSQL for a request of 0.5 KB at 32 connections. */
+/** The cost of each statement of the gateway for a request of 0.5 KB at 32 connections. */
 export async function measureDatabase(server: Server, load: Child<unknown>, effort: Effort): Promise<DatabaseCost> {
   const data_dir = server.data_dir!;
   const { cluster, log_file } = findExistingHome(data_dir)!;
@@ -60,7 +60,7 @@ export async function measureDatabase(server: Server, load: Child<unknown>, effo
     const { size } = statSync(log_file);
     const { requests, database_cpu_us } = await loadForDatabase(server, load, effort);
     const written = readFileSync(log_file).subarray(size).toString();
-    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    await new Promise((resolve) => setTimeout(resolve, REPORT_MS));
     const { rows: functions } = await client.query<FunctionTime>(
       `select funcname as name, calls / $1::float8 as calls, self_time * 1000 / $1 as own_us
        from pg_stat_user_functions order by self_time desc`,
@@ -91,7 +91,7 @@ function statementsIn(log: string, requests: number): StatementCost[] {
   return costs.toSorted((a, b) => b.cpu_us - a.cpu_us);
 }
 
-/** What statements and functions are for, the first that fits. */
+/** The purposes of statements and functions, the first that fits. */
 const PARTS: readonly (readonly [part: string, names: RegExp])[] = [
   ['audit record', /^audit_|shadows/],
   ['sums', /usage/],
@@ -102,7 +102,7 @@ const PARTS: readonly (readonly [part: string, names: RegExp])[] = [
   ['other', /(?:)/],
 ];
 
-/** What the database costs, as text. */
+/** The database cost, as text. */
 export function renderDatabase({ requests, cpu_us, statements, functions }: DatabaseCost): string {
   const isOf = (part: string, name: string) => PARTS.find(([, names]) => names.test(name))![0] === part;
   const sum = (some: readonly StatementCost[]) => some.reduce((all, each) => all + each.cpu_us, 0);
@@ -110,7 +110,7 @@ export function renderDatabase({ requests, cpu_us, statements, functions }: Data
     const sent = statements.filter(({ name }) => isOf(part, name));
     const ran = functions.filter(({ name }) => isOf(part, name));
     const own = ran.reduce((all, { own_us }) => all + own_us, 0);
-    const told = [
+    const timings = [
       ...sent.map(({ name, calls, cpu_us }) => ({ name, calls, cells: [cpu_us.toFixed(1), ''], us: cpu_us })),
       ...ran.map(({ name, calls, own_us }) => ({
         name: `${name}()`,
@@ -119,8 +119,8 @@ export function renderDatabase({ requests, cpu_us, statements, functions }: Data
         us: own_us,
       })),
     ].filter(({ us }) => us >= 0.1);
-    if (told.length === 0) return [];
-    const lines = told.map(({ name, calls, cells }) => [`  ${name}`, calls.toFixed(3), ...cells]);
+    if (timings.length === 0) return [];
+    const lines = timings.map(({ name, calls, cells }) => [`  ${name}`, calls.toFixed(3), ...cells]);
     return [
       [part, '', sent.length === 0 ? '' : sum(sent).toFixed(1), ran.length === 0 ? '' : own.toFixed(1)],
       ...lines,

@@ -18,7 +18,7 @@ import {
 import { isOfStreams, readOptions } from './options.ts';
 import { inBenchDirectory } from './processes.ts';
 import { exitCodeOf, guard, renderGuard, verdictIsKnown } from './verdicts/against.ts';
-import { judge, ratioIsKnown } from './verdicts/goals.ts';
+import { evaluate, ratioIsKnown } from './verdicts/goals.ts';
 import { type Results, renderDecisions, renderReport } from './verdicts/report.ts';
 
 const { parts, quick, json, against, database } = readOptions();
@@ -41,8 +41,8 @@ async function measure({ servers, load }: Cast, enough: Enough<BodyRound | Strea
   return { bodies, streams, cold };
 }
 
-/** Shows what was measured and writes it down, with what was decided about it. */
-function tell(measured: Figures, started: number, decided: object, text: string): void {
+/** Prints the measurements and records them, with the decisions about them. */
+function print(measured: Figures, started: number, decided: object, text: string): void {
   const results: Results = {
     when: new Date().toISOString(),
     node: process.version,
@@ -61,14 +61,14 @@ async function compareWithGoals(directory: string): Promise<void> {
   progress('starting the upstream, the bare hop, PostgreSQL and the gateway');
   const cast = await startCast(directory);
   const measured = await measure(cast, ratioIsKnown);
-  const decisions = judge(measured);
+  const decisions = evaluate(measured);
   let text = renderDecisions(decisions);
   if (database) {
     progress('measuring what a request costs PostgreSQL');
     const cost = await measureDatabase(cast.servers.at(-1)!, cast.load, effort);
     text = `${renderDatabase(cost)}\n\n${text}`;
-    tell(measured, started, { decisions, database: cost }, text);
-  } else tell(measured, started, { decisions }, text);
+    print(measured, started, { decisions, database: cost }, text);
+  } else print(measured, started, { decisions }, text);
   process.exitCode = decisions.every(({ met }) => met) ? 0 : 1;
 }
 
@@ -77,9 +77,9 @@ async function compareWithRevision(directory: string, revision: string): Promise
   progress(`starting the bare hop, the gateway of ${revision} and this one, each with its PostgreSQL`);
   const cast = await startCastAgainst(directory, revision);
   const measured = await measure(cast, verdictIsKnown);
-  const answer = guard({ ...measured.bodies, ...measured.streams });
-  tell(measured, started, { commit: cast.commit, answer }, renderGuard(cast.commit, answer));
-  process.exitCode = exitCodeOf(answer);
+  const response = guard({ ...measured.bodies, ...measured.streams });
+  print(measured, started, { commit: cast.commit, answer: response }, renderGuard(cast.commit, response));
+  process.exitCode = exitCodeOf(response);
 }
 
 await inBenchDirectory((directory) =>

@@ -40,10 +40,10 @@ export const QUICK: Effort = {
 };
 
 export const PARALLEL = 32;
-/** What a server that has just started does is told apart. */
+/** Reports separately what a fresh server does. */
 export const COLD_REQUESTS = 10_000;
 
-/** Streams at once: a crowd of short ones, and an agent's long answers with each event in a packet of its own. */
+/** Concurrent streams: a crowd of short ones, and an agent's long responses with each event in a packet of its own. */
 export const STREAMS: Readonly<Record<StreamPart, Omit<StreamsJob, keyof Target>>> = {
   streams: { streams: 512, events: 20, interval_ms: 100, steady_ms: 700 },
   'long-streams': { streams: 100, events: 500, interval_ms: 20, steady_ms: 2000 },
@@ -56,7 +56,7 @@ const REFERENCE_ROUNDS = 3;
 /** Lets work that follows a response (ledger, audit) finish inside the measured window. */
 const SETTLE_MS = 60;
 
-/** What a round cost: NaN where nobody can tell. */
+/** The cost of a round: NaN if unknown. */
 interface Cost {
   /** Of the server's process, per request or event. */
   readonly cpu_us: number;
@@ -66,7 +66,7 @@ interface Cost {
   readonly failed: number;
 }
 
-/** What the first requests of a server's life cost, over 32 connections. */
+/** The cost of the first requests of a server's life, over 32 connections. */
 export interface ColdStart extends Cost {
   readonly p50_ms: number;
   readonly p99_ms: number;
@@ -88,15 +88,15 @@ export interface StreamRound extends Cost {
   readonly events_lost: number;
 }
 
-/** What each server did, round by round: equal places are the same round, whatever else the machine did then. */
+/** Each server's results, round by round: equal places are the same round, whatever else the machine did then. */
 export type Rounds<Round> = Readonly<Record<string, readonly Round[]>>;
 
-/** Says when the rounds so far are enough. */
+/** Decides when the rounds so far are enough. */
 export type Enough<Round> = (seen: Rounds<Round>) => boolean;
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The load generator, with one server's address filled in: what a load did, and what each of its units cost. */
+/** The load generator, with one server's address filled in: the work of a load, and the cost of each of its units. */
 function loadOn(load: Child<unknown>, server: Server) {
   const { target } = server;
   async function sample<Result>(run: () => Promise<Result>, unitsOf: (result: Result) => number) {
@@ -152,7 +152,7 @@ async function inRounds<Round>(
 
 const measured = (servers: readonly Server[]) => servers.filter(({ reference }) => !reference);
 
-/** The first requests after the start. Raises Error where a server answers none as it should. */
+/** The first requests after the start. Raises Error where a server returns an unexpected response. */
 export async function measureCold(
   servers: readonly Server[],
   load: Child<unknown>,
@@ -171,7 +171,7 @@ export async function measureCold(
   return seen;
 }
 
-/** Loads each server, slice by slice, until what a request or event costs it stops falling. */
+/** Loads each server, slice by slice, until the cost of a request or event stops falling. */
 async function warmUp(
   servers: readonly Server[],
   seconds: number,
@@ -236,7 +236,7 @@ export async function measureStreams(
   });
 }
 
-/** Loads one server with small requests for a time. @returns how many it answered, and what each cost its database */
+/** Loads one server with small requests for a time. @returns how many it served, and the database cost of each */
 export async function loadForDatabase(server: Server, load: Child<unknown>, effort: Effort) {
   const job = { body: '0.5k', connections: PARALLEL, duration_ms: (effort.body_seconds * 1000) / 2 } as const;
   const { result, database_cpu_us } = await loadOn(load, server).costOfRequests(job);

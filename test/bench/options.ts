@@ -33,6 +33,6 @@ export function readOptions() {
     },
   });
   const { only, ...others } = values;
-  if (others.database && others.against !== undefined) refuse('--database tells of one gateway; leave --against out');
+  if (others.database && others.against !== undefined) refuse('--database reports one gateway; leave --against out');
   return { ...others, parts: partsOf(only ?? (others.against === undefined ? PARTS.join(',') : '0.5k,100k')) };
 }

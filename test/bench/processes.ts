@@ -8,15 +8,15 @@ import type { Reply } from './servers/parent.ts';
 
 /** One of the bench's own processes. */
 export interface Child<Ready> {
-  /** What it said when it was ready. */
+  /** Its output when it was ready. */
   readonly ready: Ready;
   readonly pid: number;
-  /** Asks it one thing; raises what it raised, or that it died. */
+  /** Sends it one query; raises its error, or that it died. */
   ask<Result>(question: string, argument?: unknown): Promise<Result>;
 }
 
 const children = new Set<ChildProcess>();
-/** What else is to be undone, each before the directory goes. Not asynchronous, so that nothing comes between. */
+/** Further cleanup, each before the directory is removed. Not asynchronous, so that nothing runs in between. */
 const cleaning: (() => void)[] = [];
 
 /** Has a process end when the bench does, at the latest. */
@@ -25,7 +25,7 @@ export function endWithBench(child: ChildProcess): void {
   child.once('exit', () => children.delete(child));
 }
 
-/** Has something undone when the bench ends, also after a signal, once its processes are gone. */
+/** Registers cleanup for the end of the bench, also after a signal, once its processes have ended. */
 export function cleanAfterwards(clean: () => void): void {
   cleaning.push(clean);
 }
@@ -71,11 +71,11 @@ export async function startChild<Ready>(
 async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = once(child, 'exit');
-  const patience = setTimeout(() => child.kill('SIGKILL'), 10_000);
+  const timeout = setTimeout(() => child.kill('SIGKILL'), 10_000);
   if (child.connected) child.send({ ask: 'stop' });
   else child.kill('SIGTERM');
   await gone;
-  clearTimeout(patience);
+  clearTimeout(timeout);
 }
 
 /** Ends every process that was started, the last one first; kills those that do not go within ten seconds. */
@@ -83,7 +83,7 @@ export async function stopChildren(): Promise<void> {
   for (const child of [...children].reverse()) await stop(child);
 }
 
-/** Runs a measurement in a directory of its own; afterwards, also after a signal, its processes and the directory are gone. */
+/** Runs a measurement in a directory of its own; afterwards, also after a signal, removes its processes and directory. */
 export async function inBenchDirectory(measure: (directory: string) => Promise<void>): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'appscli-bench-'));
   const clean = async () => {

@@ -16,7 +16,7 @@ import { otherServer, type Server } from './servers.ts';
 
 const run = promisify(execFile);
 
-/** How much of what a gateway said is shown when it does not start. */
+/** How much of a gateway's output is shown when it does not start. */
 const LAST_WORDS = 2000;
 
 /**
@@ -52,7 +52,7 @@ export async function startPublicGateway(
   const ended = once(child, 'exit').then(() => {
     throw new Error(`the gateway "${name}" ended early; its last words:\n${said}`);
   });
-  // Much later it ends with the bench, and nobody is waiting for it any more.
+  // Much later it ends with the bench, without a reader.
   ended.catch(() => {});
   await Promise.race([ready, ended]);
   const { user, group, name: token_name, team } = BENCH_TOKEN;

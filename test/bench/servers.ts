@@ -2,17 +2,17 @@ import type { Target } from './load/generator.ts';
 import type { Child } from './processes.ts';
 import { cpuOfAll, descendantsOf, type ProcessUsage, resetPeakOf, usageOf } from './servers/process-usage.ts';
 
-/** A server under load, and how to know what it uses. */
+/** A server under load, and its resource meter. */
 export interface Server {
   readonly name: string;
   readonly target: Target;
-  /** Whether it is there only to show what the load itself takes. */
+  /** Whether it only shows the cost of the load itself. */
   readonly reference?: boolean;
   usage(): Promise<ProcessUsage>;
   resetPeak(): Promise<void>;
   /** CPU time so far of the database that it brought with it, in microseconds. */
   databaseCpu(): number;
-  /** Where that database is kept. */
+  /** The location of that database. */
   readonly data_dir?: string;
 }
 

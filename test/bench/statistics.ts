@@ -13,7 +13,7 @@ export function percentile(values: readonly number[], share: number): number {
   return below + (above - below) * (position - Math.floor(position));
 }
 
-/** What several rounds say about one figure: its middle, and the interval that holds the true one 95 times of 100. */
+/** Several rounds' result for one figure: its middle, and the interval that contains the true one 95 times of 100. */
 export interface Estimate {
   readonly value: number;
   readonly low: number;

@@ -1,11 +1,11 @@
-/** Commands with `--base-url`: at an admin API, as somebody whose session token is their name. */
+/** Commands with `--base-url`: at an admin API, as the user whose session token is their name. */
 import assert from 'node:assert/strict';
 import { StartError } from '../../engine/base/contract/start-error.ts';
 import { keep } from '../client/keep-credentials.ts';
 import { type Backend, createBackend } from '../client/scripted-gateway.ts';
 import { cli, type Ended } from './support.ts';
 
-/** A home in which somebody is signed in at a gateway for another hour. */
+/** A home whose user is signed in at a gateway for another hour. */
 export function backendOf(who: string, base_url: string): Backend {
   const backend = createBackend();
   const expires_at = new Date(Date.now() + 3_600_000).toISOString();
@@ -14,7 +14,7 @@ export function backendOf(who: string, base_url: string): Backend {
   return backend;
 }
 
-/** Runs commands at a gateway, as somebody who signed in there. */
+/** Runs commands at a gateway, as a user who signed in there. */
 export function commandsOf(who: string, base_url: string): (...words: readonly string[]) => Promise<Ended> {
   const { env } = backendOf(who, base_url);
   return (...words) => cli([...words, '--base-url', base_url], { env });

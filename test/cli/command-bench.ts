@@ -1,19 +1,19 @@
-/** The commands as people and programs run them: the real program on a real database, beside a running gateway. */
+/** The commands as users and programs run them: the real program on a real database, beside a running gateway. */
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
 import { after, before } from 'node:test';
 import { ask } from '../e2e/support/client.ts';
+import { createProject } from '../load/support/project.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { bootGateway, gatewayConfig, type TestGateway, type TokenWish, writeConfig } from '../support/gateway.ts';
+import { bootGateway, gatewayConfig, type TestGateway, type TokenWish } from '../support/gateway.ts';
 import { startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { cli, type Ended, type RunningCommand, startCli } from './support.ts';
 
-/** What a test file about commands works with. */
+/** The tools of a test file about commands. */
 export interface CommandBench {
   readonly gateway: TestGateway;
   readonly database_url: string;
-  /** The configuration that the commands are given. */
+  /** The configuration of the commands. */
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
   /** Runs a command with this configuration. */
@@ -22,12 +22,12 @@ export interface CommandBench {
   succeed(...arguments_: readonly string[]): Promise<Ended>;
   start(...arguments_: readonly string[]): RunningCommand;
   /** Makes a token without the command line. */
-  newToken(wish: TokenWish): Promise<string>;
+  newToken(input: TokenWish): Promise<string>;
   /** Sends a request and waits for its audit record and its ledger row; gives its id. */
   request(token: string): Promise<string>;
 }
 
-/** Boots a gateway for the tests of a file; what is returned is filled in before the first of them. */
+/** Boots a gateway for the tests of a file; the result is filled in before the first of them. */
 export function commandBench(): CommandBench {
   const bench = {} as { -readonly [Key in keyof CommandBench]: CommandBench[Key] };
   const closing: (() => Promise<unknown>)[] = [];
@@ -36,20 +36,19 @@ export function commandBench(): CommandBench {
     closing.push(upstream.close);
     const database = await createTestDatabase();
     closing.push(database.drop);
-    const { directory, config_file } = await writeConfig(gatewayConfig(upstream.url));
-    closing.push(() => rm(directory, { recursive: true, force: true }));
+    const project = createProject({ 'gateway.yaml': JSON.stringify(gatewayConfig(upstream.url), null, 2) });
     const gateway = await bootGateway({ upstream_url: upstream.url, database_url: database.url });
     closing.push(gateway.close);
     // No upstream key: only the gateway itself needs one.
     const env = { ...process.env, TEST_DATABASE_URL: database.url };
-    Object.assign(bench, { gateway, database_url: database.url, config_file, env });
+    Object.assign(bench, { gateway, database_url: database.url, config_file: project.path('gateway.yaml'), env });
   });
   after(async () => {
     for (const close of closing.reverse()) await close();
   });
   bench.run = (...arguments_) => cli([...arguments_, '--config', bench.config_file], { env: bench.env });
   bench.start = (...arguments_) => startCli([...arguments_, '--config', bench.config_file], { env: bench.env });
-  bench.newToken = (wish) => bench.gateway.newToken(wish);
+  bench.newToken = (input) => bench.gateway.newToken(input);
   bench.succeed = async (...arguments_) => {
     const ended = await bench.run(...arguments_);
     assert.equal(ended.exit_code, 0, ended.stderr);

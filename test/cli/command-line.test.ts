@@ -1,14 +1,15 @@
-/** What happens before any command runs: words, exit codes, which stream, and where a command works. */
+/** Before any command runs: messages, exit codes, streams, and the target of a command. */
 import assert from 'node:assert/strict';
 import { existsSync, writeFileSync } from 'node:fs';
-import { readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { Command } from 'commander';
 import { createProgram } from '../../engine/edge/cli/program.ts';
 import { keep } from '../client/keep-credentials.ts';
 import { createBackend } from '../client/scripted-gateway.ts';
-import { gatewayConfig, writeConfig } from '../support/gateway.ts';
+import { createProject } from '../load/support/project.ts';
+import { gatewayConfig } from '../support/gateway.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 import { commandBench } from './command-bench.ts';
 import { cli, collectingContext, LAUNCHER, start } from './support.ts';
@@ -25,7 +26,7 @@ test('--version prints the version of the package', async () => {
   assert.deepEqual(await cli(['--version']), { exit_code: 0, signal: null, stdout: `${version}\n`, stderr: '' });
 });
 
-test('what cannot be written to standard output is not taken for printed', {
+test('output that cannot be written counts as an error', {
   skip: !existsSync('/dev/full'),
 }, async () => {
   const { exit_code, stderr } = await start('sh', ['-c', '"$0" "$1" --version > /dev/full', process.execPath, LAUNCHER])
@@ -33,7 +34,7 @@ test('what cannot be written to standard output is not taken for printed', {
   assert.deepEqual([exit_code, stderr.includes('cannot write to standard output')], [1, true]);
 });
 
-test('help goes to standard output when asked for, and to standard error with exit code 64 when not', async () => {
+test('help goes to standard output on request, and to standard error with exit code 64 otherwise', async () => {
   const asked = await cli(['--help']);
   assert.equal(asked.exit_code, 0);
   assert.match(asked.stdout, /^Usage: appscli/);
@@ -55,7 +56,7 @@ test('every command explains itself with examples in 80 columns', async () => {
   for (const line of (await cli(['--help'])).stdout.split('\n')) assert.ok(line.length <= 80, line);
 });
 
-test('a wrong command line is one line with what was probably meant, and exit code 64', async () => {
+test('a wrong command line is one line with the likely intention, and exit code 64', async () => {
   const wrong: [string[], RegExp][] = [
     [['gatway'], /unknown command 'gatway' \(Did you mean gateway\?\)/],
     [['usage', '--sinse', '7d'], /unknown option '--sinse' \(Did you mean --since\?\)/],
@@ -74,6 +75,10 @@ test('a wrong command line is one line with what was probably meant, and exit co
       /in the future/,
     ],
     [['check', '--format', 'xml'], /Allowed choices are text, json, github/],
+    [['check', '--timeout', '3'], /--live/],
+    [['ledger', 'reprice'], /required option '--since <when>' not specified/],
+    [['mock-upstream', '--listen', '8090'], /Expected a host and port of this machine/],
+    [['diff', 'a', 'b', '--audit', 'monday'], /--audit <since>.*Expected a duration such as 7d, 12h or 90m, or a date/],
     [['audit', 'tail', '-n', 'many'], /Expected a number/],
     [['tokens', 'create', 'extra'], /./],
     [['policy', 'list', '--base-url', 'https://gateway.example.com'], /\(see appscli policy list --help\)/],
@@ -92,48 +97,40 @@ test('a wrong command line is one line with what was probably meant, and exit co
 const GATEWAY = 'http://127.0.0.1:9';
 const directory = ownDirectory();
 
-/** What each command needs beside the place. */
+/** Each command's requirements beside the target. */
 const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
-  'audit changes': [],
   'config diff': ['000000000000'],
-  'config loads': [],
   'limits clear': ['--user', 'anna@example.com', '--window', 'day'],
   'limits grant': ['--user', 'anna@example.com', '--window', 'day', '--usd', '5', '--expires', '3d'],
   'limits list': ['--user', 'anna@example.com'],
   'limits revoke': ['grant-1'],
   'limits set': ['--user', 'anna@example.com', '--window', 'day', '--usd', '5'],
-  'users list': [],
   'users reassign': ['anna@example.com'],
   'service-tokens create': ['--name', 'a', '--scope', 'changes:read'],
-  'service-tokens list': [],
   'service-tokens revoke': ['id'],
   'service-tokens rotate': ['id'],
   'sessions end': ['id'],
   'sessions explain': ['anna@example.com'],
-  'sessions list': [],
   'tokens create': ['--name', 'a'],
-  'tokens list': [],
   'tokens revoke': ['id'],
   'tokens rotate': ['id'],
   'upstreams drain': ['main'],
-  'upstreams list': [],
   'upstreams resume': ['main'],
-  usage: [],
 };
 
 /** The commands that work on a database or at a gateway. */
 const commands = ALL.filter(([, { options }]) => {
-  const told = options.map(({ long, defaultValue }) => `${long} ${defaultValue ?? ''}`);
-  return told.includes('--config gateway.yaml') && told.includes('--base-url ');
+  const defaults = options.map(({ long, defaultValue }) => `${long} ${defaultValue ?? ''}`);
+  return defaults.includes('--config gateway.yaml') && defaults.includes('--base-url ');
 }).map(([name]) => name);
 
 /** Runs a command as a program with a service token. */
-function run(name: string, env: NodeJS.ProcessEnv, ...more: string[]) {
-  const words = [...name.split(' '), ...(ARGUMENTS[name] ?? []), ...more];
+function run(name: string, env: NodeJS.ProcessEnv) {
+  const words = [...name.split(' '), ...(ARGUMENTS[name] ?? [])];
   return cli(words, { cwd: directory, env: { HOME: directory, APPSCLI_SERVICE_TOKEN: 'gws_test', ...env } });
 }
 
-describe('a command that was given no place', () => {
+describe('a command without a target', () => {
   for (const name of commands) {
     test(`${name} works at the gateway of APPSCLI_BASE_URL`, async () => {
       const { exit_code, stderr } = await run(name, { APPSCLI_BASE_URL: `${GATEWAY}/` });
@@ -142,7 +139,7 @@ describe('a command that was given no place', () => {
     });
   }
 
-  test('is said where it works, where there is a gateway.yaml as well, and --config goes before', async () => {
+  test('names its target, also where there is a gateway.yaml as well, and --config has precedence', async () => {
     const other = ownDirectory();
     writeFileSync(join(other, 'gateway.yaml'), 'server: {}\n');
     const env = { HOME: other, APPSCLI_SERVICE_TOKEN: 'gws_test', APPSCLI_BASE_URL: GATEWAY };
@@ -153,8 +150,8 @@ describe('a command that was given no place', () => {
     );
     const here = await cli(['upstreams', 'list', '--config', 'gateway.yaml'], { cwd: other, env });
     assert.match(here.stderr, /gateway\.yaml cannot be used/);
-    const given = await cli(['upstreams', 'list', '--base-url', 'http://127.0.0.1:7'], { cwd: other, env });
-    assert.match(given.stderr, /http:\/\/127\.0\.0\.1:7/);
+    const input = await cli(['upstreams', 'list', '--base-url', 'http://127.0.0.1:7'], { cwd: other, env });
+    assert.match(input.stderr, /http:\/\/127\.0\.0\.1:7/);
   });
 
   test('works at the only gateway signed in at, where there is no gateway.yaml either', async () => {
@@ -173,7 +170,7 @@ describe('a command that was given no place', () => {
     assert.deepEqual([exit_code, stderr.includes(GATEWAY)], [69, true], stderr);
   });
 
-  test('is told what is wrong with the variable by its name', async () => {
+  test('is shown the name of the invalid variable', async () => {
     const { exit_code, stderr } = await run('upstreams list', { APPSCLI_BASE_URL: 'gateway' });
     assert.equal(exit_code, 64);
     assert.match(stderr, /APPSCLI_BASE_URL is not a gateway address/);
@@ -182,7 +179,7 @@ describe('a command that was given no place', () => {
 
 const bench = commandBench();
 
-test('without its database a command says so in one line and exits 69', async () => {
+test('without its database a command reports it in one line and exits 69', async () => {
   const unreachable = new URL(bench.database_url);
   unreachable.port = '1';
   const ended = await cli(['usage', '--config', bench.config_file], {
@@ -194,14 +191,14 @@ test('without its database a command says so in one line and exits 69', async ()
   assert.ok(!ended.stderr.includes(unreachable.password));
 });
 
-test('a missing configuration and a broken one exit 78 with what is wrong', async () => {
+test('a missing configuration and a broken one exit 78 with the error', async () => {
   const missing = await cli(['usage', '--config', 'nowhere.yaml'], { env: bench.env });
   assert.equal(missing.exit_code, 78);
   assert.match(missing.stderr, /nowhere\.yaml/);
-  const broken = await writeConfig({ ...gatewayConfig('http://127.0.0.1:9'), serverr: {} });
-  const ended = await cli(['tokens', 'list', '--config', broken.config_file], { env: bench.env });
+  const text = JSON.stringify({ ...gatewayConfig('http://127.0.0.1:9'), serverr: {} });
+  const broken = createProject({ 'gateway.yaml': text }).path('gateway.yaml');
+  const ended = await cli(['tokens', 'list', '--config', broken], { env: bench.env });
   assert.equal(ended.exit_code, 78);
   assert.match(ended.stderr, /serverr/);
   assert.equal(ended.stdout, '');
-  await rm(broken.directory, { recursive: true });
 });

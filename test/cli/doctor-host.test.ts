@@ -28,10 +28,10 @@ after(async () => {
   await database.drop();
 });
 
-const doctor = (more: readonly string[] = [], given = env) =>
-  cli(['doctor', '--config', project.path('gateway.yaml'), ...more], { env: given });
+const doctor = (more: readonly string[] = [], input = env) =>
+  cli(['doctor', '--config', project.path('gateway.yaml'), ...more], { env: input });
 
-test('doctor --config tells of the machine of a gateway in lines, and exits 0 where nothing fails', async () => {
+test('doctor --config reports on the gateway host in lines, and exits 0 where nothing fails', async () => {
   const { exit_code, stdout, stderr } = await doctor();
   assert.equal(exit_code, 0, stdout + stderr);
   assert.match(stdout, /^ok {7}listens on 127\.0\.0\.1:\d+: nothing listens there: the port is free/m);
@@ -45,7 +45,7 @@ test('doctor --config tells of the machine of a gateway in lines, and exits 0 wh
   for (const secret of [KEY, new URL(database.url).password]) assert.ok(!(stdout + stderr).includes(secret));
 });
 
-test('doctor --config is JSON for programs, and exits 1 where something fails', async () => {
+test('doctor --config is JSON for programs, and exits 1 on a failure', async () => {
   upstream.script = answerJson({ error: {} }, 401);
   const { exit_code, stdout } = await doctor(['--json']);
   upstream.script = answerJson({ object: 'list', data: [] });
@@ -61,7 +61,7 @@ test('doctor --config is JSON for programs, and exits 1 where something fails', 
   assert.ok(!stdout.includes(KEY));
 });
 
-test('doctor --config says what is missing on its command line', async () => {
+test('doctor --config reports missing options', async () => {
   const missing = await cli(['doctor', '--config', project.path('nothing.yaml')], { env });
   assert.equal(missing.exit_code, 78);
   assert.match(missing.stderr, /nothing\.yaml does not exist/);

@@ -16,7 +16,7 @@ before(async () => {
   await writeFile(pretend_old, `Object.defineProperty(process, 'versions', { value: ${versions} });\n`);
 });
 
-/** The launcher alone in a package below `folder`, with a program that tells how it was run. */
+/** The launcher alone in a package below `folder`, with a program that reports how it was run. */
 async function installLauncher(folder: string): Promise<string> {
   const bin = join(folder, 'node_modules', 'appscli', 'engine', 'bin');
   const dist = join(folder, 'node_modules', 'appscli', 'dist', 'engine', 'bin');
@@ -57,7 +57,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Runs a launcher on a Node.js that says it is version 20. */
+/** Runs a launcher on a Node.js that claims version 20. */
 function startOnOldNode(launcher: string, arguments_: readonly string[]) {
   return start(process.execPath, ['--import', pathToFileURL(pretend_old).href, launcher, ...arguments_]);
 }
@@ -81,7 +81,7 @@ test('a runtime further up is found when the nearest one is too old', async () =
   assert.equal((await startOnOldNode(launcher, []).ended).exit_code, 3);
 });
 
-test('a signal reaches the program, once, and its way of ending becomes that of the launcher', async () => {
+test('a signal reaches the program, once, and the launcher ends the same way', async () => {
   const app = join(root, 'signals');
   const launcher = await installLauncher(app);
   await installRuntime(app, '24.3.0', true);
@@ -96,7 +96,7 @@ test('a signal reaches the program, once, and its way of ending becomes that of 
   assert.equal((await startOnOldNode(launcher, ['die']).ended).signal, 'SIGKILL');
 });
 
-test('a launcher that is killed, or vanishes with no word, takes the program along', async () => {
+test('a launcher that is killed, or vanishes silently, ends the program', async () => {
   const app = join(root, 'killed');
   const launcher = await installLauncher(app);
   await installRuntime(app, '24.3.0', true);
@@ -105,7 +105,7 @@ test('a launcher that is killed, or vanishes with no word, takes the program alo
   const { pid } = JSON.parse(waiting.stdout());
   waiting.process.kill('SIGKILL');
   await until('the program has ended', () => !isAlive(pid));
-  // The program, which holds the other end of the pipe, says how it ended.
+  // The program, at the other end of the pipe, reports how it ended.
   assert.match((await waiting.ended).stdout, /stopped by SIGTERM/);
 });
 
@@ -132,7 +132,7 @@ for (const [on, folders] of [
   });
 }
 
-test('without a newer Node.js one line says what was found, what is needed and how to get it', async () => {
+test('without a newer Node.js one line has the found version, the required one and where to get it', async () => {
   const launcher = await installLauncher(join(root, 'without'));
   const ended = await startOnOldNode(launcher, ['--version']).ended;
   assert.equal(
@@ -144,7 +144,7 @@ test('without a newer Node.js one line says what was found, what is needed and h
   assert.equal(ended.exit_code, 78);
 });
 
-test('a runtime whose install script npm did not run is named as such', async () => {
+test('a runtime whose install script npm skipped is named as such', async () => {
   const app = join(root, 'scriptless');
   const launcher = await installLauncher(app);
   await installRuntime(app, '24.3.0', false);

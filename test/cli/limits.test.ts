@@ -1,17 +1,17 @@
-/** `appscli limits`: what it prints, and which words it takes; what the operations do is in `test/http/admin/limits.test.ts`. */
+/** `appscli limits`: its output and arguments; the operations are in `test/http/admin/limits.test.ts`. */
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { formatInZone, startOfDate } from '../../engine/base/kit/zoned-time.ts';
-import { expiryThere } from '../../engine/edge/cli/options.ts';
+import { expiryThere } from '../../engine/edge/cli/commands.ts';
 import { count, limitedConfig } from '../http/admin/limits-config.ts';
 import { adminBench } from '../http/admin/support.ts';
+import { createProject } from '../load/support/project.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { gatewayConfig, writeConfig } from '../support/gateway.ts';
+import { gatewayConfig } from '../support/gateway.ts';
 import { assertNarrow, commandsOf } from './at-gateway.ts';
-import { cli, type Ended } from './support.ts';
+import { cli, type Ended, jsonLines } from './support.ts';
 
-/** What hosts and accounts are called decides where lines break. */
+/** Names of hosts and accounts decide where lines break. */
 const inOneLine = (text: string) => text.replace(/\s+/g, ' ');
 
 const BY_GROUP = {
@@ -24,33 +24,28 @@ const LIMITS = {
 };
 
 describe('on the database', () => {
-  let runWith: (spend_limits: object, ...arguments_: readonly string[]) => Promise<Ended>;
-  const closing: (() => Promise<unknown>)[] = [];
+  let database: Awaited<ReturnType<typeof createTestDatabase>>;
   before(async () => {
-    const database = await createTestDatabase();
-    closing.push(database.drop);
+    database = await createTestDatabase();
+  });
+  after(() => database.drop());
+  function runWith(spend_limits: object, ...arguments_: readonly string[]): Promise<Ended> {
+    const token_groups = ['all', 'contractors', 'staff'].map((name) => ({ name, models: ['*'] }));
+    const config = gatewayConfig('http://127.0.0.1:9', { token_groups, spend_limits });
+    const project = createProject({ 'gateway.yaml': JSON.stringify(config) });
     const env = { ...process.env, TEST_DATABASE_URL: database.url };
-    runWith = async (spend_limits, ...arguments_) => {
-      const token_groups = ['all', 'contractors', 'staff'].map((name) => ({ name, models: ['*'] }));
-      const config = gatewayConfig('http://127.0.0.1:9', { token_groups, spend_limits });
-      const { directory, config_file } = await writeConfig(config);
-      closing.push(() => rm(directory, { recursive: true, force: true }));
-      return cli([...arguments_, '--config', config_file], { env });
-    };
-  });
-  after(async () => {
-    for (const close of closing.reverse()) await close();
-  });
+    return cli([...arguments_, '--config', project.path('gateway.yaml')], { env });
+  }
   const run = (...arguments_: readonly string[]) => runWith(LIMITS, ...arguments_);
-  const succeedWith: typeof runWith = async (...given) => {
-    const ended = await runWith(...given);
+  const succeedWith: typeof runWith = async (...input) => {
+    const ended = await runWith(...input);
     assert.equal(ended.exit_code, 0, ended.stderr);
     assertNarrow(ended.stderr);
     return ended;
   };
   const succeed = (...arguments_: readonly string[]) => succeedWith(LIMITS, ...arguments_);
 
-  test('a limit is set, listed, taken back, and every step can be looked up', async () => {
+  test('a limit is set, listed, cleared, and every step is in the log', async () => {
     const whose = ['--user', 'Ana@Example.com', '--window', 'day'];
     const done = await succeed('limits', 'set', ...whose, '--usd', '100.25', '--reason', 'research');
     assert.equal(done.stdout, '');
@@ -70,17 +65,13 @@ describe('on the database', () => {
     const cleared = await succeed('limits', 'clear', ...whose);
     assert.match(cleared.stderr, /^Removed the limit of 0 USD for user ana@example\.com per day\. In force/);
     assert.match(cleared.stderr, /\nuser ana@example\.com per day: 50 USD\n/);
-    const told = await succeed('audit', 'changes', '--json');
-    const lines = told.stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line));
-    const actions = lines.filter(({ subject }) => subject.includes('ana@')).map(({ action }) => action);
+    const changes = jsonLines(await succeed('audit', 'changes', '--json'));
+    const actions = changes.filter(({ subject }) => subject.includes('ana@')).map(({ action }) => action);
     assert.deepEqual(actions, ['limit.set', 'limit.set', 'limit.clear']);
     assert.equal((await run('limits', 'clear', ...whose)).exit_code, 1);
   });
 
-  test('room is granted for a time, listed with its id, and revoked by it', async () => {
+  test('a grant is temporary, listed with its id, and revoked by it', async () => {
     const whose = ['--team', 'search', '--model', 'coder-1', '--window', 'month'];
     const granted = await succeed('limits', 'grant', ...whose, '--usd', '20', '--expires', '3d', '--reason', 'release');
     const [, id = ''] =
@@ -98,7 +89,7 @@ describe('on the database', () => {
     assert.match(again.stderr, /is revoked already, since/);
   });
 
-  test('a date is the midnight of the configured zone, told with its name', async () => {
+  test('a date is midnight in the configured zone, and shows its name', async () => {
     const limits = { ...LIMITS, time_zone: 'Asia/Kolkata' };
     const day = formatInZone(Date.now() + 5 * 86_400_000, 'Asia/Kolkata').slice(0, 10);
     const whose = ['--user', 'kim@example.com', '--window', 'day'];
@@ -112,29 +103,29 @@ describe('on the database', () => {
     assert.equal(found.grants[0].expires_at, startOfDate(day, 'Asia/Kolkata')!.toISOString());
   });
 
-  test('what depends on groups, limits nothing, or is in gateway.yaml no more is said so', async () => {
+  test('reports limits by group, missing ones, and those removed from gateway.yaml', async () => {
     const by_group = { rules: [BY_GROUP] };
     for (const group of ['contractors', 'staff']) {
       const token = ['--user', 'bob@example.com', '--group', group, '--name', group];
       await succeedWith(by_group, 'tokens', 'create', ...token);
     }
-    const told = (await succeedWith(by_group, 'limits', 'list', '--user', 'bob@example.com')).stdout;
-    assert.match(told, /^user bob@example\.com per month: limited by group$/m);
-    assert.match(told, /gateway\.yaml: 100 USD for contractors, 900 USD for staff \(by-group\)/);
+    const printed = (await succeedWith(by_group, 'limits', 'list', '--user', 'bob@example.com')).stdout;
+    assert.match(printed, /^user bob@example\.com per month: limited by group$/m);
+    assert.match(printed, /gateway\.yaml: 100 USD for contractors, 900 USD for staff \(by-group\)/);
     const grant = ['limits', 'grant', '--user', 'zoe@example.com', '--usd', '5', '--expires', '1h', '--window'];
     const idle = 'It has no limit: a grant has an effect only on top of one.';
     assert.ok((await succeedWith(by_group, ...grant, 'day')).stderr.includes(idle));
     assert.ok(!(await succeedWith(by_group, ...grant, 'month')).stderr.includes(idle));
     const gone = ['--team', 'gone', '--model', 'coder-1', '--window', 'month'];
     await succeed('limits', 'set', ...gone, '--usd', '5');
-    for (const whom of [[], ['--team', 'gone']]) {
-      const { stdout } = await succeedWith({ rules: [] }, 'limits', 'list', ...whom);
+    for (const options of [[], ['--team', 'gone']]) {
+      const { stdout } = await succeedWith({ rules: [] }, 'limits', 'list', ...options);
       assert.match(stdout, /^team gone and model coder-1 per month: no limit$/m);
       assert.match(inOneLine(stdout), /gateway\.yaml has no such limit: set or granted amounts have no effect/);
     }
   });
 
-  test('a wrong command line says what is wrong and changes nothing', async () => {
+  test('reports a wrong command line and changes nothing', async () => {
     const ana = ['--user', 'a@example.com', '--window'];
     const wrong: [readonly string[], RegExp][] = [
       [['set', '--window', 'day', '--usd', '1'], /whose limit\? Name a user, team,/],
@@ -151,9 +142,9 @@ describe('on the database', () => {
       [['clear', ...ana, 'minute'], /choose one with --unit/],
       [['list', '--token', `gw_${'a'.repeat(40)}`], /the token is a credential; name a token by its id, as "[^"]+" sh/],
     ];
-    for (const [given, message] of wrong) {
-      const { exit_code, stdout, stderr } = await run('limits', ...given);
-      assert.deepEqual([exit_code, stdout], [64, ''], given.join(' '));
+    for (const [input, message] of wrong) {
+      const { exit_code, stdout, stderr } = await run('limits', ...input);
+      assert.deepEqual([exit_code, stdout], [64, ''], input.join(' '));
       assert.match(stderr, message);
     }
     const none = await run('limits', 'clear', '--token', 'tok_0', '--window', 'minute', '--unit', 'tokens');
@@ -173,7 +164,7 @@ test('the end of a grant is a day, a moment or a span', () => {
 describe('at a running gateway', () => {
   const bench = adminBench(limitedConfig);
 
-  test('everybody sees their own, and is refused the rest', async () => {
+  test('all users see their own and are denied the rest', async () => {
     const row = { key: 'alice@example.com', window: 'day', start: '2026-03-10T00:00:00Z', scope: 'user' };
     await count(bench.database, { ...row, spent: 49_000_000_000, reserved: 2_000_000_000, in_flight: 2 });
     const alice = commandsOf('alice', bench.url);
@@ -189,7 +180,7 @@ describe('at a running gateway', () => {
     assert.match(denied.stderr, /^appscli: Admin role required/);
   });
 
-  test('what is set comes with a word about what follows from it', async () => {
+  test('setting one prints its consequences', async () => {
     const row = { scope: 'user', key: 'spent@example.com', window: 'day', start: '2026-03-10T00:00:00Z' };
     await count(bench.database, { ...row, spent: 12_000_000_000 });
     const root = commandsOf('root', bench.url);
@@ -205,8 +196,8 @@ describe('at a running gateway', () => {
         /\n {4}0 tokens used, 500 left; resets 2026-03-10 12:01 UTC\n/,
       ],
     ];
-    for (const [given, says] of CASES) {
-      const { stderr } = await root('limits', 'set', ...given.split(' '));
+    for (const [input, says] of CASES) {
+      const { stderr } = await root('limits', 'set', ...input.split(' '));
       assert.match(stderr, says);
       assertNarrow(stderr);
     }

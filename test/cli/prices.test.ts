@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { ask } from '../e2e/support/client.ts';
 import { ledgerRow } from '../e2e/support/state.ts';
 import { useGateway } from '../e2e/support/use-gateway.ts';
-import { type ConfigSections, gatewayConfig, type TestGateway, writeConfig } from '../support/gateway.ts';
+import { createProject } from '../load/support/project.ts';
+import { type ConfigSections, gatewayConfig, type TestGateway } from '../support/gateway.ts';
 import { answerJson, message, type ScriptedUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { assertNarrow } from './at-gateway.ts';
 import { cli } from './support.ts';
@@ -16,7 +16,6 @@ const UNKNOWN = { input: 10, output: 50 };
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
-const directories: string[] = [];
 
 useGateway(
   (opened) => {
@@ -40,15 +39,11 @@ before(async () => {
     await ledgerRow(gateway.database, String(headers['x-gateway-request-id']));
   }
 });
-after(async () => {
-  for (const directory of directories) await rm(directory, { recursive: true });
-});
 
 /** Runs `appscli prices` with a gateway.yaml of its own on the gateway's database. */
 async function prices(sections: ConfigSections, ...arguments_: readonly string[]) {
-  const { directory, config_file } = await writeConfig(gatewayConfig(upstream.url, sections));
-  directories.push(directory);
-  return cli(['prices', ...arguments_, '--config', config_file], { env: gateway.env });
+  const project = createProject({ 'gateway.yaml': JSON.stringify(gatewayConfig(upstream.url, sections), null, 2) });
+  return cli(['prices', ...arguments_, '--config', project.path('gateway.yaml')], { env: gateway.env });
 }
 
 const ALL_PRICED: ConfigSections = {
@@ -65,20 +60,17 @@ const ALL_PRICED: ConfigSections = {
 const WANTING: ConfigSections = {
   models: [PRICED, UNPRICED],
   token_groups: [{ name: 'all', models: ['*'] }],
-  prices: { unknown_model: UNKNOWN, rows: [{ models: ['coder-*'], until: '2020-01-01', multiplier: 0.5 }] },
+  prices: { unknown_model: UNKNOWN },
 };
 
 test('prices check finds nothing where everything that was used has a price', async () => {
   const { exit_code, stdout, stderr } = await prices(ALL_PRICED, 'check');
   assert.equal(exit_code, 0, stdout + stderr);
-  assert.match(
-    stdout,
-    /^All usage has a price: checked 4 requests to 3 models since \d{4}-\d\d-\d\d, and 1\nentry of /,
-  );
+  assert.match(stdout, /^All usage has a price: checked 4 requests to 3 models since \d{4}-\d\d-\d\d\./);
   assertNarrow(stdout);
 });
 
-test('prices check names models and tools without a price and entries of no use, and exits 1', async () => {
+test('prices check names models and tools without a price, and exits 1', async () => {
   const { exit_code, stdout, stderr } = await prices(WANTING, 'check');
   assert.equal(exit_code, 1, stderr);
   assertNarrow(stdout);
@@ -89,19 +81,17 @@ test('prices check names models and tools without a price and entries of no use,
     'Used tools without a price, charged nothing: ',
     'web_fetch of coder-1 at main: 4 uses in 2 requests, the last on ',
     'web_search of unpriced-1 at main: 3 uses in 1 request',
-    'Entries of prices.rows that never apply: prices.rows[0]: it ended on 2020-01-01',
-    'Some prices are missing or unused: checked 4 requests to 3 models',
+    'Some prices are missing: checked 4 requests to 3 models',
   ]) {
     assert.ok(words.includes(expected), `${expected}\n${stdout}`);
   }
 });
 
-test('prices check tells programs the same', async () => {
+test('prices check reports the same as JSON, and only since --since', async () => {
   const { exit_code, stdout } = await prices(WANTING, 'check', '--json');
   assert.equal(exit_code, 1);
-  const { ok, requests, models, used, idle } = JSON.parse(stdout);
+  const { ok, requests, models, used } = JSON.parse(stdout);
   assert.deepEqual([ok, requests, models], [false, 4, 3]);
-  assert.deepEqual(idle, [{ source: 'prices.rows[0]', problem: 'over' }]);
   const { last_at, ...unpriced } = used.find((each: { problem: string }) => each.problem === 'unknown_model');
   assert.ok(Date.parse(last_at) > 0);
   assert.deepEqual(unpriced, {
@@ -113,25 +103,15 @@ test('prices check tells programs the same', async () => {
     cost_usd: '0.0105',
     problem: 'unknown_model',
   });
-});
-
-test('prices check looks no further back than it is told', async () => {
-  const { exit_code, stdout } = await prices(WANTING, 'check', '--since', '2100-01-01', '--json');
-  const { used, requests } = JSON.parse(stdout);
-  assert.deepEqual([exit_code, used, requests], [1, [], 0]);
+  const later = JSON.parse((await prices(WANTING, 'check', '--since', '2100-01-01', '--json')).stdout);
+  assert.deepEqual([later.ok, later.used, later.requests], [true, [], 0]);
 });
 
 const SHOWN: ConfigSections = {
   ...WANTING,
   upstreams: [
-    { name: 'main', type: 'vendor', base_url: 'https://a.example.com', api_key_env: 'TEST_UPSTREAM_KEY' },
-    {
-      name: 'contract',
-      type: 'vendor',
-      base_url: 'https://b.example.com',
-      api_key_env: 'TEST_UPSTREAM_KEY',
-      price_multiplier: 0.85,
-    },
+    { name: 'main', base_url: 'https://a.example.com', api_key_env: 'TEST_UPSTREAM_KEY' },
+    { name: 'contract', base_url: 'https://b.example.com', api_key_env: 'TEST_UPSTREAM_KEY', price_multiplier: 0.85 },
   ],
   prices: {
     unknown_model: UNKNOWN,
@@ -147,7 +127,7 @@ const SHOWN: ConfigSections = {
   },
 };
 
-test('prices show says what each model costs at each upstream, and where that is from', async () => {
+test('prices show prints the price of each model at each upstream, and its origin', async () => {
   const { exit_code, stdout, stderr } = await prices(SHOWN, 'show', '--at', '2026-06-01');
   assert.equal(exit_code, 0, stderr);
   assertNarrow(stdout);
@@ -166,7 +146,7 @@ test('prices show says what each model costs at each upstream, and where that is
   ]);
 });
 
-test('prices show says what service tiers, speeds and regions cost, alone and together', async () => {
+test('prices show prints the price of service tiers, speeds and regions, alone and together', async () => {
   const pricing = {
     input: 5,
     output: 25,
@@ -200,30 +180,13 @@ test('prices show has the prices of audio where a model has some', async () => {
   const sections = { models: [{ ...PRICED, pricing }], token_groups: [{ name: 'all', models: ['*'] }] };
   const { stdout } = await prices(sections, 'show');
   assert.match(stdout, /W 1H {2}AUDIO IN {2}AUDIO OUT {2}SOURCE\n.*\n {2}main .* 40 +80 {2}models/);
-  const [told] = JSON.parse((await prices(sections, 'show', '--json')).stdout);
-  assert.deepEqual([told.audio_input_usd, told.audio_output_usd], ['40', '80']);
-});
-
-test('a price of a tier that lacks half of itself, or cannot be kept, is a finding', async () => {
-  const pricing = { input: 5, output: 25, service_tiers: { flex: { input: 1 }, odd: { input: 0.0000001, output: 1 } } };
-  const { exit_code, stderr, stdout } = await prices({ models: [{ ...PRICED, pricing }] }, 'show');
-  assert.equal(exit_code, 78);
-  assert.match(stderr + stdout, /`output` is missing/);
-  assert.match(stderr + stdout, /the amount cannot be represented exactly/);
+  const [shown] = JSON.parse((await prices(sections, 'show', '--json')).stdout);
+  assert.deepEqual([shown.audio_input_usd, shown.audio_output_usd], ['40', '80']);
 });
 
 test('prices show looks at another day, model or upstream, and tells programs exact decimals', async () => {
-  const { stdout } = await prices(
-    SHOWN,
-    'show',
-    '--at',
-    '2027-01-01',
-    '--model',
-    'coder-1',
-    '--upstream',
-    'contract',
-    '--json',
-  );
+  const one = ['--at', '2027-01-01', '--model', 'coder-1', '--upstream', 'contract'];
+  const { stdout } = await prices(SHOWN, 'show', ...one, '--json');
   assert.deepEqual(JSON.parse(stdout), [
     {
       model: 'coder-1',
@@ -243,7 +206,7 @@ test('prices show looks at another day, model or upstream, and tells programs ex
   assert.match(old.stdout, /^old-1\n {2}main +10 +50 .* unknown_model$/m);
 });
 
-test('prices show with a name that nobody has is one line and exit code 64', async () => {
+test('prices show with an unknown name is one line and exit code 64', async () => {
   for (const [wrong, expected] of [
     [['--upstream', 'mian'], /^appscli: unknown upstream "mian"; there is main, contract[^\n]*\n$/],
     [['--model', 'x', '--at', 'someday'], /^appscli: [^\n]*Expected a date or time[^\n]*\n$/],
@@ -257,7 +220,7 @@ test('prices show with a name that nobody has is one line and exit code 64', asy
   assert.match(nothing.stderr, /the model "gone-1" is not in gateway\.yaml and has no price/);
 });
 
-test('prices check tells which prices of gateway.yaml the catalogue has differently, with their lines', async () => {
+test('prices check lists the prices of gateway.yaml that differ from the catalogue, with their lines', async () => {
   const models = [
     { ...SIZES, id: 'claude-sonnet-4-5', pricing: { input: 2.5, output: 15, cache_read: 0.3 } },
     ...(ALL_PRICED.models as object[]),

@@ -1,4 +1,4 @@
-/** Names that somebody outside has made up, in everything the command line and the log print. */
+/** Made-up names of outsiders, in everything the command line and the log print. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { createLog } from '../../engine/base/kit/log.ts';
@@ -11,7 +11,7 @@ import type { TestGateway } from '../support/gateway.ts';
 import type { ScriptedUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { collectingContext } from './support.ts';
 
-/** A line that a reader would take for one of the audit log. */
+/** A line that looks like one of the audit log. */
 const FORGED = '200  $9999  boss@example.com';
 const HOSTILE = `x\x1b[2J\x1b]0;t\x07\x9b31m\u202e\u2066\u2028\u2029\u200b\u200d\ufeff\u{e0041}\x7f\r\t\n${FORGED}\ny`;
 /** Written apart from ours on purpose. */
@@ -28,7 +28,7 @@ let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 let request_id: string;
 
-/** Runs a command in this process. Its terminal takes nothing out, so that each command has to. */
+/** Runs a command in this process. Its terminal filters nothing, so that each command must. */
 async function run(...words: readonly string[]): Promise<string> {
   const { context, data, info: said } = collectingContext();
   const program = await createProgram({ ...context, env: gateway.env, finish: () => {} });
@@ -36,7 +36,7 @@ async function run(...words: readonly string[]): Promise<string> {
   return data() + said();
 }
 
-/** Makes every text that a table takes in its place a hostile one; keeps what commands need to find and to read a row. */
+/** Replaces every possible text of a table by a hostile one; keeps those that commands need to find and to read a row. */
 async function plant(table: string, kept: readonly string[]): Promise<void> {
   const { knex } = gateway.database;
   const columns: { column_name: string; data_type: string }[] = await knex('information_schema.columns')
@@ -49,7 +49,7 @@ async function plant(table: string, kept: readonly string[]): Promise<void> {
       const value = data_type === 'text' ? HOSTILE : spoilt(row[column_name], kept);
       const update = knex(table).whereRaw('ctid = ?::tid', row.place);
       const as_given = data_type === 'jsonb' ? JSON.stringify(value) : value;
-      // What has a closed set of values cannot be planted either by anybody.
+      // No outsider can plant what has a closed set of values, either.
       await update.update({ [column_name]: as_given as string }).catch(() => {});
     }
   }
@@ -118,9 +118,12 @@ describe('names from outside', () => {
     'prices check',
     'prices check --json',
   ];
+  /** Those that print such names at all, as they were planted. */
+  const SHOWING = ['audit tail --lines 1000', 'usage', 'tokens list', 'sessions list', 'users list', 'audit changes'];
   for (const command of COMMANDS) {
-    test(`are printed by "${command}" as text that does nothing`, async () => {
+    test(`are printed by "${command}" as inert text`, async () => {
       const printed = await run(...command.split(' '));
+      if (SHOWING.includes(command)) assert.match(printed, /x\uFFFD\[2J/);
       // CSV has its own line ends (RFC 4180).
       assertShowable(printed.replaceAll('\r\n', '\n'), command);
       const json = command.endsWith('--json');
@@ -136,24 +139,11 @@ describe('names from outside', () => {
     });
   }
 
-  test('are printed as text that does nothing where they are no command, or no value of an option', async () => {
+  test('are printed as inert text in place of a command or a value of an option', async () => {
     for (const wrong of [[HOSTILE], ['usage', '--user', HOSTILE]]) {
       const { context, info } = collectingContext();
       await assert.rejects((await createProgram({ ...context, finish: () => {} })).parseAsync(wrong, { from: 'user' }));
       assertShowable(info(), wrong.join(' '));
-    }
-  });
-
-  test('are in what these commands print at all', async () => {
-    for (const command of [
-      'audit tail --lines 1000',
-      'usage',
-      'tokens list',
-      'sessions list',
-      'users list',
-      'audit changes',
-    ]) {
-      assert.match(await run(...command.split(' ')), /x\uFFFD\[2J/, command);
     }
   });
 
@@ -163,7 +153,7 @@ describe('names from outside', () => {
   });
 
   test('are printed in errors of commands as text that does nothing', async () => {
-    const { reportFailure } = await import('../../engine/edge/cli/failure.ts');
+    const { reportFailure } = await import('../../engine/edge/cli/main.ts');
     const { context, info } = collectingContext();
     await reportFailure(new Error(HOSTILE), context.terminal, {});
     assertShowable(info(), 'an error');
@@ -180,7 +170,7 @@ describe('names from outside', () => {
   }
 });
 
-test('a model whose name cannot be printed is refused, on every protocol, and nowhere repeated', async () => {
+test('a model with an unprintable name is rejected, on every protocol, and never repeated', async () => {
   const names = [
     'a\x1b[2J',
     'a\nb',
@@ -207,7 +197,7 @@ test('a model whose name cannot be printed is refused, on every protocol, and no
   assert.equal(upstream.requests.length, 0);
 });
 
-test('an error that names what a request named shows it as escapes', async () => {
+test('an error that names a part of the request shows it escaped', async () => {
   const response = await send(gateway.url, {
     method: 'GET',
     path: '/v1/models/%C2%9B31m%E2%80%AE%1B%5B2J',
@@ -217,7 +207,7 @@ test('an error that names what a request named shows it as escapes', async () =>
   assertShowable(response.text, 'the answer');
 });
 
-test('what a terminal gets has its own colours and nothing else that it would act upon', () => {
+test('terminal output has its own colours and no other escape sequence', () => {
   const text = `\x1b[1;31merror\x1b[0m ${HOSTILE}\n`;
   assert.ok(printableStyled(text).startsWith('\x1b[1;31merror\x1b[0m x\uFFFD[2J'));
   assert.equal(ACTED_UPON.test(printable(text).replaceAll('\t', '')), false);

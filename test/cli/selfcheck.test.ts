@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { before, beforeEach, describe, it } from 'node:test';
-import { type SelfcheckOptions, selfcheck } from '../../engine/edge/cli/selfcheck/selfcheck.ts';
+import { type SelfcheckOptions, selfcheck } from '../../engine/edge/cli/selfcheck.ts';
 import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
 import { ASSUMED_PRICE, planCosts } from '../../engine/edge/selfcheck/models.ts';
@@ -51,8 +51,8 @@ const FAILS: SelfCheck = {
   title: 'A stream',
   run: async () => ({ verdict: 'failed', found: 'it is not', remedy: 'mend it' }),
 };
-/** Fails with what it is given, so that a test can read it. */
-const TELLS: SelfCheck = {
+/** Fails with its input, so that a test can read it. */
+const SHOWS: SelfCheck = {
   ...OK,
   id: 'messages.tells',
   run: async ({ model, given_url, root_url }: Subject) => ({
@@ -61,10 +61,10 @@ const TELLS: SelfCheck = {
   }),
 };
 
-async function run(given: Partial<SelfcheckOptions>, checks: readonly SelfCheck[] = [OK], env: NodeJS.ProcessEnv = {}) {
+async function run(input: Partial<SelfcheckOptions>, checks: readonly SelfCheck[] = [OK], env: NodeJS.ProcessEnv = {}) {
   const { terminal, data, info } = collectingTerminal();
   const context = { terminal, env: { TOKEN, ...env }, stages: async () => [] };
-  const options = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 0.01, timeout: 60, ...given };
+  const options = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 0.01, timeout: 60, ...input };
   const exit_code = await selfcheck(context, options, checks);
   return { exit_code, data: data(), info: info() };
 }
@@ -80,7 +80,7 @@ describe('appscli selfcheck', () => {
     status = 200;
   });
 
-  it('says what it asks and what that costs, each result as it is known, and how many ended how', async () => {
+  it('prints its requests and their cost, each result when known, and the totals', async () => {
     const { exit_code, data, info } = await run({}, [OK, FAILS]);
     assert.equal(exit_code, 1);
     assert.equal(
@@ -109,7 +109,7 @@ describe('appscli selfcheck', () => {
     assert.match(info, /No check ran\.\n$/);
   });
 
-  it('sends the token to the gateway, with the names of headers that most people have and the neutral ones', async () => {
+  it('sends the token to the gateway, with the most common header names and the neutral ones', async () => {
     await run({});
     const [{ path, headers } = { path: '', headers: {} }] = asked;
     assert.equal(path, '/v1/models?limit=1000');
@@ -119,8 +119,8 @@ describe('appscli selfcheck', () => {
     assert.match(String(headers['user-agent']), /^appscli\//);
   });
 
-  it('takes the path of an API off the address and says so', async () => {
-    const { data, info } = await run({ baseUrl: `${base_url}/v1/` }, [TELLS]);
+  it('removes the path of an API from the address and reports it', async () => {
+    const { data, info } = await run({ baseUrl: `${base_url}/v1/` }, [SHOWS]);
     assert.match(info, /Ignores \/v1 at the end of the address/);
     assert.deepEqual(JSON.parse(/\{.*\}/.exec(data.replace(/\n */g, ''))?.[0] ?? ''), {
       model: 'coder-1',
@@ -129,7 +129,7 @@ describe('appscli selfcheck', () => {
     });
   });
 
-  it('skips what would cost more than is allowed, and says what to allow', async () => {
+  it('skips checks beyond the cost limit, and names the option', async () => {
     const { data, info } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
     assert.match(
       info.replaceAll('\n', ' '),
@@ -142,17 +142,11 @@ describe('appscli selfcheck', () => {
     assert.match(data, /help {6}--max-usd 0\.02 runs all checks/);
   });
 
-  it('makes all checks but the runs of clients for less than one cent by default', () => {
+  it('runs all checks but those of clients for less than one cent by default', () => {
     const cheap = CHECKS.filter(({ id }) => !id.startsWith('clients.'));
     const { usd, too_dear } = planCosts(cheap, ASSUMED_PRICE, 0.01);
     assert.deepEqual([...too_dear.keys()], []);
     assert.ok(usd < 0.01 && usd > 0);
-  });
-
-  it('asks nothing that costs with --max-usd 0', async () => {
-    const { data, exit_code } = await run({ maxUsd: 0 }, [OK, DEAR]);
-    assert.match(data, /^ok .*\nskipped {2}An answer/);
-    assert.equal(exit_code, 0);
   });
 
   it('asks the cheapest model for text where the gateway tells prices, in each of the forms they have', async () => {
@@ -167,15 +161,15 @@ describe('appscli selfcheck', () => {
     const { info } = await run({ json: true }, [DEAR]);
     assert.equal(info, '');
     models = [models[0]!, { id: 'small', pricing: { prompt: '0.00000025', completion: '0.00000125' } }];
-    const told = await run({}, [DEAR]);
-    assert.match(told.info, /with the model small \(the cheapest of 2 on its/);
+    const result = await run({}, [DEAR]);
+    assert.match(result.info, /with the model small \(the cheapest of 2 on its/);
     assert.match(
-      told.info.replaceAll('\n', ' '),
+      result.info.replaceAll('\n', ' '),
       /at 0\.25 USD per million input and 1\.25 per million output tokens, by the price list of the gateway\./,
     );
   });
 
-  it('tells programs what it asked, what that costs at most, and every result', async () => {
+  it('reports its requests, their maximum cost and every result to programs', async () => {
     const { data, info } = await run({ json: true, model: 'coder-2' }, [OK, DEAR]);
     const { version, checks, ...facts } = JSON.parse(data);
     assert.match(version, /^\d+\.\d+\.\d+/);
@@ -212,7 +206,7 @@ describe('appscli selfcheck', () => {
     );
   });
 
-  it('skips what needs a model where none is listed or named', async () => {
+  it('skips what needs a model where none is listed or named, and tells an empty list from a refused one', async () => {
     models = [];
     const { data, info } = await run({}, [OK, DEAR]);
     assert.match(info.replaceAll('\n', ' '), /with no model: the gateway lists none, and --model is not set/);
@@ -220,16 +214,16 @@ describe('appscli selfcheck', () => {
       data,
       /skipped {2}An answer: no model available: fix the model list, or name a model with\n {9}--model/,
     );
-  });
-
-  it('does not say that nothing is listed where the list was refused', async () => {
     status = 401;
-    const { data, info } = await run({}, [DEAR]);
-    assert.match(info.replaceAll('\n', ' '), /with no model: the gateway has no model list, and --model is not set/);
-    assert.match(data.replace(/\s+/g, ' '), /no model available: fix the model list/);
+    const refused = await run({}, [DEAR]);
+    assert.match(
+      refused.info.replaceAll('\n', ' '),
+      /with no model: the gateway has no model list, and --model is not set/,
+    );
+    assert.match(refused.data.replace(/\s+/g, ' '), /no model available: fix the model list/);
   });
 
-  it('makes only the checks that are named, by their ids or the beginnings of them', async () => {
+  it('runs only the named checks, by their ids or prefixes', async () => {
     const checks = [OK, DEAR, FAILS, { ...OK, id: 'messages' }];
     const ids = async (only: readonly string[]) =>
       JSON.parse((await run({ json: true, only }, checks)).data).checks.map(({ id }: SelfCheck) => id);
@@ -241,23 +235,23 @@ describe('appscli selfcheck', () => {
     );
   });
 
-  it('says which checks there are and asks nobody', async () => {
+  it('lists the checks without sending a request', async () => {
     const { exit_code, stdout } = await cli(['selfcheck', '--list'], { env: {} });
     assert.equal(exit_code, 0);
     assert.match(stdout, /^check +what is checked +tokens in +out\n/);
     assert.match(stdout, /^clients\.build_cli +One run of the build CLI +60000 +2000$/m);
   });
 
-  it('exits with 69 where the gateway can not be reached, with a report that says why', async () => {
+  it('exits with 69 for an unreachable gateway, with a report of the reason', async () => {
     const closed = `http://127.0.0.1:${await freePort()}`;
     const { exit_code, data } = await run({ baseUrl: closed });
     assert.equal(exit_code, 69);
     assert.match(data, /: no response: connection refused\n.*help +nothing listens there/s);
   });
 
-  it('says what is wrong with a command line, and repeats no token', async () => {
-    const refused = async (given: Partial<SelfcheckOptions>, env?: NodeJS.ProcessEnv) => {
-      const error = await run(given, [OK], env).catch((each) => each);
+  it('reports a wrong command line, and repeats no token', async () => {
+    const refused = async (input: Partial<SelfcheckOptions>, env?: NodeJS.ProcessEnv) => {
+      const error = await run(input, [OK], env).catch((each) => each);
       assert.equal(error.exit_code, 64, String(error));
       return String(error.message);
     };
@@ -273,7 +267,7 @@ describe('appscli selfcheck', () => {
     assert.match(await refused({ baseUrl: 'gw.example.com' }), /not an absolute URL/);
   });
 
-  it('asks for a token where there is no sign-in, and says how to get one', async () => {
+  it('asks for a token without a sign-in, and explains how to get one', async () => {
     const { exit_code, stderr } = await cli(['selfcheck', '--base-url', base_url], {
       env: { APPSCLI_CREDENTIALS: join(ownDirectory(), 'credentials.json') },
     });
@@ -284,28 +278,28 @@ describe('appscli selfcheck', () => {
   it('uses the token of a sign-in where none is named', async () => {
     const APPSCLI_CREDENTIALS = join(ownDirectory(), 'credentials.json');
     const expires_at = new Date(Date.now() + 3_000_000).toISOString();
-    const held = { access_token: 'access-of-a-sign-in', expires_at, lifetime_seconds: 3600 };
-    const file = JSON.stringify({ version: 1, gateways: { [base_url]: held } });
+    const stored = { access_token: 'access-of-a-sign-in', expires_at, lifetime_seconds: 3600 };
+    const file = JSON.stringify({ version: 1, gateways: { [base_url]: stored } });
     writeFileSync(APPSCLI_CREDENTIALS, file, { mode: 0o600 });
     const { terminal } = collectingTerminal();
     const context = { terminal, env: { APPSCLI_CREDENTIALS }, stages: async () => [] };
-    // With /v1, as people copy it.
-    const given = { baseUrl: `${base_url}/v1`, maxUsd: 0, timeout: 60 };
-    assert.equal(await selfcheck(context, given, [OK]), 0);
+    // With /v1, as users copy it.
+    const input = { baseUrl: `${base_url}/v1`, maxUsd: 0, timeout: 60 };
+    assert.equal(await selfcheck(context, input, [OK]), 0);
     assert.equal(asked[0]?.headers.authorization, 'Bearer access-of-a-sign-in');
   });
 
   it('hides the token in whatever a check found', async () => {
     const found = `Bearer ${TOKEN}, cut: ${TOKEN.slice(0, 15)}`;
-    const tells = { ...OK, run: async () => ({ verdict: 'ok' as const, found, details: [found], came: found }) };
+    const verbose = { ...OK, run: async () => ({ verdict: 'ok' as const, found, details: [found], came: found }) };
     for (const options of [{ verbose: true }, { json: true }] as const) {
-      const { data } = await run(options, [tells]);
+      const { data } = await run(options, [verbose]);
       assert.ok(!data.includes(TOKEN.slice(0, 12)), data);
       assert.match(data, /Bearer \*\*\*, cut: \*\*\*/);
     }
   });
 
-  it('costs nothing where the gateway forwards to the echo upstream, and says when it does not', async () => {
+  it('costs nothing where the gateway forwards to the echo upstream, and reports otherwise', async () => {
     const port = await freePort();
     upstream = `http://127.0.0.1:${port}`;
     const reached = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [DEAR]);
@@ -321,8 +315,8 @@ describe('appscli selfcheck', () => {
     assert.match(missed.data, /skipped {2}An answer/);
   });
 
-  it('reports what it knows when it is stopped, and exits with 1', async () => {
-    // Whoever else listens in this process is not to hear of it.
+  it('reports its results when stopped, and exits with 1', async () => {
+    // Other listeners of this process must not get it.
     const interrupt = () => process.listeners('SIGINT').at(-1)?.('SIGINT');
     const stops: SelfCheck = {
       ...OK,

@@ -45,7 +45,7 @@ describe('sessions', () => {
     assert.equal(JSON.parse(all.stdout)[0].revoked_because, 'ended at the command line');
   });
 
-  test('of a person are ended all, with the access tokens where that is said', async () => {
+  test('of a user end together, with the access tokens on request', async () => {
     await bench.newToken({ user: 'bob@example.com' });
     for (const id of ['ses_b1', 'ses_b2']) await addSession('bob@example.com', id);
     const first = await bench.succeed('sessions', 'end', '--user', 'Bob@Example.com');
@@ -54,7 +54,7 @@ describe('sessions', () => {
     assert.deepEqual(JSON.parse(second.stdout), { sessions: 0, tokens: 1, service_tokens: [] });
   });
 
-  test('that are not there, and a half-said wish, are told so', async () => {
+  test('rejects unknown ones and incomplete arguments', async () => {
     const wrong: [readonly string[], number, RegExp][] = [
       [[], 64, /^appscli: no session: give an id/],
       [['ses_x', '--user', 'a@b.c'], 64, /^appscli: no session: give an id/],
@@ -62,14 +62,14 @@ describe('sessions', () => {
       [['ses_x'], 1, /no active session ses_x; "appscli sessions list"/],
       [['--user', 'nobody@example.com'], 1, /unknown person: the address nobody@example\.com has never signed in/],
     ];
-    for (const [given, code, message] of wrong) {
-      const { exit_code, stderr } = await bench.run('sessions', 'end', ...given);
-      assert.equal(exit_code, code, given.join(' '));
+    for (const [input, code, message] of wrong) {
+      const { exit_code, stderr } = await bench.run('sessions', 'end', ...input);
+      assert.equal(exit_code, code, input.join(' '));
       assert.match(stderr, message);
     }
   });
 
-  test('of others are seen and ended by administrators, their own by everybody, the one they use last', async () => {
+  test('of others are visible to administrators, who may end them; users see their own, last used first', async () => {
     for (const id of ['ses_n1', 'ses_n2']) await api.addSession('nina@example.com', id);
     await api.addSession('carol@example.com', 'ses_c1');
     await createToken(api.by, { user: 'carol@example.com', group: 'coders', name: 'x' });
@@ -80,8 +80,8 @@ describe('sessions', () => {
       [['--user', 'nina@example.com', '--with-tokens'], /Admin role required/],
       [['ses_bob'], /no active session ses_bob among yours/],
     ];
-    for (const [given, message] of wrong) {
-      const { exit_code, stderr } = await nina('sessions', 'end', ...given);
+    for (const [input, message] of wrong) {
+      const { exit_code, stderr } = await nina('sessions', 'end', ...input);
       assert.equal(exit_code, 1);
       assert.match(stderr, message);
     }
@@ -95,14 +95,14 @@ describe('sessions', () => {
   });
 });
 
-test('administrators look up people and let an address go to another account', async () => {
+test('administrators look up users and release an address for another account', async () => {
   await api.addSession('vera@example.com', 'ses_vera');
   const root = commandsOf('root', api.url);
   const { stdout } = await root('users', 'list', '--user', 'vera@example.com', '--json');
   assert.equal(JSON.parse(stdout)[0].open_to_sign_in, false);
   await createToken(api.by, { user: 'given@example.com', group: 'coders', name: 'x' });
-  const given = await root('users', 'list', '--user', 'given@example.com');
-  assert.match(given.stdout, /has tokens of an administrator; sign-in is rejected/);
+  const input = await root('users', 'list', '--user', 'given@example.com');
+  assert.match(input.stdout, /has tokens of an administrator; sign-in is rejected/);
   const unknown = await root('users', 'reassign', 'vera@example.com', 'none@example.com');
   assert.match(unknown.stderr, /unknown user none@example\.com: nothing was changed/);
   const rebound = await root('users', 'reassign', 'Vera@example.com');
@@ -125,7 +125,7 @@ describe('sessions explain', () => {
   const refuse = (more: object = {}) =>
     noteRefusal({ database: bench.gateway.database, clock: systemClock, log: quietLog }, { ...REFUSED, ...more });
 
-  test('says why somebody was refused, with the groups that came and those expected', async () => {
+  test('explains a rejection, with the received and the expected groups', async () => {
     await refuse();
     const { stdout } = await bench.succeed('sessions', 'explain', 'Dana@example.com');
     assertNarrow(stdout);
@@ -141,15 +141,15 @@ describe('sessions explain', () => {
     assert.deepEqual([refused[0].groups, sessions], [REFUSED.groups, []]);
   });
 
-  test('tells of refusals that nobody asked for but the gateway, and where there are none', async () => {
+  test('lists rejections initiated by the gateway, and reports if there are none', async () => {
     await refuse({ email: 'erin@example.com', request_id: '' });
     const { stdout } = await bench.succeed('sessions', 'explain', 'erin@example.com');
     assert.match(stdout.replace(/\s+/g, ' '), /from 192\.0\.2\.7, at a refresh by the gateway received/);
-    const nobody = await bench.succeed('sessions', 'explain', 'nobody@example.com');
-    assert.match(nobody.stdout, /no sign-in with this address/);
+    const unknown = await bench.succeed('sessions', 'explain', 'nobody@example.com');
+    assert.match(unknown.stdout, /no sign-in with this address/);
   });
 
-  test('keeps ten refusals of one address', async () => {
+  test('keeps ten rejections of one address', async () => {
     for (let n = 0; n < 25; n++) await refuse({ email: 'often@example.com', request_id: `request-${n}` });
     const { stdout } = await bench.succeed('sessions', 'explain', 'often@example.com', '--json');
     const { refused } = JSON.parse(stdout) as { refused: { request_id: string }[] };

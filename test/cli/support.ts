@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
 import { printable, printableLine } from '../../engine/base/kit/text/printable.ts';
-import type { CommandContext } from '../../engine/edge/cli/context.ts';
+import type { CommandContext } from '../../engine/edge/cli/commands.ts';
 import { runCommandLine } from '../../engine/edge/cli/main.ts';
 import { createProgram } from '../../engine/edge/cli/program.ts';
 import type { Terminal } from '../../engine/edge/cli/terminal.ts';
@@ -12,7 +12,7 @@ import { atFileEnd } from '../support/file-end.ts';
 /** The launcher of this source checkout. */
 export const LAUNCHER = fileURLToPath(new URL('../../engine/bin/appscli.js', import.meta.url));
 
-/** A log that keeps the fields it is told. */
+/** A log that keeps its fields. */
 export function collectingLog(): { log: Log; lines: Record<string, unknown>[] } {
   const lines: Record<string, unknown>[] = [];
   const keep = (fields: object, message: string) => void lines.push({ ...fields, message });
@@ -35,7 +35,7 @@ export interface RunningCommand {
   readonly ended: Promise<Ended>;
 }
 
-/** Where and with what a command runs. */
+/** The place and the input of a command. */
 export interface CommandOptions {
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
@@ -45,15 +45,23 @@ export interface CommandOptions {
 
 const running = new Map<ChildProcess, Promise<unknown>>();
 
-// What a failed test left running would keep its file from ending, and its PostgreSQL from stopping.
+// Processes left by a failed test would keep its file from ending, and its PostgreSQL from stopping.
 atFileEnd(async () => {
   for (const [child, ended] of running) {
-    const patience = setTimeout(() => child.kill('SIGKILL'), 10_000);
+    const timeout = setTimeout(() => child.kill('SIGKILL'), 10_000);
     child.kill('SIGINT');
     await ended.catch(() => {});
-    clearTimeout(patience);
+    clearTimeout(timeout);
   }
 });
+
+/** What a command printed, one JSON text per line. */
+// biome-ignore lint/suspicious/noExplicitAny: tests look into what was printed
+export const jsonLines = ({ stdout }: Ended): any[] =>
+  stdout
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
 
 /** Starts a program and collects what it says. */
 export function start(file: string, arguments_: readonly string[], options: CommandOptions = {}): RunningCommand {
@@ -77,7 +85,7 @@ export function startCli(arguments_: readonly string[], options: CommandOptions 
   return start(process.execPath, [LAUNCHER, ...arguments_], options);
 }
 
-/** A terminal that keeps what is written, 80 columns wide and watched by nobody. */
+/** A terminal that keeps its output, 80 columns wide and without a user. */
 export function collectingTerminal(): { terminal: Terminal; data(): string; info(): string } {
   const data: string[] = [];
   const info: string[] = [];
@@ -96,7 +104,7 @@ export function collectingTerminal(): { terminal: Terminal; data(): string; info
   return { terminal, data: () => data.join(''), info: () => info.join('') };
 }
 
-/** A command context that keeps what is written. */
+/** A command context that keeps the output. */
 export function collectingContext(): { context: CommandContext; data(): string; info(): string } {
   const { terminal, ...written } = collectingTerminal();
   return { context: { terminal, env: {}, stages: async () => stages }, ...written };
@@ -121,12 +129,12 @@ function inDirectory<T>(directory: string, run: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Runs `appscli` to its end: in this process, which takes a tenth of the time, unless it is to run as somebody else. Those
- * with a directory of their own take turns.
+ * Runs `appscli` to its end: in this process, which takes a tenth of the time, unless it needs another user. Those
+ * with a directory of their own run in turn.
  */
 export async function cli(arguments_: readonly string[], options: CommandOptions = {}): Promise<Ended> {
-  const { env = process.env, cwd, ...somebody } = options;
-  if (Object.keys(somebody).length > 0) return startCli(arguments_, options).ended;
+  const { env = process.env, cwd, ...user_options } = options;
+  if (Object.keys(user_options).length > 0) return startCli(arguments_, options).ended;
   const { terminal, data, info } = collectingTerminal();
   const run = () => runCommandLine(arguments_, { create: createProgram, terminal, env, stages: async () => stages });
   const exit_code = await (cwd === undefined ? run() : inDirectory(cwd, run));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type Column, formatList, formatTable, withoutEmptyColumns } from '../../engine/edge/cli/table.ts';
+import { type Column, type Columns, formatList, formatTable, tableOf } from '../../engine/edge/cli/output.ts';
 
 const columns: Column[] = [
   { title: 'USER', kind: 'text' },
@@ -9,7 +9,7 @@ const columns: Column[] = [
 ];
 const LONG = 'someone.with.a.long.name@example.com';
 
-test('texts stand on the left of their column and numbers on the right', () => {
+test('aligns texts to the left of their column and numbers to the right', () => {
   const lines = formatTable(
     columns,
     [
@@ -21,12 +21,12 @@ test('texts stand on the left of their column and numbers on the right', () => {
   assert.deepEqual(lines, ['USER               COST', 'alice@example.com     1', 'bob@example.com    12.5']);
 });
 
-test('a line too long loses nothing that somebody may search for or copy', () => {
+test('a line that is too long stays complete for search and copy', () => {
   const lines = formatTable(columns, [[LONG, '123456.789']], 30);
   assert.deepEqual(lines, [`USER${' '.repeat(40)}COST`, `${LONG}  123456.789`]);
 });
 
-test('only what stands in full elsewhere is cut to make a line fit', () => {
+test('truncates only text that is complete elsewhere to make a line fit', () => {
   const brief: Column[] = [
     { title: 'ID', kind: 'text' },
     { title: 'RUNS', kind: 'brief' },
@@ -45,13 +45,17 @@ test('a list is a table where it fits, else a record for each row with every val
   assert.deepEqual(formatList(columns, rows, 30), [`USER  ${LONG}`, 'COST  1', '', 'COST  2']);
 });
 
-test('what somebody wrote neither moves the cursor nor reorders or breaks the line', () => {
+test('user text neither moves the cursor nor reorders or breaks the line', () => {
   const lines = formatTable(columns, [['a\x1b[2J\u202eb\tc\nd', '1']], 80);
   assert.deepEqual(lines, ['USER         COST', 'a\ufffd[2J\ufffdb c d     1']);
 });
 
 test('columns that are empty in every row are left out', () => {
-  const { columns: kept, rows } = withoutEmptyColumns(columns, [['', '1']]);
+  const cells: Columns<readonly [string, string]> = [
+    ['USER', ([user]) => user || null],
+    ['COST', ([, cost]) => cost, 'number'],
+  ];
+  const [kept, rows] = tableOf(cells, [['', '1']]);
   assert.deepEqual(
     kept.map(({ title }) => title),
     ['COST'],

@@ -17,10 +17,10 @@ const FAILS = `
       status: 429
 `;
 
-const run = (cwd: string, ...given: string[]) => cli(['test', ...given], { cwd });
+const run = (cwd: string, ...input: string[]) => cli(['test', ...input], { cwd });
 
 describe('appscli test', () => {
-  it('runs what it finds below the current directory, and says how much that was', async () => {
+  it('runs the cases below the current directory, and prints their number', async () => {
     const { directory } = testProject(HOLDS);
     const { exit_code, stdout, stderr } = await run(directory);
     assert.equal(stdout, `ok    pipelines/messages.test.yaml${' '.repeat(40)}1 case\n`);
@@ -28,7 +28,7 @@ describe('appscli test', () => {
     assert.equal(exit_code, 0);
   });
 
-  it('shows where a failure is expected otherwise, what was found, and what every stage did', async () => {
+  it('shows an unmet expectation with its place and result, and the work of every stage', async () => {
     const { directory } = testProject(HOLDS + FAILS);
     const { exit_code, stdout, stderr } = await run(directory, 'pipelines');
     const lines = stdout.split('\n');
@@ -57,7 +57,7 @@ describe('appscli test', () => {
     assert.equal(exit_code, 1);
   });
 
-  it('says of a case without an upstream what was answered, and what to write', async () => {
+  it('says of a case without an upstream what was answered', async () => {
     const silent = `
   - name: answers
     ${REQUEST}
@@ -65,17 +65,7 @@ describe('appscli test', () => {
 `;
     const { directory } = testProject(silent);
     const { stdout } = await run(directory);
-    const note = / {4}this case has no `upstream:`[\s\S]+?\n(?= {4}what happened)/.exec(stdout)![0];
-    assert.equal(
-      note,
-      `    this case has no \`upstream:\`, so main returned 200 with an empty body; to
-      script its response, add for example upstream: { json: { type: message,
-      content: [], usage: { input_tokens: 10, output_tokens: 5 } } }
-`,
-    );
-    const [, answer] = /for example (upstream: .*)$/.exec(note.replaceAll(/\s+/g, ' ').trim())!;
-    const { directory: mended } = testProject(`${silent}    ${answer}\n`);
-    assert.equal((await run(mended)).stderr, '\nok: 1 case in 1 file\n');
+    assert.match(stdout, /^ {4}this case has no `upstream:`, so main returned 200 with an empty body$/m);
     const json = JSON.parse((await run(directory, '--format', 'json')).stdout);
     assert.match(json.cases[0].requests[0].note, /^this case has no `upstream:`/);
     // Where nothing is sent, nothing is missing.
@@ -88,7 +78,7 @@ describe('appscli test', () => {
     assert.doesNotMatch((await run(refused)).stdout, /no `upstream:`/);
   });
 
-  it('gives the access token of a caller the name that a case wishes', async () => {
+  it("gives the caller's access token the name from the case", async () => {
     const { directory } = testProject(`
   - name: is refused by the name of its token
     gateway: { access: { rules: [{ name: no-ci, when: { "===": [{ var: principal.token.name }, ci] } }] } }
@@ -158,14 +148,14 @@ describe('appscli test', () => {
     assert.equal((await startCli(['check'], { cwd: directory }).ended).exit_code, 0);
   });
 
-  it('runs the cases whose name holds a text', async () => {
+  it('runs the cases whose name contains a text', async () => {
     const { directory } = testProject(HOLDS + FAILS);
     const { exit_code, stderr } = await run(directory, '--filter', 'Serves');
     assert.equal(stderr, '\nok: 1 case in 1 file\n');
     assert.equal(exit_code, 0);
   });
 
-  it('fails when less was seen than asked for, and says what was not', async () => {
+  it('fails below the required coverage, and lists the rest', async () => {
     const { directory } = testProject(HOLDS);
     const { exit_code, stdout, stderr } = await run(directory, '--min-coverage', '90');
     assert.match(stdout, /^ {2}line 11 {2}guard refuse-large: never true$/m);
@@ -173,19 +163,14 @@ describe('appscli test', () => {
     assert.match(stdout, /^ {2}line 11 {2}routing rule night: never matching$/m);
     assert.equal(stderr, '\ndecision coverage of 36 % is below 90 %\n');
     assert.equal(exit_code, 1);
+    assert.equal((await run(directory, '--min-coverage', '36')).exit_code, 0);
   });
 
-  it('tells no share where nothing ran', async () => {
+  it('reports no share where nothing ran', async () => {
     const { directory } = testProject('  - name: 5\n');
     const { exit_code, stdout } = await run(directory, '--coverage');
     assert.equal(exit_code, 78);
     assert.doesNotMatch(stdout, /% in all/);
-  });
-
-  it('is satisfied with as much as was asked for', async () => {
-    const { directory } = testProject(HOLDS);
-    const { exit_code } = await run(directory, '--min-coverage', '36');
-    assert.equal(exit_code, 0);
   });
 
   it('tells programs the same as JSON', async () => {
@@ -214,7 +199,7 @@ describe('appscli test', () => {
     assert.equal(exit_code, 78);
   });
 
-  it('takes another gateway.yaml by name', async () => {
+  it('accepts another gateway.yaml by name', async () => {
     const { directory } = testProject(HOLDS, {
       'other.yaml': 'server: { listen: 127.0.0.1:8080 }\n',
     });
@@ -223,7 +208,7 @@ describe('appscli test', () => {
     assert.equal(exit_code, 78);
   });
 
-  it('says when there is nothing to test, a path does not exist, or an option is wrong', async () => {
+  it('reports an empty run, a missing path, or a wrong option', async () => {
     const { directory } = testProject(HOLDS);
     const [none, absent, filter, percent] = await Promise.all([
       run(directory, 'gateway.yaml', '--filter', 'x'),

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { afterEach, describe, test } from 'node:test';
-import { formatDay, formatMoment, formatTimestamp, titleInZone } from '../../engine/edge/cli/times.ts';
+import { formatDay, formatMoment, formatTimestamp, titleInZone } from '../../engine/edge/cli/output.ts';
 
 const { TZ } = process.env;
 
-describe('times for people', () => {
+describe('times for users', () => {
   afterEach(() => {
     if (TZ === undefined) delete process.env.TZ;
     else process.env.TZ = TZ;
@@ -38,7 +38,7 @@ describe('times for people', () => {
 describe('the width of lines', () => {
   const TERMINAL = new URL('../../engine/edge/cli/terminal.ts', import.meta.url).href;
 
-  test('has no end for tables where no terminal is there, and COLUMNS has the last word', () => {
+  test('is unlimited for tables without a terminal, and COLUMNS has precedence', () => {
     // In a process of its own, which has no terminal.
     const script = `import { processTerminal } from '${TERMINAL}';
       const widths = [{}, { COLUMNS: '120' }, { COLUMNS: 'wide' }].map(processTerminal);

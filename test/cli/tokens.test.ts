@@ -1,4 +1,4 @@
-/** `appscli tokens`: on the database beside a running gateway, and at one; what the operations do is in `test/http/admin/tokens.test.ts`. */
+/** `appscli tokens`: on the database beside a running gateway, and at one; the operations are in `test/http/admin/tokens.test.ts`. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { describe, test } from 'node:test';
@@ -16,7 +16,7 @@ const works = async (token: string) => (await ask(bench.gateway.url, token)).sta
 const refused = (token: string) => until('the gateway rejects the token', async () => !(await works(token)));
 const named = (user: string, name = 'test') => ['--user', user, '--name', name];
 
-test('a token is created, which prints it alone, listed and revoked; then the running gateway refuses it', async () => {
+test('a token is created and printed alone, listed and revoked; then the running gateway rejects it', async () => {
   const made = await bench.succeed('tokens', 'create', ...named('dave@example.com', 'laptop'), '--group', 'all');
   assert.match(made.stdout, /^gw_\w+\n$/);
   assert.match(made.stderr, /tok_\w+ for dave@example\.com/);
@@ -36,7 +36,7 @@ test('a token is created, which prints it alone, listed and revoked; then the ru
   assert.match(table, new RegExp(`^ID .*STATE\n${id} .*revoked\n$`));
 });
 
-test('tokens create --json tells a program everything once', async () => {
+test('tokens create --json gives a program everything once', async () => {
   const { stdout, stderr } = await bench.succeed(
     ...['tokens', 'create', '--user', 'Carol@Example.com', '--group', 'all', '--name', 'ci', '--json'],
     ...['--team', 'search', '--project', 'indexer', '--expires', '30d'],
@@ -84,14 +84,14 @@ test('a token is rotated by its name: both work for the overlap, and revoking th
 
 test('a rotation without overlap ends the old token at once', async () => {
   const old = await bench.newToken({ user: 'gina@example.com' });
-  const given = [...named('gina@example.com'), '--overlap', '0', '--expires', '30d', '--json'];
-  const { replaces, expires_at } = JSON.parse((await bench.succeed('tokens', 'rotate', ...given)).stdout);
+  const input = [...named('gina@example.com'), '--overlap', '0', '--expires', '30d', '--json'];
+  const { replaces, expires_at } = JSON.parse((await bench.succeed('tokens', 'rotate', ...input)).stdout);
   assert.equal(replaces.state, 'expired');
   assert.ok(Date.parse(expires_at) > Date.now());
   await refused(old);
 });
 
-test('a wrong command line says what is wrong', async () => {
+test('reports a wrong command line', async () => {
   const create = ['create', '--user', 'a@example.com', '--name', 'x', '--group'];
   const wrong: [readonly string[], number, RegExp][] = [
     [
@@ -112,9 +112,9 @@ test('a wrong command line says what is wrong', async () => {
       /'--base-url <url>' cannot be used with option '--config/,
     ],
   ];
-  for (const [given, code, message] of wrong) {
-    const { exit_code, stdout, stderr } = await bench.run('tokens', ...given);
-    assert.deepEqual([exit_code, stdout], [code, ''], given.join(' '));
+  for (const [input, code, message] of wrong) {
+    const { exit_code, stdout, stderr } = await bench.run('tokens', ...input);
+    assert.deepEqual([exit_code, stdout], [code, ''], input.join(' '));
     assert.match(stderr, message);
   }
 });
@@ -122,7 +122,7 @@ test('a wrong command line says what is wrong', async () => {
 describe('at a running gateway', () => {
   const api = adminBench();
 
-  test('somebody who signed in makes, rotates, lists and revokes access tokens of their own', async () => {
+  test('a signed-in user creates, rotates, lists and revokes personal access tokens', async () => {
     const alice = commandsOf('alice', api.url);
     const made = await alice('tokens', 'create', '--name', 'laptop');
     assert.match(made.stdout, /^gw_\w{49}\n$/);
@@ -146,8 +146,8 @@ describe('at a running gateway', () => {
       [['revoke', 'tok_/../../me'], /no access token with this id/],
       [['rotate', '--name', 'never made'], /no token has the name "never made" of alice@example\.com/],
     ];
-    for (const [given, message] of wrong) {
-      const { exit_code, stderr } = await alice('tokens', ...given);
+    for (const [input, message] of wrong) {
+      const { exit_code, stderr } = await alice('tokens', ...input);
       assert.equal(exit_code, 1);
       assert.match(stderr, message);
     }

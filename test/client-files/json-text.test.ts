@@ -14,7 +14,7 @@ describe('a JSON file of a user', () => {
     assert.equal(mergeJson('', { KEY: 'v' }), '{\n  "KEY": "v"\n}\n');
   });
 
-  test('keeps order, indentation, line breaks and numbers as they are written', () => {
+  test('keeps order, indentation, line breaks and numbers', () => {
     assert.equal(
       mergeJson('{\r\n\t"2": 1.0,\r\n\t"env": {\r\n\t\t"B": "}"\r\n\t},\r\n\t"1": [1, 2e400]\r\n}', VALUES),
       '{\r\n\t"2": 1.0,\r\n\t"env": {\r\n\t\t"B": "}",\r\n\t\t"A": "x"\r\n\t},\r\n\t"1": [1, 2e400],\r\n\t"KEY": "new"\r\n}',
@@ -28,16 +28,17 @@ describe('a JSON file of a user', () => {
     );
   });
 
-  test('changes the member that counts where there are several', () => {
-    assert.equal(mergeJson('{"KEY":"a","KEY":"b"}', { KEY: 'c' }), '{"KEY":"a","KEY":"c"}');
+  test('that has a member twice is not changed, and loses both where it is to go', () => {
+    assert.throws(() => mergeJson('{"KEY":"a","KEY":"b"}', { KEY: 'c' }), BrokenFile);
+    assert.equal(mergeJson('{"KEY":"a", "x":1, "KEY":"b"}', {}, [['KEY']]), '{"x":1}');
   });
 
-  test('that says so already stays as it is', () => {
+  test('with the same values stays unchanged', () => {
     const text = '\uFEFF{ "KEY" : "new" , "env":{"A":"x","B":1} }';
     assert.equal(mergeJson(text, VALUES), text);
   });
 
-  test('that is broken is named with the line, without a word of what it says', () => {
+  test('that is malformed is named with the line, without its text', () => {
     for (const [text, line] of [
       ['{\n"a": 1,\n// hunter2\n"b": 2}', 3],
       ['{"a": "hunter2",}\n', 1],
@@ -59,7 +60,7 @@ describe('a JSON file of a user', () => {
     assert.throws(() => mergeJson('{"KEY": {}}', VALUES), BrokenFile);
   });
 
-  test('whatever it says and however it is written, it says the same and the new keys', () => {
+  test('of any content and format keeps its values and gains the new keys', () => {
     const object = fc.dictionary(fc.oneof(fc.constantFrom('env', 'KEY', 'A', '1'), fc.string()), fc.jsonValue());
     const indent = fc.constantFrom(undefined, 1, 2, 4, '\t');
     fc.assert(

@@ -8,7 +8,7 @@ import { times } from '../support/times.ts';
 
 const TOKEN = 'gw_planted_token_1';
 
-describe('what is shown of a change', () => {
+describe('the visible part of a change', () => {
   test('is a unified diff against the file that is there', () => {
     const draft = { path: '/home/a/config.toml', before: 'a = 1\nb = 2\n', after: 'a = 1\nb = 3\n', secret: false };
     assert.equal(
@@ -19,7 +19,7 @@ describe('what is shown of a change', () => {
     assert.ok(showDiff(draft, undefined, true).includes('\x1b[32m+b = 3\x1b[39m'));
   });
 
-  test('has no credential in it, neither the new one nor those of the user', () => {
+  test("contains no credential, neither the new one nor the user's", () => {
     const before = `api_key = "sk-planted-1" # c
 "x-api-key" = 'sk-planted-2'
 env = { ACME_API_KEY = "sk-planted-3", n = 1 }
@@ -55,13 +55,13 @@ model_auto_compact_token_limit = 475000
   });
 });
 
-describe('a text that is hidden wherever it stands', () => {
+describe('a text that is always hidden', () => {
   test('is hidden once, also where one is a part of another or of the mask', () => {
     const hides = [TOKEN, `${TOKEN}-longer`, 'hidden'];
     assert.equal(withoutCredentials(`a ${TOKEN}-longer b ${TOKEN} c`, hides), 'a <hidden> b <hidden> c');
   });
 
-  test('is hidden as it is, whatever characters it has', () => {
+  test('is hidden literally, with any characters', () => {
     fc.assert(
       fc.property(fc.string({ minLength: 6, unit: fc.constantFrom(...'\\^$.*+?()[]{}|/-a') }), (secret) => {
         assert.equal(withoutCredentials(`<${secret}> b`, [secret]), '<<hidden>> b');
@@ -70,17 +70,17 @@ describe('a text that is hidden wherever it stands', () => {
     );
   });
 
-  test('is none that is so short that it is a part of other words', () => {
+  test('is ignored if short enough to be a part of other words', () => {
     assert.equal(withoutCredentials('key = "x"\n"api_key": "x"', ['x', '']), 'key = "x"\n"api_key": "<hidden>"');
   });
 });
 
 describe('lines for a shell', () => {
-  test('are what each shell takes', () => {
-    const given = { texts: { A: `it's \\ $x` }, copies: { B: 'C' } };
-    assert.deepEqual(shellLines('sh', given), [`export A='it'\\''s \\ $x'`, 'export B="$C"']);
-    assert.deepEqual(shellLines('fish', given), [`set -gx A 'it\\'s \\\\ $x'`, 'set -gx B "$C"']);
-    assert.deepEqual(shellLines('powershell', given), [`$env:A = 'it''s \\ $x'`, '$env:B = $env:C']);
+  test("match each shell's syntax", () => {
+    const input = { texts: { A: `it's \\ $x` }, copies: { B: 'C' } };
+    assert.deepEqual(shellLines('sh', input), [`export A='it'\\''s \\ $x'`, 'export B="$C"']);
+    assert.deepEqual(shellLines('fish', input), [`set -gx A 'it\\'s \\\\ $x'`, 'set -gx B "$C"']);
+    assert.deepEqual(shellLines('powershell', input), [`$env:A = 'it''s \\ $x'`, '$env:B = $env:C']);
   });
 
   test('give a POSIX shell exactly the text, whatever it is', () => {
@@ -94,7 +94,7 @@ describe('lines for a shell', () => {
     );
   });
 
-  test('are for the shell of the person, as far as it can be told', () => {
+  test("are for the user's shell, as far as it is detectable", () => {
     assert.equal(shellOf({ SHELL: '/usr/bin/fish' }, 'linux'), 'fish');
     assert.equal(shellOf({ SHELL: '/bin/zsh' }, 'darwin'), 'sh');
     assert.equal(shellOf({}, 'win32'), 'powershell');

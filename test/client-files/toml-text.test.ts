@@ -114,7 +114,7 @@ default = "mine"
     assert.equal(after, '# a\n[m.x]\nmodel = "y"\nenv_key = "K"\n\n# other\n[z]\nq = 1\n');
   });
 
-  test('that is broken is named with the line, without a word of what it says', () => {
+  test('that is malformed is named with the line, without its text', () => {
     for (const [text, line] of [
       ['a = 1\nsecret = "hunter2\n', 2],
       ['[a]\nb = 1\n[a]\n', 3],
@@ -141,7 +141,7 @@ default = "mine"
     assert.throws(() => mergeToml(`x = ${'['.repeat(100_000)}`, VALUES), BrokenFile);
   });
 
-  test('with a key of thousands of parts is refused at once, and one with a few or with dots in its values is not', () => {
+  test('is rejected at once for a key of thousands of parts, and not for a few or for dots in values', () => {
     for (const text of [`${'a . '.repeat(2000)}a = 1\n`, `[${'"a".'.repeat(400_000)}a]\n`]) {
       assert.throws(() => mergeToml(text, {}), /a dotted key of more than 32 parts/);
     }
@@ -150,13 +150,13 @@ default = "mine"
     }
   });
 
-  test('in which something else stands where a table belongs is refused', () => {
+  test('with another type in place of a table is rejected', () => {
     for (const text of ['models = "x"\n', '[[models]]\n', 'model.mine = 3\n', 'model = []\n', '[top]\nx = 1\n']) {
       assert.throws(() => mergeToml(text, VALUES), BrokenFile, text);
     }
   });
 
-  test('whatever it says, it says the same and the new keys', () => {
+  test('of any content keeps its values and gains the new keys', () => {
     const key = fc.oneof(fc.constantFrom('models', 'model', 'mine', 'default', 'top', 'a.b', 'ü', ' '), fc.string());
     const scalar = fc.oneof(fc.string({ unit: 'grapheme' }), fc.integer(), fc.boolean(), fc.double({ noNaN: true }));
     const { table } = fc.letrec<{ table: Record<string, unknown>; value: unknown }>((tie) => ({

@@ -33,7 +33,7 @@ function draft(after: string, more: Partial<Draft> = {}): Draft {
 const modeOf = (file: string) => (statSync(file).mode & 0o777).toString(8);
 
 describe('a file of a user', () => {
-  test('that is new is private, and so are the directories made for it', () => {
+  test('that is new is private, and so are its new directories', () => {
     const deep = join(directory, 'a', 'b', 'config.toml');
     assert.deepEqual(writeUserFiles([draft('new', { path: deep })]), [undefined]);
     assert.equal(readFileSync(deep, 'utf8'), 'new');
@@ -42,7 +42,7 @@ describe('a file of a user', () => {
     assert.deepEqual(readdirSync(join(directory, 'a', 'b')), ['config.toml']);
   });
 
-  test('keeps its mode, and what it was is beside it', () => {
+  test('keeps its mode, and a backup is beside it', () => {
     writeFileSync(path, 'old');
     chmodSync(path, 0o640);
     assert.deepEqual(writeUserFiles([draft('new')]), [`${path}.backup-1`]);
@@ -51,7 +51,7 @@ describe('a file of a user', () => {
     assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
   });
 
-  test('that gets a credential leaves a backup that nobody else may read', () => {
+  test('that gets a credential leaves a private backup', () => {
     writeFileSync(path, 'old key');
     chmodSync(path, 0o644);
     assert.deepEqual(writeUserFiles([draft('new key', { secret: true })]), [`${path}.backup-1`]);
@@ -66,7 +66,7 @@ describe('a file of a user', () => {
     assert.deepEqual(readdirSync(directory), ['config.toml']);
   });
 
-  test('stays the file of its owner when root changes it, and so does what it was', {
+  test("stays its owner's when root changes it, and so does its backup", {
     skip: process.getuid?.() !== 0 && 'only root can give files away',
   }, () => {
     writeFileSync(path, 'old');
@@ -96,7 +96,7 @@ describe('a file of a user', () => {
     );
   });
 
-  test('that is a link stays one; what it leads to is replaced, and backed up there', () => {
+  test('that is a link stays one; its target is replaced, and backed up there', () => {
     const elsewhere = join(directory, 'dotfiles');
     mkdirSync(elsewhere);
     writeFileSync(join(elsewhere, 'real.toml'), 'old');
@@ -107,7 +107,7 @@ describe('a file of a user', () => {
     assert.match(backup!, /dotfiles\/real\.toml\.backup-1$/);
   });
 
-  test('that somebody changed meanwhile is left alone', () => {
+  test('that another process changed meanwhile is left alone', () => {
     writeFileSync(path, 'old');
     const made = draft('new');
     writeFileSync(path, 'theirs');
@@ -151,7 +151,7 @@ describe('a file of a user', () => {
     assert.deepEqual(readdirSync(directory).toSorted(), ['auth.json', 'config.toml']);
   });
 
-  test('that is none is said so: a directory, a link to nothing, a circle, no UTF-8, too large', () => {
+  test('that is invalid is reported: a directory, a dangling link, a circle, no UTF-8, too large', () => {
     mkdirSync(join(directory, 'd'));
     symlinkSync('nowhere', join(directory, 'l'));
     symlinkSync('c', join(directory, 'c'));

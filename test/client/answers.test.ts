@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { StartError } from '../../engine/base/contract/start-error.ts';
 import { ADMIN_OPERATIONS } from '../../engine/edge/admin/description.ts';
-import { describeCode } from '../../engine/edge/cli/sign-in/format-sign-in.ts';
+import { describeCode } from '../../engine/edge/cli/sign-in.ts';
 import { readDeviceCode, readTokens, shapeAnswer } from '../../engine/edge/client/answers.ts';
 import { anyAddress, anyText } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
@@ -20,9 +20,9 @@ const odd = fc.oneof(
   anyText().map((text) => `${BASE_URL}/${text}`),
 );
 
-const answer = (body: unknown) => ({ status: 200, kind: 'json', body, retry_after_seconds: undefined }) as const;
+const response = (body: unknown) => ({ status: 200, kind: 'json', body, retry_after_seconds: undefined }) as const;
 
-/** What a reader makes of a body; `undefined` when it refuses it as it should. */
+/** A reader's result for a body; `undefined` when it rejects it as expected. */
 function read<T>(reader: () => T): T | undefined {
   try {
     return reader();
@@ -32,7 +32,7 @@ function read<T>(reader: () => T): T | undefined {
   }
 }
 
-test('whatever a gateway sends as a device code: it is refused, or safe to show and to wait for', () => {
+test('any device code response of a gateway is rejected, or safe to print and to wait for', () => {
   const body = fc.record({
     device_code: fc.oneof(fc.constant('code'), odd),
     user_code: fc.oneof(fc.constant('WDJB-MJHT'), odd),
@@ -44,7 +44,7 @@ test('whatever a gateway sends as a device code: it is refused, or safe to show 
   });
   fc.assert(
     fc.property(body, (sent) => {
-      const code = read(() => readDeviceCode(answer(sent), BASE_URL));
+      const code = read(() => readDeviceCode(response(sent), BASE_URL));
       if (code === undefined) return;
       assert.ok(code.interval_seconds >= 1 && code.interval_seconds <= 60);
       assert.ok(code.lifetime_seconds >= 1 && code.lifetime_seconds <= 1800);
@@ -57,7 +57,7 @@ test('whatever a gateway sends as a device code: it is refused, or safe to show 
   );
 });
 
-test('whatever a gateway sends as tokens: they are refused, or can be sent in a header and printed on one line', () => {
+test('any token response of a gateway is rejected, or usable in a header and on one line', () => {
   const body = fc.record({
     access_token: fc.oneof(fc.constant('token'), odd),
     token_type: fc.oneof(fc.constantFrom('Bearer', 'bearer', undefined), odd),
@@ -67,7 +67,7 @@ test('whatever a gateway sends as tokens: they are refused, or can be sent in a 
   });
   fc.assert(
     fc.property(body, (sent) => {
-      const tokens = read(() => readTokens('sign-in', answer(sent)));
+      const tokens = read(() => readTokens('sign-in', response(sent)));
       if (tokens === undefined) return;
       for (const token of [tokens.access_token, tokens.refresh_token ?? 'none']) assert.match(token, /^[\x21-\x7e]+$/);
       assert.doesNotMatch(tokens.email ?? '', /\p{Cc}/u);
@@ -79,7 +79,7 @@ test('whatever a gateway sends as tokens: they are refused, or can be sent in a 
 
 const answerOf = (name: string) => ADMIN_OPERATIONS.get(name)!.answer;
 
-test('an answer gets the form it is described with: what is missing is empty, what is unknown goes', () => {
+test('a response gets its documented form: missing fields are empty, unknown ones removed', () => {
   const shaped = shapeAnswer(answerOf('revokeToken'), {
     ...{ id: 'tok_1', user: 'a\u001b[2J', name: 7, state: 'later', team: 3, expires_at: null, more: 1 },
     also_revoked: ['tok_2', null],
@@ -101,7 +101,7 @@ test('parts that need not be there stay away, and maps keep their keys', () => {
   assert.deepEqual([written[0]!.by_group, now[0]!.of, now[0]!.set], [{ staff: 3 }, { user: 'a' }, null]);
 });
 
-test('nothing that is sent breaks the form, or gets through with what a terminal acts upon', () => {
+test('no input breaks the form, or contains terminal escapes', () => {
   const names = [...ADMIN_OPERATIONS.keys()];
   const key = fc.constantFrom('tokens', 'limits', 'written', 'of', 'id', 'next', 'before', '\u001b[2J');
   const sent = fc.dictionary(key, fc.jsonValue({ maxDepth: 4 }));

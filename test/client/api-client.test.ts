@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { frozenClock } from '../../engine/base/kit/clock.ts';
 import { type ApiClient, openClient } from '../../engine/edge/client/api-client.ts';
-import { held, keep, kept, NOW } from './keep-credentials.ts';
+import { credentialsFor, keep, kept, NOW } from './keep-credentials.ts';
 import { type Backend, createBackend, type ScriptedGateway, startScriptedGateway } from './scripted-gateway.ts';
 
 let gateway: ScriptedGateway;
@@ -12,12 +12,12 @@ const clock = frozenClock(NOW);
 beforeEach(async () => {
   gateway = await startScriptedGateway();
   backend = createBackend();
-  keep(backend, { [gateway.url]: held(3000) });
+  keep(backend, { [gateway.url]: credentialsFor(3000) });
 });
 
 const open = (): Promise<ApiClient> => openClient({ env: backend.env, clock });
 
-test('a request carries the token, and JSON both ways; errors of the gateway are answers', async () => {
+test('a request carries the token, and JSON both ways; errors of the gateway are responses', async () => {
   gateway.scripts.set('/admin/api/tokens', ({ text }) => ({ status: 201, body: { got: JSON.parse(text) } }));
   const client = await open();
   assert.equal(client.base_url, gateway.url);
@@ -33,7 +33,7 @@ test('a request carries the token, and JSON both ways; errors of the gateway are
   assert.deepEqual(await client.request('DELETE', '/empty'), { status: 204, body: undefined });
 });
 
-test('a token that the gateway refuses is renewed once, however long it has to live', async () => {
+test('a token that the gateway rejects is renewed once, despite its remaining lifetime', async () => {
   gateway.scripts.set('/admin/api/me', ({ headers }) =>
     headers.authorization === `Bearer ${gateway.access_token}` ? { body: {} } : { status: 401, body: {} },
   );
@@ -44,14 +44,14 @@ test('a token that the gateway refuses is renewed once, however long it has to l
   assert.equal(kept(backend)[gateway.url]?.access_token, gateway.access_token);
 });
 
-test('refused again, it is over', async () => {
+test('rejected again, it is over', async () => {
   gateway.scripts.set('/admin/api/me', () => ({ status: 401, body: {} }));
   const client = await open();
   await assert.rejects(client.request('GET', '/admin/api/me'), { name: 'SignInOver', exit_code: 1 });
   assert.equal(gateway.to('/admin/api/me').length, 2);
 });
 
-test('a gateway that is away, that redirects or that is none, is exit code 69 with words', async () => {
+test('an unreachable, redirecting or wrong gateway is exit code 69 with an explanation', async () => {
   const client = await open();
   gateway.scripts.set('/moved', () => ({ status: 308, headers: { location: 'https://evil.example.com/' } }));
   await assert.rejects(client.request('GET', '/moved'), { exit_code: 69, message: /redirect/ });
@@ -69,7 +69,7 @@ test('a path can not lead to another host', async () => {
   await assert.rejects(client.request('GET', '@evil.example.com/'), /begins with a slash/);
 });
 
-test('who is not signed in learns so when it is opened, and where nobody can', async () => {
+test('reports a missing sign-in on open, and where none is possible', async () => {
   backend = createBackend();
   const not_found = { type: 'error', error: { type: 'not_found_error', message: 'There is nothing here.' } };
   gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: not_found }));

@@ -24,7 +24,7 @@ import {
 } from '../../engine/edge/client/credentials.ts';
 import { anyAddress } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
-import { held, keep } from './keep-credentials.ts';
+import { credentialsFor, keep } from './keep-credentials.ts';
 import { type Backend, createBackend } from './scripted-gateway.ts';
 
 const U = 'https://gateway.example.com';
@@ -34,7 +34,7 @@ beforeEach(() => {
 });
 
 const mode = (path: string) => statSync(path).mode & 0o777;
-const write = (env = backend.env) => openCredentials(env).write(U, held(60) as Credentials);
+const write = (env = backend.env) => openCredentials(env).write(U, credentialsFor(60) as Credentials);
 
 describe('where the file is', () => {
   test('APPSCLI_CREDENTIALS, else XDG_CONFIG_HOME, else ~/.config; an empty variable counts for none', () => {
@@ -68,14 +68,14 @@ describe('writing', () => {
     assert.equal(readFileSync(target, 'utf8'), formatCredentials(new Map()));
   });
 
-  test('into a directory of others leaves that directory as it is', () => {
+  test("into another user's directory leaves that directory unchanged", () => {
     chmodSync(backend.home, 0o755);
     write({ ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'mine.json') });
     assert.equal(mode(backend.home), 0o755);
     assert.equal(mode(join(backend.home, 'mine.json')), 0o600);
   });
 
-  test('where it can not be says why, and leaves no draft behind', async () => {
+  test('reports the reason of a failure, and leaves no draft behind', async () => {
     writeFileSync(join(backend.home, 'file'), '');
     const env = { ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'file', 'credentials.json') };
     assert.throws(() => openCredentials(env).read(), { message: /cannot be read: a part of its path is a file/ });
@@ -91,8 +91,8 @@ describe('writing', () => {
 });
 
 describe('reading', () => {
-  test('a file that others could read becomes private, and the person is told', () => {
-    keep(backend, { [U]: held(60) }, 0o600);
+  test('makes a readable file private and reports it', () => {
+    keep(backend, { [U]: credentialsFor(60) }, 0o600);
     chmodSync(backend.path, 0o644);
     const warnings: string[] = [];
     assert.equal(openCredentials(backend.env, (words) => warnings.push(words)).read().size, 1);
@@ -100,7 +100,7 @@ describe('reading', () => {
     assert.match(warnings.join(), /^other users could read .*; it is private now; sign in again/);
   });
 
-  test('a named pipe in its place keeps nobody waiting', { skip: process.platform === 'win32' }, () => {
+  test('a named pipe in its place does not block', { skip: process.platform === 'win32' }, () => {
     mkdirSync(dirname(backend.path), { recursive: true });
     execFileSync('mkfifo', [backend.path]);
     assert.throws(() => openCredentials(backend.env).read(), /is not a regular file/);
@@ -128,7 +128,7 @@ describe('the text', () => {
     { requiredKeys: ['access_token', 'expires_at', 'lifetime_seconds'] },
   );
 
-  test('what was written is what is read', () => {
+  test('written credentials are read back', () => {
     const url = anyAddress.map((text) => parseBaseUrl(text));
     const all = fc.uniqueArray(fc.tuple(url, credentials), { selector: ([base_url]) => base_url });
     fc.assert(
@@ -140,7 +140,7 @@ describe('the text', () => {
     );
   });
 
-  test('an address that no gateway can have is damage, before anything is sent there', () => {
+  test('an impossible gateway address is damage, before anything is sent there', () => {
     for (const url of [
       '',
       'gateway',
@@ -149,21 +149,21 @@ describe('the text', () => {
       'file:///x',
       'https://a@b',
     ]) {
-      const text = formatCredentials(new Map([[url, held(60) as Credentials]]));
+      const text = formatCredentials(new Map([[url, credentialsFor(60) as Credentials]]));
       assert.throws(() => parseCredentials(text, 'file'), /the entry of a gateway is invalid/, url);
     }
   });
 
-  test('any other text is refused in words that repeat none of it', () => {
+  test('any other text is rejected without repeating it', () => {
     const text = fc.oneof(
       fc.string(),
       fc.json(),
       fc.json().map((value) => `{"version":1,"gateways":{"https://u":${value}}}`),
     );
     fc.assert(
-      fc.property(text, (given) => {
+      fc.property(text, (input) => {
         try {
-          parseCredentials(given, 'FILE');
+          parseCredentials(input, 'FILE');
         } catch (error) {
           assert.ok(error instanceof StartError);
           assert.match(

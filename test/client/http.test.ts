@@ -8,7 +8,7 @@ import { startForwardProxy } from '../support/net/forward-proxy.ts';
 import { ownPort } from '../support/net/own-port.ts';
 import { startScriptedGateway } from './scripted-gateway.ts';
 
-test('an answer that does not come, or not to its end, is given up', async () => {
+test('aborts a missing or unfinished response', async () => {
   const gateway = await startScriptedGateway();
   gateway.scripts.set('/silent', () => ({ never: true }));
   gateway.scripts.set('/half', () => ({ headers: { 'content-length': '100' }, body: 'half' }));
@@ -25,7 +25,7 @@ test('an answer that does not come, or not to its end, is given up', async () =>
   }
 });
 
-test('what stops a request is what it rejects with', async () => {
+test('an aborted request rejects with the abort reason', async () => {
   const gateway = await startScriptedGateway();
   gateway.scripts.set('/silent', () => ({ never: true }));
   const reason = new Error('stopped');
@@ -35,7 +35,7 @@ test('what stops a request is what it rejects with', async () => {
   await assert.rejects(asked, reason);
 });
 
-test('a certificate nobody verifies is named, with what to do about it', async () => {
+test('names an unverifiable certificate, with a remedy', async () => {
   const server = createServer(CERTIFICATES.first, (_req, res) => res.end('{}'));
   await assert.rejects(createAsk()('GET', `https://127.0.0.1:${await ownPort(server)}`), {
     name: 'Unreachable',
@@ -43,12 +43,12 @@ test('a certificate nobody verifies is named, with what to do about it', async (
   });
 });
 
-test('http at an https address says so', async () => {
+test('reports http at an https address', async () => {
   const gateway = await startScriptedGateway();
   await assert.rejects(createAsk()('GET', gateway.url.replace('http:', 'https:')), { message: /does not speak TLS/ });
 });
 
-test('a form and JSON go through the proxy of the environment, and answers come back, large ones excepted', async () => {
+test('a form and JSON use the proxy of the environment, and responses return, large ones excepted', async () => {
   const seen: string[] = [];
   const behind = createPlainServer((req, res) => {
     let body = '';
@@ -66,9 +66,9 @@ test('a form and JSON go through the proxy of the environment, and answers come 
   const proxy = await startForwardProxy({ servers, credential: { name: 'ada', password: 'planted-word' } });
   const ask = createAsk({ env: { HTTP_PROXY: proxy.url } });
   const url = 'http://gateway.example/token';
-  const answer = { status: 200, kind: 'json', body: { a: 1 }, retry_after_seconds: 7 };
-  assert.deepEqual(await ask('POST', url, { form: { a: 'b c' } }), answer);
-  assert.deepEqual(await ask('PUT', url, { json: { a: 'b' }, headers: { authorization: 'Bearer x' } }), answer);
+  const response = { status: 200, kind: 'json', body: { a: 1 }, retry_after_seconds: 7 };
+  assert.deepEqual(await ask('POST', url, { form: { a: 'b c' } }), response);
+  assert.deepEqual(await ask('PUT', url, { json: { a: 'b' }, headers: { authorization: 'Bearer x' } }), response);
   assert.equal((await ask('GET', 'http://gateway.example/none')).kind, 'empty');
   await assert.rejects(ask('GET', 'http://gateway.example/large'), { exit_code: 69, message: /more than 1 MiB/ });
   assert.deepEqual(seen.slice(0, 2), [

@@ -7,7 +7,7 @@ import type { Backend } from './scripted-gateway.ts';
 export const NOW = '2027-01-31T12:00:00Z';
 
 /** Credentials of an hour of which so much is left. */
-export function held(left_seconds: number, more: object = {}): object {
+export function credentialsFor(left_seconds: number, more: object = {}): object {
   return {
     access_token: 'access-0',
     expires_at: new Date(Date.parse(NOW) + left_seconds * 1000).toISOString(),
@@ -24,7 +24,7 @@ export function keep(backend: Backend, gateways: Readonly<Record<string, object>
   writeFileSync(backend.path, JSON.stringify({ version: 1, gateways }), { mode });
 }
 
-/** What the file holds for each gateway. */
+/** The file's entry for each gateway. */
 export function kept(backend: Backend): Record<string, Record<string, unknown>> {
   return JSON.parse(readFileSync(backend.path, 'utf8')).gateways;
 }

@@ -1,9 +1,9 @@
-/** A gateway as WIRE.md section 4 describes it, whose every answer a test may replace. */
+/** A gateway by section 4 of WIRE.md, whose every response a test may replace. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { FrozenClock } from '../../engine/base/kit/clock.ts';
-import type { CommandContext } from '../../engine/edge/cli/context.ts';
+import type { CommandContext } from '../../engine/edge/cli/commands.ts';
 import { atFileEnd } from '../support/file-end.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 
@@ -12,7 +12,7 @@ atFileEnd(() => {
   for (const close of closing.splice(0)) close();
 });
 
-/** What came in. */
+/** The received requests. */
 export interface Received {
   readonly method: string;
   readonly path: string;
@@ -21,7 +21,7 @@ export interface Received {
   readonly form: Readonly<Record<string, string>>;
 }
 
-/** What goes out: an object as JSON, a text as it is. `never` leaves the caller without an answer. */
+/** The response: an object as JSON, a text literally. `never` leaves the client without a response. */
 export interface Reply {
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
@@ -35,19 +35,19 @@ type Script = (received: Received) => Reply;
 export interface ScriptedGateway {
   readonly url: string;
   readonly requests: Received[];
-  /** What was sent to a path. */
+  /** The requests at a path. */
   to(path: string): Received[];
   /** The discovery document; may be changed. */
   readonly discovery: Record<string, unknown>;
-  /** The device authorization answer; may be changed. */
+  /** The device authorization response; may be changed. */
   readonly device: Record<string, unknown>;
-  /** Answers to the next polls; after them the last one again. */
+  /** Responses to the next polls; after them the last one again. */
   polls: Reply[];
-  /** In place of the usual answers, by path. */
+  /** Replaces the usual responses, by path. */
   readonly scripts: Map<string, Script>;
   /** The refresh token that is good now. */
   refresh_token: string;
-  /** The access token given last. */
+  /** The last access token. */
   access_token: string;
   /** Ends it before the test file does. */
   close(): void;
@@ -56,7 +56,7 @@ export interface ScriptedGateway {
 /** An OAuth error. */
 export const oauthError = (error: string, status = 400, headers = {}): Reply => ({ status, headers, body: { error } });
 
-/** The answer that holds tokens. */
+/** The response with tokens. */
 export const tokens = (more: object = {}): Reply => ({
   body: {
     access_token: 'access-0',
@@ -142,7 +142,7 @@ function refresh(gateway: ScriptedGateway, { form }: Received): Reply {
   return tokens({ access_token: gateway.access_token, refresh_token: gateway.refresh_token });
 }
 
-/** A command's surroundings: a home directory of its own, and a terminal that keeps what it is told. */
+/** A command's surroundings: a home directory of its own, and a terminal that keeps its output. */
 export interface Backend {
   readonly context: CommandContext;
   readonly env: NodeJS.ProcessEnv;
@@ -191,7 +191,7 @@ export function createBackend(terminal: { readonly watched?: boolean; readonly c
   };
 }
 
-/** Lets a command run to its end, moving time on whenever it waits for nothing else. */
+/** Runs a command to its end, advancing time whenever it waits for nothing else. */
 export async function drive<T>(clock: FrozenClock, command: Promise<T>): Promise<T> {
   let over = false;
   const ended = command.finally(() => {

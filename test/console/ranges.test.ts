@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import {
   beginningOf,
   dayAfter,
+  endOfWindow,
   momentWords,
   mondayBefore,
   periodOf,
@@ -19,7 +20,7 @@ import {
 const BERLIN = 'Europe/Berlin';
 
 describe('the time of a page of usage', () => {
-  test('is what its address says: a range by name, or a beginning and an end', () => {
+  test('is defined by its address: a range by name, or a beginning and an end', () => {
     const now = today(BERLIN);
     assert.deepEqual(periodOf({}, BERLIN), { since: dayAfter(now, -6) });
     assert.deepEqual(periodOf({ range: 'today' }, BERLIN), { since: now });
@@ -30,6 +31,12 @@ describe('the time of a page of usage', () => {
     });
     assert.deepEqual(periodOf({ until: '2027-02-01' }, BERLIN), { until: '2027-02-01' });
     assert.equal(rangeOf({ range: 'for ever' }), '7d');
+  });
+
+  test('of a limit ends with its window, in the time zone of the gateway', () => {
+    const now = today(BERLIN);
+    assert.equal(endOfWindow('day', BERLIN), beginningOf(dayAfter(now, 1), BERLIN));
+    assert.equal(endOfWindow('week', BERLIN), beginningOf(dayAfter(mondayBefore(now), 7), BERLIN));
   });
 
   test('is cut into bars that are neither few nor many', () => {
@@ -60,7 +67,7 @@ describe('the time of a page of usage', () => {
     assert.deepEqual([mondayBefore('2027-01-10'), mondayBefore('2027-01-04')], ['2027-01-04', '2027-01-04']);
   });
 
-  test('is told in few words', () => {
+  test('is described in few words', () => {
     assert.deepEqual(stepWords('2027-01-31T05:00', 'hour'), { name: '05:00', title: 'Sun, Jan 31, 2027, 05:00' });
     assert.deepEqual(stepWords('2027-W01', 'week'), { name: 'Jan 4', title: 'Week of Mon, Jan 4, 2027' });
     const year = today(BERLIN).slice(0, 4);
@@ -71,7 +78,7 @@ describe('the time of a page of usage', () => {
   });
 });
 
-test('lines across a chart are at round values, up to the highest bar, and told as what they are', () => {
+test('lines across a chart are at round values, up to the highest bar, with exact labels', () => {
   assert.deepEqual(roundSteps(6.4), [0, 2, 4, 6, 8]);
   assert.deepEqual(roundSteps(1000), [0, 250, 500, 750, 1000]);
   assert.deepEqual(roundSteps(0), [0, 1]);
@@ -79,8 +86,8 @@ test('lines across a chart are at round values, up to the highest bar, and told 
     const steps = roundSteps(highest);
     assert.ok(steps.at(-1)! >= highest * 0.999_999 && steps.length >= 3 && steps.length <= 6, `${highest}: ${steps}`);
     for (const step of steps) {
-      const told = Number(step.toFixed(placesOf(steps[1]!)));
-      assert.ok(Math.abs(told - step) <= step * 1e-9, `${step} is told as ${told}`);
+      const shown = Number(step.toFixed(placesOf(steps[1]!)));
+      assert.ok(Math.abs(shown - step) <= step * 1e-9, `${step} is shown as ${shown}`);
     }
   }
 });

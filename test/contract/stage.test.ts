@@ -15,7 +15,7 @@ const OPTIONS = {
   },
 } as const;
 
-test('the options of a stage have the types that its schema says', () => {
+test('the options of a stage have the types of its schema', () => {
   const { check } = defineStage({
     name: 'polite',
     version: 1,
@@ -23,7 +23,7 @@ test('the options of a stage have the types that its schema says', () => {
     options: OPTIONS,
     examples: [],
     check({ header, mode, seconds, names }) {
-      const given: readonly [string, 'ask' | 'refuse', number | undefined, readonly string[]] = [
+      const input: readonly [string, 'ask' | 'refuse', number | undefined, readonly string[]] = [
         header,
         mode,
         seconds,
@@ -33,7 +33,7 @@ test('the options of a stage have the types that its schema says', () => {
       const sure: number = seconds;
       // @ts-expect-error no such option
       const other = (options: ValueOf<typeof OPTIONS>) => options.headers;
-      return [String(given), String(sure), typeof other];
+      return [String(input), String(sure), typeof other];
     },
     create: () => ({}),
   });

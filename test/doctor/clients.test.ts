@@ -486,12 +486,6 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
     files: { [SETTINGS]: JSON.stringify({ forceLoginMethod: 'gateway', forceLoginGatewayUrl: ROOT }) },
     finds: [],
   },
-  'another address in the shell, which does not count': {
-    files: settings(),
-    env: { VENDOR_BASE_URL: 'https://old.example.com' },
-    finds: ['warning messages.passed_over'],
-    says: /VENDOR_BASE_URL is overridden by .*settings\.json:3/,
-  },
   'a credential in a file of the project': {
     files: { [`${FOLDER}/.client/settings.json`]: settings()[SETTINGS]! },
     finds: ['failed messages.secret'],
@@ -518,8 +512,8 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
 };
 
 const TABLES = { messages: MESSAGES_ROWS, 'coding-cli': CODING_ROWS, 'build-cli': BUILD_ROWS } as const;
-const faultsOn = (client: ClientKind, given: FakeWorkstation) =>
-  diagnoseClient(workstationWith(given), client).diagnoses.filter(
+const faultsOn = (client: ClientKind, input: FakeWorkstation) =>
+  diagnoseClient(workstationWith(input), client).diagnoses.filter(
     ({ verdict }) => verdict === 'failed' || verdict === 'warning',
   );
 const byPath = (files: Readonly<Record<string, string>>) =>
@@ -529,8 +523,8 @@ for (const [client, rows] of Object.entries(TABLES) as [ClientKind, Readonly<Rec
   describe(`the ${CLIENTS[client].title} with`, () => {
     for (const [what, row] of Object.entries(rows)) {
       test(what, () => {
-        const { finds, says, after, ...given } = row;
-        const faults = faultsOn(client, given);
+        const { finds, says, after, ...input } = row;
+        const faults = faultsOn(client, input);
         assert.deepEqual(
           faults.map(({ verdict, id }) => `${verdict} ${id}`),
           finds,
@@ -545,7 +539,7 @@ for (const [client, rows] of Object.entries(TABLES) as [ClientKind, Readonly<Rec
           for (const secret of [TOKEN, 'sk-planted-legacy-2'])
             assert.ok(!`${found}${remedy}`.includes(secret), `${found}; ${remedy}`);
         }
-        const put_right = mended(given, faults);
+        const put_right = mended(input, faults);
         if (after !== undefined) {
           const files = { ...byPath(put_right.files!) };
           const said = (text: string | undefined) =>
@@ -560,15 +554,15 @@ for (const [client, rows] of Object.entries(TABLES) as [ClientKind, Readonly<Rec
         // What was mended is not found a second time, and nothing of it shows a key.
         const left = faultsOn(client, put_right).flatMap(({ fixes = [] }) => fixes);
         assert.deepEqual(left, []);
-        const { changes, hides } = composeFixes(workstationWith(given), faults);
+        const { changes, hides } = composeFixes(workstationWith(input), faults);
         for (const change of changes) assert.ok(!showDiff(change, hides, false).includes(TOKEN));
       });
     }
   });
 }
 
-describe('what is found of a client', () => {
-  test('is how it reaches its gateway, and with what', () => {
+describe("a client's diagnosis", () => {
+  test('includes how it reaches its gateway, and with what', () => {
     const of = (client: ClientKind, files: Record<string, string>) =>
       diagnoseClient(workstationWith({ files }), client).connection!;
     assert.deepEqual(
@@ -585,7 +579,7 @@ describe('what is found of a client', () => {
     );
   });
 
-  test('names the authorities that it trusts, but for those of the folder', () => {
+  test('names its trusted authorities, but for those of the folder', () => {
     const of = (client: ClientKind, files: Record<string, string>) =>
       diagnoseClient(workstationWith({ files, env: { SSL_CERT_FILE: '/ca' } }), client).connection!.authorities;
     const project = { [`${FOLDER}/.client/settings.json`]: JSON.stringify({ env: { NODE_EXTRA_CA_CERTS: '/evil' } }) };
@@ -594,7 +588,7 @@ describe('what is found of a client', () => {
     assert.deepEqual(of('coding-cli', coding()), ['/ca']);
   });
 
-  test('has a window that can be set to what the gateway says', () => {
+  test("has a window that can be set to the gateway's", () => {
     const workstation = workstationWith({ files: coding() });
     const { fixes } = diagnoseClient(workstation, 'coding-cli').connection!.fixWindow!(200_000);
     const [change] = composeFixes(workstation, [{ fixes: fixes! }]).changes;
@@ -610,7 +604,7 @@ describe('what is found of a client', () => {
   });
 });
 
-test('a look that breaks is told, and the others are made', async () => {
+test('reports a crashing check and runs the others', async () => {
   const workstation = workstationWith({ files: { '~/.buildcli/config.toml': '[models]\ndefault = "gw"\n' } });
   const read = (path: string) => {
     if (path.includes('codingcli')) throw new TypeError('a secret is in here');

@@ -42,7 +42,7 @@ describe('fixes of a workstation', () => {
     assert.deepEqual(changesWith(0o640), [{ path: PATH, before: 'a', after: 'a', secret: true }]);
   });
 
-  test('of a file that cannot be changed leave it as a whole, and say why; other files are mended', () => {
+  test('leave a file that cannot be changed as a whole, with the reason, and fix the others', () => {
     const broken = fix(() => {
       throw new BrokenFile('it is not JSON', 3);
     });
@@ -54,7 +54,7 @@ describe('fixes of a workstation', () => {
     assert.deepEqual(failures, [`${PATH}: it is not JSON`]);
   });
 
-  test('name what must not be shown: what they hide, and keys that stand anywhere in the file', () => {
+  test('name values to hide: their own secrets, and keys anywhere in the file', () => {
     const key = 'sk-planted1234567890';
     const { hides } = compose(`note = "${key}"\nmodel = "coder-1-2026-large"`, adding('b', { hides: ['hidden'] }));
     assert.deepEqual([...new Set(hides)], ['hidden', key]);
@@ -79,7 +79,7 @@ test('a remedy names a command that can be pasted: with the gateway, the model a
   );
 });
 
-test('examples in a remedy give way to what is known, and stay where nothing is', () => {
+test('replace examples in a remedy by known values, and keep them otherwise', () => {
   const remedy = 'appscli client coding-cli --base-url https://gateway.example.com --model MODEL sets it up';
   assert.equal(
     withWholeCommand(remedy, { ...FACTS, profile: undefined }),
@@ -89,7 +89,7 @@ test('examples in a remedy give way to what is known, and stay where nothing is'
   assert.equal(withWholeCommand(remedy, nothing), remedy);
 });
 
-test('an option that a remedy means is not written twice, and a remedy without the command stays as it is', () => {
+test('add no duplicate option to a remedy, and leave a remedy without the command unchanged', () => {
   assert.equal(
     withWholeCommand('set it; appscli client coding-cli --model other --check does', { ...FACTS, profile: undefined }),
     'set it; appscli client coding-cli --base-url https://gw.corp.test --model other --check does',
@@ -102,7 +102,7 @@ const run = (command: HelperCommand['command'], seconds?: number) =>
   tryHelper(workstation, { client: 'coding-cli', helper: { command, where: 'config.toml:3' } }, seconds);
 
 describe('a key helper that is tried', { skip: process.platform === 'win32' && 'the lines are for sh' }, () => {
-  test('gives its token, and says where it is named', async () => {
+  test('returns its token, and where it is named', async () => {
     const { token, diagnosis } = await run({ program: 'printf', args: [' gw_token \\n'] });
     assert.equal(token, 'gw_token');
     assert.deepEqual(diagnosis, {
@@ -120,9 +120,12 @@ describe('a key helper that is tried', { skip: process.platform === 'win32' && '
     ['prints what is no header', "printf 'gw_\\001'", /HTTP headers cannot carry/],
     ['may not be run', '/etc/passwd', /not executable/],
     ['no shell can run', 'echo a\0b', /no shell can run it/],
+    ['is not there', '/nowhere/helper', /program not found/],
+    ['prints nothing', 'true', /no output/],
+    ['prints more than a token', 'echo key: gw_token', /it printed more than one word/],
     ['is ended by a signal', 'kill -9 $$', /killed by a signal/],
   ] as const) {
-    test(`that ${what} gives none, and says what to do`, async () => {
+    test(`that ${what} returns none, with a remedy`, async () => {
       const { token, diagnosis } = await run({ line }, seconds);
       assert.equal(token, undefined);
       assert.equal(diagnosis.verdict, 'failed');

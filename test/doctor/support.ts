@@ -24,14 +24,14 @@ export interface FakeWorkstation {
 
 const pathOf = (path: string) => (path.startsWith('~/') ? join(HOME, path.slice(2)) : path);
 
-function byPath<T>(given: Readonly<Record<string, T>> = {}): Map<string, T> {
-  return new Map(Object.entries(given).map(([path, value]) => [pathOf(path), value]));
+function byPath<T>(input: Readonly<Record<string, T>> = {}): Map<string, T> {
+  return new Map(Object.entries(input).map(([path, value]) => [pathOf(path), value]));
 }
 
 /** A workstation with these files, variables and programs, and nothing else. */
-export function workstationWith(given: FakeWorkstation = {}): Workstation {
-  const [files, rights] = [byPath(given.files), byPath(given.rights)];
-  const { env = {}, programs = [], names = clientNames(undefined), platform = 'linux' } = given;
+export function workstationWith(input: FakeWorkstation = {}): Workstation {
+  const [files, rights] = [byPath(input.files), byPath(input.rights)];
+  const { env = {}, programs = [], names = clientNames(undefined), platform = 'linux' } = input;
   return {
     env: { HOME, ...env },
     platform,
@@ -45,12 +45,12 @@ export function workstationWith(given: FakeWorkstation = {}): Workstation {
 }
 
 /** The same workstation after everything was mended that can be. */
-export function mended(given: FakeWorkstation, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): FakeWorkstation {
-  const { changes } = composeFixes(workstationWith(given), diagnoses);
-  const [files, rights] = [byPath(given.files), byPath(given.rights)];
+export function mended(input: FakeWorkstation, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): FakeWorkstation {
+  const { changes } = composeFixes(workstationWith(input), diagnoses);
+  const [files, rights] = [byPath(input.files), byPath(input.rights)];
   for (const { path, after, secret } of changes) {
     files.set(path, after);
     if (secret) rights.set(path, 0o600);
   }
-  return { ...given, files: Object.fromEntries(files), rights: Object.fromEntries(rights) };
+  return { ...input, files: Object.fromEntries(files), rights: Object.fromEntries(rights) };
 }

@@ -70,7 +70,7 @@ const post = (path: string, body: object, token?: string) =>
     body: JSON.stringify(body),
   });
 
-test('every API is audited, with who asked', async () => {
+test('audits every API, with the caller', async () => {
   const messages = [{ role: 'user', content: 'Hello' }];
   const bodies = {
     '/v1/messages': { model: 'coder-1', max_tokens: 10, messages },
@@ -84,7 +84,7 @@ test('every API is audited, with who asked', async () => {
   }
 });
 
-test('a request that is refused is audited', async () => {
+test('audits a rejected request', async () => {
   assert.equal((await post('/v1/responses', { model: 'coder-1', input: 'planted' })).status, 401);
   const record = await recordOf('/v1/responses', 401);
   assert.equal(record['outcome.error'], 'credential_missing');
@@ -96,7 +96,7 @@ test('a path that nothing serves is audited', async () => {
   assert.equal((await recordOf('/v1/embeddings', 404))['outcome.error'], 'path_not_found');
 });
 
-test('a request that is refused before any pipeline sees it is audited', async () => {
+test('audits a request rejected before any pipeline', async () => {
   const headers = ['connection', 'upgrade', 'upgrade', 'websocket', 'sec-websocket-version', '13'];
   const { status } = await send(gateway.url, { method: 'GET', path: '/v1/responses', headers });
   assert.equal(status, 426);
@@ -111,7 +111,7 @@ test('a method that a path does not serve is audited', async () => {
   assert.equal((await recordOf('/v1/messages', 405))['outcome.error'], 'method_not_allowed');
 });
 
-test('sign-ins are audited, those that come to nothing as well', async () => {
+test('audits sign-ins, failed ones as well', async () => {
   await signIn(gateway.url, 'anna');
   assert.equal((await recordOf('/oauth/token', 200))['principal.email'], 'anna@example.com');
   const { user_code } = await beginSignIn(gateway.url);

@@ -9,7 +9,7 @@ import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
 import { copyExample } from './support.ts';
 
-test('the record of a refused request reaches a SIEM that is away at first', async (t) => {
+test('the record of a rejected request reaches a SIEM that is away at first', async (t) => {
   const ports = { gateway: await freePort(), siem: await freePort() };
   const { directory, config_file, env, close } = await copyExample('custom-audit-stage', [
     ['listen: 127.0.0.1:8080', `listen: 127.0.0.1:${ports.gateway}`],
@@ -21,8 +21,8 @@ test('the record of a refused request reaches a SIEM that is away at first', asy
   const secrets = { UPSTREAM_KEY: 'upstream-secret', SIEM_TOKEN: 'siem-secret' };
   const gateway = await startGatewayProcess(config_file, { ...env, ...secrets });
 
-  const answer = await send(gateway.url, { method: 'POST', path: '/v1/messages', body: '{"planted": "prompt"}' });
-  assert.equal(answer.status, 401);
+  const response = await send(gateway.url, { method: 'POST', path: '/v1/messages', body: '{"planted": "prompt"}' });
+  assert.equal(response.status, 401);
   // Stopping sends what waits: once refused by the SIEM, it is sent again in time.
   await until('the first attempt has failed', () => gateway.output().includes('takes no records'));
   assert.equal((await gateway.end('SIGINT')).code, 0);

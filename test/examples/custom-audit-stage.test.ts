@@ -1,4 +1,4 @@
-/** The stage of examples/custom-audit-stage: what it sends, when, and what becomes of records nobody takes. */
+/** The stage of examples/custom-audit-stage: what it sends, when, and what becomes of undelivered records. */
 import assert from 'node:assert/strict';
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -22,7 +22,7 @@ interface Delivery {
   readonly records: readonly Record<string, unknown>[];
 }
 
-/** A SIEM that answers as told and keeps what it got. */
+/** A SIEM with scripted responses that keeps what it got. */
 class Receiver {
   readonly deliveries: Delivery[] = [];
   answer: (res: ServerResponse) => void = (res) => void res.writeHead(202).end();
@@ -108,7 +108,7 @@ describe('the stage siem', () => {
     assert.deepEqual(receiver.ids, [['1', '2'], ['3', '4'], ['5']]);
   });
 
-  it('says who did what with which result', async () => {
+  it('reports actor, action and result', async () => {
     open();
     happen('one', {
       'principal.email': 'ann@example.com',
@@ -132,17 +132,17 @@ describe('the stage siem', () => {
     ]);
   });
 
-  it('shows its token to the SIEM alone, and nothing of what callers send in headers', async () => {
+  it("shows its token to the SIEM alone, and nothing of callers' headers", async () => {
     open({ token_env: 'SIEM_TOKEN' });
     receiver.says(503);
     happen('one', {}, { authorization: 'Bearer gw_caller-secret', 'x-note': 'planted-prompt' });
     await stage.hooks.close?.();
     assert.equal(receiver.deliveries[0]!.headers.authorization, `Bearer ${TOKEN}`);
-    const told = JSON.stringify([receiver.deliveries[0]!.records, stage.log]);
-    assert.doesNotMatch(told, /caller-secret|planted-prompt|siem-token/);
+    const output = JSON.stringify([receiver.deliveries[0]!.records, stage.log]);
+    assert.doesNotMatch(output, /caller-secret|planted-prompt|siem-token/);
   });
 
-  it('takes the token to no other address', async () => {
+  it('sends the token to no other address', async () => {
     const elsewhere = new Receiver();
     open({ token_env: 'SIEM_TOKEN' });
     receiver.says(307, { location: await elsewhere.open() });
@@ -178,7 +178,7 @@ describe('the stage siem', () => {
     assert.equal(logged('they wait in memory').length, 1);
   });
 
-  it('sends again what was not answered in time', async () => {
+  it('retries after a timeout', async () => {
     open({ timeout_seconds: 3 });
     receiver.answer = () => {};
     happen('one');
@@ -193,7 +193,7 @@ describe('the stage siem', () => {
     assert.deepEqual(logged('they wait in memory')[0]?.fields, { reason: 'timeout', queued: 1 });
   });
 
-  it('keeps no more than the queue may hold, and says how many records were lost', async () => {
+  it("keeps no more than the queue's limit, and reports how many records were lost", async () => {
     open({ batch_records: 1, queue_records: 3 });
     receiver.says(500);
     for (let id = 1; id <= 10; id++) happen(String(id));
@@ -207,7 +207,7 @@ describe('the stage siem', () => {
     assert.deepEqual(logged('were lost while')[0]?.fields, { records: 7 });
   });
 
-  it('does not send again what the SIEM refuses, and goes on with the rest', async () => {
+  it('does not retry what the SIEM rejects, and continues with the rest', async () => {
     open({ batch_records: 1 });
     receiver.answer = (res) => void res.writeHead(receiver.deliveries.length === 1 ? 400 : 202).end();
     happen('bad');
@@ -218,7 +218,7 @@ describe('the stage siem', () => {
     assert.deepEqual(logged('refused')[0]?.fields, { status: 400, records: 1 });
   });
 
-  it('never makes a request wait or fail while nobody listens', async () => {
+  it('never delays or fails a request without a listener', async () => {
     receiver.close();
     open({ batch_records: 1 });
     assert.equal(happen('one'), undefined);

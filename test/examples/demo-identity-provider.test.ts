@@ -51,7 +51,7 @@ function authorizationUrl(): URL {
   return url;
 }
 
-/** Opens the page on which to pick somebody. */
+/** Opens the page on which to pick a user. */
 async function openPage(browser: Browser): Promise<{ url: URL; page: Response }> {
   const { headers } = await browser.request(authorizationUrl());
   const url = new URL(headers.get('location') ?? '', issuer);
@@ -90,7 +90,7 @@ const redeem = (callback: URL) =>
 const claimsOf = (token = ''): Record<string, unknown> =>
   JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString());
 
-test('whoever is picked is who signs in, with groups, without a password', async () => {
+test('the chosen user signs in, with groups, without a password', async () => {
   const { page } = await openPage(createBrowser());
   const html = await page.text();
   assert.equal(page.status, 200);
@@ -116,7 +116,7 @@ test('whoever is picked is who signs in, with groups, without a password', async
   );
 });
 
-test('the same browser is asked each time, so that a visitor can be somebody else', async () => {
+test('asks the same browser each time, so that a visitor can switch users', async () => {
   const browser = createBrowser();
   for (const person of ['alice', 'bob']) {
     const { body } = await redeem(await fillIn({ person }, browser));
@@ -124,7 +124,7 @@ test('the same browser is asked each time, so that a visitor can be somebody els
   }
 });
 
-test('a refresh token outlives a restart, in a file for nobody else', async () => {
+test('a refresh token outlives a restart, in a private file', async () => {
   const { body } = await redeem(await fillIn({ person: 'bob' }));
   const refresh_token = body.refresh_token ?? '';
   assert.notEqual(refresh_token, '');
@@ -145,7 +145,7 @@ test('a broken state file is begun anew', async () => {
   assert.equal(await openIdentityStore(file)('Grant').find('one'), undefined);
 });
 
-test('who cancels is sent back with a no', async () => {
+test('a cancelled sign-in returns a denial', async () => {
   const callback = await fillIn({ cancel: 'yes' });
   assert.equal(callback.searchParams.get('error'), 'access_denied');
   assert.equal(callback.searchParams.get('code'), null);
@@ -173,7 +173,7 @@ test('strangers, other browsers and other names for the address get nowhere', as
   assert.match(await refused.text(), /This sign-in cannot continue.*redirect_uri/s);
 });
 
-test('a port in use is told by its code', async () => {
+test('reports a port in use by its code', async () => {
   await assert.rejects(start(), { code: 'EADDRINUSE' });
 });
 

@@ -7,7 +7,7 @@ import { ownDirectory } from '../support/own-directory.ts';
 
 const directory = ownDirectory();
 
-test('the signing key of the demo is kept for its owner alone, and a damaged one is replaced', async () => {
+test("the demo's signing key is private to its owner, and a damaged one is replaced", async () => {
   const file = join(directory, 'state', 'demo-signing-key');
   const key = await obtainSigningKey(file);
   assert.equal(await obtainSigningKey(file), key);

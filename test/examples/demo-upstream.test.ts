@@ -25,7 +25,7 @@ function request(more: object = {}): object {
   return { model: 'demo-large', max_tokens: 100, messages: [{ role: 'user', content: 'one two three' }], ...more };
 }
 
-test('a plain answer repeats the question and counts words', async () => {
+test('a plain response repeats the question and counts words', async () => {
   const message = await json(await post('/v1/messages', request()));
   assert.match(message.content[0].text, /You said: "one two three"/);
   assert.equal(message.usage.input_tokens, 3);
@@ -33,7 +33,7 @@ test('a plain answer repeats the question and counts words', async () => {
   assert.equal(message.stop_reason, 'end_turn');
 });
 
-test('a streamed answer is the same text, one event per word, with the usage at both ends', async () => {
+test('a streamed response is the same text, one event per word, with the usage at both ends', async () => {
   const plain = await json(await post('/v1/messages', request()));
   const text = await (await post('/v1/messages', request({ stream: true }))).text();
   const events = text
@@ -49,7 +49,7 @@ test('a streamed answer is the same text, one event per word, with the usage at 
   assert.equal(events.at(-1).type, 'message_stop');
 });
 
-test('what a coding client sends around a few words is answered in a sentence, and words in it that ask for no failure are passed over', async () => {
+test("a coding client's long prompt gets one sentence, and words in it that request no failure are ignored", async () => {
   const content = [
     { type: 'text', text: `<reminder>Do not let it fail silently. ${'Mind the rules. '.repeat(5000)}</reminder>` },
     { type: 'text', text: 'Say hello' },
@@ -68,7 +68,7 @@ test('what a coding client sends around a few words is answered in a sentence, a
   assert.equal((await ask('now fail 529')).status, 529);
 });
 
-test('what a marker covers is written to the cache once, for its lifetime, and read from then on', async () => {
+test('the marked part is written to the cache once, for its lifetime, and read from then on', async () => {
   const system = [
     { type: 'text', text: 'a b c d', cache_control: { type: 'ephemeral', ttl: '1h' } },
     { type: 'text', text: 'e f', cache_control: { type: 'ephemeral' } },
@@ -84,7 +84,7 @@ test('what a marker covers is written to the cache once, for its lifetime, and r
   assert.equal(second.input_tokens, 3);
 });
 
-test('it fails as it is asked to, by header or by words', async () => {
+test('fails on request, by header or by words', async () => {
   for (const status of [400, 429, 500, 529]) {
     const response = await post('/v1/messages', request(), { 'x-demo-fail': String(status) });
     assert.equal(response.status, status);
@@ -105,7 +105,7 @@ test('it fails as it is asked to, by header or by words', async () => {
   await assert.rejects(fetch(`${upstream.url}/v1/messages`, { ...init, signal: hang }), { name: 'TimeoutError' });
 });
 
-test('a wrong key, an unknown model, an unknown path and a broken body are errors like those of a real provider', async () => {
+test("a wrong key, an unknown model, an unknown path and a malformed body are errors like a real provider's", async () => {
   const wrong: [Promise<Response>, number, string][] = [
     [post('/v1/messages', request(), { 'x-api-key': 'other' }), 401, 'authentication_error'],
     [post('/v1/messages', request({ model: 'other' })), 404, 'not_found_error'],

@@ -27,7 +27,7 @@ async function fourPorts(): Promise<number> {
   return first;
 }
 
-test('requests go on while one upstream is broken, fixed and drained, by the commands of the README', async (t) => {
+test('requests continue while one upstream is broken, fixed and drained, by the commands of the README', async (t) => {
   const port = await fourPorts();
   const moves = [1, 2, 3].map((n) => [`1809${n}`, String(port + n)] as const);
   const example = await startExample('failover', moves, { MOCK_PORT: String(port) });
@@ -66,11 +66,11 @@ test('requests go on while one upstream is broken, fixed and drained, by the com
     cwd: example.root,
     env: { ...env, NODE: process.execPath, COMMANDS },
   });
-  const told = shell.stdout.split(/^== \d+\n/m).slice(1);
-  const holds = (block: number, words: RegExp) => assert.match(told[block] ?? '', words);
+  const parts = shell.stdout.split(/^== \d+\n/m).slice(1);
+  const holds = (block: number, words: RegExp) => assert.match(parts[block] ?? '', words);
   holds(0, /^I am main$/m);
   holds(1, /^main {2}529 .*\n.*\n.*\nI am (?:east|west)$/m);
-  assert.equal(told[2]!.match(/^I am (?:east|west)$/gm)?.length, 10);
+  assert.equal(parts[2]!.match(/^I am (?:east|west)$/gm)?.length, 10);
   holds(2, /^main {2}529 +\d+ requests$/m);
   holds(3, /^main +coder-1 +(?:open|half-open) .* status 529/m);
   holds(4, /^I am main\nI am (?:east|west)$/m);

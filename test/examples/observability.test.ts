@@ -1,4 +1,4 @@
-/** The example that shows what a gateway tells: its gateway, its traffic, and what the dashboards ask for. */
+/** The example that shows the gateway's telemetry: its gateway, its traffic, and the queries of its dashboards. */
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ before(async () => {
     ['listen: 127.0.0.1:19464', 'listen: 127.0.0.1:0'],
     ['http://127.0.0.1:19101', upstreams[0]!.url],
     ['http://127.0.0.1:19102', upstreams[1]!.url],
-    // Nobody listens there.
+    // A closed port.
     ['http://127.0.0.1:19318', 'http://127.0.0.1:9'],
   ] as const;
   const { gateway, lines: logged, close } = await startExample('observability', moves, { MOCK_KEY: API_KEY });
@@ -48,7 +48,7 @@ after(async () => {
   for (const close of closing) await close();
 });
 
-test('what the gateway tells Prometheus has names and labels of the catalogue, and no others', () => {
+test("the gateway's Prometheus metrics have names and labels of the catalogue, and no others", () => {
   const labels = new Map<string, readonly string[]>();
   for (const [name, spec] of Object.entries<MetricSpec>(METRICS))
     labels.set(prometheusName(name, spec), spec.labels.map(prometheusLabel));
@@ -61,18 +61,18 @@ test('what the gateway tells Prometheus has names and labels of the catalogue, a
   assert.deepEqual(strange, []);
 });
 
-test('the values of labels that dashboards and rules ask for are told', () => {
+test('reports the label values that dashboards and rules query', () => {
   const files = globSync('{grafana/dashboards/*.json,prometheus/*rules.yaml}', { cwd: EXAMPLE });
   const text = files.map((file) => readFileSync(join(EXAMPLE, file), 'utf8').replaceAll('\\"', '"')).join('\n');
   const asked = new Set(
     [...text.matchAll(/\b(?:gateway|nodejs|gen_ai|http)_\w+="[^"$]+"/g)].map(([matcher]) => matcher),
   );
   assert.ok(asked.size > 10, `${asked.size}`);
-  const told = lines.join('\n');
-  assert.deepEqual([...asked].filter((matcher) => !told.includes(matcher)).toSorted(), RARE);
+  const output = lines.join('\n');
+  assert.deepEqual([...asked].filter((matcher) => !output.includes(matcher)).toSorted(), RARE);
 });
 
-test('the collector stamps what clients send with every header that says who sent it', () => {
+test('the collector adds every identity header to client telemetry', () => {
   const text = readFileSync(join(EXAMPLE, 'collector.yaml'), 'utf8');
   const stamped = [...text.matchAll(/from_context: metadata\.([\w-]+)/g)].map(([, name]) => name);
   const group = 'g';

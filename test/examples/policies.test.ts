@@ -1,4 +1,4 @@
-/** examples/policies: the command of a README finds whom it is about. */
+/** examples/policies: the command of a README finds the users it is about. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ async function bootWith(t: TestContext, change: (rule: { mode?: string }) => voi
   return gateway;
 }
 
-test('the command finds whom a rule in shadow mode would refuse, and then whom it refuses', async (t) => {
+test('the command finds the callers a rule in shadow mode would reject, and then those it rejects', async (t) => {
   const command = commandOf('model-refused-for-project');
   for (const [mode, refused, status] of [
     ['shadow', 0, 200],

@@ -28,7 +28,7 @@ describe('redact-email-addresses', () => {
     ['pip install x@1.2.3 and @scope/name@1.0.0', 'pip install x@1.2.3 and @scope/name@1.0.0'],
     [`${'a'.repeat(60)}@${'b'.repeat(60)}.${'c'.repeat(60)}.example.com`, '*'],
   ] as const) {
-    test(`makes of ${said.slice(0, 40)}`, () => {
+    test(`turns ${said.slice(0, 40)}`, () => {
       const { text } = redact([said], { replacement: '*' });
       assert.equal(text, left);
       assert.equal(redact([...said], { replacement: '*' }).text, left);
@@ -40,13 +40,13 @@ describe('redact-email-addresses', () => {
     assert.deepEqual([text, replaced], ['ann@Example.com or [e-mail address]', 1]);
   });
 
-  test('lets no more than the last word of a stream wait', () => {
+  test('delays no more than the last word of a stream', () => {
     const { pieces } = redact(['Write to an', 'n@exam', 'ple.com or', ' call']);
     assert.deepEqual(pieces, ['Write to ', '', '[e-mail address] ', 'or ', 'call']);
   });
 });
 
-test('what a hook returns is checked', () => {
+test('the result of a hook is checked', () => {
   for (const [rewriting, problem] of [
     [null, /`replacements`/],
     [{}, /`replacements` must be a list/],

@@ -1,4 +1,4 @@
-/** Examples as somebody starts them who has this machine only. */
+/** Examples as a user starts them who has this machine only. */
 import assert from 'node:assert/strict';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -69,9 +69,9 @@ export async function copyExample(
 
 /** Starts an example in this process. */
 export async function startExample(
-  ...given: Parameters<typeof copyExample>
+  ...input: Parameters<typeof copyExample>
 ): Promise<Example & { readonly gateway: RunningGateway; readonly lines: readonly Record<string, unknown>[] }> {
-  const example = await copyExample(...given);
+  const example = await copyExample(...input);
   const { log, lines } = collectingLog();
   const { config_file, env } = example;
   const gateway = await startGateway({ config_file, stages, env, log });

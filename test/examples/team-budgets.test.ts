@@ -39,13 +39,13 @@ async function paste(line: string) {
   assert.equal(words.shift(), PROGRAM);
   assert.doesNotMatch(words.join(''), /[$`'\\|&;<>*?]/, 'what only a shell understands');
   const ended = await cli(words, { cwd: example.directory, env: example.env });
-  for (const told of `${ended.stdout}${ended.stderr}`.split('\n')) assert.ok(told.length <= 80, told);
+  for (const printed of `${ended.stdout}${ended.stderr}`.split('\n')) assert.ok(printed.length <= 80, printed);
   return ended;
 }
 
 async function newToken(user: string, group: string, ...more: readonly string[]): Promise<string> {
-  const wish = ['--user', user, '--group', group, '--name', 'laptop', ...more];
-  const { stdout, stderr } = await cli(['tokens', 'create', ...wish], { cwd: example.directory, env: example.env });
+  const options = ['--user', user, '--group', group, '--name', 'laptop', ...more];
+  const { stdout, stderr } = await cli(['tokens', 'create', ...options], { cwd: example.directory, env: example.env });
   assert.match(stdout, /^gw_\w+\n$/, stderr);
   return stdout.trim();
 }
@@ -60,21 +60,21 @@ async function request(token: string, model: string) {
   return { status: response.status, headers: response.headers, error: body.error ?? {} };
 }
 
-test('every command of its README does what is said beside it', async () => {
+test('every command of its README has the described result', async () => {
   const token = await newToken('ana@example.com', 'staff', '--team', 'search');
   for (const model of ['coder-1', 'coder-small-1']) assert.equal((await request(token, model)).status, 200);
   const [, blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh');
   const lines = blocks!.text.split('\n').filter((line) => line.startsWith(PROGRAM));
   assert.ok(lines.length > 5);
-  const told = new Map<string, string>();
+  const reports = new Map<string, string>();
   for (const line of lines) {
     const [, command] = /appscli ((?:[a-z]+ ?){1,2})/.exec(line)!;
     const { exit_code, stdout, stderr } = await paste(line);
-    // The bill is of days on which nobody has asked for anything here.
+    // The bill is of days without any request here.
     assert.equal(exit_code, command!.trim() === 'ledger reconcile' ? 1 : 0, `${line}\n${stdout}${stderr}`);
-    told.set(command!.trim(), stdout + stderr);
+    reports.set(command!.trim(), stdout + stderr);
   }
-  const holds = (command: string, words: RegExp) => assert.match(told.get(command) ?? '', words);
+  const holds = (command: string, words: RegExp) => assert.match(reports.get(command) ?? '', words);
   holds('limits list', /^user ana@example\.com per month: 400 USD\n {4}0\.014 USD spent, 399\.986 left/m);
   holds('limits grant', /^user ana@example\.com per day: 70 USD$/m);
   holds('limits set', /^team search per month: 3000 USD$/m);
@@ -89,13 +89,13 @@ test('every command of its README does what is said beside it', async () => {
   const [, reprice] = /`node_modules\/\.bin\/appscli (ledger reprice [^`]+)`/.exec(prose)!;
   const right = (await readFile(join(example.directory, 'gateway.yaml'), 'utf8')).replace('input: 3\n', 'input: 4\n');
   await writeFile(join(example.directory, 'right.yaml'), right);
-  const wish = `${PROGRAM} ${reprice!.replace('2026-11-01', '1d')} --config right.yaml`;
-  assert.match((await paste(wish)).stdout, /coder-1 .* \+0\.00\d000\n(?:.*\n)+Nothing was written/);
-  assert.match((await paste(`${wish} --yes`)).stdout, /^Wrote \d adjusting rows?, \+0\.00\d000 USD/m);
+  const command_line = `${PROGRAM} ${reprice!.replace('2026-11-01', '1d')} --config right.yaml`;
+  assert.match((await paste(command_line)).stdout, /coder-1 .* \+0\.00\d000\n(?:.*\n)+Nothing was written/);
+  assert.match((await paste(`${command_line} --yes`)).stdout, /^Wrote \d adjusting rows?, \+0\.00\d000 USD/m);
   assert.match((await paste(`${PROGRAM} ledger verify`)).stdout, /^The ledger adds up/);
 });
 
-test('a contractor has the smaller month, and is refused with what to do when it is spent', async () => {
+test('a contractor has the smaller month, and is rejected with a remedy when it is spent', async () => {
   const token = await newToken('lee@example.com', 'contractors');
   const { status, headers } = await request(token, 'coder-1');
   assert.equal(status, 200);

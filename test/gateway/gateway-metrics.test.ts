@@ -1,4 +1,4 @@
-/** What is known of services is told when metrics are read, in words and units of the catalogue. */
+/** States of services are reported when metrics are read, in words and units of the catalogue. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { GatewayConfig } from '../../engine/base/contract/config.ts';
@@ -12,7 +12,7 @@ const IDLE = { ledger: { waiting: 0, lag_ms: 0, is_alive: true }, audit: { waiti
 const EMPTY = { requests: 0, lag_ms: 0, records: 0, bytes: 0, max_bytes: 1000 };
 
 /** Values by labels, as text. */
-function told(registry: MetricRegistry, name: MetricName): Record<string, number> {
+function valuesOf(registry: MetricRegistry, name: MetricName): Record<string, number> {
   const series = registry.measure().find((metric) => metric.name === name)?.series ?? [];
   return Object.fromEntries(series.map(({ labels, sum }) => [Object.values(labels).join(' '), sum]));
 }
@@ -48,43 +48,43 @@ test('each upstream has 1 at the state it is in and 0 at all others', () => {
     { upstream: 'spare', state: 'drained', active: 0 },
     { upstream: 'trial', state: 'half_open', active: 1, shadow: true },
   ]);
-  const states = told(registry, 'gateway.breaker.state');
+  const states = valuesOf(registry, 'gateway.breaker.state');
   assert.equal(Object.keys(states).length, 21);
   assert.deepEqual(
     Object.keys(states).filter((key) => states[key] === 1),
     ['main open enforce', 'spare drained enforce', 'trial half_open shadow'],
   );
-  assert.deepEqual(told(registry, 'gateway.upstream.models_unavailable'), { main: 2, spare: 0, trial: 0 });
-  assert.deepEqual(told(registry, 'gateway.upstream.inflight'), { main: 4, spare: 0, trial: 1 });
+  assert.deepEqual(valuesOf(registry, 'gateway.upstream.models_unavailable'), { main: 2, spare: 0, trial: 0 });
+  assert.deepEqual(valuesOf(registry, 'gateway.upstream.inflight'), { main: 4, spare: 0, trial: 1 });
 });
 
-test('what waits is told by where it waits', () => {
+test('reports waiting requests by where they wait', () => {
   const registry = servicesWith([], {
     ledger: { waiting: 2, lag_ms: 1500, is_alive: false },
     audit: { waiting: 5, lost: 6 },
     spooling: { depth: { requests: 3, lag_ms: 90_000, records: 4, bytes: 512, max_bytes: 1000 } },
   });
-  assert.deepEqual(told(registry, 'gateway.database.up'), { '': 0 });
-  assert.deepEqual(told(registry, 'gateway.ledger.waiting'), { memory: 2, spool: 3 });
-  assert.deepEqual(told(registry, 'gateway.ledger.lag'), { memory: 1.5, spool: 90 });
-  assert.deepEqual(told(registry, 'gateway.audit.waiting'), { memory: 5, spool: 4 });
-  assert.deepEqual(told(registry, 'gateway.audit.lost'), { '': 6 });
-  assert.deepEqual(told(registry, 'gateway.spool.size'), { '': 512 });
-  assert.deepEqual(told(registry, 'gateway.spool.limit'), { '': 1000 });
+  assert.deepEqual(valuesOf(registry, 'gateway.database.up'), { '': 0 });
+  assert.deepEqual(valuesOf(registry, 'gateway.ledger.waiting'), { memory: 2, spool: 3 });
+  assert.deepEqual(valuesOf(registry, 'gateway.ledger.lag'), { memory: 1.5, spool: 90 });
+  assert.deepEqual(valuesOf(registry, 'gateway.audit.waiting'), { memory: 5, spool: 4 });
+  assert.deepEqual(valuesOf(registry, 'gateway.audit.lost'), { '': 6 });
+  assert.deepEqual(valuesOf(registry, 'gateway.spool.size'), { '': 512 });
+  assert.deepEqual(valuesOf(registry, 'gateway.spool.limit'), { '': 1000 });
 });
 
-test('the load of the server and the configuration in force are told', () => {
+test('reports the load of the server and the active configuration', () => {
   const registry = gatewayWith({});
-  assert.deepEqual(told(registry, 'gateway.inflight'), { '': 3 });
-  assert.deepEqual(told(registry, 'gateway.connections'), { '': 7 });
-  assert.deepEqual(told(registry, 'gateway.bodies.held'), { '': 1024 });
-  assert.deepEqual(told(registry, 'gateway.bodies.limit'), { '': 4096 });
-  assert.deepEqual(told(registry, 'gateway.config.loaded_at'), { '': 1_800_000_000.5 });
-  assert.deepEqual(told(registry, 'gateway.config.reload_ok'), { '': 1 });
-  assert.deepEqual(told(gatewayWith({}, { failing_since: 1 }), 'gateway.config.reload_ok'), { '': 0 });
+  assert.deepEqual(valuesOf(registry, 'gateway.inflight'), { '': 3 });
+  assert.deepEqual(valuesOf(registry, 'gateway.connections'), { '': 7 });
+  assert.deepEqual(valuesOf(registry, 'gateway.bodies.held'), { '': 1024 });
+  assert.deepEqual(valuesOf(registry, 'gateway.bodies.limit'), { '': 4096 });
+  assert.deepEqual(valuesOf(registry, 'gateway.config.loaded_at'), { '': 1_800_000_000.5 });
+  assert.deepEqual(valuesOf(registry, 'gateway.config.reload_ok'), { '': 1 });
+  assert.deepEqual(valuesOf(gatewayWith({}, { failing_since: 1 }), 'gateway.config.reload_ok'), { '': 0 });
 });
 
-test('how far a limit in money can be passed is told by limit in force, and nothing where nothing is bounded', () => {
+test('reports how far a money limit can be exceeded by active limit, and nothing where unbounded', () => {
   const rules = [
     { name: 'team', scope: ['team'], window: 'month', limit_usd: 1000, mode: 'enforce' },
     { name: 'trial', scope: ['user'], window: 'day', limit_usd: 10, mode: 'shadow' },
@@ -92,22 +92,22 @@ test('how far a limit in money can be passed is told by limit in force, and noth
   ];
   const limits = { defaults: { user_daily_usd: 20 }, rules, overshoot_percent: 5, on_store_error: 'deny' };
   const bounded = gatewayWith({ spend_limits: { ...limits, reserve: 'typical' } });
-  assert.deepEqual(told(bounded, 'gateway.overshoot.bound'), { 'defaults.user_daily_usd': 1, team: 50 });
+  assert.deepEqual(valuesOf(bounded, 'gateway.overshoot.bound'), { 'defaults.user_daily_usd': 1, team: 50 });
   const strict = gatewayWith({ spend_limits: { ...limits, reserve: 'worst_case' } });
-  assert.deepEqual(told(strict, 'gateway.overshoot.bound'), { 'defaults.user_daily_usd': 0, team: 0 });
-  assert.deepEqual(told(gatewayWith({}), 'gateway.overshoot.bound'), {});
+  assert.deepEqual(valuesOf(strict, 'gateway.overshoot.bound'), { 'defaults.user_daily_usd': 0, team: 0 });
+  assert.deepEqual(valuesOf(gatewayWith({}), 'gateway.overshoot.bound'), {});
 });
 
-test('how late the event loop is, is told from the second reading on', async () => {
+test('reports event loop delay from the second reading on', async () => {
   const registry = gatewayWith({});
-  assert.deepEqual(told(registry, 'nodejs.eventloop.delay.max'), {});
+  assert.deepEqual(valuesOf(registry, 'nodejs.eventloop.delay.max'), {});
   const latest = await until('the event loop is seen to be late', () => {
     // Longer than it takes between two looks.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60);
-    const { '': seconds = 0 } = told(registry, 'nodejs.eventloop.delay.max');
+    const { '': seconds = 0 } = valuesOf(registry, 'nodejs.eventloop.delay.max');
     return seconds > 0.03 && seconds;
   });
   assert.ok(latest < process.uptime(), `${latest} s`);
-  const { active = 0 } = told(registry, 'nodejs.eventloop.time');
+  const { active = 0 } = valuesOf(registry, 'nodejs.eventloop.time');
   assert.ok(active > 0.05);
 });

@@ -21,7 +21,7 @@ function recordOf(end: ReloadEnd): Operation {
 }
 
 describe('telemetry of a reload', () => {
-  it('how many files are different, and what needs a restart', () => {
+  it('the number of changed files, and the restart-only keys', () => {
     assert.deepEqual(recordOf({ changed_files: 2, needs_restart: ['server.listen'], config: CONFIG }), {
       name: 'gateway.reload',
       attributes: {
@@ -35,7 +35,7 @@ describe('telemetry of a reload', () => {
     });
   });
 
-  it('which findings kept it from being put in force, each code once and none of the text', () => {
+  it('the findings that stopped it, each code once and none of the text', () => {
     const finding = (severity: 'error' | 'warning', code: string) => ({ severity, code, message: 'planted' });
     const diagnostics = [finding('error', 'C4011'), finding('error', 'C4011'), finding('warning', 'W1001')];
     const findings = { diagnostics } as unknown as ConstructorParameters<typeof ConfigurationError>[1];

@@ -14,7 +14,7 @@ function configured(more: object, more_server: object = {}): GatewayConfig {
   return { server: { ...server, ...more_server }, database, models: [], ...more } as unknown as GatewayConfig;
 }
 
-test('a configuration that differs in nothing a restart is needed for is taken over as it is', () => {
+test('a configuration without restart-only changes is adopted unchanged', () => {
   const wanted = configured(
     { models: [{ id: 'new' }] },
     { public_url: 'https://other.example.com', limits: { ...server.limits, body_bytes: 1 } },
@@ -25,7 +25,7 @@ test('a configuration that differs in nothing a restart is needed for is taken o
   assert.ok(Object.isFrozen(config.server.limits));
 });
 
-test('who may sign in and what they get needs no restart', () => {
+test('sign-in permissions need no restart', () => {
   const oidc = { issuer_url: 'https://id.example.com', client_id: 'gateway', client_secret_env: 'SECRET' };
   const wanted = configured({ auth: { oidc }, policies: { managed: { enabled: true, directory: '/policies' } } });
   for (const [before, after] of [
@@ -43,7 +43,7 @@ test('a configuration written in another order is the same', () => {
   assert.deepEqual(adoptConfig(configured({}), wanted).needs_restart, []);
 });
 
-test('another certificate is taken over, no certificate is not, and neither is a first one', () => {
+test('another certificate is adopted, no certificate is not, and neither is a first one', () => {
   const tls = { cert_file: '/a.crt', key_file: '/a.key' };
   const other = { cert_file: '/b.crt', key_file: '/b.key' };
   const adopt = (before: object, after: object) => adoptConfig(configured({}, before), configured({}, after));

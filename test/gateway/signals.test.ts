@@ -44,13 +44,13 @@ async function endsBy(signal: NodeJS.Signals, { process: child, ended }: Running
   assert.match(stdout, /\nstopping.*\nclosed\nstopped\n$/);
 }
 
-test('the first signal closes what runs, and the exit code is 0', async () => {
+test('the first signal closes all services, and the exit code is 0', async () => {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     await endsBy(signal, await runUntilSignal(signal, `say('begun'); return closable;`));
   }
 });
 
-test('SIGHUP reloads what can be reloaded, and it runs on', async () => {
+test('SIGHUP reloads a reloadable service, and it runs on', async () => {
   const running = await runUntilSignal('reload', RELOADS);
   running.process.kill('SIGHUP');
   await until('it has reloaded', () => running.stdout().includes('reloaded'));
@@ -69,7 +69,7 @@ test('SIGHUP during the start reloads when the start is over', async () => {
   await endsBy('SIGTERM', running);
 });
 
-test('SIGHUP from a terminal that has gone stops, also what could be reloaded', async () => {
+test('SIGHUP from a closed terminal stops, also a reloadable service', async () => {
   await endsBy('SIGHUP', await runUntilSignal('gone', RELOADS, '() => true'));
 });
 
@@ -96,7 +96,7 @@ test('a second signal ends the process at once, whatever is still to be closed',
   assert.equal((await running.ended).exit_code, 143);
 });
 
-test('the same signal once more, when all is closed already, changes nothing', async () => {
+test('the same signal once more, after all is closed, changes nothing', async () => {
   const running = await runUntilSignal('late', `say('begun'); setInterval(() => {}, 1000); return closable;`);
   running.process.kill('SIGINT');
   await until('it has stopped', () => running.stdout().includes('stopped'));
@@ -104,11 +104,11 @@ test('the same signal once more, when all is closed already, changes nothing', a
   assert.equal((await running.ended).exit_code, 0);
 });
 
-test('a signal during the start takes effect when the start is over', async () => {
+test('a signal during the start takes effect after it', async () => {
   await endsBy('SIGINT', await runUntilSignal('early', `${startsUntil('SIGINT')} return closable;`));
 });
 
-test('an error nobody caught is logged, closes what runs, and ends in exit code 1', async () => {
+test('an uncaught error is logged, closes what runs, and ends in exit code 1', async () => {
   for (const mishap of ['throw new Error()', 'Promise.reject(new Error())']) {
     const running = await runUntilSignal('mishap', `say('begun'); setImmediate(() => { ${mishap} }); return closable;`);
     const { exit_code, stdout } = await running.ended;
@@ -117,7 +117,7 @@ test('an error nobody caught is logged, closes what runs, and ends in exit code 
   }
 });
 
-test('what was not closed cannot keep the process alive', async () => {
+test('an unclosed service cannot keep the process alive', async () => {
   const running = await runUntilSignal('leftover', `say('begun'); setInterval(() => {}, 1000); return closable;`);
   await endsBy('SIGTERM', running);
 });

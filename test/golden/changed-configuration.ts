@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { runCheck } from '../../engine/edge/cli/check.ts';
 import { stages } from '../../stages/index.ts';
+import { collectingTerminal } from '../cli/support.ts';
 import { changed } from './cases.ts';
 
 const BASE = join(import.meta.dirname, 'base');
@@ -48,17 +49,10 @@ export async function checkChanged(input: string): Promise<string> {
         .map((path) => join(directory, path));
   }
   try {
-    await runCheck({
-      paths,
-      cwd: directory,
-      format: 'text',
-      deny_warnings: false,
-      stages,
-      env: { DATABASE_URL: 'set', UPSTREAM_KEY: 'set', SPARE_TOKEN: 'set' },
-      color: false,
-      data: (text) => void printed.push(text),
-      info: (text) => void printed.push(text),
-    });
+    const env = { DATABASE_URL: 'set', UPSTREAM_KEY: 'set', SPARE_TOKEN: 'set' };
+    const print = (text: string) => void printed.push(text);
+    const terminal = { ...collectingTerminal().terminal, data: print, info: print };
+    await runCheck({ terminal, env, stages: async () => stages }, { paths, cwd: directory, format: 'text' });
     // How long the name of a temporary directory is decides where the text breaks before it.
     return printed
       .join('')

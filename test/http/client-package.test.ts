@@ -4,7 +4,7 @@ import { after, before, describe, it } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 
-/** Of what is downloaded before somebody signs in: far below what a person waits for. */
+/** Size of the download before sign-in: far below what a user waits for. */
 const BYTES_MAX = 600_000;
 
 const PUBLIC_URL = 'https://gateway.example.com/ai';
@@ -33,12 +33,12 @@ function untar(archive: Buffer): Map<string, { readonly mode: number; readonly b
 }
 
 describe('the package for developers', () => {
-  it('is served to everybody, with and without the path of the public URL, and npm asks each time whether it changed', async () => {
-    const answer = await get('/client.tgz');
-    assert.equal(answer.status, 200, 'npm run build:console makes it');
-    const bytes = Buffer.from(await answer.arrayBuffer());
+  it('is public, with and without the path of the public URL, and npm revalidates it each time', async () => {
+    const response = await get('/client.tgz');
+    assert.equal(response.status, 200, 'npm run build:console creates it');
+    const bytes = Buffer.from(await response.arrayBuffer());
     const etag = `"${createHash('sha256').update(bytes).digest('hex')}"`;
-    const { headers } = answer;
+    const { headers } = response;
     assert.deepEqual(
       ['content-type', 'content-length', 'etag', 'cache-control', 'x-content-type-options'].map((name) =>
         headers.get(name),
@@ -63,7 +63,7 @@ describe('the package for developers', () => {
     }
   });
 
-  it('holds a program without dependencies, what it reads, and the address of the gateway', async () => {
+  it('contains a program without dependencies, its data, and the address of the gateway', async () => {
     const files = untar(gunzipSync(Buffer.from(await (await get('/client.tgz')).arrayBuffer())));
     assert.deepEqual(
       [...files].map(([path, { mode }]) => [path, mode]),
@@ -94,7 +94,7 @@ describe('the package for developers', () => {
     assert.doesNotMatch(program, /from ["'](?:express|knex|pg)["']/);
   });
 
-  it('takes no other method, and no other name is a package', async () => {
+  it('rejects any other method, and no other name is a package', async () => {
     const refused = await get('/client.tgz', { method: 'POST' });
     assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD']);
     for (const path of [

@@ -93,7 +93,7 @@ function send(signal: string, body: object | Buffer | string, headers: Record<st
   });
 }
 
-/** What a destination got: as it was sent, and the headers that say who sent it. */
+/** A destination's data: the exact bytes, and the headers of the sender. */
 function got({ exports }: TestCollector) {
   return exports.map(({ body, received: { headers } }) => ({
     body: body.toString(),
@@ -106,10 +106,10 @@ describe('telemetry of clients', () => {
     const token = await gateway.newToken({ user: 'ada@example.com', team: 'größer, 100 %', project: 'parser' });
     const body = JSON.stringify(metricsOf('tool.tokens'), null, 1);
     const forged = { 'x-gateway-caller-team': 'boss', 'x-gateway-caller-groups': 'admins', 'x-tenant': 'b' };
-    const answer = await send('metrics', body, { ...forged, authorization: `Bearer ${token}` });
-    assert.equal(answer.status, 200);
-    assert.equal(answer.headers.get('content-type'), 'application/json');
-    assert.equal(await answer.text(), '{}');
+    const response = await send('metrics', body, { ...forged, authorization: `Bearer ${token}` });
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get('content-type'), 'application/json');
+    assert.equal(await response.text(), '{}');
     const [one] = await until('it arrived', () => collector.exports.length > 0 && got(collector));
     assert.equal(one?.body, body);
     const { 'x-gateway-caller-id': id, 'x-gateway-caller-team': team, ...caller } = one!.caller;
@@ -127,7 +127,7 @@ describe('telemetry of clients', () => {
     assert.ok(!collector.wire().includes(token));
   });
 
-  test('goes to each destination that takes its signal, with what that may know of the caller', async () => {
+  test('reaches each destination of its signal, with the permitted facts of the caller', async () => {
     await send('logs', logsOf([]));
     await send('metrics', metricsOf('tool.tokens'));
     await until('both arrived', () => collector.exports.length === 2 && narrow.exports.length === 1);
@@ -137,25 +137,25 @@ describe('telemetry of clients', () => {
     assert.equal(narrow.exports[0]?.received.headers['content-encoding'], undefined);
   });
 
-  test('is taken in protobuf and JSON, compressed or not, with either header for the credential', async () => {
+  test('is accepted in protobuf and JSON, compressed or not, with either header for the credential', async () => {
     const json = Buffer.from(JSON.stringify(logsOf([])));
     // LogRecord.body of "a" in ScopeLogs in ResourceLogs.
     const protobuf = Buffer.from('0a09120712052a030a0161', 'hex');
     const type = { 'content-type': 'application/x-protobuf' };
-    const answers = [
+    const responses = [
       await send('logs', protobuf, type),
       await send('logs', gzipSync(protobuf), { ...type, 'content-encoding': 'gzip' }),
       await send('logs', gzipSync(json), { 'content-encoding': 'gzip', authorization: '', 'x-api-key': gateway.token }),
     ];
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [200, 200, 200],
     );
     assert.deepEqual(
-      answers.map(({ headers }) => headers.get('content-type')),
+      responses.map(({ headers }) => headers.get('content-type')),
       ['application/x-protobuf', 'application/x-protobuf', 'application/json'],
     );
-    assert.equal(await answers[0]?.text(), '');
+    assert.equal(await responses[0]?.text(), '');
     await until('three events arrived', () => collector.logs.length === 3);
     assert.deepEqual(
       got(collector)
@@ -165,7 +165,7 @@ describe('telemetry of clients', () => {
     );
   });
 
-  test('that cannot be taken is answered by OTLP status', async () => {
+  test('that is unacceptable gets an OTLP status', async () => {
     const bomb = gzipSync(Buffer.alloc(16 * 1024 * 1024));
     const refused: [string, Promise<Response>, number, number][] = [
       ['no credential', send('logs', {}, { authorization: '' }), 401, 16],
@@ -177,10 +177,10 @@ describe('telemetry of clients', () => {
       ['a large body', send('logs', Buffer.alloc(5 * 1024 * 1024)), 413, 8],
     ];
     for (const [what, sent, status, code] of refused) {
-      const answer = await sent;
-      assert.equal(answer.status, status, what);
-      assert.equal(answer.headers.get('content-type'), 'application/json', what);
-      const said = (await answer.json()) as { code: number; message: string };
+      const response = await sent;
+      assert.equal(response.status, status, what);
+      assert.equal(response.headers.get('content-type'), 'application/json', what);
+      const said = (await response.json()) as { code: number; message: string };
       assert.equal(said.code, code, what);
       assert.ok(said.message.length > 20, what);
     }
@@ -199,7 +199,7 @@ describe('telemetry of clients', () => {
     assert.deepEqual(collector.exports, []);
   });
 
-  test('goes where a reload says, and is answered the same where it goes nowhere', async () => {
+  test('follows a reload, with the same response where it is not forwarded', async () => {
     const written = await readFile(gateway.config_file, 'utf8');
     const config = JSON.parse(written);
     const use = async (forward_to: readonly object[]) => {

@@ -1,4 +1,4 @@
-/** Where a request comes from, and where below the public URL it goes. */
+/** The origin of a request, and its target below the public URL. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -14,9 +14,9 @@ function address(forwarded: string | undefined, peer = PROXY, trusted_proxies: r
   return createOriginReader({ trusted_proxies: [...trusted_proxies] }).address(peer, headers);
 }
 
-/** What is forwarded, the address that is found, the peer and the proxies that are trusted. */
+/** The forwarded header, the resulting address, the peer and the trusted proxies. */
 const ADDRESSES: Readonly<Record<string, readonly (readonly [string | undefined, string, string?, string[]?])[]>> = {
-  'the peer when nobody is trusted': [
+  'the peer without a trusted proxy': [
     ['192.0.2.1', OUTSIDE, OUTSIDE, []],
     [undefined, OUTSIDE, OUTSIDE, []],
   ],
@@ -29,7 +29,7 @@ const ADDRESSES: Readonly<Record<string, readonly (readonly [string | undefined,
     ['192.0.2.1, 10.0.0.3, 10.0.0.2', '192.0.2.1'],
     ['192.0.2.1, 203.0.113.5, 10.0.0.2', '203.0.113.5'],
   ],
-  'the first proxy when everybody on the way is one': [['10.0.0.3,10.0.0.2', '10.0.0.3']],
+  'the first proxy when all hops are proxies': [['10.0.0.3,10.0.0.2', '10.0.0.3']],
   'read in every usual spelling': [
     ['192.0.2.1:4711', '192.0.2.1'],
     ['2001:DB8::7', '2001:db8::7'],
@@ -65,11 +65,11 @@ for (const [what, rows] of Object.entries(ADDRESSES)) {
   });
 }
 
-test('the address is empty when the connection is gone', () => {
+test('the address is empty when the connection is closed', () => {
   assert.equal(createOriginReader({ trusted_proxies: TRUSTED }).address(undefined, {}), '');
 });
 
-test('the address cannot be forged: whatever a client writes, the proxy in front of it has the last word', () => {
+test('the address cannot be forged: the proxy in front of the client has the last word', () => {
   fc.assert(
     fc.property(fc.string(), (written) => {
       assert.equal(address(`${written}, 203.0.113.9`), '203.0.113.9');
@@ -78,7 +78,7 @@ test('the address cannot be forged: whatever a client writes, the proxy in front
   );
 });
 
-test('the region is what a trusted proxy says in one word, in lower case, under the header that is configured', () => {
+test("the region is a trusted proxy's word, in lower case, under the configured header", () => {
   const named = { trusted_proxies: TRUSTED, region_header: 'x-client-region' };
   const region = (value: string | string[] | undefined, peer: string | undefined = PROXY, options: object = named) =>
     createOriginReader(options as typeof named).region(peer, { 'x-client-region': value });
@@ -108,7 +108,7 @@ test('a request is known with the path of the public URL and without it', () => 
     assert.equal(belowPrefix(url, prefix), expected);
 });
 
-test('without a path nothing is taken away, nor with one that begins like a path of the gateway itself', () => {
+test('without a path nothing is removed, nor with one that begins like a path of the gateway itself', () => {
   for (const path of ['', '/', '/v1', '/v1/gateway', '/oauth/', '/device'])
     assert.equal(prefixOf(`https://gateway.example.com${path}`), '', path);
   assert.equal(prefixOf('https://gateway.example.com/v1-gateway/team'), '/v1-gateway/team');

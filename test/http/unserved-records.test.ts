@@ -82,7 +82,7 @@ describe('audit records of requests that no pipeline takes', () => {
     assert.equal(others.records.length, 1);
   });
 
-  test('are written later where it takes too long to tell whose a credential is, and the answer does not wait', async () => {
+  test('are written late if the credential is slow to verify, and the response does not wait', async () => {
     const { records, ask, waits, frozen } = openRecords();
     const answered = ask('frozen');
     waits.at(-1)!();

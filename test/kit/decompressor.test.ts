@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
-import { decompressorOf } from '../../engine/base/kit/decompressor.ts';
+import { decompressor } from '../../engine/base/kit/decompressor.ts';
 import { randomOf } from '../support/random.ts';
 
 const random = randomOf('deflate');
@@ -11,7 +11,7 @@ const TEXT = Buffer.from(Array.from({ length: 400_000 }, () => 32 + Math.floor(r
 const FORMATS = [zlib.deflateSync, zlib.deflateRawSync];
 
 async function inflate(pieces: readonly Buffer[]): Promise<{ readonly bytes: Buffer; readonly read: number }> {
-  const stream = decompressorOf('deflate', {});
+  const stream = decompressor('deflate')!;
   for (const piece of pieces) stream.write(piece);
   stream.end();
   const chunks: Buffer[] = [];
@@ -21,7 +21,7 @@ async function inflate(pieces: readonly Buffer[]): Promise<{ readonly bytes: Buf
 
 describe('content of the encoding deflate', () => {
   for (const compress of FORMATS) {
-    test(`as ${compress.name} makes it is read, however it is cut`, async () => {
+    test(`of ${compress.name} is read, with any chunks`, async () => {
       const bytes = compress(TEXT);
       for (const pieces of [
         [bytes],
@@ -39,14 +39,10 @@ describe('content of the encoding deflate', () => {
         assert.equal(found.read, bytes.length);
       }
       const more = await inflate([Buffer.concat([bytes, Buffer.from('more')])]);
-      assert.deepEqual(
-        [more.bytes.equals(TEXT), more.read],
-        [true, bytes.length],
-        'what is behind its end is not read',
-      );
+      assert.deepEqual([more.bytes.equals(TEXT), more.read], [true, bytes.length], 'bytes after its end are not read');
     });
 
-    test(`as ${compress.name} makes it fails where it is cut off or broken`, async () => {
+    test(`of ${compress.name} fails where it is truncated or corrupt`, async () => {
       const bytes = compress(TEXT);
       await assert.rejects(inflate([bytes.subarray(0, 1000)]), { code: 'Z_BUF_ERROR' });
       await assert.rejects(inflate([Buffer.from([bytes[0]!, bytes[1]!, 255, 255, 255, 255, 255, 255])]));

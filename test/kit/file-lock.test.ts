@@ -23,7 +23,7 @@ const { stdout: dead } = spawnSync(
   { encoding: 'utf8' },
 );
 
-test('a process is told from a dead one and from a later one with its number', () => {
+test('distinguishes a process from a dead one and from a later one with its number', () => {
   const own = identify(process.pid) ?? '';
   assert.ok(isRunning(own));
   assert.match(dead, /^\d+-\S+$/);
@@ -31,7 +31,7 @@ test('a process is told from a dead one and from a later one with its number', (
   assert.ok(!isRunning(`${process.pid}-another-start`));
 });
 
-test('one holds the lock at a time, also when all of them find a dead holder first', async () => {
+test('one process holds the lock at a time, also when all of them find a dead holder first', async () => {
   const path = join(directory, 'contended');
   symlinkSync(dead, path);
   let inside = 0;

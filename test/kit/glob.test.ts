@@ -10,7 +10,7 @@ test('a glob without a star matches itself only', () => {
   assert.equal(matchesGlob('coder.1', 'coder-1'), false);
 });
 
-test('a star stands for any run of characters, also an empty one', () => {
+test('a star matches any run of characters, also an empty one', () => {
   assert.equal(matchesGlob('*', ''), true);
   assert.equal(matchesGlob('coder-*', 'coder-'), true);
   assert.equal(matchesGlob('*-latest', 'coder-latest'), true);

@@ -6,7 +6,7 @@ import { createGroupCommit } from '../../engine/base/kit/group-commit.ts';
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('a group commit', () => {
-  it('carries what arrives together in one execution, and what queues meanwhile in the next', async () => {
+  it('runs concurrent work in one execution, and work queued meanwhile in the next', async () => {
     const batches: (readonly number[])[] = [];
     let finish = () => {};
     const group = createGroupCommit({
@@ -35,7 +35,7 @@ describe('a group commit', () => {
     ]);
   });
 
-  it('gives everybody their own result and blames nobody else, within its bounds', async () => {
+  it('gives each caller its own result and fails no other, within its bounds', async () => {
     const plan = fc.record({
       items: fc.array(fc.record({ bad: fc.boolean(), late: fc.boolean() }), { maxLength: 40 }),
       lanes: fc.integer({ min: 1, max: 3 }),
@@ -70,7 +70,7 @@ describe('a group commit', () => {
     );
   });
 
-  it('fails together when nobody is to blame', async () => {
+  it('fails together when no single entry is at fault', async () => {
     let executions = 0;
     const group = createGroupCommit<number, number>({
       lanes: 2,

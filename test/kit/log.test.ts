@@ -17,13 +17,13 @@ test('a record is one line of JSON with time, level, fields and message', () => 
   assert.ok(Math.abs(Date.parse(time) - Date.now()) < 60_000);
 });
 
-test('for a terminal it is one line of words', () => {
+test('for a terminal it is one readable line', () => {
   const { log, lines } = capture('readable');
   log.error({ err: new Error('refused'), part: 'a b', port: 1 }, 'it failed');
   assert.match(lines[0]!, /^\d\d:\d\d:\d\d ERROR it failed: refused part="a b" port=1\n$/);
 });
 
-test('a number that holds a secret leaves a line that can be read, for whoever takes it as well', () => {
+test('a number that contains a secret leaves a readable line, also for listeners', () => {
   const { log, records } = capture('json');
   const taken: string[] = [];
   log.tap((line) => taken.push(line));
@@ -34,7 +34,7 @@ test('a number that holds a secret leaves a line that can be read, for whoever t
   assert.equal(JSON.parse(taken[0]!).port, '[secret]');
 });
 
-test('debug records are written only when asked for', () => {
+test('debug records are written only on request', () => {
   const quiet = capture('json');
   quiet.log.debug({}, 'detail');
   assert.deepEqual(quiet.lines, []);

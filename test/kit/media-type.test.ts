@@ -21,7 +21,7 @@ describe('the type of a request body', () => {
     }
   });
 
-  it('is refused in another charset, or where that is said twice or in another way', () => {
+  it('is rejected in another charset, or with a duplicate or malformed one', () => {
     for (const charset of [
       ...[
         'charset=utf-7',
@@ -44,7 +44,7 @@ describe('the type of a request body', () => {
     }
   });
 
-  it('is refused where it is not JSON', () => {
+  it('is rejected where it is not JSON', () => {
     for (const type of [
       ...[
         'application/x-www-form-urlencoded',
@@ -68,7 +68,7 @@ describe('the type of a request body', () => {
   });
 });
 
-it('the type of an answer is compared without case', () => {
+it('the type of a response is compared without case', () => {
   for (const type of ['text/event-stream', 'Text/Event-Stream; charset=UTF-8', 'TEXT/EVENT-STREAM ;x=1']) {
     assert.equal(isEventStream(type), true, type);
   }

@@ -14,7 +14,7 @@ import {
 const safe = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
 
 describe('money', () => {
-  it('reads decimals as they are written, not as the nearest double', () => {
+  it('reads decimals exactly, not as the nearest double', () => {
     assert.equal(usdToNano(0.1), 100_000_000);
     assert.equal(usdToNano(1.005), 1_005_000_000);
     assert.equal(usdToNano(1e-9), 1);
@@ -25,7 +25,7 @@ describe('money', () => {
     assert.equal(priceToPico(0.000001), 1);
   });
 
-  it('refuses more decimals than it can hold, and says how many it can', () => {
+  it('rejects more decimals than it supports, with the number supported', () => {
     assert.throws(() => usdToNano(0.0000000001), /an amount in USD has at most 9 decimals, 1e-10 has more/);
     assert.throws(() => usdToNano(1.0000000001), RangeError);
     assert.throws(
@@ -34,7 +34,7 @@ describe('money', () => {
     );
   });
 
-  it('refuses what is no amount of money', () => {
+  it('rejects what is no amount of money', () => {
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, -1, 1e7, 1e300]) {
       assert.throws(() => usdToNano(value), RangeError, String(value));
     }
@@ -49,7 +49,7 @@ describe('money', () => {
     assert.equal(nanoToUsd(100_000_000 + 200_000_000), 0.3);
   });
 
-  it('gives back every amount it formatted', () => {
+  it('parses every amount it formatted', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 10 ** 15 }), (nano) => {
         assert.equal(usdToNano(nanoToUsd(nano)), nano);
@@ -86,7 +86,7 @@ describe('money', () => {
     );
   });
 
-  it('refuses a cost beyond 2^53 nano-USD and counts that are not whole numbers', () => {
+  it('rejects a cost beyond 2^53 nano-USD and counts that are not whole numbers', () => {
     assert.throws(() => priceTokens([Number.MAX_SAFE_INTEGER], [10 ** 6]), /too large/);
     for (const count of [-1, 0.5, Number.NaN, 2 ** 53]) assert.throws(() => priceTokens([count], [1]), RangeError);
   });
@@ -119,7 +119,7 @@ describe('money', () => {
     );
   });
 
-  it('refuses a multiplier that is none', () => {
+  it('rejects an invalid multiplier', () => {
     for (const multiplier of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
       assert.throws(() => multiplyPrice(1, [multiplier]), /a multiplier of prices cannot be/);
     }

@@ -19,7 +19,7 @@ describe('the paths of pipelines', () => {
     assert.equal(find('/v1/models/deep'), '/v1/models/*');
   });
 
-  test('a pattern does not serve its own beginning, nor what only begins alike', () => {
+  test('a pattern does not serve its own beginning, nor a similar prefix', () => {
     for (const path of ['/v1/models/', '/v1/modelsx', '/v1/model', '', '/v1', 'v1/models/a', '/V1/models/a']) {
       assert.equal(find(path), undefined, path);
     }
@@ -37,7 +37,7 @@ describe('the paths of pipelines', () => {
     }
   });
 
-  test('whatever is asked, what is found is one of the paths and fits', () => {
+  test('for any request, the result is one of the paths and matches', () => {
     const paths = ['/a', '/a/*', '/a/b/*', '/b'];
     const findAny = pathFinder(paths);
     const segment = fc.constantFrom('a', 'b', '*', '..', '');

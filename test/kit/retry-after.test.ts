@@ -5,7 +5,7 @@ import { retryAfterSeconds, retryAfterText, secondsUntil } from '../../engine/ba
 
 const NOW = Date.UTC(2026, 10, 25, 10);
 
-describe('when a server wants to be asked again', () => {
+describe("a server's retry hint", () => {
   for (const [text, seconds] of [
     ['30', 30],
     ['0.5', 0.5],
@@ -37,7 +37,7 @@ describe('when a server wants to be asked again', () => {
     });
   }
 
-  test('is found in whatever header, or the error, says it', () => {
+  test('is found in any of its headers, or in the error', () => {
     const retry_info =
       '{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"30s"}]}}';
     for (const [headers, seconds, body] of [

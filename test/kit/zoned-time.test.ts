@@ -23,11 +23,11 @@ describe('a day of a time zone', () => {
 });
 
 describe('a moment', () => {
-  it('is told to the minute with the name of its zone', () => {
+  it('is shown to the minute with the name of its zone', () => {
     assert.equal(formatInZone(Date.parse('2026-03-13T23:00:59Z'), 'Europe/Berlin'), '2026-03-14 00:00 Europe/Berlin');
   });
 
-  it('that must not be told too early is rounded up', () => {
+  it('is rounded up if it must not be too early', () => {
     assert.equal(formatMinuteFrom(Date.parse('2026-03-13T23:00:01Z'), 'Asia/Kolkata'), '2026-03-14 04:31 Asia/Kolkata');
     assert.equal(formatMinuteFrom(Date.parse('2026-03-13T23:00:00Z'), 'UTC'), '2026-03-13 23:00 UTC');
   });

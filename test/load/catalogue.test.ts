@@ -68,7 +68,7 @@ describe('a model with only an id', () => {
     assert.deepEqual(inputAt('best', 'main', '2026-10-01'), ['catalogue', 3]);
   });
 
-  test('takes each value that gateway.yaml sets', async () => {
+  test('uses each value that gateway.yaml sets', async () => {
     const { models, inputAt } = await loadModels(
       '[{ id: claude-sonnet-4-5, pricing: { input: 1, output: 2 } }, { id: claude-opus-4-5, context_window: 1000 }, { id: o3 }]',
       'prices: { rows: [{ models: [o3], pricing: { input: 7, output: 8 } }, { models: [claude-opus-4-5], multiplier: 0.5 }] }',

@@ -50,7 +50,7 @@ describe('a profile', () => {
     assert.deepEqual(elsewhere.config!.server.profile, { header_prefix: 'vendor' });
   });
 
-  test('names the header that carries the message of a refusal', async () => {
+  test('names the header with the message of a rejection', async () => {
     const { config, found } = await loadWith('acme.yaml', {
       'acme.yaml': 'header_prefix: acme\nrefusal_header: x-acme-words\n',
     });
@@ -60,14 +60,14 @@ describe('a profile', () => {
 
   const bad: Readonly<Record<string, string>> = {
     'a header of the gateway': 'header_prefix: acme\nrefusal_header: retry-after\n',
-    'a key nobody knows': 'header_prefix: acme\ncolour: red\n',
+    'an unknown key': 'header_prefix: acme\ncolour: red\n',
     'no prefix': '{}\n',
     'an empty prefix': 'header_prefix: ""\n',
     'a prefix that is no header name': 'header_prefix: "acme: x\\r\\nset-cookie"\n',
     'capital letters': 'header_prefix: Acme\n',
     'a prefix that begins with a dash': 'header_prefix: -acme\n',
     'a prefix of 41 characters': `header_prefix: ${'a'.repeat(41)}\n`,
-    'a client nobody knows': 'header_prefix: acme\nclients: { editor: {} }\n',
+    'an unknown client': 'header_prefix: acme\nclients: { editor: {} }\n',
     'a file that is not absolute': 'header_prefix: acme\nclients: { build_cli: { config_file: c.toml } }\n',
     'what is no name of a variable': 'header_prefix: acme\nclients: { messages: { variable_prefix: "A-B" } }\n',
     'a list': '- acme\n',
@@ -153,7 +153,7 @@ describe('a profile', () => {
     assert.equal(config!.server.profile.header_prefix.length, 40);
   });
 
-  test('that is a directory is refused', async () => {
+  test('that is a directory is rejected', async () => {
     const { config, found } = await loadWith('names', { 'names/acme.yaml': 'header_prefix: acme\n' });
     assert.equal(config, undefined);
     assert.equal(found.length, 1);

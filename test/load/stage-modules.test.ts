@@ -112,7 +112,7 @@ test('a removed module is an error, and its replacement is imported', async () =
   assert.equal(await files.import('a.ts'), 1);
 });
 
-test('TypeScript is an ES module whatever package.json says, and nothing is printed about it', async (t) => {
+test('TypeScript is an ES module for any package.json, without output', async (t) => {
   const warned: Error[] = [];
   const keep = (warning: Error) => void warned.push(warning);
   process.on('warning', keep);
@@ -125,7 +125,7 @@ test('TypeScript is an ES module whatever package.json says, and nothing is prin
     });
     assert.equal(await files.import('a.ts'), 'a b');
   }
-  // Warnings are told a turn later.
+  // Warnings are emitted a turn later.
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(warned, []);
 });

@@ -1,7 +1,7 @@
-/** How long requests take while a collector has some trouble: as long as they usually do. */
+/** How long requests take while a collector fails: as long as they usually do. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { TROUBLES } from '../e2e/telemetry/collector-troubles.ts';
+import { FAILURES } from '../e2e/telemetry/collector-troubles.ts';
 import { openTelemetryScene, type TelemetryScene } from '../e2e/telemetry/scene.ts';
 
 const REQUESTS = 100;
@@ -25,11 +25,11 @@ async function middleOf(requests: number): Promise<number> {
   return took.toSorted((a, b) => a - b)[requests / 2]!;
 }
 
-for (const [what, script] of Object.entries(TROUBLES)) {
-  test(`a collector that ${what} costs requests no time`, async (t) => {
+for (const [what, script] of Object.entries(FAILURES)) {
+  test(`a collector that ${what} delays no request`, async (t) => {
     const usual_ms = await middleOf(REQUESTS);
-    scene.collector.trouble(script);
-    const middle_ms = await middleOf(REQUESTS).finally(() => scene.collector.trouble(undefined));
+    scene.collector.failWith(script);
+    const middle_ms = await middleOf(REQUESTS).finally(() => scene.collector.failWith(undefined));
     t.diagnostic(`${middle_ms.toFixed(1)} ms instead of ${usual_ms.toFixed(1)} ms`);
     assert.ok(middle_ms < 3 * usual_ms + 10, `half of them took more than ${middle_ms} ms instead of ${usual_ms} ms`);
   });

@@ -1,4 +1,4 @@
-/** JSON made to be expensive, 31 MiB of it, in requests and in answers: nobody else waits long for the gateway meanwhile. */
+/** JSON made to be expensive, 31 MiB of it, in requests and in responses: no other caller waits long for it. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -29,10 +29,10 @@ after(() => target?.close());
 async function longestPause(): Promise<{ ms: number; words: string }> {
   const before = target.gateway.output().length;
   target.gateway.child.kill('SIGUSR2');
-  const told = /longest pause: ((\d+) ms .*)\n/;
+  const reported = /longest pause: ((\d+) ms .*)\n/;
   const [, words, ms] = await until(
-    'the gateway tells its longest pause',
-    () => told.exec(target.gateway.output().slice(before)) ?? false,
+    'the gateway reports its longest pause',
+    () => reported.exec(target.gateway.output().slice(before)) ?? false,
   );
   return { ms: Number(ms), words: words! };
 }
@@ -50,7 +50,7 @@ describe(`the gateway stops for no longer than ${PAUSE_MS_MAX} ms`, () => {
       target.upstream.requests.length = 0;
     });
 
-    test(`at an answer of ${name}`, async (t) => {
+    test(`at a response of ${name}`, async (t) => {
       const members = make(SIZE);
       const start = `event: message_start\ndata: {"type":"message_start","message":${HOSTILE_ANSWER},${members}}}\n\n`;
       const { script } = target.upstream;

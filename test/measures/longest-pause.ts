@@ -1,6 +1,6 @@
 /**
  * Loaded into a gateway before anything else (`--import`): watches how long its event loop stands still. SIGUSR2 has it say
- * the longest pause since it was last asked and the memory it holds. A pause is told in milliseconds by the clock on the
+ * the longest pause since the last query and the memory it uses. A pause is given in milliseconds by the clock on the
  * wall, and of the processor, which does not count what other processes on the machine took.
  */
 const EVERY_MS = 2;

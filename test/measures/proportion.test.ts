@@ -6,7 +6,7 @@ import { createFindings } from '../../engine/base/source/findings.ts';
 import { parseSource } from '../../engine/base/source/source.ts';
 import { readPrivileged } from '../../engine/domain/protocols/body/read-privileged.ts';
 import { StopCutter } from '../../engine/domain/protocols/translation/stop-sequences.ts';
-import { withoutUsageChunk } from '../../engine/domain/protocols/translation/usage.ts';
+import { withoutUsageChunk } from '../../engine/domain/protocols/usage.ts';
 import { nonApiResponse, readAnswer } from '../../engine/edge/selfcheck/answer.ts';
 import { ADDRESSES, rewritten } from '../protocols/rewriting/rewriting.ts';
 import { PAIRS, translate } from '../protocols/translation/translating.ts';
@@ -73,8 +73,8 @@ const TASKS: Readonly<
           const body = Buffer.from(text.repeat(size / text.length));
           const times = { arrivals: [{ at_ms: 5, bytes: body.length }], head_ms: 4, total_ms: 6 };
           const page = { status: 200, headers: { 'content-type': 'text/html' }, body, ...times };
-          const answer = await readAnswer({ ...page, ending: 'whole' });
-          return () => nonApiResponse(answer);
+          const response = await readAnswer({ ...page, ending: 'whole' });
+          return () => nonApiResponse(response);
         },
       ] as const,
     ]),
@@ -105,7 +105,7 @@ function cpuMs(task: () => unknown): number {
 }
 
 for (const [what, [size, make]] of Object.entries(TASKS)) {
-  test(`${what} takes time in proportion`, async () => {
+  test(`${what} has proportional duration`, async () => {
     const small = cpuMs(await make(size));
     const large = cpuMs(await make(FACTOR * size));
     assert.ok(large < FACTOR_MAX * Math.max(small, LEAST_MS), `${large} ms, of an eighth ${small} ms`);

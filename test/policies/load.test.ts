@@ -47,7 +47,7 @@ describe('loading policies', () => {
     assert.deepEqual(diagnostics.map(({ code }) => code).toSorted(), ['C1007', 'C2010', 'C3007']);
   });
 
-  it('makes the files and the directory part of what a reload looks at', async () => {
+  it('adds the files and the directory to the inputs of a reload', async () => {
     const loaded = await loadProject({ 'policies/team.yaml': POLICY });
     assert.ok(loaded.files.includes(project.path('policies/team.yaml')));
     assert.equal(loaded.policies_directory, project.path('policies'));
@@ -64,7 +64,7 @@ describe('loading policies', () => {
     assert.deepEqual((await load(project.path('gateway.yaml'), options)).policies, []);
   });
 
-  it('takes keys of settings as they are, whatever they are called', async () => {
+  it('accepts any keys of settings', async () => {
     const text = POLICY.replace(
       '{ model: coder-1 }',
       '{ toString: 1, hasOwnProperty: { length: 2 }, "a b": { "": 3 } }',
@@ -83,7 +83,7 @@ describe('loading policies', () => {
     );
   });
 
-  it('never throws, whatever stands in the place of policies', async () => {
+  it('never throws, for any value in place of policies', async () => {
     for (const section of ['policies: 5', 'policies: { managed: [] }', 'policies: { managed: { directory: [a] } }']) {
       const { diagnostics } = await loadProject({}, `${section}\n`);
       assert.equal(diagnostics[0]?.severity, 'error', section);
@@ -100,7 +100,7 @@ describe('loading policies', () => {
 describe('checking paths', () => {
   afterEach(() => project.remove());
 
-  it('knows policies in a directory, alone or with their gateway.yaml', async () => {
+  it('recognizes policies in a directory, alone or with their gateway.yaml', async () => {
     project = createProject({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
     const alone = await loadPaths([project.directory], options);
     assert.equal(alone.policies, 2);
@@ -148,7 +148,7 @@ async function served(policies: Record<string, string>, groups: readonly string[
 describe('a policy with telemetry', () => {
   afterEach(() => project.remove());
 
-  it('sets the variables by the names of the profile: without texts, and without what each person would have to approve', async () => {
+  it("sets the profile's variables: without texts, and without values that users would have to approve", async () => {
     const settings = await served({ standard: 'telemetry: [metrics, logs]\nsettings: { model: coder-1 }\n' });
     assert.deepEqual(settings, {
       model: 'coder-1',
@@ -167,7 +167,7 @@ describe('a policy with telemetry', () => {
     });
   });
 
-  it('leaves alone what the policy itself sets', async () => {
+  it("keeps the policy's own settings", async () => {
     const { env } = await served({
       standard:
         'telemetry: [metrics]\nsettings: { env: { OTEL_METRIC_EXPORT_INTERVAL: "10000", OTEL_LOGS_EXPORTER: console } }\n',

@@ -43,7 +43,7 @@ describe('who gets which policy', () => {
     assert.deepEqual(service.of(person(['b', 'a']))?.settings, { model: 'coder-1', order: ['late'] });
   });
 
-  it('goes by groups exactly and by e-mail domains in any case', () => {
+  it('matches groups exactly and e-mail domains in any case', () => {
     assert.deepEqual(service.of(person(['B']))?.names, ['standard']);
     assert.deepEqual(service.of(person([], 'x@Partner.EXAMPLE'))?.names, ['standard', 'ant']);
     assert.deepEqual(service.of(person([], 'x@sub.partner.example'))?.names, ['standard']);
@@ -51,19 +51,19 @@ describe('who gets which policy', () => {
     assert.deepEqual(service.of(person([], ''))?.names, ['standard']);
   });
 
-  it('gives nothing to people whom no policy fits, and nothing at all when it is off', () => {
+  it('gives nothing to users without a matching policy, and nothing at all when it is off', () => {
     assert.equal(managed(all).of(person(['c'])), undefined);
     assert.equal(managed(all, { default_policy: 'standard', enabled: false }).of(person(['a'])), undefined);
     assert.equal(createManagedPolicies(stageConfig(), all).of(person(['a'])), undefined);
     assert.deepEqual(policiesFor(configured({ enabled: false }).policies?.managed, all, person(['a'])), []);
   });
 
-  it('serves an empty policy as an empty mapping, which is something else than none', () => {
+  it('serves an empty policy as an empty mapping, which differs from none', () => {
     const empty = managed([policy('empty', {}, { groups: ['a'] })]).of(person(['a']))!;
     assert.deepEqual(JSON.parse(empty.body), { uuid: empty.uuid, checksum: empty.checksum, settings: {} });
   });
 
-  it('answers people alike with one and the same answer, whatever the order of their groups', () => {
+  it('returns one response for equal users, for any order of their groups', () => {
     assert.equal(service.of(person(['a', 'b'])), service.of(person(['b', 'c', 'a'], 'other@example.com')));
   });
 
@@ -79,15 +79,15 @@ describe('who gets which policy', () => {
     assert.equal(one.etag, `"${one.checksum}"`);
   });
 
-  it('serves exactly the settings, with a checksum of exactly what is served', () => {
+  it('serves exactly the settings, with a checksum of exactly these bytes', () => {
     const text = fc
       .string({ unit: 'grapheme', minLength: 1, maxLength: 5 })
       // The loader refuses line separators in a file, as it does control characters.
       .filter((key) => key !== '__proto__' && !/[\u2028\u2029]/.test(key));
     const settings = fc.dictionary(text, fc.oneof(text, fc.integer(), fc.boolean(), fc.array(text)), { maxKeys: 6 });
     fc.assert(
-      fc.property(settings, (given) => {
-        const wanted = JSON.parse(JSON.stringify(given));
+      fc.property(settings, (input) => {
+        const wanted = JSON.parse(JSON.stringify(input));
         const { body, checksum } = managed([policy('p', wanted, { groups: ['a'] })]).of(person(['a']))!;
         assert.deepEqual(JSON.parse(body).settings, wanted);
         const served = body.slice(body.indexOf('"settings":') + '"settings":'.length, -1);
@@ -96,26 +96,26 @@ describe('who gets which policy', () => {
     );
   });
 
-  it('is kept ready for many combinations of large policies only as far as memory goes', async () => {
+  it('is cached for many combinations of large policies only within the memory limit', async () => {
     const max_chars = 1e6;
     const hosts = Array.from({ length: 20 }, (_, index) => `${'x'.repeat(500)}-${index}.example.com`);
     const large = Array.from({ length: 7 }, (_, index) =>
       policy(`p${index}`, { [`hosts_${index}`]: hosts }, { groups: [`g${index}`] }),
     );
     const service = createManagedPolicies(configured(), large, undefined, max_chars);
-    // Everybody stays, as the people of cached credentials do.
-    const everybody = Array.from({ length: 128 }, (_, mask) =>
+    // All users stay, as those of cached credentials do.
+    const all_people = Array.from({ length: 128 }, (_, mask) =>
       person(large.flatMap(({ match }, bit) => ((mask >> bit) & 1 ? match.groups : []))),
     );
     const charsOf = (outcomes: readonly (EffectivePolicy | undefined)[]) =>
       outcomes.reduce((sum, outcome) => sum + (outcome?.body.length ?? 0), 0);
-    const served = everybody.flatMap((each) => service.of(each) ?? []);
+    const served = all_people.flatMap((each) => service.of(each) ?? []);
     assert.ok(charsOf(served) > 4 * max_chars);
     const known = served.splice(0).map((outcome) => new WeakRef(outcome));
     await collectGarbage();
     const kept = charsOf(known.map((outcome) => outcome.deref()));
     assert.ok(kept > max_chars / 2 && kept <= max_chars, `${kept} characters`);
-    assert.equal(Object.keys(service.of(everybody[3]!)!.settings).length, 2);
+    assert.equal(Object.keys(service.of(all_people[3]!)!.settings).length, 2);
   });
 
   it('is not looked for among the groups of a caller again', () => {
@@ -146,25 +146,25 @@ describe('the models a policy allows', () => {
   const refusals = (groups: readonly string[], token_group = 'all') =>
     models.all.map((model) => models.refusal({ token_group, ...person(groups) }, model));
 
-  it('are those of the policy that speaks last, by family or glob', () => {
+  it('are those of the last policy, by family or glob', () => {
     assert.deepEqual([...policies.of(person(['plain']))!.models!], ['coder-1', 'coder-2']);
     assert.deepEqual([...policies.of(person(['writers']))!.models!], ['writer-1']);
     assert.equal(policies.of(person(['writers']))!.models_policy, 'writers');
   });
 
-  it('are the only ones, and the refusal names the policy', () => {
+  it('are the only ones, and the rejection names the policy', () => {
     const by_standard = { by: 'policy', policy: 'standard' };
     assert.deepEqual(refusals(['plain']), [undefined, undefined, by_standard]);
     const by_writers = { by: 'policy', policy: 'writers' };
     assert.deepEqual(refusals(['writers']), [by_writers, by_writers, undefined]);
   });
 
-  it('never widen what a token group allows', () => {
+  it("never widen a token group's permissions", () => {
     const by_group = { by: 'token_group', token_group: 'writers' };
     assert.deepEqual(refusals(['plain'], 'writers'), [by_group, by_group, { by: 'policy', policy: 'standard' }]);
   });
 
-  it('are all where no policy says which', () => {
+  it('are all where no policy has a list', () => {
     const open = createManagedPolicies(configured({ default_policy: 'plain' }), [policy('plain', { model: 'x' })]);
     assert.equal(open.of(person())?.models, undefined);
     const catalog = createModelCatalog(config, open);
@@ -203,13 +203,13 @@ describe('laying settings over others', () => {
     assert.deepEqual(merge(base, over), { permissions: { allow: ['c'], deny: ['x', { tool: 'y' }, 'z'] } });
   });
 
-  it('lets a mapping that meets something else be replaced as a whole', () => {
+  it('lets a value of another type replace a mapping as a whole', () => {
     assert.deepEqual(merge({ a: { b: 1 } }, { a: 2 }), { a: 2 });
     assert.deepEqual(merge({ a: [1] }, { a: { b: 1 } }), { a: { b: 1 } });
     assert.deepEqual(merge({ a: { b: 1 } }, { a: null }), { a: null });
   });
 
-  it('knows deny lists by the first or last word of their key', () => {
+  it('recognizes deny lists by the first or last word of their key', () => {
     const deny = ['deny', 'DENY', 'denied_tools', 'disallowedTools', 'blockedMarketplaces', 'deny-read', 'toolsDenied'];
     for (const key of [...deny, 'disabledServers', 'forbidden', 'denyWrite', 'DENYList', 'hostDenylist', 'blocklist'])
       assert.ok(isDenyKey(key), key);
@@ -229,7 +229,7 @@ describe('laying settings over others', () => {
     );
   });
 
-  it('gives whoever writes an allow list last the last word', () => {
+  it('gives the last word to the last allow list', () => {
     const list = fc.array(fc.string(), { minLength: 1 });
     fc.assert(
       fc.property(fc.array(list, { minLength: 1, maxLength: 4 }), (lists) => {
@@ -262,7 +262,7 @@ function reversed(value: unknown): unknown {
 }
 
 describe('the checksum of settings', () => {
-  it('does not depend on the order of keys, in whichever file they stand', () => {
+  it('does not depend on the order of keys, in any file', () => {
     fc.assert(
       fc.property(anySettings, anySettings, (base, over) => {
         const straight = checksumOf(canonicalJson(merge(base, over)));

@@ -8,38 +8,27 @@ import { definitionOf } from '../../engine/domain/protocols/definitions.ts';
 import { headerText, problemOf, readProblem } from '../../engine/domain/protocols/errors.ts';
 import { meaningOf, PHRASES, readError } from '../../engine/domain/protocols/read-error.ts';
 import { anyText } from '../support/any-text.ts';
-import { FALSE_FRIENDS, FULL_CONTEXTS, OTHER_MEANINGS, REASONS } from './upstream-errors.ts';
+import { SERVER_ERRORS } from './upstream-errors.ts';
 
-/** What errors of real servers mean. */
+/** The meaning of errors of real servers. */
 
-const meaning = ({ status, body }: { readonly status: number; readonly body: object | string }) =>
-  meaningOf(readError(body), status)?.meaning;
-
-describe('a conversation that is too long is known from the words of', () => {
-  for (const row of FULL_CONTEXTS) it(row.server, () => assert.equal(meaning(row), 'context_full'));
-});
-
-describe('no conversation that is too long is', () => {
-  for (const row of FALSE_FRIENDS) it(row.server, () => assert.equal(meaning(row), row.means));
-});
-
-describe('another meaning is known from the words of', () => {
-  for (const row of OTHER_MEANINGS) it(`${row.server}: ${row.means}`, () => assert.equal(meaning(row), row.means));
-});
-
-describe('the reason is given that stands in an error of', () => {
-  for (const { server, body, says } of [...FULL_CONTEXTS, ...FALSE_FRIENDS, ...OTHER_MEANINGS, ...REASONS])
-    it(server, () => {
+describe('an error of a server', () => {
+  for (const { list, server, status, body, says, means } of SERVER_ERRORS) {
+    if (list !== 'reasons')
+      it(`has its meaning: ${server}, ${means}`, () =>
+        assert.equal(meaningOf(readError(body), status)?.meaning, means));
+    it(`gives its reason: ${server}`, () => {
       const { message } = readError(body);
       assert.ok(message.includes(says), message);
-      // As text it says the same.
+      // As text it means the same.
       assert.equal(readError(typeof body === 'string' ? body : JSON.stringify(body)).message, message);
     });
+  }
 });
 
 describe('the table of meanings', () => {
   it('has a body of a server for each phrase', () => {
-    const texts = [...FULL_CONTEXTS, ...OTHER_MEANINGS, ...FALSE_FRIENDS].flatMap(({ body }) => readError(body).texts);
+    const texts = SERVER_ERRORS.flatMap(({ list, body }) => (list === 'reasons' ? [] : readError(body).texts));
     const unused = Object.values(PHRASES)
       .flat()
       .filter(([, phrase]) => !texts.some((text) => phrase.test(text)));
@@ -73,7 +62,7 @@ describe('any text and any JSON', () => {
     assert.equal(readError({ detail: 'y'.repeat(1000) }).message, 'y'.repeat(1000));
   });
 
-  it('nested without end gives what it says or nothing, and takes no longer for it', () => {
+  it('nested without end yields its message or nothing, without delay', () => {
     const deep = (text: string, levels: number): string =>
       levels === 0 ? text : JSON.stringify({ error: deep(text, levels - 1) });
     assert.equal(readError(deep('inside', 4)).message, 'inside');
@@ -105,90 +94,73 @@ function translated(to: Protocol, status: number | undefined, body: unknown) {
   return errorsOf(to).fields(readProblem(status, body));
 }
 
-describe('an error of a Messages upstream', () => {
-  for (const [status, type] of MESSAGES_TYPES) {
-    it(`has the status of its kind when it comes in a stream: ${type}`, () => {
-      assert.equal(readProblem(undefined, { error: { type, message: 'x' } }).status, status);
+for (const [status, type] of MESSAGES_TYPES) {
+  it(`an error of a Messages upstream has the status of its kind when it comes in a stream: ${type}`, () => {
+    assert.equal(readProblem(undefined, { error: { type, message: 'x' } }).status, status);
+  });
+
+  it(`an error of a chat completions upstream becomes the kind that Messages has for status ${status}`, () => {
+    const error = { message: 'These words.', param: null, type: 'invalid_request_error', code: null };
+    assert.deepEqual(translated('messages', status, { error }), { type, message: 'These words.' });
+  });
+}
+
+describe('an error of an upstream has for clients of another protocol', () => {
+  const TOO_LONG = "This model's maximum context length is 8192 tokens.";
+  const ROWS: readonly (readonly [what: string, to: Protocol, status: number, error: object, told: object])[] = [
+    ['the code of an overload', 'responses', 529, { type: 'overloaded_error' }, { code: 'server_is_overloaded' }],
+    ['the code of a limit', 'responses', 429, { type: 'rate_limit_error' }, { code: 'rate_limit_exceeded' }],
+    ['the code of a bad key', 'responses', 401, { type: 'authentication_error' }, { code: 'invalid_api_key' }],
+    ['the code of a missing model', 'responses', 404, { type: 'not_found_error' }, { code: 'model_not_found' }],
+    ['no code for any other', 'responses', 400, { type: 'invalid_request_error' }, { code: null }],
+    ['the kind of a used-up quota', 'messages', 429, { code: 'insufficient_quota' }, { type: 'billing_error' }],
+    ['the kind of an overload', 'messages', 503, { code: 'server_is_overloaded' }, { type: 'overloaded_error' }],
+    ['no such kind without that code', 'messages', 503, { type: 'server_error' }, { type: 'api_error' }],
+    [
+      'the kind of a wrong request',
+      'messages',
+      422,
+      { type: 'invalid_request_error' },
+      { type: 'invalid_request_error' },
+    ],
+    ['the kind of what came late', 'messages', 408, { type: 'invalid_request_error' }, { type: 'timeout_error' }],
+    [
+      ...(['their words for a prompt that is too long', 'messages', 400] as const),
+      { message: TOO_LONG, type: 'invalid_request_error', code: 'context_length_exceeded' },
+      { type: 'invalid_request_error', message: `prompt is too long: ${TOO_LONG}`, code: 'context_length_exceeded' },
+    ],
+    [
+      ...(['its own words where they say so already', 'messages', 400] as const),
+      { message: 'Sorry, the Prompt is too long.', type: 'invalid_request_error' },
+      { message: 'Sorry, the Prompt is too long.' },
+    ],
+    [
+      ...(['type, code and place, which they share', 'chat', 400] as const),
+      { message: 'No.', type: 'invalid_request_error', code: 'unknown_parameter', param: 'input[0]' },
+      { message: 'No.', type: 'invalid_request_error', code: 'unknown_parameter', param: 'input[0]' },
+    ],
+    [
+      ...(['kinds that only a compat server knows', 'responses', 400] as const),
+      { message: 'No.', type: 'BadRequestError', code: 400 },
+      { message: 'No.', type: 'BadRequestError', code: '400', param: null },
+    ],
+  ];
+  for (const [what, to, status, error, told] of ROWS) {
+    it(what, () => {
+      const fields = translated(to, status, { error: { message: 'x', ...error } });
+      assert.deepEqual({ ...fields, ...told }, fields);
+      assert.ok(Object.keys(fields).every((key) => ['message', 'type', 'code', 'param'].includes(key)));
     });
   }
-
-  it('has the code by which clients of Responses know an overload, a limit and a bad key', () => {
-    const code = (type: string, status: number) =>
-      translated('responses', status, { error: { type, message: 'x' } }).code;
-    assert.equal(code('overloaded_error', 529), 'server_is_overloaded');
-    assert.equal(code('rate_limit_error', 429), 'rate_limit_exceeded');
-    assert.equal(code('authentication_error', 401), 'invalid_api_key');
-    assert.equal(code('not_found_error', 404), 'model_not_found');
-    assert.equal(code('invalid_request_error', 400), null);
-  });
-});
-
-describe('an error of a chat completions upstream', () => {
-  const body = (error: object) => ({ error: { message: 'These words.', param: null, ...error } });
-
-  for (const [status, type] of MESSAGES_TYPES) {
-    it(`becomes the kind that Messages has for status ${status}`, () => {
-      const fields = translated('messages', status, body({ type: 'invalid_request_error', code: null }));
-      assert.deepEqual(fields, { type, message: 'These words.' });
-    });
-  }
-
-  it('is a matter of billing when the quota is used up, an overload when it says so, and late with status 408', () => {
-    const type = (status: number, error: object) => translated('messages', status, body(error)).type;
-    assert.equal(type(429, { type: 'insufficient_quota', code: 'insufficient_quota' }), 'billing_error');
-    assert.equal(type(503, { type: 'server_error', code: 'server_is_overloaded' }), 'overloaded_error');
-    assert.equal(type(503, { type: 'server_error', code: null }), 'api_error');
-    assert.equal(type(422, { type: 'invalid_request_error', code: null }), 'invalid_request_error');
-    assert.equal(type(408, { type: 'invalid_request_error', code: null }), 'timeout_error');
-  });
-
-  it('says to Messages clients in their words that the prompt is too long', () => {
-    const message = "This model's maximum context length is 8192 tokens.";
-    const error = { message, type: 'invalid_request_error', code: 'context_length_exceeded' };
-    assert.deepEqual(translated('messages', 400, { error }), {
-      type: 'invalid_request_error',
-      message: `prompt is too long: ${message}`,
-      code: 'context_length_exceeded',
-    });
-  });
-
-  it('stays as it is where the words say so already', () => {
-    const error = { message: 'Sorry, the Prompt is too long.', type: 'invalid_request_error', code: null };
-    assert.equal(translated('messages', 400, { error }).message, 'Sorry, the Prompt is too long.');
-  });
-
-  it('passes between chat completions and Responses with type, code and place', () => {
-    const error = { message: 'No.', type: 'invalid_request_error', code: 'unknown_parameter', param: 'input[0]' };
-    assert.deepEqual(translated('chat', 400, { error }), error);
-  });
-
-  it('keeps the kinds that only a compat server knows', () => {
-    const error = { message: 'No.', type: 'BadRequestError', code: 400 };
-    assert.deepEqual(translated('responses', 400, { error }), {
-      message: 'No.',
-      type: 'BadRequestError',
-      code: '400',
-      param: null,
-    });
-  });
 });
 
 describe('an error of another shape', () => {
   const words = (body: unknown) => readProblem(503, body).message;
 
   it('is told by its status where there is no text to give', () => {
-    for (const body of [
-      undefined,
-      null,
-      7,
-      [],
-      [1, 2],
-      {},
-      { error: {} },
-      { error: { message: 7 } },
-      { detail: [1] },
-    ]) {
-      assert.equal(words(body), 'The upstream answered with an error (status 503) and did not say more.');
+    const bodies = [undefined, null, 7, [], [1, 2], {}, { error: {} }, { error: { message: 7 } }, { detail: [1] }];
+    for (const body of bodies) {
+      assert.equal(words(body), 'The upstream responded with an error (status 503) without a message.');
     }
   });
 
@@ -196,7 +168,7 @@ describe('an error of another shape', () => {
     assert.equal(readProblem(500, { error: { message: 'a', type: 't'.repeat(101) } }).type, undefined);
   });
 
-  it('passes as it is where the protocol has its message, up to a bound', () => {
+  it('passes unchanged where the protocol has its message, up to a bound', () => {
     assert.equal(words({ error: { message: 'x'.repeat(5000) } }).length, 5000);
     assert.equal(words({ error: { message: 'x'.repeat(9000) } }).length, 8001);
   });
@@ -237,7 +209,7 @@ describe('any JSON as an error', () => {
 });
 
 describe('an error of the gateway', () => {
-  it('has in every protocol the kind that the catalogue says', () => {
+  it('has in every protocol the kind of the catalogue', () => {
     for (const code of Object.keys(ERRORS) as ErrorCode[]) {
       const { type, compat } = ERRORS[code];
       const error = new StageError(code, 'These words.');
@@ -265,18 +237,22 @@ describe('an error of the gateway', () => {
   });
 });
 
-describe('the refusal of an upstream that is told in words of our own', () => {
-  const told = (protocol: Protocol, status: number) => {
+describe('a rejection of an upstream in words of our own', () => {
+  const errorOf = (protocol: Protocol, status: number) => {
     const error = new StageError('upstream_failed', 'Refused.', { status });
     const { type, code } = JSON.parse(errorsOf(protocol).body(error, 'req_1')).error;
     return { type, code, retry: errorsOf(protocol).headers(error)['x-should-retry'] };
   };
 
-  it('is called what its status is', () => {
-    assert.deepEqual(told('messages', 429), { type: 'rate_limit_error', code: 'upstream_failed', retry: 'true' });
-    assert.deepEqual(told('messages', 401), { type: 'authentication_error', code: 'upstream_failed', retry: 'false' });
-    assert.deepEqual(told('chat', 429), { type: 'requests', code: 'rate_limit_exceeded', retry: 'true' });
-    assert.deepEqual(told('responses', 404), {
+  it('is named by its status', () => {
+    assert.deepEqual(errorOf('messages', 429), { type: 'rate_limit_error', code: 'upstream_failed', retry: 'true' });
+    assert.deepEqual(errorOf('messages', 401), {
+      type: 'authentication_error',
+      code: 'upstream_failed',
+      retry: 'false',
+    });
+    assert.deepEqual(errorOf('chat', 429), { type: 'requests', code: 'rate_limit_exceeded', retry: 'true' });
+    assert.deepEqual(errorOf('responses', 404), {
       type: 'invalid_request_error',
       code: 'model_not_found',
       retry: 'false',
@@ -284,8 +260,8 @@ describe('the refusal of an upstream that is told in words of our own', () => {
   });
 
   it('without a status of its own is a failure like any other', () => {
-    assert.deepEqual(told('messages', 502), { type: 'api_error', code: 'upstream_failed', retry: 'true' });
-    assert.deepEqual(told('chat', 502), { type: 'server_error', code: null, retry: 'true' });
+    assert.deepEqual(errorOf('messages', 502), { type: 'api_error', code: 'upstream_failed', retry: 'true' });
+    assert.deepEqual(errorOf('chat', 502), { type: 'server_error', code: null, retry: 'true' });
   });
 });
 
@@ -293,7 +269,7 @@ const COMPAT = ['chat', 'responses'] as const;
 const refused = (more: ConstructorParameters<typeof StageError>[2] = {}) =>
   new StageError('spend_limit_exceeded', 'Nothing is left. Ask Bob.', more);
 
-describe('a refusal of a limit to clients of chat completions and Responses', () => {
+describe('a limit rejection for clients of chat completions and Responses', () => {
   test('has no text in resets_at, whatever a stage put there', () => {
     for (const protocol of COMPAT) {
       const resetOf = (resets_at: string | number | null) =>
@@ -312,7 +288,7 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
     );
   });
 
-  test('asks nobody to wait when waiting is no help: a client that tries again all the same does it at once', () => {
+  test('suggests no wait when waiting is no help: a client that retries anyway does it at once', () => {
     for (const protocol of COMPAT) {
       const headers = { 'retry-after': '42023', 'x-should-retry': 'false' };
       assert.equal(definitionOf(protocol).errors.headers(refused({ headers }))['retry-after'], undefined);
@@ -323,7 +299,7 @@ describe('a refusal of a limit to clients of chat completions and Responses', ()
     }
   });
 
-  test('and any other error of ours asks for a minute at most', () => {
+  test('and any other error of ours suggests a minute at most', () => {
     const wait = (seconds: string) =>
       definitionOf('responses').errors.headers(
         new StageError('upstream_invalid', 'x', { headers: { 'retry-after': seconds } }),

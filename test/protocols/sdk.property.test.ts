@@ -1,162 +1,218 @@
-/** The official clients of chat completions and Responses read whatever the gateway writes; that of Messages has its own file. */
+/** The official clients read whatever the gateway writes, and hear what the upstream said. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import SDK from '@anthropic-ai/sdk';
 import fc from 'fast-check';
 import OpenAI from 'openai';
-import { chatProtocol } from '../../engine/domain/protocols/chat/index.ts';
-import { responsesProtocol } from '../../engine/domain/protocols/responses/index.ts';
+import type { Protocol } from '../../engine/base/contract/protocol.ts';
+import { DEFINITIONS } from '../../engine/domain/protocols/definitions.ts';
 import type { ModelEvent } from '../../engine/domain/protocols/translation/conversation.ts';
+import { proofToText } from '../../engine/domain/protocols/translation/made-reasoning.ts';
 import { Notes } from '../../engine/domain/protocols/translation/rules.ts';
+import { eventsIn } from '../e2e/streams/streams.ts';
 import { times } from '../support/times.ts';
-import { eventsOf, streamOf } from './responses/scene.ts';
 import { ANSWER_CONTEXT, answers, saidBy } from './translation/answer-arbitraries.ts';
 
-/** The official client, whose every request is answered with this. */
-function clientOf(body: string, type: 'text/event-stream' | 'application/json'): OpenAI {
-  const fetch = async () => new Response(body, { headers: { 'content-type': type } });
-  return new OpenAI({ apiKey: 'k', baseURL: 'http://gateway.test/v1', maxRetries: 0, fetch });
-}
+const CONTEXT = { ...ANSWER_CONTEXT, include_usage: true };
 
-/** What writers of chat completions are told of the request. */
-const CONTEXT = { ...ANSWER_CONTEXT, request_id: '0198-abcd', include_usage: true };
-
-function chatStream(events: readonly ModelEvent[]): string {
-  const writer = chatProtocol.adapter.createWriter(CONTEXT, new Notes());
+function streamOf(protocol: Protocol, events: readonly ModelEvent[]): string {
+  const writer = DEFINITIONS[protocol].adapter.createWriter(CONTEXT, new Notes());
   return events.map((event) => writer.write(event)).join('');
 }
 
-const ASK = { model: 'm', messages: [{ role: 'user' as const, content: 'Hi' }] };
+const documentOf = (protocol: Protocol, events: readonly ModelEvent[]): string =>
+  JSON.stringify(DEFINITIONS[protocol].adapter.writeDocument(events, CONTEXT, new Notes()));
 
-/** What the client's final message must say. */
-function expectedInChat(events: readonly ModelEvent[]) {
-  const parts = saidBy(events);
-  const joined = (kind: string) => parts.flatMap((part) => (part.kind === kind ? [part.text] : [])).join('');
-  const calls = parts.filter(({ kind }) => kind === 'tool_call');
-  return {
-    content: joined('text') || null,
-    refusal: joined('refusal') || null,
-    calls: calls.map(({ id, name, text }) => ({ id, name, arguments: text || '{}' })),
-  };
+/** Options of a client whose every request is answered with this. */
+function answeredWith(body: string) {
+  const type = body.startsWith('{') ? 'application/json' : 'text/event-stream';
+  const fetch = async () => new Response(body, { headers: { 'content-type': type } });
+  return { apiKey: 'k', baseURL: 'http://gateway.test/v1', maxRetries: 0, fetch };
 }
 
-function told(message: OpenAI.ChatCompletionMessage) {
-  const calls = (message.tool_calls ?? []).map((call) => {
-    assert.ok(call.type === 'function');
-    return { id: call.id, name: call.function.name, arguments: call.function.arguments };
-  });
-  return { content: message.content || null, refusal: message.refusal || null, calls };
+/** Checks answers of a model. */
+function ofEvery(check: (events: readonly ModelEvent[]) => Promise<void>, pings = true): Promise<void> {
+  return fc.assert(fc.asyncProperty(answers({ pings }), check), { numRuns: times(20) });
 }
 
 describe('the official client of chat completions', () => {
-  test('takes every stream, and its final message says what the model said', async () => {
-    await fc.assert(
-      fc.asyncProperty(answers(), async (events) => {
-        const client = clientOf(chatStream(events), 'text/event-stream');
-        const stream = client.chat.completions.stream({ ...ASK, stream_options: { include_usage: true } });
-        const final = await stream.finalChatCompletion();
-        assert.deepEqual(told(final.choices[0]!.message), expectedInChat(events));
-        assert.ok((final.usage?.total_tokens ?? 0) >= (final.usage?.completion_tokens ?? 0));
-      }),
-      { numRuns: times(15) },
-    );
-  });
+  const ASK = { model: 'm', messages: [{ role: 'user' as const, content: 'Hi' }] };
 
-  test('takes every document', async () => {
-    await fc.assert(
-      fc.asyncProperty(answers({ pings: false }), async (events) => {
-        const document = JSON.stringify(chatProtocol.adapter.writeDocument(events, CONTEXT, new Notes()));
-        const client = clientOf(document, 'application/json');
-        const { choices } = await client.chat.completions.create(ASK);
-        assert.deepEqual(told(choices[0]!.message), expectedInChat(events));
-      }),
-      { numRuns: times(12) },
-    );
-  });
+  /** What the client's final message must say. */
+  function expected(events: readonly ModelEvent[]) {
+    const parts = saidBy(events);
+    const joined = (kind: string) => parts.flatMap((part) => (part.kind === kind ? [part.text] : [])).join('');
+    const calls = parts.filter(({ kind }) => kind === 'tool_call');
+    return {
+      content: joined('text') || null,
+      refusal: joined('refusal') || null,
+      calls: calls.map(({ id, name, text }) => ({ id, name, arguments: text || '{}' })),
+    };
+  }
+
+  function told(message: OpenAI.ChatCompletionMessage) {
+    const calls = (message.tool_calls ?? []).map((call) => {
+      assert.ok(call.type === 'function');
+      return { id: call.id, name: call.function.name, arguments: call.function.arguments };
+    });
+    return { content: message.content || null, refusal: message.refusal || null, calls };
+  }
+
+  test('takes every stream', () =>
+    ofEvery(async (events) => {
+      const client = new OpenAI(answeredWith(streamOf('chat', events)));
+      const stream = client.chat.completions.stream({ ...ASK, stream_options: { include_usage: true } });
+      const final = await stream.finalChatCompletion();
+      assert.deepEqual(told(final.choices[0]!.message), expected(events));
+      assert.ok((final.usage?.total_tokens ?? 0) >= (final.usage?.completion_tokens ?? 0));
+    }));
+
+  test('takes every document', () =>
+    ofEvery(async (events) => {
+      const client = new OpenAI(answeredWith(documentOf('chat', events)));
+      const { choices } = await client.chat.completions.create(ASK);
+      assert.deepEqual(told(choices[0]!.message), expected(events));
+    }, false));
 });
 
-const streaming = (events: readonly ModelEvent[]) => clientOf(streamOf(events), 'text/event-stream');
-const REQUEST = { model: 'm', input: 'hi' } as const;
+describe('the official client of Responses', () => {
+  const ASK = { model: 'm', input: 'hi' } as const;
 
-/** What the SDK's final response says, in the words of `saidBy`. */
-function saidIn(output: readonly OpenAI.Responses.ResponseOutputItem[]) {
-  return output.flatMap((item) => {
-    if (item.type === 'function_call')
-      return [{ kind: 'tool_call', text: item.arguments, name: item.name, id: item.call_id }];
-    if (item.type === 'reasoning') return [{ kind: 'reasoning', text: item.summary[0]?.text ?? '' }];
-    if (item.type !== 'message') return [];
-    return item.content.map((part) =>
-      part.type === 'refusal' ? { kind: 'refusal', text: part.refusal } : { kind: 'text', text: part.text },
+  /** Empty parts are items as well, but say nothing. */
+  const telling = (parts: readonly { kind: string; text: string }[]) =>
+    parts.filter(({ kind, text }) => text !== '' || kind === 'tool_call');
+
+  /** What the final response says, in the words of `saidBy`. */
+  function told(output: readonly OpenAI.Responses.ResponseOutputItem[]) {
+    return telling(
+      output.flatMap((item) => {
+        if (item.type === 'function_call')
+          return [{ kind: 'tool_call', text: item.arguments, name: item.name, id: item.call_id }];
+        if (item.type === 'reasoning') return [{ kind: 'reasoning', text: item.summary[0]?.text ?? '' }];
+        if (item.type !== 'message') return [];
+        return item.content.map((part) =>
+          part.type === 'refusal' ? { kind: 'refusal', text: part.refusal } : { kind: 'text', text: part.text },
+        );
+      }),
     );
-  });
-}
+  }
 
-/** Calls without arguments have an empty object for clients. */
-function expected(events: readonly ModelEvent[]) {
-  return saidBy(events).map(({ proof: _proof, text, ...part }) => ({
-    ...part,
-    text: part.kind === 'tool_call' && text === '' ? '{}' : text,
-  }));
-}
+  /** Calls without arguments have an empty object for clients. */
+  const expected = (events: readonly ModelEvent[]) =>
+    telling(
+      saidBy(events).map(({ proof: _proof, text, ...part }) => ({
+        ...part,
+        text: part.kind === 'tool_call' && text === '' ? '{}' : text,
+      })),
+    );
 
-/** Empty parts are items as well, but say nothing. */
-const telling = (parts: readonly { kind: string; text: string }[]) =>
-  parts.filter(({ kind, text }) => text !== '' || kind === 'tool_call');
-
-test('the official SDK follows every stream and hears what the upstream said', async () => {
-  await fc.assert(
-    fc.asyncProperty(answers(), async (events) => {
-      const stream = streaming(events).responses.stream(REQUEST);
+  test('follows every stream', () =>
+    ofEvery(async (events) => {
+      const stream = new OpenAI(answeredWith(streamOf('responses', events))).responses.stream(ASK);
       const deltas: string[] = [];
       stream.on('response.output_text.delta', ({ delta }) => deltas.push(delta));
       const response = await stream.finalResponse();
-      assert.deepEqual(telling(saidIn(response.output)), telling(expected(events)));
-      const spoken = events.flatMap((event) => (event.type === 'part_delta' ? [event] : []));
+      assert.deepEqual(told(response.output), expected(events));
       const texts = new Set(
         events.flatMap((event) => (event.type === 'part_start' && event.part.kind === 'text' ? [event.index] : [])),
       );
-      assert.equal(
-        deltas.join(''),
-        spoken
-          .filter(({ index }) => texts.has(index))
-          .map(({ text }) => text)
-          .join(''),
+      const spoken = events.flatMap((event) =>
+        event.type === 'part_delta' && texts.has(event.index) ? [event.text] : [],
       );
-    }),
-    { numRuns: times(15) },
-  );
-});
+      assert.equal(deltas.join(''), spoken.join(''));
+    }));
 
-test('the official SDK reads every whole answer', async () => {
-  await fc.assert(
-    fc.asyncProperty(answers({ pings: false }), async (events) => {
-      const document = responsesProtocol.adapter.writeDocument(events, ANSWER_CONTEXT, new Notes());
-      const response = await clientOf(JSON.stringify(document), 'application/json').responses.create(REQUEST);
-      assert.deepEqual(telling(saidIn(response.output)), telling(expected(events)));
+  test('reads every document', () =>
+    ofEvery(async (events) => {
+      const client = new OpenAI(answeredWith(documentOf('responses', events)));
+      const response = await client.responses.create(ASK);
+      assert.deepEqual(told(response.output), expected(events));
       const texts = expected(events).filter(({ kind }) => kind === 'text');
       assert.equal(response.output_text, texts.map(({ text }) => text).join(''));
+    }, false));
+});
+
+describe('the official client of Messages', () => {
+  const ASK = { model: 'm', max_tokens: 9, messages: [] };
+  const asked = (events: readonly ModelEvent[]) =>
+    new SDK(answeredWith(streamOf('messages', events))).messages.stream(ASK).finalMessage();
+
+  /** What the blocks of a message say. */
+  const told = (content: readonly unknown[]) =>
+    content.map((block) => {
+      const { type, text, thinking, signature, data, id, name, input } = block as Record<string, string>;
+      if (type === 'text') return { kind: 'text', text };
+      if (type === 'tool_use') return { kind: 'tool_call', name, id, input };
+      if (type === 'redacted_thinking') return { kind: 'reasoning', text: '', proof: data };
+      return { kind: 'reasoning', text: thinking, proof: signature };
+    });
+
+  /** A refusal is text, and every proof a mark of where it comes from. */
+  const expected = (events: readonly ModelEvent[]) =>
+    saidBy(events).map(({ kind, text, name, id, proof }) => {
+      if (kind === 'tool_call') return { kind, name, id, input: JSON.parse(text) };
+      if (kind === 'reasoning') return { kind, text, proof: proofToText(proof, CONTEXT.made_by) };
+      return { kind: 'text', text };
+    });
+
+  test('reads every stream', () =>
+    ofEvery(async (events) => {
+      const message = await asked(events);
+      assert.deepEqual(told(message.content), expected(events));
+      const { usage } = events.find((event) => event.type === 'end')!;
+      assert.equal(message.usage.input_tokens, usage?.input);
+      assert.equal(message.usage.output_tokens, usage?.output);
+      const unknown = usage?.cache_read === undefined && usage?.cache_write === undefined ? undefined : 0;
+      assert.equal(message.usage.cache_read_input_tokens, usage?.cache_read ?? unknown);
+      assert.equal(message.usage.cache_creation_input_tokens, usage?.cache_write ?? unknown);
+    }));
+
+  test('is told of an error in the stream as its own kind of error', async () => {
+    const message = 'maximum context length is 5';
+    const problem = { status: 400, message, code: 'context_length_exceeded', context_overflow: true };
+    const events: ModelEvent[] = [{ type: 'start' }, { type: 'error', problem }];
+    await assert.rejects(asked(events), /prompt is too long: maximum context length is 5/);
+  });
+});
+
+test('blocks of Messages are numbered from 0 and never overlap, whatever the upstream did', () => {
+  fc.assert(
+    fc.property(answers(), (events) => {
+      const data = eventsIn(streamOf('messages', events)).filter(({ name }) => name !== 'ping');
+      assert.ok(data.every(({ name, data: { type } }) => name === type));
+      const names = data.map(({ name }) => name);
+      assert.equal(names[0], 'message_start');
+      assert.deepEqual(names.slice(-2), ['message_delta', 'message_stop']);
+      let [open, next] = [-1, 0];
+      for (const { name, data: event } of data.slice(1, -2)) {
+        if (name === 'content_block_start') {
+          assert.equal(open, -1);
+          assert.equal(event.index, next);
+          open = next++;
+        } else assert.equal(event.index, open);
+        if (name === 'content_block_stop') open = -1;
+      }
+      assert.equal(open, -1);
     }),
-    { numRuns: times(12) },
   );
 });
 
-test('events are numbered without a gap, and every item is added, done and repeated at the end', () => {
+test('events of Responses are numbered without a gap, and every item is added, done and repeated at the end', () => {
   fc.assert(
     fc.property(answers(), (events) => {
-      const writer = responsesProtocol.adapter.createWriter(ANSWER_CONTEXT, new Notes());
-      const sent = events.flatMap((event) => eventsOf(writer.write(event)));
-      const bodies = sent.map(({ data }) => JSON.parse(data) as Record<string, unknown>);
+      const sent = eventsIn(streamOf('responses', events));
+      const bodies = sent.map(({ data }) => data);
       assert.deepEqual(
         bodies.map(({ sequence_number }) => sequence_number),
         bodies.map((_, index) => index),
       );
-      for (const [index, { name }] of sent.entries()) assert.equal(name, bodies[index]!.type);
+      for (const { name, data } of sent) assert.equal(name, data.type);
       const done = bodies.filter(({ type }) => type === 'response.output_item.done');
       const added = bodies.filter(({ type }) => type === 'response.output_item.added');
       assert.equal(done.length, added.length);
-      const last = bodies.at(-1)!.response as { output: unknown[] };
-      const by_index = [...done].sort((a, b) => Number(a.output_index) - Number(b.output_index));
+      const by_index = done.toSorted((a, b) => a.output_index - b.output_index);
       assert.deepEqual(
-        last.output,
+        bodies.at(-1).response.output,
         by_index.map(({ item }) => item),
       );
     }),

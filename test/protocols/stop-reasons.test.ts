@@ -28,14 +28,6 @@ const answering = (text: string) => ({
   fetch: async () => new Response(text, { headers: { 'content-type': 'text/event-stream' } }),
 });
 
-async function collect(stream: AsyncIterable<unknown>): Promise<unknown[]> {
-  const events: unknown[] = [];
-  for await (const event of stream) events.push(event);
-  return events;
-}
-
-const refused = { name: /Error/, message: /dropped\nthe connection/ };
-
 describe('the end of a broken stream', () => {
   for (const protocol of ['messages', 'chat', 'responses', 'none']) {
     test(`at protocol ${protocol} is whole events, each with a single line of JSON`, () => {
@@ -48,27 +40,28 @@ describe('the end of a broken stream', () => {
     });
   }
 
-  test('is an error that the Messages SDK throws', async () => {
-    const text = definitionOf('messages').errors.breakOff(ERROR, REQUEST);
-    const client = new Anthropic(answering(`event: ping\ndata: {"type":"ping"}\n\n${text}`));
-    const ask = { model: 'm', max_tokens: 1, messages: [{ role: 'user' as const, content: 'x' }] };
-    await assert.rejects(client.messages.create({ ...ask, stream: true }).then(collect), /dropped/);
-  });
+  const openai = (protocol: 'chat' | 'responses') =>
+    new OpenAI(answering(definitionOf(protocol).errors.breakOff(ERROR, REQUEST)));
+  const SDKS: Readonly<Record<string, () => PromiseLike<AsyncIterable<unknown>>>> = {
+    messages() {
+      const text = definitionOf('messages').errors.breakOff(ERROR, REQUEST);
+      const client = new Anthropic(answering(`event: ping\ndata: {"type":"ping"}\n\n${text}`));
+      return client.messages.create({ model: 'm', max_tokens: 1, messages: [], stream: true });
+    },
+    chat: () => openai('chat').chat.completions.create({ model: 'm', messages: [], stream: true }),
+    responses: () => openai('responses').responses.create({ model: 'm', input: 'x', stream: true }),
+  };
+  for (const [protocol, asked] of Object.entries(SDKS)) {
+    test(`is an error that the official client throws: ${protocol}`, async () => {
+      const refused = { name: /Error/, message: /dropped(?:\n|\\n)the connection/ };
+      const read = async () => {
+        for await (const _event of await asked());
+      };
+      await assert.rejects(read, refused);
+    });
+  }
 
-  test('is an error that the chat completions SDK throws', async () => {
-    const text = definitionOf('chat').errors.breakOff(ERROR, REQUEST);
-    const client = new OpenAI(answering(text));
-    const asked = client.chat.completions.create({ model: 'm', messages: [], stream: true });
-    await assert.rejects(asked.then(collect), refused);
-  });
-
-  test('is an error that the Responses SDK throws', async () => {
-    const text = definitionOf('responses').errors.breakOff(ERROR, REQUEST);
-    const client = new OpenAI(answering(text));
-    await assert.rejects(client.responses.create({ model: 'm', input: 'x', stream: true }).then(collect), refused);
-  });
-
-  test('for Responses tells clients that skip errors that the response has failed', () => {
+  test('for Responses shows clients that skip errors that the response has failed', () => {
     const at = { ...REQUEST, said: `data: {"sequence_number":40}` };
     const [error, failed] = eventsOf(definitionOf('responses').errors.breakOff(ERROR, at));
     const { code, message, param, sequence_number } = error!.data;
@@ -82,75 +75,38 @@ describe('the end of a broken stream', () => {
   });
 });
 
-/** What servers call the end of an answer, and what it means: the words of their documentation and sources. */
-
-/** By server: each of its words and what it means. */
-const SERVERS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  messages: {
-    end_turn: 'finished',
-    max_tokens: 'max_tokens',
-    stop_sequence: 'stop_sequence',
-    pause_turn: 'paused',
-    compaction: 'paused',
-    refusal: 'refusal',
-    model_context_window_exceeded: 'context_window',
-  },
-  chat: { stop: 'finished', length: 'max_tokens', content_filter: 'content_filter' },
-  responses: { max_output_tokens: 'max_tokens', content_filter: 'content_filter', steered: 'paused' },
-  DeepSeek: { insufficient_system_resource: 'broken_off' },
-  Zhipu: { sensitive: 'content_filter', network_error: 'broken_off' },
-  Gemini: {
-    STOP: 'finished',
-    MAX_TOKENS: 'max_tokens',
-    SAFETY: 'content_filter',
-    RECITATION: 'content_filter',
-    BLOCKLIST: 'content_filter',
-    PROHIBITED_CONTENT: 'content_filter',
-    SPII: 'content_filter',
-    IMAGE_SAFETY: 'content_filter',
-    MALFORMED_FUNCTION_CALL: 'unusable',
-    UNEXPECTED_TOOL_CALL: 'unusable',
-    'content_filter: SAFETY': 'content_filter',
-    'function_call_filter: MALFORMED_FUNCTION_CALL': 'unusable',
-    'FinishReason.MAX_TOKENS': 'max_tokens',
-    FINISH_REASON_STOP: 'finished',
-  },
-  Cohere: {
-    COMPLETE: 'finished',
-    STOP_SEQUENCE: 'stop_sequence',
-    ERROR_TOXIC: 'content_filter',
-    ERROR_LIMIT: 'context_window',
-    ERROR: 'broken_off',
-    USER_CANCEL: 'broken_off',
-    TIMEOUT: 'broken_off',
-  },
-  Bedrock: {
-    guardrail_intervened: 'content_filter',
-    content_filtered: 'content_filter',
-    malformed_model_output: 'unusable',
-    FINISHED: 'finished',
-    CONTENT_FILTERED: 'content_filter',
-  },
-  Mistral: { model_length: 'context_window', error: 'broken_off' },
-  vLLM: { abort: 'broken_off' },
-  'Hugging Face': { eos_token: 'finished' },
-  Together: { eos: 'finished' },
-  'llama.cpp': { limit: 'max_tokens', word: 'stop_sequence' },
-  'LM Studio': {
-    eosFound: 'finished',
-    maxPredictedTokensReached: 'max_tokens',
-    contextLengthReached: 'context_window',
-  },
-  watsonx: { token_limit: 'max_tokens', cancelled: 'broken_off', time_limit: 'max_tokens' },
-  xAI: { REASON_STOP: 'finished', REASON_MAX_LEN: 'max_tokens', REASON_MAX_CONTEXT: 'context_window' },
-  Yandex: {
-    ALTERNATIVE_STATUS_FINAL: 'finished',
-    ALTERNATIVE_STATUS_TRUNCATED_FINAL: 'max_tokens',
-    ALTERNATIVE_STATUS_CONTENT_FILTER: 'content_filter',
-  },
-  ERNIE: { normal: 'finished' },
-  Ollama: { load: 'finished' },
-  'Vercel AI SDK': { 'content-filter': 'content_filter', error: 'broken_off' },
+/** What servers call the end of an answer, by what it means: the words of their documentation and sources. */
+const WORDS: Readonly<Record<string, readonly string[]>> = {
+  finished: [
+    ...['end_turn', 'stop', 'FINISH_REASON_STOP', 'COMPLETE', 'FINISHED'], // the protocols; Gemini, Cohere, Bedrock
+    ...['eos_token', 'eos', 'eosFound', 'REASON_STOP'], // Hugging Face, Together, LM Studio, xAI
+    ...['ALTERNATIVE_STATUS_FINAL', 'normal', 'load'], // Yandex, ERNIE, Ollama
+  ],
+  max_tokens: [
+    ...['max_tokens', 'length', 'max_output_tokens', 'FinishReason.MAX_TOKENS'], // the protocols; Gemini
+    ...['limit', 'maxPredictedTokensReached', 'token_limit', 'time_limit'], // llama.cpp, LM Studio, watsonx
+    ...['REASON_MAX_LEN', 'ALTERNATIVE_STATUS_TRUNCATED_FINAL'], // xAI, Yandex
+  ],
+  stop_sequence: ['stop_sequence', 'word'], // Messages, Cohere; llama.cpp
+  paused: ['pause_turn', 'compaction', 'steered'], // Messages, Responses
+  refusal: ['refusal'],
+  context_window: [
+    ...['model_context_window_exceeded', 'ERROR_LIMIT', 'model_length'], // Messages, Cohere, Mistral
+    ...['contextLengthReached', 'REASON_MAX_CONTEXT'], // LM Studio, xAI
+  ],
+  content_filter: [
+    ...['content_filter', 'content-filter', 'sensitive', 'ERROR_TOXIC'], // chat, Responses; Vercel, Zhipu, Cohere
+    ...['SAFETY', 'RECITATION', 'BLOCKLIST', 'PROHIBITED_CONTENT', 'SPII', 'IMAGE_SAFETY', 'content_filter: SAFETY'], // Gemini
+    ...['guardrail_intervened', 'content_filtered', 'ALTERNATIVE_STATUS_CONTENT_FILTER'], // Bedrock, Yandex
+  ],
+  broken_off: [
+    ...['insufficient_system_resource', 'network_error', 'error', 'abort'], // DeepSeek, Zhipu, Mistral, vLLM
+    ...['USER_CANCEL', 'TIMEOUT', 'cancelled'], // Cohere, watsonx
+  ],
+  unusable: [
+    ...['MALFORMED_FUNCTION_CALL', 'UNEXPECTED_TOOL_CALL'], // Gemini
+    ...['function_call_filter: MALFORMED_FUNCTION_CALL', 'malformed_model_output'], // Gemini, Bedrock
+  ],
 };
 
 function meaning(word: unknown, has_calls = false, notes = new Notes()): string {
@@ -161,36 +117,26 @@ function meaning(word: unknown, has_calls = false, notes = new Notes()): string 
 }
 
 describe('the reason for stopping', () => {
-  for (const [server, words] of Object.entries(SERVERS)) {
-    test(`is read in the words of ${server}, in whatever case`, () => {
-      for (const [word, expected] of Object.entries(words)) {
-        for (const spelled of [word, word.toUpperCase(), word.toLowerCase()]) {
-          const notes = new Notes();
-          assert.equal(meaning(spelled, false, notes), expected, spelled);
-          assert.deepEqual(notes.names, [], spelled);
-        }
+  for (const [expected, words] of Object.entries(WORDS)) {
+    test(`is ${expected} in the words of servers, in whatever case`, () => {
+      for (const spelled of words.flatMap((word) => [word, word.toUpperCase(), word.toLowerCase()])) {
+        const notes = new Notes();
+        assert.equal(meaning(spelled, false, notes), expected, spelled);
+        assert.deepEqual(notes.names, [], spelled);
       }
     });
   }
 
   test('calls tools where there are calls, and only there', () => {
-    for (const word of [
-      'tool_use',
-      'tool_calls',
-      'TOOL_CALL',
-      'function_call',
-      'tool-calls',
-      'end_turn',
-      'STOP',
-      null,
-    ]) {
+    const words = ['tool_use', 'tool_calls', 'TOOL_CALL', 'function_call', 'tool-calls', 'end_turn', 'STOP', null];
+    for (const word of words) {
       assert.equal(meaning(word, true), 'tool_calls', String(word));
       assert.equal(meaning(word, false), 'finished', String(word));
     }
     assert.equal(meaning('MAX_TOKENS', true), 'max_tokens');
   });
 
-  test('that nobody knows is a cut one, or what it seems to be, and is noted', () => {
+  test('if unknown is a cut one, or its likely meaning, and is noted', () => {
     for (const [word, expected, noted] of [
       ['brand_new', 'max_tokens', 'unknown_stop_reason:brand_new'],
       ['OTHER', 'max_tokens', 'unknown_stop_reason:OTHER'],
@@ -210,15 +156,15 @@ describe('the reason for stopping', () => {
     assert.deepEqual(cut, { reason: 'max_tokens' });
   });
 
-  test('is not said by what stands for nothing', () => {
+  test('is not derived from a placeholder', () => {
     for (const nothing of [null, undefined, '', 'null', 'NULL', 'none', 'not_finished', 0, 1, {}, [], false]) {
       assert.equal(saysReason(nothing), false, JSON.stringify(nothing));
     }
   });
 });
 
-describe('the end of an answer', () => {
-  test('is found in the events of every protocol, and not in what the model says', () => {
+describe('the end of a response', () => {
+  test("is found in the events of every protocol, and not in the model's text", () => {
     const chat = (finish_reason: string | null, content = '') =>
       JSON.stringify({ choices: [{ index: 0, delta: { content }, finish_reason }] });
     const quoted = '{"finish_reason":"error"} data: [DONE]';

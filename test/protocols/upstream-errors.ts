@@ -1,5 +1,5 @@
 /**
- * Errors as servers send them: status and body, with what they mean. Bodies are those of the servers' own code, of their documents and
+ * Errors as servers send them: status and body, with their meaning. Bodies are those of the servers' own code, of their documents and
  * of public reports; each is a line of `upstream-errors.jsonl`.
  * @module
  */
@@ -12,24 +12,20 @@ export interface ServerError {
   readonly status: number;
   /** JSON, or the text of a body that is none. */
   readonly body: object | string;
-  /** What a client is told of it at least. */
+  /** What a client sees of it at least. */
   readonly says: string;
+  readonly means?: Meaning;
 }
 
-type Row = ServerError & { readonly list: string; readonly means: Meaning };
+/** What there is of one kind: conversations that are too long, what only looks like it, other meanings, and reasons in shapes of their own. */
+type List = 'full_contexts' | 'false_friends' | 'other_meanings' | 'reasons';
 
-const ROWS = readFileSync(new URL('./upstream-errors.jsonl', import.meta.url), 'utf8')
+export const SERVER_ERRORS = readFileSync(new URL('./upstream-errors.jsonl', import.meta.url), 'utf8')
   .trimEnd()
   .split('\n')
-  .map((line) => JSON.parse(line) as Row);
-
-const listed = (list: string): readonly Row[] => ROWS.filter((row) => row.list === list);
+  .map((line) => JSON.parse(line) as ServerError & { readonly list: List });
 
 /** Conversations that are too long. */
-export const FULL_CONTEXTS: readonly ServerError[] = listed('full_contexts');
-/** Errors that look like a conversation that is too long, and are none. */
-export const FALSE_FRIENDS: readonly (ServerError & { readonly means?: Meaning })[] = listed('false_friends');
+export const FULL_CONTEXTS = SERVER_ERRORS.filter(({ list }) => list === 'full_contexts');
 /** Other meanings, which decide where a request goes next. */
-export const OTHER_MEANINGS = listed('other_meanings');
-/** Reasons in shapes of their own. */
-export const REASONS: readonly ServerError[] = listed('reasons');
+export const OTHER_MEANINGS = SERVER_ERRORS.filter(({ list }) => list === 'other_meanings');

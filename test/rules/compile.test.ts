@@ -24,7 +24,7 @@ const holds = (logic: unknown, facts: Readonly<Record<string, unknown>> = FACTS)
 describe('a compiled condition', () => {
   const cases: readonly [name: string, logic: unknown, expected: boolean][] = [
     ['compares a fact with a text', { '===': [{ var: 'request.model' }, 'coder-1'] }, true],
-    ['tells a number from its text', { '===': [{ var: 'request.max_tokens' }, '1000'] }, false],
+    ['distinguishes a number from its text', { '===': [{ var: 'request.max_tokens' }, '1000'] }, false],
     ['reads a fact three levels deep', { '!==': [{ var: 'request.cache.ttl' }, 'none'] }, true],
     ['compares two facts', { '===': [{ var: 'request.model' }, { var: 'request.model' }] }, true],
     ['finds an item of a list', { in: ['interns', { var: 'principal.groups' }] }, true],
@@ -41,7 +41,7 @@ describe('a compiled condition', () => {
     ['finds no address that is not set', { cidr: [{ var: 'principal.team' }, '0.0.0.0/0'] }, false],
     ['finds the bucket of a text', { '===': [{ bucket: [{ var: 'request.model' }, 'new-model', 100] }, 17] }, true],
     ['finds no bucket of a text that is not set', { '<': [{ bucket: [{ var: 'principal.team' }, 'a', 2] }, 2] }, false],
-    ['tells the time', { time_window: [{ var: 'request.received_at' }, 'mon 11:00-13:00 Europe/Berlin'] }, true],
+    ['reads the time', { time_window: [{ var: 'request.received_at' }, 'mon 11:00-13:00 Europe/Berlin'] }, true],
     ['is in no window when the moment is not set', { time_window: [{ var: 'no.moment' }, '00:00-24:00'] }, false],
     ['compares money with an amount in USD', { '>': [{ var: 'route.estimate_nano_usd' }, { usd: 0.5 }] }, true],
     ['reads a fact that is not set as null', { '===': [{ var: 'principal.team' }, null] }, true],

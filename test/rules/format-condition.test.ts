@@ -7,7 +7,7 @@ import { conditions } from './support/conditions.ts';
 const stream = { var: 'request.stream' };
 const coder = { glob: [{ var: 'request.model' }, 'coder-*'] };
 
-describe('a condition in words', () => {
+describe('a description of a condition', () => {
   const cases: readonly [logic: unknown, words: string][] = [
     [
       { and: [coder, { in: ['interns', { var: 'principal.groups' }] }] },

@@ -30,7 +30,7 @@ describe('a guard implies another', () => {
 });
 
 describe('guards exclude each other', () => {
-  test('when one is the negation of the other, or compares the same fact with something else', () => {
+  test('when one is the negation of the other, or compares the same fact with another value', () => {
     assert.ok(excludes(is('a'), { '!': [is('a')] }));
     assert.ok(excludes(is('a'), is('b')));
     assert.ok(excludes(is('a'), oneOf('b', 'c')));
@@ -38,11 +38,12 @@ describe('guards exclude each other', () => {
     assert.ok(excludes({ and: [streams, is('a')] }, { or: [is('b'), is('c')] }));
   });
 
-  test('but not when both may hold', () => {
+  test('but not when both may be true', () => {
     assert.ok(!excludes(undefined, is('a')));
     assert.ok(!excludes(is('a'), streams));
     assert.ok(!excludes(is('a'), oneOf('a', 'b')));
     assert.ok(!excludes({ or: [is('a'), streams] }, is('b')));
+    assert.ok(!excludes(is('b'), { in: [{ var: 'request.model' }, [{ var: 'principal.team' }]] }));
   });
 });
 

@@ -6,21 +6,21 @@ import type { JsonValue } from '../../engine/api.ts';
 import type { AddedFields, WantedTexts } from '../../engine/base/contract/request-body.ts';
 import { BufferedBody } from '../../engine/pipeline/run/body.ts';
 
-function held(text: string) {
+function bufferedBody(text: string) {
   const rewrites: string[] = [];
   return { body: new BufferedBody(Buffer.from(text), (key) => rewrites.push(key)), rewrites };
 }
 
 describe('a value of a top-level key', () => {
   it('is read without parsing the rest, the last of several', () => {
-    const { body } = held('{"a": {"b": [1, "é"]}, "n": null, "a": [2]}');
+    const { body } = bufferedBody('{"a": {"b": [1, "é"]}, "n": null, "a": [2]}');
     assert.deepEqual(body.value('a'), [2]);
     assert.equal(body.value('n'), null);
     assert.equal(body.value('b'), undefined);
   });
 
   it('replaces another, whatever JSON it is', () => {
-    const { body, rewrites } = held('{ "é": 1.0,  "x" : {"y": [1]} , "z":"\\u0061"}');
+    const { body, rewrites } = bufferedBody('{ "é": 1.0,  "x" : {"y": [1]} , "z":"\\u0061"}');
     body.rewrite('x', { list: [1, null, 'ü'], deep: { on: true } });
     assert.equal(String(body.bytes), '{ "é": 1.0,  "x" : {"list":[1,null,"ü"],"deep":{"on":true}} , "z":"\\u0061"}');
     assert.deepEqual(rewrites, ['x']);
@@ -28,7 +28,7 @@ describe('a value of a top-level key', () => {
 
   it('is added in front where the key is missing', () => {
     const add = (text: string) => {
-      const { body, rewrites } = held(text);
+      const { body, rewrites } = bufferedBody(text);
       body.rewrite('x', true);
       assert.deepEqual(rewrites, ['x']);
       return String(body.bytes);
@@ -40,14 +40,14 @@ describe('a value of a top-level key', () => {
 
   it('is not added to a value that is not an object, and nothing is recorded', () => {
     for (const text of ['[{"a":1}]', '"{}"', '7']) {
-      const { body, rewrites } = held(text);
+      const { body, rewrites } = bufferedBody(text);
       assert.throws(() => body.rewrite('x', 1), /not a JSON object/);
       assert.deepEqual([String(body.bytes), rewrites], [text, []]);
     }
   });
 
   it('is rejected if it is not JSON, also in a field, and nothing is recorded', async () => {
-    const { body, rewrites } = held('{"a":{}}');
+    const { body, rewrites } = bufferedBody('{"a":{}}');
     for (const value of [undefined, NaN, Infinity, () => 1] as unknown[] as JsonValue[]) {
       for (const key of ['a', 'x']) assert.throws(() => body.rewrite(key, value), /puts a JSON value into the body/);
       await assert.rejects(body.addFields([{ path: ['a'], fields: { x: value } }]), /puts a JSON value/);
@@ -59,7 +59,7 @@ describe('a value of a top-level key', () => {
     const object = fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 5 });
     fc.assert(
       fc.property(object, fc.constantFrom('a', 'stream_options', '__proto__'), fc.jsonValue(), (before, key, value) => {
-        const { body } = held(JSON.stringify(before, null, 1));
+        const { body } = bufferedBody(JSON.stringify(before, null, 1));
         body.rewrite(key, value as JsonValue);
         const after = new Map(Object.entries(JSON.parse(String(body.bytes)) as object));
         const wanted = new Map(Object.entries(JSON.parse(JSON.stringify(before)) as object));
@@ -73,7 +73,7 @@ describe('a value of a top-level key', () => {
 
 describe('a replaced body', () => {
   it('has the new text, and is marked as replaced', async () => {
-    const { body, rewrites } = held('{"a":1}');
+    const { body, rewrites } = bufferedBody('{"a":1}');
     assert.equal(body.replaced, false);
     body.replace('{"b":"ü"}');
     assert.equal(String(body.bytes), '{"b":"ü"}');
@@ -85,7 +85,7 @@ describe('a replaced body', () => {
 
 describe('fields added to objects', () => {
   const add = async (text: string, ...objects: AddedFields[]) => {
-    const { body, rewrites } = held(text);
+    const { body, rewrites } = bufferedBody(text);
     await body.addFields(objects);
     return [String(body.bytes), rewrites];
   };
@@ -118,7 +118,7 @@ describe('a skimmed body', () => {
   const long = 'text '.repeat(400);
 
   it('is the whole body except for the ends of long strings', async () => {
-    const { body } = held(JSON.stringify({ top: long, in: [{ text: long, short: 'é' }] }));
+    const { body } = bufferedBody(JSON.stringify({ top: long, in: [{ text: long, short: 'é' }] }));
     const { json, text } = await body.skim();
     const { top, in: inner } = json as { top: string; in: { text: string; short: string }[] };
     assert.equal(top, long);
@@ -134,11 +134,11 @@ describe('a skimmed body', () => {
       `{"in":["${long}"`,
       `{"in":["\\x${long}"]}`,
     ]) {
-      const said = await held(text).body.json().catch(String);
+      const said = await bufferedBody(text).body.json().catch(String);
       assert.match(String(said), /^StageError: The request body /);
-      assert.equal(await held(text).body.skim().catch(String), said, text.slice(-20));
+      assert.equal(await bufferedBody(text).body.skim().catch(String), said, text.slice(-20));
     }
-    const { json } = await held(`{"in":["${long}\\x"]}`).body.skim();
+    const { json } = await bufferedBody(`{"in":["${long}\\x"]}`).body.skim();
     assert.ok(json);
   });
 });
@@ -151,16 +151,16 @@ const WANTED = (() => {
 })();
 
 describe('replaced strings', () => {
-  it('take the position of the old ones, at any depth, and every other byte stays', async () => {
-    const { body, rewrites } = held('{ "é": "x" , "in":[ {"é" : "\\u0031" }, {"in":{"a":"1"}} ],\n"d":"1"}');
+  it('replace the old ones in place, at any depth, and every other byte stays', async () => {
+    const { body, rewrites } = bufferedBody('{ "é": "x" , "in":[ {"é" : "\\u0031" }, {"in":{"a":"1"}} ],\n"d":"1"}');
     await body.replaceTexts(WANTED, (found, text) => (text === '1' ? `<${found}>` : undefined));
     assert.equal(String(body.bytes), '{ "é": "x" , "in":[ {"é" : "<e>" }, {"in":{"a":"<a>"}} ],\n"d":"1"}');
     assert.deepEqual(rewrites, ['in']);
     assert.equal(body.rewritten, true);
   });
 
-  it('without a change leave the body as it is, and record nothing', async () => {
-    const { body, rewrites } = held('{"a":"\\u0031","b":"2"}');
+  it('without a change leave the body unchanged, and record nothing', async () => {
+    const { body, rewrites } = bufferedBody('{"a":"\\u0031","b":"2"}');
     await body.replaceTexts(WANTED, () => undefined);
     await body.replaceTexts(WANTED, (_, text) => text);
     assert.deepEqual([String(body.bytes), rewrites, body.rewritten], ['{"a":"\\u0031","b":"2"}', [], false]);
@@ -170,7 +170,7 @@ describe('replaced strings', () => {
 describe('removed elements', () => {
   it('do not block the event loop, however large the body is', async () => {
     const numbers = `${'1'.repeat(60_000)},`.repeat(150);
-    const { body } = held(`{"model":"m","list":[0,[${numbers}1],2]}`);
+    const { body } = bufferedBody(`{"model":"m","list":[0,[${numbers}1],2]}`);
     let turns = 0;
     let is_done = false;
     const count = (): void => {
@@ -198,11 +198,11 @@ describe('removed elements', () => {
     const texts = fc.tuple(fc.dictionary(key, list), fc.constantFrom(undefined, 1), fc.boolean());
     await fc.assert(
       fc.asyncProperty(texts, fc.array(change, { maxLength: 6 }), async ([object, space, is_parsed], changes) => {
-        const { body } = held(JSON.stringify(object, null, space));
+        const { body } = bufferedBody(JSON.stringify(object, null, space));
         if (is_parsed) await body.json();
         for (const [n, { kind, key, value }] of changes.entries()) {
           // What it does to a body that nothing was done to yet.
-          const fresh = held(String(body.bytes)).body;
+          const fresh = bufferedBody(String(body.bytes)).body;
           for (const one of [body, fresh]) {
             if (kind === 'rewrite') one.rewrite(key, value as JsonValue);
             else if (kind === 'rename') one.rename(key, value);

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
+import { systemClock } from '../../engine/base/kit/clock.ts';
 import { createObserver } from '../../engine/pipeline/run/observe.ts';
 import { BufferQuota, MemoryBudget } from '../../engine/pipeline/run/resources.ts';
 import { times } from '../support/times.ts';
@@ -23,13 +24,18 @@ function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
 
 async function observe(type: string, encoding: string, chunks: readonly Buffer[]): Promise<ResponseEvent[]> {
   const seen: ResponseEvent[] = [];
-  const observer = createObserver(type, encoding, (event) => void seen.push(event), room())!;
-  for (const chunk of chunks) observer.write(chunk);
-  await observer.end();
+  const observing = observer(type, encoding, seen)!;
+  for (const chunk of chunks) observing.write(chunk);
+  await observing.end();
   return seen;
 }
 
 const room = (bytes = 1_000_000) => new BufferQuota(new MemoryBudget(bytes, bytes), 'ana');
+
+function observer(type: string, encoding: string | undefined, seen: ResponseEvent[], quota = room()) {
+  const headers = { 'content-type': type, 'content-encoding': encoding };
+  return createObserver(headers, (event) => void seen.push(event), quota, systemClock);
+}
 
 const event = fc.record(
   {
@@ -74,10 +80,7 @@ test('a copy that fails to decompress is ignored', async () => {
 });
 
 test('a copy in an unknown encoding is not observed', () => {
-  assert.equal(
-    createObserver('application/json', 'rot13', () => {}, room()),
-    undefined,
-  );
+  assert.equal(observer('application/json', 'rot13', []), undefined);
 });
 
 test('a document or event beyond the quota is not observed, and its memory is released', async () => {
@@ -87,11 +90,11 @@ test('a document or event beyond the quota is not observed, and its memory is re
     ['application/json', ''],
     ['text/event-stream', 'data: '],
   ] as const) {
-    const observer = createObserver(type, undefined, (event) => void seen.push(event), small)!;
-    observer.write(Buffer.from(more));
-    for (let i = 0; i < 20; i++) observer.write(Buffer.alloc(10_000, 0x20));
-    observer.write(Buffer.from('\n\n'));
-    await observer.end();
+    const observing = observer(type, undefined, seen, small)!;
+    observing.write(Buffer.from(more));
+    for (let i = 0; i < 20; i++) observing.write(Buffer.alloc(10_000, 0x20));
+    observing.write(Buffer.from('\n\n'));
+    await observing.end();
     assert.deepEqual(seen, []);
     assert.equal(small.hold(100_000), true);
     small.hold(0);
@@ -101,16 +104,16 @@ test('a document or event beyond the quota is not observed, and its memory is re
 test('a stream is parsed in batches, by time or by size, and up to the point where it broke', async () => {
   const sent = 'data: {"a":1}\n\n';
   const seen: ResponseEvent[] = [];
-  const observer = createObserver('text/event-stream', undefined, (event) => void seen.push(event), room())!;
-  observer.write(Buffer.from(sent));
+  const observing = observer('text/event-stream', undefined, seen)!;
+  observing.write(Buffer.from(sent));
   assert.equal(seen.length, 0);
   await until('the event was read', () => seen.length === 1);
-  observer.write(Buffer.from(sent.repeat(2000)));
+  observing.write(Buffer.from(sent.repeat(2000)));
   assert.equal(seen.length, 2001);
-  await observer.end();
+  await observing.end();
 
   const broken: ResponseEvent[] = [];
-  const unpacking = createObserver('text/event-stream', 'gzip', (event) => void broken.push(event), room())!;
+  const unpacking = observer('text/event-stream', 'gzip', broken)!;
   const packed = zlib.gzipSync(sent);
   unpacking.write(packed.subarray(0, -8));
   unpacking.write(Buffer.alloc(8, 255));

@@ -5,8 +5,8 @@ import { type AddressInfo, connect } from 'node:net';
 import { test } from 'node:test';
 import { systemClock } from '../../engine/base/kit/clock.ts';
 import { sendWhole } from '../../engine/pipeline/run/answer.ts';
-import { ResponseDrain } from '../../engine/pipeline/run/drain.ts';
-import { FactStore } from '../../engine/pipeline/run/fact-store.ts';
+import { FactStore, factIndex } from '../../engine/pipeline/run/fact-store.ts';
+import { ResponseDrain } from '../../engine/pipeline/run/resources.ts';
 import { until } from '../support/until.ts';
 
 test('one caller can use a quarter of the concurrent drains, and frees them again', () => {
@@ -20,7 +20,7 @@ test('one caller can use a quarter of the concurrent drains, and frees them agai
   assert.equal(begin('her'), undefined);
   const others = ['a', 'b', 'c', 'd', 'e', 'f'].map(begin);
   assert.ok(others.every((drain) => drain !== undefined));
-  assert.equal(begin('g'), undefined, 'all eight are taken');
+  assert.equal(begin('g'), undefined, 'all eight are in use');
   hers[0]!.end();
   const again = begin('her');
   assert.ok(again !== undefined);
@@ -30,9 +30,10 @@ test('one caller can use a quarter of the concurrent drains, and frees them agai
 
 test('a fact is written once, is read by its path, and appears to rules in a view without a prototype', () => {
   const facts = new FactStore();
+  const set = (path: string, value: unknown) => facts.put(factIndex(path), value, false);
   assert.equal(facts.get('principal.token.group'), undefined);
-  facts.set('principal.token.group', 'research');
-  facts.set('request.stream', false);
+  set('principal.token.group', 'research');
+  set('request.stream', false);
   assert.equal(facts.get('principal.token.group'), 'research');
   assert.equal(facts.get('principal.token.name'), undefined);
   const view = facts.view as Record<string, Record<string, unknown>>;
@@ -41,8 +42,8 @@ test('a fact is written once, is read by its path, and appears to rules in a vie
     principal: { token: { group: 'research' } },
   });
   assert.deepEqual([view.constructor, view.request!.toString], [undefined, undefined]);
-  assert.throws(() => facts.set('request.stream', true), /already written/);
-  assert.throws(() => facts.set('request.typo' as 'request.model', 'n'), /no fact/);
+  assert.throws(() => set('request.stream', true), /already written/);
+  assert.throws(() => set('request.typo', 'n'), /no fact/);
 });
 
 test('a client that disconnects before its body is complete ends the wait for the rest', async (t) => {

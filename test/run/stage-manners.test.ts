@@ -87,8 +87,8 @@ const logged = () => gateway.logs.join('\n');
 test('a fact has its declared type, and the audit record has it', async () => {
   assert.equal((await say('lie')).status, 500);
   assert.match(logged(), /the fact \\?"seconds\\?" must be integer, as/);
-  const answer = await say('Hello');
-  const id = answer.headers['x-gateway-request-id'];
+  const response = await say('Hello');
+  const id = response.headers['x-gateway-request-id'];
   const record = await until('the record is stored', async () => {
     const rows = await gateway.database.knex('audit_log').where({ request_id: id });
     return rows[0]?.record;
@@ -96,8 +96,8 @@ test('a fact has its declared type, and the audit record has it', async () => {
   assert.deepEqual(record.found.rude, { seconds: 1 });
 });
 
-async function recordOf(answer: { headers: Readonly<Record<string, unknown>> }) {
-  const id = answer.headers['x-gateway-request-id'];
+async function recordOf(response: { headers: Readonly<Record<string, unknown>> }) {
+  const id = response.headers['x-gateway-request-id'];
   const rows = await until('the record is stored', async () => {
     const found = await gateway.database.knex('audit_log').where({ request_id: id });
     return found.length > 0 && found;
@@ -121,9 +121,9 @@ test('audit fields of a stage are in the record of a served, rejected or failed 
       request_id: 'x',
       end,
     };
-    const answer = await say(`write ${JSON.stringify(fields)}`);
-    assert.equal(answer.status, status, answer.text);
-    const record = await recordOf(answer);
+    const response = await say(`write ${JSON.stringify(fields)}`);
+    assert.equal(response.status, status, response.text);
+    const record = await recordOf(response);
     const { seconds, ...written } = record.found.rude;
     assert.deepEqual(written, fields);
     assert.equal(seconds, end === 'serve' ? 1 : undefined);
@@ -140,9 +140,9 @@ test('an invalid audit field fails the stage, is named, and is not recorded', as
     { 'Not a name': 1 },
     Object.fromEntries(Array.from({ length: 33 }, (_, index) => [`f${index}`, 1])),
   ]) {
-    const answer = await say(`write ${JSON.stringify(fields)}`);
-    assert.equal(answer.status, 500, JSON.stringify(fields));
-    assert.equal((await recordOf(answer)).found.rude, undefined);
+    const response = await say(`write ${JSON.stringify(fields)}`);
+    assert.equal(response.status, 500, JSON.stringify(fields));
+    assert.equal((await recordOf(response)).found.rude, undefined);
   }
   assert.match(logged(), /the audit field \\?"deep\\?" must be/);
 });
@@ -153,10 +153,10 @@ test('a declared fact wins over an audit field of the same name', async () => {
 });
 
 test('under `finally:` a stage can add audit fields above `audit`; below it, the log has an error', async () => {
-  const answer = await say('Hello');
-  const record = await recordOf(answer);
+  const response = await say('Hello');
+  const record = await recordOf(response);
   assert.deepEqual(record.found['last-word'], { status: 200 });
-  await until('the log says so', () => logged().includes('list the stage above'));
+  await until('it is logged', () => logged().includes('list the stage above'));
 });
 
 test('a relay has positive timeouts, and an `inspect` that returns an error or nothing', () => {

@@ -40,8 +40,8 @@ function write({ blocks, tail, eol }: { blocks: string[][]; tail: string[] | nul
 describe('whole events', () => {
   test('are all bytes of a complete stream, however it is cut', () => {
     fc.assert(
-      fc.property(stream, cuts, (given, at) => {
-        const { text } = write(given);
+      fc.property(stream, cuts, (input, at) => {
+        const { text } = write(input);
         const { events, ...out } = collecting();
         for (const chunk of pieces(Buffer.from(text), at)) events.push(chunk);
         events.end();
@@ -66,8 +66,8 @@ describe('whole events', () => {
 
   test('are sent as soon as their blank line has arrived, without any byte of the next', () => {
     fc.assert(
-      fc.property(stream, cuts, (given, at) => {
-        const { text, whole } = write(given);
+      fc.property(stream, cuts, (input, at) => {
+        const { text, whole } = write(input);
         const { events, sent } = collecting();
         let arrived = 0;
         for (const chunk of pieces(Buffer.from(text), at)) {

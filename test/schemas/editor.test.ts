@@ -81,7 +81,7 @@ const shipped = [
   ...filesBelow('engine', '.yaml'),
 ];
 
-describe('what is shipped is accepted', () => {
+describe('accepts the shipped files', () => {
   for (const path of shipped) {
     test(path, () => {
       const text = read(path);
@@ -160,7 +160,7 @@ routing: { default_upstream: main }
 const routed = (condition: string) =>
   GATEWAY.replace('main }\n', `main, rules: [{ upstream: main, when: ${condition} }] }\n`);
 
-describe('what the loader accepts is accepted', () => {
+describe('accepts everything that the loader accepts', () => {
   const accepted: readonly [string, Kind, string][] = [
     ['a stage of the operator', 'pipeline', entry('- stage: siem\n  options: { anything: [1] }')],
     ['a fragment with parameters', 'pipeline', entry('- use: fragments/refuse-large\n  with: { max_bytes: 1000 }')],
@@ -206,7 +206,7 @@ describe('what the loader accepts is accepted', () => {
   for (const [title, kind, text] of accepted) test(title, () => assert.deepEqual(problems(kind, text), []));
 });
 
-describe('a slip of the pen is refused', () => {
+describe('rejects a typo', () => {
   const refused: readonly [string, Kind, string][] = [
     ['a key', 'pipeline', pipelineWith('stagse: []')],
     [
@@ -294,7 +294,7 @@ describe('conditions', () => {
     );
   });
 
-  test('with one slip anywhere in them are refused', () => {
+  test('with one typo anywhere in them are rejected', () => {
     fc.assert(
       fc.property(conditions, fc.nat(), fc.constantFrom(...slips), (logic, at, slip) => {
         const broken = structuredClone(logic);
@@ -307,12 +307,12 @@ describe('conditions', () => {
   });
 });
 
-describe('a condition that the loader refuses for its operators or facts is refused', () => {
-  // What a named rule may read depends on where it is used, which no schema can tell.
-  const told = casesOf(/C500[1235]/).filter(
+describe('rejects a condition that the loader rejects for its operators or facts', () => {
+  // What a named rule may read depends on where it is used, which no schema can express.
+  const goldens = casesOf(/C500[1235]/).filter(
     ({ input, expected }) => !/\brules?:/.test(input) && !/which no operator can compare/.test(expected),
   );
-  for (const golden of told) {
+  for (const golden of goldens) {
     test(golden.name, () => {
       const refused = configurationsOf(golden).filter(({ kind, text }) => problems(kind, text).length > 0);
       assert.equal(refused.length, 1);

@@ -70,7 +70,7 @@ function faultsOf(query: string): string[] {
 }
 
 describe('a query of Prometheus', () => {
-  test('that asks for what is not in the catalogue is found', () => {
+  test('finds a query outside the catalogue', () => {
     const faults: readonly [query: string, fault: string[]][] = [
       ['sum(rate(gateway_requests_total[5m]))', []],
       ['sum(rate(gateway_requests[5m]))', ['gateway_requests is no metric of the catalogue and no recorded rule']],
@@ -91,7 +91,7 @@ describe('a query of Prometheus', () => {
 });
 
 describe('every dashboard', () => {
-  test('asks for metrics and labels that exist', () => {
+  test('queries existing metrics and labels', () => {
     const faults = dashboards.flatMap(({ title, panels }) =>
       panels.flatMap((panel) =>
         (panel.targets ?? []).flatMap(({ expr }) =>
@@ -104,7 +104,7 @@ describe('every dashboard', () => {
 });
 
 describe('every rule of Prometheus', () => {
-  test('asks for metrics and labels that exist', () => {
+  test('queries existing metrics and labels', () => {
     assert.ok(rules.length > 0);
     const faults = rules.flatMap(({ record, alert, expr }) =>
       faultsOf(expr).map((fault) => `${record ?? alert}: ${fault}`),

@@ -70,7 +70,7 @@ describe('a single run of a coding client', {
     answer = json(200);
   });
 
-  it('is made in a home of its own, with files for the gateway, the token in a variable and nothing of the person', async () => {
+  it('runs in a home of its own, with files for the gateway, the token in a variable and nothing of the user', async () => {
     const seen = ownDirectory();
     const result = await run(
       `env > ${seen}/env; cp "$HOME/.buildcli/config.toml" ${seen}; echo "$@" > ${seen}/args; echo selfcheck`,
@@ -90,7 +90,7 @@ describe('a single run of a coding client', {
     assert.ok(home !== '' && !existsSync(home), `${home} is left behind`);
   });
 
-  it('has no tools that whoever answers could have files read and commands run with', async () => {
+  it('has no tools with which a server could read files or run commands', async () => {
     const seen = join(ownDirectory(), 'args');
     await run(`printf '[%s]' "$@" > ${seen}`);
     assert.match(readFileSync(seen, 'utf8'), /\[--tools\]\[todo_write\]\[--deny\]\[\*\]$/);
@@ -100,18 +100,6 @@ describe('a single run of a coding client', {
     assert.match(readFileSync(seen, 'utf8'), /\[--tools\]\[\]$/);
   });
 
-  it('is skipped with a version that can not be run without tools', async () => {
-    for (const line of [
-      "error: unknown option '--tools'",
-      "error: unexpected argument '--deny' found",
-      'Error: Unknown feature flag: shell_tool',
-    ]) {
-      const result = await run(`echo "${line}" >&2; exit 2`);
-      assert.equal(result?.verdict, 'skipped', line);
-      assert.match(result.found, /^this version cannot run without its tools/);
-    }
-  });
-
   it('fails at once when it opens a browser, and tells the host of the page and nothing more of it', async () => {
     const result = await run("xdg-open 'https://login.example.com/authorize?code=hidden-code'; sleep 600");
     assert.equal(result?.verdict, 'failed');
@@ -119,15 +107,14 @@ describe('a single run of a coding client', {
     assert.ok(!JSON.stringify(result).includes('hidden-code'));
   });
 
-  it('knows a browser that is named by its variable as well', async () => {
+  it('finds a browser that is named by its variable as well', async () => {
     assert.match((await run('"$BROWSER" https://login.example.com/; echo selfcheck'))?.found ?? '', /opened a browser/);
   });
 
-  it('fails with the last lines of a client that gives up, and what to do', async () => {
+  it('fails with the last lines of a client that gives up', async () => {
     const result = await run('echo "Error: 404: model coder-1 not found" >&2; exit 1', { program: 'codingcli' });
     assert.deepEqual([result?.verdict, result?.found], ['failed', 'exit code 1 and no reply']);
     assert.equal(result?.details?.[1], 'output: Error: 404: model coder-1 not found');
-    assert.match(result?.remedy ?? '', /use a token of another group/);
   });
 
   it('fails when the client is not done in time', async () => {
@@ -135,7 +122,7 @@ describe('a single run of a coding client', {
     assert.match(result?.found ?? '', /^no reply within 0\.2 seconds$/);
   });
 
-  it('ends the client when the person stops the command', async () => {
+  it('ends the client when the user stops the command', async () => {
     const pid = join(ownDirectory(), 'pid');
     const result = await run(`echo $$ > ${pid}; sleep 600`, {
       stop: until('it runs', () => existsSync(pid) && readFileSync(pid, 'utf8').endsWith('\n')),
@@ -144,7 +131,7 @@ describe('a single run of a coding client', {
     assert.throws(() => process.kill(Number(readFileSync(pid, 'utf8')), 0), /ESRCH/);
   });
 
-  it('only warns of another reply than was asked for, which a model may give', async () => {
+  it('only warns of an unexpected reply, which a model may give', async () => {
     const result = await run('echo "I am a helpful assistant."');
     assert.equal(result?.verdict, 'warning');
     assert.match(result.found, /I am a helpful assistant/);
@@ -154,7 +141,7 @@ describe('a single run of a coding client', {
     assert.equal((await run('true'))?.found, 'it exited without a reply');
   });
 
-  it('is not made where a short request is refused, because clients ask again and again', async () => {
+  it('is not run where a short request is rejected, because clients retry again and again', async () => {
     const ran = join(ownDirectory(), 'ran');
     for (const [status, verdict] of [
       [401, 'failed'],
@@ -172,7 +159,7 @@ describe('a single run of a coding client', {
     answer = json(200);
   });
 
-  it('is skipped for a client that is not installed', async () => {
+  it('is skipped for a missing client', async () => {
     const empty = ownDirectory();
     mkdirSync(join(empty, 'buildcli'));
     const [, , check] = CLIENT_CHECKS;

@@ -3,19 +3,19 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { ownPort } from '../support/net/own-port.ts';
 
-/** What a terminal would act upon, and what ends lines, attributes and elements. */
+/** Terminal escapes, and the ends of lines, attributes and elements. */
 export const ESCAPES = '\x1b]0;owned\x07\x1b[2J\x1b[31m\u202e\r\n"\'<>&\u0085\u2028';
 
 const MIB = 1024 * 1024;
 const BOMB = gzipSync(Buffer.alloc(4 * MIB));
 
-/** Answers a request over HTTP. */
+/** Responds to a request over HTTP. */
 type Answers = (request: IncomingMessage, response: ServerResponse, elsewhere: string) => void;
 
 const asJson = (response: ServerResponse, value: unknown, status = 200) =>
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
 
-/** Writes the same again as long as somebody reads it. */
+/** Writes the same again as long as a reader is there. */
 function forEver(
   stream: { write(chunk: Buffer): boolean; once(event: 'drain' | 'close', then: () => void): unknown },
   chunk: Buffer,
@@ -30,7 +30,7 @@ function forEver(
   more();
 }
 
-/** Servers that mean harm, or are broken as if they did, by what they do to each request. */
+/** Hostile servers, or broken ones that look so, by their reaction to each request. */
 export const HTTP_HARM: Readonly<Record<string, Answers>> = {
   'never answers': () => {},
   'ends without an answer': (_request, response) => response.destroy(),
@@ -91,7 +91,7 @@ export const HTTP_HARM: Readonly<Record<string, Answers>> = {
     const id = String(request.headers.authorization).slice('Bearer '.length);
     asJson(response, { data: [{ id, pricing: { prompt: 1e-9, completion: 1e-9 } }] });
   },
-  'tells the token everywhere': (request, response, elsewhere) => {
+  'reveals the token everywhere': (request, response, elsewhere) => {
     const token = String(request.headers.authorization).slice('Bearer '.length);
     response.setHeader('x-token', token);
     response.setHeader('server', token);
@@ -110,7 +110,7 @@ export const HTTP_HARM: Readonly<Record<string, Answers>> = {
   },
 };
 
-/** The same below HTTP, for what no HTTP server would do. */
+/** The same below HTTP, for bytes that no HTTP server would send. */
 export const TCP_HARM: Readonly<Record<string, (socket: Socket) => void>> = {
   'sends headers without end': (socket) => {
     socket.write('HTTP/1.1 200 OK\r\n');
@@ -134,10 +134,10 @@ export const TCP_HARM: Readonly<Record<string, (socket: Socket) => void>> = {
   },
 };
 
-/** A server, and what arrived at the one that it sends others to. */
+/** A server, and the requests at its redirection target. */
 export interface HostileGateway {
   readonly url: string;
-  /** Requests that came to the other server. */
+  /** Requests at the other server. */
   elsewhere(): number;
   close(): void;
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { printable } from '../../engine/base/kit/text/printable.ts';
-import { selfcheck } from '../../engine/edge/cli/selfcheck/selfcheck.ts';
+import { selfcheck } from '../../engine/edge/cli/selfcheck.ts';
 import type { SelfCheck } from '../../engine/edge/selfcheck/check.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
 import { collectingTerminal } from '../cli/support.ts';
@@ -10,7 +10,7 @@ import { HTTP_HARM, startHostile, TCP_HARM } from './hostile-gateways.ts';
 const TOKEN = 'gw_never/told+to=Zx8qWv3R%20else';
 const SECONDS = 0.5;
 
-/** Tells all that it was told, as no careful check does. */
+/** Reports all that it got, as no careful check does. */
 const CARELESS: SelfCheck = {
   id: 'messages.careless',
   title: 'An answer',
@@ -33,7 +33,7 @@ const CARELESS: SelfCheck = {
   },
 };
 
-/** All that was handed to the terminal, before that takes anything out. */
+/** The whole terminal output, before the terminal filters it. */
 async function check(base_url: string, model: string | undefined) {
   const said: string[] = [];
   const keep = (text: string) => void said.push(text);
@@ -43,8 +43,8 @@ async function check(base_url: string, model: string | undefined) {
     env: { TOKEN, PATH: '' },
     stages: async () => [],
   };
-  const given = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 1, timeout: SECONDS };
-  const exit_code = await selfcheck(context, { ...given, ...(model && { model }), verbose: true }, [
+  const input = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 1, timeout: SECONDS };
+  const exit_code = await selfcheck(context, { ...input, ...(model && { model }), verbose: true }, [
     CARELESS,
     ...CHECKS,
   ]);
@@ -53,7 +53,7 @@ async function check(base_url: string, model: string | undefined) {
 
 describe('a self-check of a gateway that', { concurrency: 6 }, () => {
   for (const harm of [...Object.keys(HTTP_HARM), ...Object.keys(TCP_HARM)]) {
-    it(`${harm} ends, is not content, tells nobody the token and nothing to the terminal`, async () => {
+    it(`${harm} ends, fails, and shows neither the token anywhere nor anything to the terminal`, async () => {
       const gateway = await startHostile(harm);
       try {
         const { exit_code, said } = await check(

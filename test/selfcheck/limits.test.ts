@@ -28,7 +28,7 @@ const GOOD: Refusal = {
   json: { type: 'error', error: GOOD_ERROR },
 };
 
-/** A gateway that refuses whoever has the token of the limit, each time with the next of these. */
+/** A gateway that rejects requests with the token of the limit, each time with the next of these. */
 async function check(...refusals: readonly Refusal[]): Promise<CheckResult> {
   let count = 0;
   const gateway = await listen(({ req, res }) => {
@@ -49,12 +49,12 @@ const without = (name: keyof typeof GOOD_ERROR) => {
   return { ...GOOD, json: { type: 'error', error: { ...error, message: 'No.' } } };
 };
 
-describe('the refusal of a caller whose limit is used up', () => {
+describe('the rejection of a caller with an exhausted limit', () => {
   test('is good in every protocol where limit, window and reset time are fields', async () => {
     assert.equal((await check(GOOD)).verdict, 'ok');
   });
 
-  test('is not looked at without such a token', async () => {
+  test('is not checked without such a token', async () => {
     const result = await makeCheck([LIMIT_CHECK], 'limits.refusal', subjectAt('http://127.0.0.1:9'));
     assert.equal(result.verdict, 'skipped');
     assert.match(result.found, /--limit-token-env/);
@@ -117,7 +117,7 @@ describe('the refusal of a caller whose limit is used up', () => {
     ],
   ];
   for (const [is, verdict, found, ...refusals] of CASES) {
-    test(`is told of where it is one ${is}`, async () => {
+    test(`reports one that is ${is}`, async () => {
       const result = await check(...refusals);
       assert.equal(result.verdict, verdict, JSON.stringify(result, null, 2));
       assert.match(result.found, found);

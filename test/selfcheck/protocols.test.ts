@@ -1,4 +1,4 @@
-/** The list of models, tokens, errors, whole answers and streams, in all three protocols. */
+/** The list of models, tokens, errors, whole responses and streams, in all three protocols. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { CheckResult, Verdict } from '../../engine/base/contract/checks.ts';
@@ -29,19 +29,19 @@ const MESSAGE = {
 };
 
 function assertFound(result: CheckResult, verdict: Verdict, found: RegExp): void {
-  const told = JSON.stringify(result, null, 1);
-  assert.equal(result.verdict, verdict, told);
-  assert.match(result.found, found, told);
-  if (verdict === 'failed' || verdict === 'warning') assert.notEqual(result.remedy ?? '', '', told);
-  assert.ok(!told.includes(TOKEN));
+  const report = JSON.stringify(result, null, 1);
+  assert.equal(result.verdict, verdict, report);
+  assert.match(result.found, found, report);
+  if (verdict === 'failed' || verdict === 'warning') assert.notEqual(result.remedy ?? '', '', report);
+  assert.ok(!report.includes(TOKEN));
 }
 
-const PLAIN = CHECKS.filter(({ id }) => !/^(?:forwarding|limits|clients|console)\.|stream_arrival$/.test(id));
+const PLAIN = CHECKS.filter(({ id }) => !/^(?:forwarding|limits|clients)\.|stream_arrival$/.test(id));
 
 describe('at a gateway that does it right', () => {
   for (const { id } of PLAIN) test(`${id} is ok`, async () => assertFound(await checkBeside(id, echo), 'ok', /./));
 
-  test('nothing that asks a model is made where none is known', async () => {
+  test('skips model requests where no model is known', async () => {
     const results = await Promise.all(PLAIN.map(({ id }) => checkAt(id, () => UNKNOWN_TOKEN, { model: undefined })));
     const made = results.filter(({ verdict }) => verdict !== 'skipped').map(({ id }) => id);
     assert.deepEqual(made, ['models.list', 'models.no_token', 'models.wrong_token']);
@@ -52,7 +52,7 @@ const long = (count: (length: number) => unknown) => (asked: Reply) => ({
   json: { input_tokens: count(JSON.stringify(asked.json).length) },
 });
 
-/** Whatever is asked is answered so. */
+/** Every request gets this response. */
 const ANSWERS: readonly [id: string, said: Said | ((asked: Reply) => Said), Verdict, RegExp][] = [
   ['models.list', LIST, 'ok', /^1 model after \d+ ms$/],
   ['models.list', { json: { data: [] } }, 'warning', /empty/],
@@ -132,28 +132,28 @@ const ANSWERS: readonly [id: string, said: Said | ((asked: Reply) => Said), Verd
   ['responses.json', { json: { status: 'failed', error: {} } }, 'failed', /neither "completed" nor "incomplete"/],
   ['responses.stream', error(502, 'server_error', 'no upstream'), 'failed', /status 502: server_error: no upstream/],
 ];
-describe('what is answered is called what it is', () => {
+describe('names each response correctly', () => {
   for (const [id, said, verdict, found] of ANSWERS) {
     test(`${id} is ${verdict}: ${found.source}`, async () =>
       assertFound(await checkAt(id, typeof said === 'function' ? said : () => said), verdict, found));
   }
 
-  test('with another name of the model, which is fine and told', async () => {
+  test('with another name of the model, which is fine and reported', async () => {
     const result = await checkAt('messages.json', () => ({ json: { ...MESSAGE, model: 'coder-1-20260101' } }));
     assert.match(result.details!.join(), /coder-1-20260101 answered/);
   });
 
-  test('as late, where the list comes later than clients wait', async () => {
+  test("as late, where the list exceeds clients' timeouts", async () => {
     const body = Buffer.from('{"data":[{"id":"coder-1"}]}');
     const arrivals = [{ at_ms: 3100, bytes: body.length }];
     const headers = { 'content-type': 'application/json' };
-    const answer = { status: 200, headers, body, arrivals, head_ms: 20, total_ms: 3100, ending: 'whole' as const };
-    const subject = subjectAt('http://127.0.0.1:1', { ask: async () => answer });
+    const response = { status: 200, headers, body, arrivals, head_ms: 20, total_ms: 3100, ending: 'whole' as const };
+    const subject = subjectAt('http://127.0.0.1:1', { ask: async () => response });
     for (const id of ['models.list', 'models.no_token'])
       assertFound(await makeCheck(CHECKS, id, subject), 'failed', /took 3\.1 seconds/);
   });
 
-  test('asked as clients do, with a wrong token in place of the real one and never beside it', async () => {
+  test("sends clients' requests, with a wrong token in place of the real one and never beside it", async () => {
     const seen: Reply[] = [];
     for (const id of ['models.list', 'models.no_token', 'models.wrong_token', 'messages.wrong_token'])
       await checkAt(id, (asked) => {
@@ -169,18 +169,18 @@ describe('what is answered is called what it is', () => {
 
 const without = (event: string) => replacing(new RegExp(`event: ${event}\n.*\n\n`), '');
 const replacing = (pattern: string | RegExp, text: string): Habits => ({
-  answer: (answer) => {
-    answer.body = answer.body.replaceAll(typeof pattern === 'string' ? pattern : new RegExp(pattern, 'g'), text);
+  answer: (response) => {
+    response.body = response.body.replaceAll(typeof pattern === 'string' ? pattern : new RegExp(pattern, 'g'), text);
   },
 });
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 
-/** What a gateway makes of a good stream. */
+/** A gateway's version of a correct stream. */
 const STREAMS: readonly (readonly [id: string, where: string, Habits, Verdict, RegExp])[] = [
   [
     'messages',
     'pings and unknown events are put in',
-    replacing(PING, `${PING}event: new\ndata: {"type":"new"}\n\n${PING}`),
+    replacing('event: content_block_stop\n', `${PING}event: new\ndata: {"type":"new"}\n\nevent: content_block_stop\n`),
     'ok',
     /11 tokens in and 5 out/,
   ],

@@ -29,14 +29,14 @@ export interface Listening {
   close(): Promise<void>;
 }
 
-/** Answers every request, once its body is complete, as told. */
+/** Answers every request, once its body is complete, as scripted. */
 export async function listen(
-  answer: (request: { readonly req: IncomingMessage; readonly body: Buffer; readonly res: ServerResponse }) => void,
+  response: (request: { readonly req: IncomingMessage; readonly body: Buffer; readonly res: ServerResponse }) => void,
 ): Promise<Listening> {
   const server = createServer((req, res) => {
     const chunks: Buffer[] = [];
     req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', () => answer({ req, body: Buffer.concat(chunks), res }));
+    req.on('end', () => response({ req, body: Buffer.concat(chunks), res }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
@@ -49,16 +49,16 @@ export async function listen(
   };
 }
 
-/** What a gateway does with what it passes on; a good one where nothing is said. */
+/** A gateway's changes to forwarded bodies; correct by default. */
 export interface Habits {
   body?(body: Buffer): string | Buffer;
   headers?(headers: Record<string, string | string[] | undefined>): void;
   path?(path: string): string;
-  /** The status, headers and whole body of an answer. */
+  /** The status, headers and whole body of a response. */
   answer?(answer: { status: number; headers: Record<string, string>; body: string }): void;
-  /** What it does where its upstream breaks an answer off; it does the same. */
+  /** Its reaction to an upstream that breaks off a response; it does the same. */
   broken?(res: ServerResponse): void;
-  /** Answers by itself where it says so. */
+  /** Responds itself on request. */
   instead?(request: { readonly req: IncomingMessage; readonly res: ServerResponse; readonly body: Buffer }): boolean;
 }
 
@@ -78,9 +78,9 @@ export function forwardTo(upstream_url: string, habits: Habits = {}): Promise<Li
       from.on('end', () => {
         const text = Buffer.concat(chunks).toString();
         const { 'content-length': _, 'transfer-encoding': __, connection: ___, ...rest } = from.headers;
-        const answer = { status: from.statusCode ?? 502, headers: rest as Record<string, string>, body: text };
-        habits.answer?.(answer);
-        res.writeHead(answer.status, answer.headers).end(answer.body);
+        const response = { status: from.statusCode ?? 502, headers: rest as Record<string, string>, body: text };
+        habits.answer?.(response);
+        res.writeHead(response.status, response.headers).end(response.body);
       });
       from.on('error', () => {
         if (habits.broken === undefined) res.destroy();

@@ -63,7 +63,7 @@ const received: fc.Arbitrary<EchoedRequest> = fc.record({
   protocol: fc.constantFrom('messages', 'messages', 'chat', 'responses'),
 });
 
-test('whatever a gateway answers and forwards, each check ends with a line that can be printed and says what to do', async () => {
+test('for any response and forwarding of a gateway, each check ends with a printable line and a remedy', async () => {
   const checks = CHECKS.filter(({ id }) => !id.startsWith('clients.'));
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...checks), exchange, fc.option(received), async (check, came, arrived) => {

@@ -1,4 +1,4 @@
-/** The ledger in the database and the one in memory, side by side: what is true of one must be true of the other. */
+/** The ledger in the database and the one in memory, side by side: both must have the same properties. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { CounterName, Ledger, LimitDemand } from '../../engine/api.ts';
@@ -9,7 +9,7 @@ import { MemoryLedger } from '../../engine/edge/simulate/memory/memory-ledger.ts
 import { ledgerRows } from '../e2e/support/state.ts';
 import { counterStatesOf, quietLog, reservation, type TestStore } from '../support/store.ts';
 
-/** One of the two ledgers, and what tests may look at. */
+/** One of the two ledgers, and tests' view of it. */
 export interface Bench {
   readonly ledger: Ledger & Books;
   readonly clock: FrozenClock;
@@ -18,7 +18,7 @@ export interface Bench {
   set(name: CounterName, amount: number): Promise<unknown>;
   /** Grants room for some hours. */
   grant(name: CounterName, amount: number, hours: number): Promise<unknown>;
-  /** Raises what a request holds, and waits until that is so. */
+  /** Raises the reservation of a request, and waits until that is done. */
   topUp(request_id: string, amount: number): Promise<void>;
   rows(request_id: string): Promise<readonly object[]>;
 }
@@ -108,7 +108,7 @@ export function ledgerKinds(storeOf: () => TestStore, open: Pick<DatabaseLedger,
   ];
 }
 
-/** Scenarios by name; each returns what must be the same everywhere. `key` is fresh for each kind. */
+/** Scenarios by name; each returns a result that must be equal everywhere. `key` is fresh for each kind. */
 export type Scenarios = Readonly<Record<string, (bench: Bench, key: string) => Promise<unknown>>>;
 
 const NOON = '2026-03-10T12:00:00Z';
@@ -137,7 +137,7 @@ export function testScenarios(scenarios: Scenarios, kinds: readonly Kind[]): voi
   }
 }
 
-/** A demand on a day's money of somebody. */
+/** A demand on a caller's money of a day. */
 export function demand(key: string, limit: number | null, more: Partial<LimitDemand> = {}): LimitDemand {
   return { scope: 'user', key, window: 'day', unit: 'nano_usd', limit, rule: 'rule', ...more };
 }

@@ -1,4 +1,4 @@
-/** Whatever is asked of them in whatever order, the ledger in memory answers like the one in the database. */
+/** For any calls in any order, the ledger in memory behaves like the one in the database. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
@@ -38,7 +38,7 @@ const amountOn = ({ unit }: CounterName) => fc.integer({ min: 0, max: unit === '
 const demand = name.chain((of) =>
   fc
     .tuple(fc.option(amountOn(of)), fc.constantFrom('one', 'two'), fc.boolean())
-    // What is counted by the minute or at once is counted because something limits it.
+    // Counts by the minute or at once exist because a limit needs them.
     .map(
       ([limit, rule, shadow]): LimitDemand => ({
         ...of,
@@ -86,11 +86,11 @@ let runs = 0;
 
 const GRANTED_HOURS = 100;
 
-/** What a ledger answers to some acts; requests and keys have names of their own in every run. */
+/** A ledger's results of some acts; requests and keys have names of their own in every run. */
 async function answers(bench: Bench, acts: readonly Act[], prefix: string): Promise<unknown[]> {
   const { ledger } = bench;
   const requests: ReservationRequest[] = [];
-  const told: unknown[] = [];
+  const results: unknown[] = [];
   const own = <T extends CounterName>(one: T): T => ({ ...one, key: `${prefix}${one.key}` });
   for (const each of acts) {
     if (each.kind === 'wait') {
@@ -107,7 +107,7 @@ async function answers(bench: Bench, acts: readonly Act[], prefix: string): Prom
         demands,
       });
       requests.push(request);
-      told.push(await ledger.reserve(request), await ledger.statuses(demands));
+      results.push(await ledger.reserve(request), await ledger.statuses(demands));
     } else if ('name' in each) {
       const name = own(each.name);
       if (each.kind === 'set') await bench.set(name, each.amount);
@@ -121,11 +121,11 @@ async function answers(bench: Bench, acts: readonly Act[], prefix: string): Prom
       } else await ledger.settle({ ...settlement(request), cost_nano_usd: each.cost });
     }
   }
-  for (const { request_id } of requests) told.push((await bench.rows(request_id)).map(columns));
-  return JSON.parse(JSON.stringify(told).replaceAll(prefix, ''));
+  for (const { request_id } of requests) results.push((await bench.rows(request_id)).map(columns));
+  return JSON.parse(JSON.stringify(results).replaceAll(prefix, ''));
 }
 
-it('answers like the ledger in the database', async () => {
+it('behaves like the ledger in the database', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 2, maxLength: 15 }), async (acts) => {
       const prefix = `run-${++runs}-`;

@@ -1,4 +1,4 @@
-/** What is true of the ledger in the database is true of the one in memory: rows, handles, moves and calendars; a property has the rest. */
+/** The ledger in memory matches the one in the database: rows, handles, moves and calendars; a property has the rest. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ChargedAttempt, LimitDemand } from '../../engine/base/contract/services.ts';
@@ -13,13 +13,6 @@ const open = useTestStore((opened) => {
 const kinds = ledgerKinds(() => store, open);
 
 const scenarios: Scenarios = {
-  async 'turns a reservation into spend, and writes who asked for what'({ ledger, balance, rows }, key) {
-    const request = reservation({ request_id: key, user: 'u', team: 't', demands: [demand(key, 100)] });
-    await ledger.reserve(request);
-    await ledger.settle(settlement(request));
-    return [await balance(demand(key, null)), (await rows(key)).map(columns)];
-  },
-
   async 'charges what was reserved when the cost is no amount'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, demands: [demand(key, 100)] });
     await ledger.reserve(request);
@@ -35,7 +28,7 @@ const scenarios: Scenarios = {
     return [await balance(demand(key, null)), await balance(team), (await rows(key)).map(columns)];
   },
 
-  async 'settles a reservation by its handle for nobody but who reserved it'({ ledger, balance, rows }, key) {
+  async 'settles a reservation by its handle only for its owner'({ ledger, balance, rows }, key) {
     const request = reservation({ request_id: key, user: 'u', demands: [demand(key, 100)] });
     const { reservation: reserved } = await ledger.reserve(request);
     await reserved!.settle(settlement(reservation({ user: 'somebody else', request_id: `${key}-2` })));
@@ -67,7 +60,7 @@ const scenarios: Scenarios = {
   },
 };
 
-/** Like a request that comes under limits of its user and of the upstream that it goes to. */
+/** Like a request under limits of its user and of its upstream. */
 function at(
   key: string,
   upstream: string,
@@ -156,20 +149,20 @@ const moves: Scenarios = {
 
   async 'keeps what earlier attempts may be billed where they were made, and books it there'(bench, key) {
     await bench.ledger.reserve(at(key, 'main', 100));
-    const held = [mayBeBilled(1, 'main', 30)];
-    await bench.ledger.move(at(key, 'spare', 70), held);
+    const reserved = [mayBeBilled(1, 'main', 30)];
+    await bench.ledger.move(at(key, 'spare', 70), reserved);
     const after_one = await balances(bench, key, 'main', 'spare');
-    const second = [...held, mayBeBilled(2, 'spare', 20)];
+    const second = [...reserved, mayBeBilled(2, 'spare', 20)];
     await bench.ledger.move(at(key, 'third', 60), second);
     const after_two = await balances(bench, key, 'main', 'spare', 'third');
     const attempts = [...second, served(3, 'third', 11)];
     const outcome = { cost_nano_usd: 61, attempts, upstream: 'third', provenance: { cost: 'possible' as const } };
-    const told = { upstream_ms: 12.5, upstream_request_id: 'req_third' };
-    await bench.ledger.settle(settlement(at(key, 'third', 60), { ...outcome, ...told }));
+    const upstream_facts = { upstream_ms: 12.5, upstream_request_id: 'req_third' };
+    await bench.ledger.settle(settlement(at(key, 'third', 60), { ...outcome, ...upstream_facts }));
     return [after_one, after_two, await balances(bench, key, 'main', 'spare', 'third'), await rowsOf(bench, key)];
   },
 
-  async 'counts what is held against the limits of both upstreams'(bench, key) {
+  async 'counts reserved amounts against the limits of both upstreams'(bench, key) {
     await bench.ledger.reserve(at(key, 'main', 100, { user: 129 }));
     const refused = await bench.ledger.move(at(key, 'spare', 100, { user: 129 }), [mayBeBilled(1, 'main', 30)]);
     const moved = await bench.ledger.move(at(key, 'spare', 99, { user: 129 }), [mayBeBilled(1, 'main', 30)]);
@@ -178,12 +171,12 @@ const moves: Scenarios = {
 
   async 'counts as a request of each upstream that it was sent to'(bench, key) {
     await bench.ledger.reserve(at(key, 'main', 100));
-    const held: ChargedAttempt[] = [{ ...mayBeBilled(1, 'main', 0), certainty: 'not_sent', sends: 0 }];
-    await bench.ledger.move(at(key, 'spare', 70), held);
-    held.push({ ...mayBeBilled(2, 'spare', 0), certainty: 'answered', status: 529, outcome: 'overloaded' });
-    await bench.ledger.move(at(key, 'third', 70), held);
+    const reserved: ChargedAttempt[] = [{ ...mayBeBilled(1, 'main', 0), certainty: 'not_sent', sends: 0 }];
+    await bench.ledger.move(at(key, 'spare', 70), reserved);
+    reserved.push({ ...mayBeBilled(2, 'spare', 0), certainty: 'answered', status: 529, outcome: 'overloaded' });
+    await bench.ledger.move(at(key, 'third', 70), reserved);
     const under_way = await balances(bench, key, 'main', 'spare', 'third');
-    await bench.ledger.settle(settlement(at(key, 'third', 70), { attempts: [...held, served(3, 'third', 60)] }));
+    await bench.ledger.settle(settlement(at(key, 'third', 70), { attempts: [...reserved, served(3, 'third', 60)] }));
     const settled = await balances(bench, key, 'main', 'spare', 'third');
     const of_minute = [2, 6, 10].map((i) => settled[i]!.spent);
     assert.deepEqual(of_minute, [0, 1, 1], 'main, spare, third');
@@ -197,7 +190,7 @@ const moves: Scenarios = {
     return [await balances(bench, key, 'main', 'spare'), await bench.rows(key)];
   },
 
-  async 'tells of a limit in shadow mode that would have kept it from moving'(bench, key) {
+  async 'reports a limit in shadow mode that would have kept it from moving'(bench, key) {
     await bench.ledger.reserve(at(key, 'main', 100));
     const request = at(key, 'spare', 70);
     const shadow = demand(`${key}-spare`, 60, { scope: 'upstream', rule: 'trial', shadow: true });

@@ -1,4 +1,4 @@
-/** What only the ledger in memory does: being away on demand, and being told what it knows. */
+/** What only the ledger in memory does: it goes away on demand, and takes over known states. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CounterName } from '../../engine/api.ts';
@@ -20,7 +20,7 @@ const week = demand('ana', 100, { window: 'week' });
 const parallel = demand('ana', 1, { window: 'open', unit: 'requests' });
 
 describe('a ledger in memory that is away', () => {
-  it('refuses what may not go out then, and tells nobody how limits stand', async () => {
+  it('rejects what may not leave then, and shows no limit states', async () => {
     const { state, ledger } = open();
     state.away = true;
     const away = { code: 'store_unavailable' };
@@ -29,7 +29,7 @@ describe('a ledger in memory that is away', () => {
     assert.deepEqual(ledger.attempts, []);
   });
 
-  it('lets out without a hold what may, and counts it under all its names when it is settled', async () => {
+  it('admits a permitted request without a reservation, and counts it under all its names on settlement', async () => {
     const { state, ledger } = open();
     state.away = true;
     const request = reservation({ demands: [day, week, parallel], on_store_error: 'allow' });
@@ -43,7 +43,7 @@ describe('a ledger in memory that is away', () => {
     assert.deepEqual([spent, ledger.rows.length], [[60, 60, 0], 1]);
   });
 
-  it('forgets what went out without a reservation and never left', async () => {
+  it('drops an unsent request without a reservation', async () => {
     const { state, ledger } = open();
     state.away = true;
     const request = reservation({ demands: [day], on_store_error: 'allow' });
@@ -55,7 +55,7 @@ describe('a ledger in memory that is away', () => {
 });
 
 describe('a ledger in memory', () => {
-  it('takes over what is reserved with the most it can come to, and by how many', async () => {
+  it('takes over reservations with their maximum, and their number', async () => {
     const { ledger } = open();
     const { scope, key, window, unit }: CounterName = day;
     ledger.put({ scope, key, window, unit, spent: 5, reserved: 10, most: 90, in_flight: 3 });
@@ -67,16 +67,16 @@ describe('a ledger in memory', () => {
     );
   });
 
-  it('tells of each attempt what every limit had room for', async () => {
+  it('reports the headroom of every limit for each attempt', async () => {
     const { ledger } = open();
     const shadow = demand('ana', 10, { shadow: true, rule: 'noted' });
     await ledger.reserve(reservation({ amount_nano_usd: 60, demands: [day, shadow, parallel] }));
     await ledger.reserve(reservation({ amount_nano_usd: 60, demands: [day, shadow, parallel] }));
-    const told = ledger.attempts.map(({ statuses, exceeded }) => [
+    const reported = ledger.attempts.map(({ statuses, exceeded }) => [
       statuses.map(({ in_force, spent, reserved, needed, room }) => [in_force, spent, reserved, needed, room]),
       exceeded.map(({ window }) => window),
     ]);
-    assert.deepEqual(told, [
+    assert.deepEqual(reported, [
       [
         [
           [100, 0, 0, 60, true],
@@ -96,7 +96,7 @@ describe('a ledger in memory', () => {
     ]);
   });
 
-  it('takes no amount that is none, and holds no more than a request can cost', async () => {
+  it('rejects an invalid amount, and reserves no more than a request can cost', async () => {
     const { ledger } = open();
     for (const wrong of [
       { amount_nano_usd: Number.NaN },

@@ -1,4 +1,4 @@
-/** What a test file says is spent counts against limits of every kind. */
+/** Spending of a test file counts against limits of every kind. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { GATEWAY, holds, REQUEST, suiteOf, testProject, UPSTREAM } from './support.ts';
@@ -33,7 +33,7 @@ const passes = (name: string, caller: string, spent: string) => `
     expect: { status: 200 }
 `;
 
-describe('what is spent before a case', () => {
+describe('spending before a case', () => {
   it('may be the budget of a combination, by week, whatever order its scopes have', async () => {
     const spent = (scope: string, key: string) => `{ scope: ${scope}, key: ${key}, window: week, usd: 1.9999999 }`;
     const mine = spent('[model, user]', '[coder-1, dev@example.com]');
@@ -85,7 +85,7 @@ describe('what is spent before a case', () => {
     await holds(all.join(''), files);
   });
 
-  it('is gone in the next minute', async () => {
+  it('is over in the next minute', async () => {
     const text = `
   - name: waits a minute
     caller: { project: atlas }
@@ -107,11 +107,11 @@ describe('what is spent before a case', () => {
     ['{ scope: user, window: week, requests: 1 }', /^C4009 `requests` does not apply to the window "week"$/],
     ['{ scope: user, window: open, tokens: 1 }', /^C4009 `tokens` does not apply to the window "open"$/],
     ['{ scope: user, window: minute, usd: 1 }', /^C4009 `usd` does not apply to the window "minute"$/],
-    ['{ scope: user, window: minute, requests: 1, tokens: 1 }', /^C4009 .* are separate limits$/],
-    ['{ scope: team, window: day, usd: 1 }', /^C8004 the caller has no team/],
+    ['{ scope: user, window: minute, requests: 1, tokens: 1 }', /^C4009 `tokens` and `requests` exclude each other$/],
+    ['{ scope: team, window: day, usd: 1 }', /^C8004 the team is missing$/],
     ['{ scope: [user, model], window: day, usd: 1 }', /^C8004 the model is missing$/],
-    ['{ scope: [user, model], key: coder-1, window: day, usd: 1 }', /^C8004 there is a key for 1 of 2 scopes$/],
-    ['{ scope: user, key: [a, b], window: day, usd: 1 }', /^C8004 there is a key for 2 of 1 scopes$/],
+    ['{ scope: [user, model], key: coder-1, window: day, usd: 1 }', /^C8004 each scope needs a key$/],
+    ['{ scope: user, key: [a, b], window: day, usd: 1 }', /^C8004 each scope needs a key$/],
     ['{ scope: usr, window: day, usd: 1 }', /^C3004 /],
     ['{ scope: [user, user], window: day, usd: 1 }', /^C3010 /],
     ['{ scope: [], window: day, usd: 1 }', /^C3007 /],
@@ -122,7 +122,7 @@ describe('what is spent before a case', () => {
     ['{ scope: user, window: minute, requests: -1 }', /^C3005 /],
   ];
   for (const [spent, message] of mistakes) {
-    it(`is told to be wrong, once: ${spent}`, async () => {
+    it(`is reported as wrong, once: ${spent}`, async () => {
       const suite = await suiteOf(testProject(passes('mistaken', '{}', spent)));
       const found = suite.diagnostics.map((one) => `${one.code} ${one.message}`);
       assert.equal(found.length, 1, found.join('\n'));

@@ -58,7 +58,7 @@ finally:
   - stage: audit
 `;
 
-/** A request of 49 bytes that costs 18000 nano-USD with the answer below. */
+/** A request of 49 bytes that costs 18000 nano-USD with the response below. */
 export const REQUEST = 'request: { json: { model: coder-1, max_tokens: 10, messages: [] } }';
 export const UPSTREAM = 'upstream: { json: { type: message, usage: { input_tokens: 1, output_tokens: 1 } } }';
 
@@ -105,7 +105,7 @@ export async function holds(cases: string, files: Readonly<Record<string, string
   assert.deepEqual(results.flatMap(problemsOf), []);
 }
 
-/** What was not as expected, one line each: where and what. */
+/** The unmet expectations, one line each: place and value. */
 export function problemsOf({ problems }: CaseResult): string[] {
   return problems.map(
     ({ position, pointer, expected, found }) => `${position.line} ${pointer}: expected ${expected}, found ${found}`,

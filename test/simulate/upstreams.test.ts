@@ -1,4 +1,4 @@
-/** What cases say of several upstreams, and of how they fail. */
+/** Cases of several upstreams, and of their failures. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../engine/base/contract/forwarding.ts';
@@ -10,7 +10,7 @@ const STREAM = 'request: { json: { model: coder-1, max_tokens: 10, stream: true,
 const ANSWER = '{ json: { type: message, usage: { input_tokens: 1, output_tokens: 1 } } }';
 
 describe('an upstream of a case', () => {
-  it('does what is said of it by its name, and tells what it saw', () =>
+  it('behaves as its name says, and reports what it saw', () =>
     holds(`
   - name: by day and by night
     ${REQUEST}
@@ -38,7 +38,7 @@ describe('an upstream of a case', () => {
       facts: { upstream.status: 413, upstream.request_id: req_1 }
 `));
 
-  it('takes no connection, cuts it before or during its answer, or never answers', () =>
+  it('rejects connections, cuts them before or during its response, or never responds', () =>
     holds(`
   - name: refuse
     ${REQUEST}
@@ -65,7 +65,7 @@ describe('an upstream of a case', () => {
     expect: { status: 504, error: upstream_timeout, facts: { outcome.duration_ms: 120000 } }
 `));
 
-  it('is told when its client leaves, whichever of the upstreams that is', () =>
+  it('is notified when its client leaves, whichever upstream it is', () =>
     holds(`
   - name: leaves before the answer
     request: { json: { model: coder-1, max_tokens: 10, messages: [] }, leaves: before_answer }
@@ -78,7 +78,7 @@ const inSession = (n: number) => REQUEST.replace('{ json:', `{ headers: { sessio
 const TWO = 'gateway: { routing: { default_upstreams: [main, spare] } }';
 
 describe('a request with several upstreams', () => {
-  it('goes to the next as the table of failover says, on a clock of its own', async () => {
+  it('falls back by the failover table, on a clock of its own', async () => {
     await holds(
       `
   - name: overloaded
@@ -144,7 +144,7 @@ describe('a request with several upstreams', () => {
     );
   });
 
-  it('is told apart from one that no other upstream could be asked for, as a limit has no room there', () =>
+  it('is distinguished from one without an alternative, as a limit has no headroom there', () =>
     holds(`
   - name: nobody else has room
     gateway:
@@ -169,7 +169,7 @@ describe('a request with several upstreams', () => {
     expect: { status: 200, dropped: { main: drained, spare: limit }, attempts: [{ upstream: third, reason: served }] }
 `));
 
-  it('leaves an upstream alone that has failed, until its time has come', () =>
+  it('avoids a failed upstream until its time is up', () =>
     holds(`
   - name: a breaker and a limit
     gateway:
@@ -192,8 +192,8 @@ describe('a request with several upstreams', () => {
 `));
 });
 
-describe('a case that does not hold', () => {
-  it('says which upstream was asked, which not, and what it saw', async () => {
+describe('a failing case', () => {
+  it('reports which upstreams got the request, which not, and what they saw', async () => {
     const { results } = await runCases(`
   - name: wrong
     ${REQUEST}

@@ -27,7 +27,7 @@ test('a file that is as it was is parsed once, and counts as read every time', (
   assert.equal(second.findings.sources().get(second.file), 'a: 1\n');
 });
 
-test('a file that changed is read as it is now, and mistakes are told as long as they are there', () => {
+test('a changed file is read anew, and mistakes are reported as long as they exist', () => {
   assert.deepEqual(toValue(read('changed.yaml', 'a: 1\n').root!), { a: 1 });
   assert.deepEqual(toValue(read('changed.yaml', 'a: 2\n').root!), { a: 2 });
   for (let time = 0; time < 2; time++) {

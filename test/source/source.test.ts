@@ -30,7 +30,7 @@ function marked(text: string, { line, column, length }: Mark): string {
   return (text.split('\n')[line - 1] ?? '').slice(column - 1, column - 1 + length);
 }
 
-describe('every node knows its place', () => {
+describe('every node has its place', () => {
   const root = parse(TEXT).root!;
   const cases: readonly [pointer: string, expected: string][] = [
     ['/server/listen', '127.0.0.1:8080'],
@@ -56,7 +56,7 @@ describe('every node knows its place', () => {
     assert.equal(marked(TEXT, nodeAt(root, '/empty').mark), 'empty');
   });
 
-  test('a pointer to something that is not written leads to its nearest owner', () => {
+  test('a pointer to a missing node leads to its nearest owner', () => {
     assert.equal(nodeAt(root, '/server/limits/header_bytes').mark.pointer, '/server/limits');
   });
 });
@@ -86,7 +86,7 @@ test('a mistake below an empty first line is found', () => {
   }
 });
 
-test('no text makes the parser throw, and a text is either parsed or blamed', () => {
+test('no text makes the parser throw, and a text is either parsed or rejected', () => {
   const pieces = [
     ...'a\n\t{}[]"\'!|#%,1',
     'b: ',
@@ -115,14 +115,14 @@ test('no text makes the parser throw, and a text is either parsed or blamed', ()
   );
 });
 
-test('a large file is told about a key that stands there twice', () => {
+test('a large file reports a duplicate key', () => {
   const keys = Array.from({ length: 5000 }, (_, index) => `key_${index}: ${index}\n`).join('');
   const { findings } = parse(`${keys}key_17: again\nkey_17: and again\n`);
   const places = findings.diagnostics().map(({ code, line }) => [code, line]);
   assert.deepEqual(places, [['C1009', 5001]]);
 });
 
-test('a parser that ran out of stack is said to have, whatever else it says', () => {
+test('reports a parser stack overflow, with any other findings', () => {
   const exhausted = { code: 'RESOURCE_EXHAUSTION', message: '', pos: [9, 10] } as const;
   const others = [
     { code: 'TAG_RESOLVE_FAILED', message: '', pos: [2, 3] },

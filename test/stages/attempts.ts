@@ -14,12 +14,12 @@ const FAILED: AttemptRecord = {
   ms: 7,
 };
 
-/** The first of several attempts; it was sent to main, and not answered. */
+/** The first of several attempts; it was sent to main, without a response. */
 export function failed(more: Partial<AttemptRecord> = {}): AttemptRecord {
   return { ...FAILED, ...more };
 }
 
-/** An attempt that was answered by the spare upstream. */
+/** An attempt with a response of the spare upstream. */
 export function served(n: number, more: Partial<AttemptRecord> = {}): AttemptRecord {
   const answered = { certainty: 'answered', status: 200, outcome: 'answered', reason: 'served' } as const;
   return { ...FAILED, ...answered, n, upstream: 'spare', upstream_model: 'coder-1@2026', ...more };

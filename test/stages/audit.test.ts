@@ -36,7 +36,7 @@ async function recorded(facts: Facts, options: object = { table: true }, attempt
   return stage;
 }
 
-/** Facts of a request, each with the column of its record, and what stands there where that is something else. */
+/** Facts of a request, each with the column of its record, and the value there where that differs. */
 const COLUMNS: readonly (readonly [fact: string, value: unknown, column: string, shown?: unknown])[] = [
   ['principal.id', 'user:alice@example.com', 'principal'],
   ['principal.email', 'alice@example.com', 'user'],
@@ -136,7 +136,7 @@ describe('audit', () => {
     assert.equal(lines.size, 0);
   });
 
-  it('omits unknown facts of rules, and shadow rules that did not hold', async () => {
+  it('omits unknown facts of rules, and shadow rules that did not match', async () => {
     const { audit: records } = await recorded({});
     const text = JSON.stringify(records[0]);
     for (const key of ['shadow', 'cache_effective_ttl', 'cache_downgraded', 'address', 'max_tokens', 'estimate_usd'])

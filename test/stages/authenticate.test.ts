@@ -15,7 +15,7 @@ const alice: Principal = {
   token: { id: 'tok_1', name: 'laptop', group: 'coders' },
 };
 
-/** Runs the stage on some headers and tells which credential it verified. */
+/** Runs the stage on some headers and returns the credential it verified. */
 async function authenticateWith(headers: Record<string, string>, verify?: ServiceStubs['verify']) {
   const verified: string[] = [];
   const stage = openStage(authenticate, {
@@ -41,7 +41,7 @@ describe('authenticate', () => {
     assert.deepEqual((await authenticateWith({ 'x-api-key': ' gw_token ' })).verified, ['gw_token']);
   });
 
-  it('lets the bearer credential decide when both are sent, and x-api-key when it is empty or of another scheme', async () => {
+  it('uses the bearer credential when both are sent, and x-api-key when it is empty or of another scheme', async () => {
     const both = (authorization: string) => authenticateWith({ authorization, 'x-api-key': 'gw_key' });
     assert.deepEqual((await both('Bearer gw_bearer')).verified, ['gw_bearer']);
     assert.deepEqual((await both('Bearer ')).verified, ['gw_key']);
@@ -69,7 +69,7 @@ describe('authenticate', () => {
     assert.equal(stage.hooks.request!(ctx), undefined);
   });
 
-  it('reports what is missing or malformed, and that a retry will not help', async () => {
+  it('reports a missing or malformed credential, and that a retry will not help', async () => {
     const headers = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
     for (const sent of [{}, { authorization: '' }, { authorization: 'Bearer' }, { 'x-api-key': ' ' }]) {
       const expected = {
@@ -86,7 +86,7 @@ describe('authenticate', () => {
     }
   });
 
-  it('adds the same headers to refusals of the token, raised at once or later', async () => {
+  it('adds the same headers to rejections of the token, raised at once or later', async () => {
     const refused = new StageError('credential_revoked', 'The access token was revoked.');
     const headers = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
     for (const verify of [

@@ -1,4 +1,4 @@
-/** A request that is about to leave, and check-budget with the limits a test wishes. */
+/** A request that is about to leave, and check-budget with the limits of a test. */
 import type { GatewayConfig, LimitStatus, SpendRuleConfig } from '../../engine/api.ts';
 import { type Facts, openStage, type ServiceStubs, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import checkBudget from '../../stages/check-budget.ts';
@@ -46,16 +46,16 @@ export interface Situation extends ServiceStubs {
   readonly header_prefix?: string;
 }
 
-/** The stage and a request that has come to it. */
+/** The stage and a request that has reached it. */
 export function enter(situation: Situation = {}) {
-  const { facts = {}, spend_limits, models, header_prefix = 'vendor', charge = 'full', ...wishes } = situation;
+  const { facts = {}, spend_limits, models, header_prefix = 'vendor', charge = 'full', ...stage_options } = situation;
   const config = stageConfig({ ...(spend_limits && { spend_limits }), ...(models && { models }) });
   const named = { ...config, server: { ...config.server, profile: { header_prefix } } };
-  const stage = openStage(checkBudget, { options: { charge }, config: named, now: NOON, ...wishes });
+  const stage = openStage(checkBudget, { options: { charge }, config: named, now: NOON, ...stage_options });
   return { stage, ctx: stage.request({ facts: { ...ROUTED, ...facts } }) };
 }
 
-/** What the stage asks of the ledger. */
+/** The stage's calls of the ledger. */
 export async function reserved(situation: Situation = {}) {
   const { stage, ctx } = enter(situation);
   await stage.hooks.request!(ctx);

@@ -8,19 +8,19 @@ import { UpstreamHead } from '../../engine/pipeline/run/headers.ts';
 import { attemptNext, failed, served } from './attempts.ts';
 import { enter, limit_status, MIDNIGHT, NOON, reserved, type Situation, spendLimits, USD } from './budget-bench.ts';
 
-/** What the harness's models cost, in nano-USD per token. */
+/** The prices of the harness's models, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
 const COST = 1000 * PRICE.input + 500 * PRICE.output;
 /** The tokens it is for. */
 const MOST = { 'spend.most_tokens': { input: 1000, output: 500, input_limit: 200_000, other_runs: 1 } };
 
-describe('what check-budget holds', () => {
+describe('the reservation of check-budget', () => {
   it('is the input bound and the output bound at full price', async () => {
     const { amount_nano_usd, most_nano_usd, overshoot_percent } = await reserved();
     assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [COST, COST, undefined]);
   });
 
-  it('prices the input as the most expensive cache write that was asked for', async () => {
+  it('prices the input as the most expensive requested cache write', async () => {
     const amount = async (ttl: string) =>
       (await reserved({ facts: { 'request.cache.ttl': ttl, 'request.max_tokens': 1 } })).amount_nano_usd;
     assert.equal(await amount('none'), 1000 * PRICE.input + PRICE.output);
@@ -36,7 +36,7 @@ describe('what check-budget holds', () => {
     assert.equal((await reserved({ facts })).amount_nano_usd, 200_000 * (PRICE.input + PRICE.output));
   });
 
-  it('covers audio at its price, where the request has some or asks for it', async () => {
+  it('covers audio at its price, in input and output', async () => {
     const amount = async (fields: readonly string[]) => {
       const decisive = Object.fromEntries(fields.map((field) => [`${field}[0]`, { field, value: 'audio' }]));
       return (await reserved({ facts: { 'request.privileged_fields': decisive } })).amount_nano_usd;
@@ -48,15 +48,15 @@ describe('what check-budget holds', () => {
     assert.equal(await amount(['service_tier']), COST);
   });
 
-  it('covers every answer that was asked for', async () => {
+  it('covers every requested response', async () => {
     const { amount_nano_usd, tokens } = await reserved({ facts: { 'request.choices': 3 } });
-    assert.equal(amount_nano_usd, 3 * COST, 'some providers read the input for every answer');
+    assert.equal(amount_nano_usd, 3 * COST, 'some providers read the input for every response');
     assert.equal(tokens, 800 + 3 * 500);
     const longest = await reserved({ facts: { 'request.choices': 2, 'request.max_tokens': 10 ** 9 } });
     assert.equal(longest.amount_nano_usd, 2 * (1000 * PRICE.input + 200_000 * PRICE.output));
   });
 
-  it('covers cache writes that nobody asked for, where the protocol of the upstream lets it make them', async () => {
+  it("covers unrequested cache writes, where the upstream's protocol allows them", async () => {
     const amount = async (protocol: string, ttl = 'none') => {
       const facts = {
         'request.protocol': protocol,
@@ -72,7 +72,7 @@ describe('what check-budget holds', () => {
     assert.equal(await amount('chat', '1h'), 1000 * PRICE.cache_write_1h + PRICE.output);
   });
 
-  it('covers every model that is named beside that of the request, to the end of its own output, the same one again', async () => {
+  it("covers every model named beside the request's, to the end of its own output, duplicates too", async () => {
     const amount = async (others: readonly string[]) =>
       (await reserved({ facts: { 'request.other_models': others } })).amount_nano_usd;
     const other = 1000 * PRICE.input + 64_000 * PRICE.output;
@@ -85,11 +85,11 @@ describe('what check-budget holds', () => {
     assert.deepEqual(
       most,
       { input: 2000, output: 64_500, input_limit: 400_000, other_runs: 1 },
-      'nor is what it says cut below that',
+      'nor is its request cut below that',
     );
   });
 
-  it('is reserved for the caller, its request and where it goes', async () => {
+  it('is made for the caller, its request and its upstream', async () => {
     const { demands: _, ...identity } = await reserved({
       facts: { 'principal.team': 'search', 'principal.project': 'apollo' },
       spend_limits: spendLimits(),
@@ -117,7 +117,7 @@ describe('what check-budget holds', () => {
     assert.deepEqual([amount_nano_usd, most_nano_usd, tokens], [0, 0, 0]);
   });
 
-  it('counts as the tokens that are likely and asked for, which are no more than the model takes and gives', async () => {
+  it("counts the likely and requested tokens, within the model's limits", async () => {
     const tokens = async (facts: Facts) => (await reserved({ facts })).tokens;
     assert.equal(await tokens({}), 800 + 500);
     assert.equal(await tokens({ 'request.max_tokens': undefined }), 800 + 64_000);
@@ -129,7 +129,7 @@ describe('what check-budget holds', () => {
 describe('a typical reservation', () => {
   const typical = spendLimits({ reserve: 'typical', overshoot_percent: 7 });
 
-  it('holds what requests of this caller to this model usually cost, and names the most it can cost', async () => {
+  it("reserves the typical cost of this caller's requests to this model, and names the maximum", async () => {
     const asked: string[][] = [];
     const { stage, ctx } = enter({
       spend_limits: typical,
@@ -145,12 +145,12 @@ describe('a typical reservation', () => {
     assert.deepEqual(ctx.written, { ...MOST, 'spend.reserved_nano_usd': 1234, 'spend.most_nano_usd': COST });
   });
 
-  it('holds the most while nothing is known, and never more than that', async () => {
+  it('reserves the maximum while nothing is known, and never more than that', async () => {
     assert.equal((await reserved({ spend_limits: typical })).amount_nano_usd, COST);
     assert.equal((await reserved({ spend_limits: typical, typicalCost: () => COST + 1 })).amount_nano_usd, COST);
   });
 
-  it('is not asked for where the worst case is to be reserved, nor for a free request', async () => {
+  it('needs no typical cost under worst_case, nor for a free request', async () => {
     const typicalCost = () => 1;
     const worst = await reserved({ spend_limits: spendLimits(), typicalCost });
     assert.deepEqual([worst.amount_nano_usd, worst.overshoot_percent], [COST, undefined]);
@@ -158,7 +158,7 @@ describe('a typical reservation', () => {
     assert.deepEqual([free.amount_nano_usd, free.overshoot_percent], [0, undefined]);
   });
 
-  it('is not asked for where a request wants several answers, which cost more than such requests usually do', async () => {
+  it('needs no typical cost for several responses, which cost more than usual', async () => {
     const several = { 'request.choices': 2 };
     const { amount_nano_usd, most_nano_usd, overshoot_percent } = await reserved({
       spend_limits: typical,
@@ -169,7 +169,7 @@ describe('a typical reservation', () => {
     assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [most, most, undefined]);
   });
 
-  it('that nobody metered is billed at what was reserved, as an estimate', async () => {
+  it('without metering is billed at the reserved amount, as an estimate', async () => {
     const { stage, ctx } = enter({ spend_limits: typical, typicalCost: () => 1234 });
     await stage.hooks.request!(ctx);
     ctx.noteAll({ 'upstream.attempts': 1, 'upstream.status': 200 });
@@ -179,7 +179,7 @@ describe('a typical reservation', () => {
 });
 
 describe('a limit in shadow mode', () => {
-  it('that had no room lets the request go on, and is reported by name', async () => {
+  it('without headroom lets the request continue, and is reported by name', async () => {
     const { stage, ctx } = enter({ reserve: () => ({ shadows: [limit_status({ rule: 'trial' })] }) });
     await stage.hooks.request!(ctx);
     assert.deepEqual(ctx.shadows, ['spend:trial']);
@@ -188,7 +188,7 @@ describe('a limit in shadow mode', () => {
 });
 
 describe('while the database is away', () => {
-  it('a request that may go out all the same goes out without a reservation, and says so in a fact', async () => {
+  it('a request permitted during an outage is sent without a reservation, with a fact', async () => {
     const { stage, ctx } = enter({ reserve: () => ({ unreserved: true }) });
     await stage.hooks.request!(ctx);
     assert.deepEqual(ctx.written, {
@@ -198,10 +198,10 @@ describe('while the database is away', () => {
       'spend.unreserved': true,
     });
     await stage.hooks.finish!(ctx);
-    assert.deepEqual(stage.released, ['req-1'], 'it never left, which the ledger must hear');
+    assert.deepEqual(stage.released, ['req-1'], 'it never left, which the ledger must learn');
   });
 
-  it('any other is refused with the error of the ledger, and told that its limits cannot be read', async () => {
+  it('any other is rejected with the error of the ledger, and reports that its limits cannot be read', async () => {
     const away = new StageError('store_unavailable', 'The gateway cannot use its database.', {
       details: { why: 'away' },
       headers: { 'retry-after': '2' },
@@ -221,14 +221,14 @@ describe('while the database is away', () => {
     );
   });
 
-  it('a fault that is no outage is not taken for one', async () => {
+  it('an error that is no outage is not treated as one', async () => {
     const fault = new RangeError('cannot hold -1 nano-USD');
     const { stage, ctx } = enter({ reserve: () => Promise.reject(fault) });
     await assert.rejects(async () => stage.hooks.request!(ctx), fault);
   });
 });
 
-describe('the end of a request that check-budget let through', () => {
+describe('the end of a request that check-budget admitted', () => {
   async function ended(facts: Facts) {
     const { stage, ctx } = enter();
     await stage.hooks.request!(ctx);
@@ -237,7 +237,7 @@ describe('the end of a request that check-budget let through', () => {
     return stage;
   }
 
-  it('gives the reservation back when the request never left', async () => {
+  it('releases the reservation when the request never left', async () => {
     const { released, settlements } = await ended({});
     assert.deepEqual([released, settlements], [['req-1'], []]);
   });
@@ -247,7 +247,7 @@ describe('the end of a request that check-budget let through', () => {
     assert.deepEqual([released, settlements], [[], []]);
   });
 
-  it('settles at the reserved amount what left and was not metered', async () => {
+  it('settles an unmetered request at the reserved amount', async () => {
     const { released, settlements } = await ended({ 'upstream.attempts': 1, 'upstream.status': 200 });
     assert.deepEqual(released, []);
     assert.equal(settlements.length, 1);
@@ -265,7 +265,7 @@ describe('the end of a request that check-budget let through', () => {
     assert.deepEqual([...new Set(Object.values(settled!.provenance))], ['estimate']);
   });
 
-  it('charges nothing for what the upstream refused', async () => {
+  it('charges nothing for a rejection by the upstream', async () => {
     const { settlements } = await ended({ 'upstream.attempts': 1, 'upstream.status': 529 });
     assert.equal(settlements[0]?.cost_nano_usd, 0);
     assert.equal(settlements[0]?.status, 529);
@@ -279,7 +279,7 @@ describe('the end of a request that check-budget let through', () => {
     assert.deepEqual([stage.released, stage.settlements], [[], []]);
   });
 
-  it('gives back what it reserved when it has run out of time meanwhile', async () => {
+  it('releases its reservation when it has run out of time meanwhile', async () => {
     const { stage, ctx } = enter();
     Object.defineProperty(ctx, 'state', { set: () => assert.fail('the hook is over') });
     await assert.rejects(async () => stage.hooks.request!(ctx), /the hook is over/);
@@ -299,14 +299,14 @@ async function moved(attempts: readonly AttemptRecord[], situation: Situation = 
   return { stage, ctx, next };
 }
 
-describe('a request that check-budget let through to another upstream', () => {
+describe('a request that check-budget admitted to another upstream', () => {
   it('has nothing moved for its first attempt, nor for another one where it is', async () => {
     const { stage, next } = await moved([]);
     await next({ 'route.upstream': 'main', 'route.upstream_model': 'coder-1' });
     assert.deepEqual(stage.moved, []);
   });
 
-  it('has its reservation moved there, with the limits of that upstream and what became of it before', async () => {
+  it("has its reservation moved there, with that upstream's limits and its previous attempts", async () => {
     const { stage, ctx, next } = await moved([failed()], { spend_limits: spendLimits({ reserve: 'typical' }) });
     await next();
     const [{ request, held } = assert.fail()] = stage.moved;
@@ -321,7 +321,7 @@ describe('a request that check-budget let through to another upstream', () => {
     assert.equal(ctx.written['spend.reserved_nano_usd'], request.amount_nano_usd);
   });
 
-  it('keeps under worst_case the input of what may be billed, attempt by attempt', async () => {
+  it('keeps under worst_case the input of possibly billed attempts, one by one', async () => {
     const attempts = [
       failed(),
       failed({ n: 2, upstream: 'spare', outcome: 'overloaded', certainty: 'answered', status: 529 }),
@@ -341,7 +341,7 @@ describe('a request that check-budget let through to another upstream', () => {
     );
   });
 
-  it('keeps no money of an attempt that never left, was refused, or belongs to a free request', async () => {
+  it('keeps no money of an attempt that never left, was rejected, or belongs to a free request', async () => {
     const unbilled = [
       failed({ certainty: 'not_sent', outcome: 'unreachable' }),
       failed({ certainty: 'answered', status: 429, outcome: 'limited' }),
@@ -357,7 +357,7 @@ describe('a request that check-budget let through to another upstream', () => {
     assert.equal(stage.moved[0]!.held[0]!.cost_nano_usd, 0);
   });
 
-  it('is refused there by a limit without room, and the rule is told if that ends the request', async () => {
+  it('is rejected there by a limit without headroom, and the rule is named if that ends the request', async () => {
     const exceeded = [limit_status({ scope: 'upstream', key: 'spare', rule: 'small-spare' })];
     const { stage, ctx, next } = await moved([failed()], { move: () => ({ exceeded }) });
     await assert.rejects(next(), (error: StageError) => error.code === 'spend_limit_exceeded');
@@ -366,7 +366,7 @@ describe('a request that check-budget let through to another upstream', () => {
     assert.equal(ctx.written['spend.rule'], 'small-spare');
   });
 
-  it('goes on while the store is away only where its limits allow it', async () => {
+  it('continues during an outage only where its limits allow it', async () => {
     const move = () => {
       throw new StageError('store_unavailable', 'The gateway cannot use its database.');
     };
@@ -376,7 +376,7 @@ describe('a request that check-budget let through to another upstream', () => {
     await lenient.next();
   });
 
-  it('is billed with its attempts where nobody meters', async () => {
+  it('is billed with its attempts without metering', async () => {
     const { stage, ctx, next } = await moved([failed()], { spend_limits: worst_case });
     await next();
     ctx.attempted.records = [failed(), served(2, { ms: 9.5, upstream_request_id: 'req_2' })];
@@ -390,7 +390,7 @@ describe('a request that check-budget let through to another upstream', () => {
   });
 });
 
-describe('a request whose first upstream has no room in limits of its own', () => {
+describe('a request whose first upstream has no headroom in limits of its own', () => {
   const [main, spare] = stageConfig().upstreams;
   const candidates: readonly Candidate[] = [
     {
@@ -427,15 +427,15 @@ describe('a request whose first upstream has no room in limits of its own', () =
         ctx.candidates!.map(({ upstream }) => upstream.name),
         ['spare'],
       );
-      const told = (['route.upstream', 'route.candidates', 'route.dropped'] as const).map((path) => ctx.peek(path));
-      assert.deepEqual(told, ['spare', ['spare'], ['main: limit']]);
+      const facts = (['route.upstream', 'route.candidates', 'route.dropped'] as const).map((path) => ctx.peek(path));
+      assert.deepEqual(facts, ['spare', ['spare'], ['main: limit']]);
       assert.equal(ctx.written['spend.rule'], undefined);
     }
   });
 
-  it('is refused where a limit has no room that is not of the upstream alone', async () => {
+  it("is rejected where another limit than the upstream's has no headroom", async () => {
     const { stage, ctx, error } = await asked('upstream', 'user');
-    assert.match(error!, /no room/);
+    assert.match(error!, /would exceed/);
     assert.equal(stage.reservations.length, 1);
     assert.equal(ctx.candidates, candidates);
   });
@@ -459,15 +459,15 @@ async function refused(exceeded: readonly Partial<LimitStatus>[], situation: Sit
 
 const message = async (...asked: Parameters<typeof refused>) => (await refused(...asked)).message;
 
-describe('a refusal for money', () => {
-  it('says what ran out, when it resets and what to do, to people and to programs', async () => {
+describe('a rejection for money', () => {
+  it('reports the exhausted limit, its reset and a remedy, to users and to programs', async () => {
     const error = await refused([{}]);
     assert.equal(error.code, 'spend_limit_exceeded');
     assert.equal(error.status, 429);
     assert.equal(
       error.message,
-      'The daily limit of 50 USD for user alice@example.com has no room for this request; it resets 2026-03-11 00:00 UTC. ' +
-        'Until then ask your administrator for a higher limit. ' +
+      'This request would exceed the daily limit of 50 USD for user alice@example.com; it resets 2026-03-11 00:00 UTC. ' +
+        'Until then, ask your administrator for a higher limit. ' +
         'Spend rule defaults.user_daily_usd: 49.995 USD is spent, and this request may cost 0.0105 USD.',
     );
     assert.deepEqual(error.details, {
@@ -494,12 +494,12 @@ describe('a refusal for money', () => {
     });
   });
 
-  it('tells money reserved by requests in flight from money spent', async () => {
+  it('distinguishes money reserved by requests in flight from money spent', async () => {
     const reserved = { spent: 10 * USD, reserved: 40 * USD, in_flight: 3 };
     const { message: text, details } = await refused([reserved]);
     assert.match(
       text,
-      / has no room while 3 requests run; it resets \S+ 00:00 UTC\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
+      / is reached while 3 requests run; it resets \S+ 00:00 UTC\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
     );
     assert.deepEqual([details.reserved_usd, details.reserved_by_requests], [40, 3]);
     assert.match(
@@ -508,52 +508,52 @@ describe('a refusal for money', () => {
     );
   });
 
-  it('says when the request alone is larger than the limit', async () => {
+  it('reports a request that alone exceeds the limit', async () => {
     const team = { scope: 'team', key: 'search', window: 'month', limit: 1_000_000 } as const;
     assert.match(
       await message([team]),
-      /^Waiting does not help: this request alone is larger than the monthly limit of 0.001 USD for team search\. Ask for fewer output tokens.* this request may cost 0.0105 USD\.$/,
+      /^Retrying will not help: this request alone exceeds the monthly limit of 0.001 USD for team search\. Request fewer output tokens.* this request may cost 0.0105 USD\.$/,
     );
   });
 
-  it('that no waiting helps says so also beside a limit that only needs time, and is final', async () => {
+  it('that no waiting helps reports it also beside a limit that only needs time, and is final', async () => {
     for (const limit of [{ limit: 0 }, { limit: 1_000_000 }]) {
       const {
         status,
         message: text,
         headers,
       } = await refused([{ scope: 'team', key: 'search', window: 'month' }, { ...limit }]);
-      assert.match(text, /^Waiting does not help: /);
+      assert.match(text, /^Retrying will not help: /);
       assert.deepEqual([status, headers['x-should-retry']], [429, 'false']);
     }
   });
 
-  it('does not send anybody to make a request smaller where nothing is allowed', async () => {
+  it('does not suggest a smaller request where nothing is allowed', async () => {
     assert.match(
       await message([{ limit: 0 }]),
-      /^Waiting does not help: the daily limit of 0 USD for \S+ \S+ allows nothing\. Ask your administrator for a higher limit\. Spend rule \S+\.$/,
+      /^Retrying will not help: the daily limit for \S+ \S+ is 0 USD\. Ask your administrator for a higher limit\. Spend rule \S+\.$/,
     );
   });
 
-  it('under a typical reservation says what is likely, and when it is the worst case there is no room for', async () => {
+  it('under a typical reservation reports the likely cost, and when only the worst case does not fit', async () => {
     const typical = { spend_limits: spendLimits({ reserve: 'typical' }), typicalCost: () => 6_000_000 };
     assert.match(await message([{}], typical), /49.995 USD is spent, and this request is likely to cost 0.006 USD\.$/);
     const crowded = { spent: 49 * USD, reserved: USD / 10, in_flight: 4, most: 6 * USD };
     const { message: text, details } = await refused([crowded], typical);
     assert.match(
       text,
-      /has no room while 4 requests run; it resets .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
+      /is reached while 4 requests run; it resets .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
     );
     assert.equal(details.needed_usd, 0.0105);
   });
 
   it('names every part of a combination', async () => {
     const both = { scope: 'user+model', key: '["alice@example.com","coder-1"]', rule: 'expensive' };
-    assert.match(await message([both]), /for user alice@example.com and model coder-1 has .* Spend rule expensive: /);
+    assert.match(await message([both]), /for user alice@example.com and model coder-1; .* Spend rule expensive: /);
   });
 });
 
-describe('in the first 157 characters, all that the build CLI shows, every refusal', () => {
+describe('in the first 157 characters, all that the build CLI shows, every rejection', () => {
   const advice = 'Ask in the channel ai-platform for more';
   const who = { key: 'dev@example.com', limit: 20 * USD };
   const per_minute = { window: 'minute', resets_at: NOON + 22_500, rule: 'tpm' } as const;
@@ -577,22 +577,22 @@ describe('in the first 157 characters, all that the build CLI shows, every refus
     },
   };
   for (const [name, counter] of Object.entries(cases)) {
-    it(`${name} says what ran out, when it resets and what to do`, async () => {
+    it(`${name} reports the exhausted limit, its reset and a remedy`, async () => {
       const shown = async (more: Situation) => (await message([counter], more)).slice(0, 157);
-      const [fact, help] = /^((?:The|Waiting) .*? limit of .*?|The limit of .*?)\. (?=[A-Z])(.*)/
+      const [fact, help] = /^((?:The|This|Retrying) .*? limit (?:of|for) .*?|The limit of .*?)\. (?=[A-Z])(.*)/
         .exec(await shown({}))!
         .slice(1);
-      const when = /^Waiting does not help: |resets 2026-03-11 00:00 UTC|finished$|in 23 seconds$/;
+      const when = /^Retrying will not help: |resets 2026-03-11 00:00 UTC|finished$|in 23 seconds$/;
       assert.match(fact!, when);
-      assert.match(help!, /^Spend rule|sk (?:for|your)|Try again when they have finished\./);
+      assert.match(help!, /^Spend rule|equest fewer|sk your|Try again when they have finished\./);
       const text = await shown({ spend_limits: spendLimits({ advice }) });
       assert.ok(text.startsWith(`${fact}. ${advice}.`), text);
     });
   }
 });
 
-describe('the headers of a refusal for money', () => {
-  it('stop the client until the reset and name the reason, and leave off what would make it hide our sentence', async () => {
+describe('the headers of a rejection for money', () => {
+  it('stop the client until the reset and name the reason, and omit whatever would make it hide our sentence', async () => {
     const { headers } = await refused([{}]);
     assert.deepEqual(headers, {
       'retry-after': '43200',
@@ -623,7 +623,7 @@ describe('the headers of a refusal for money', () => {
   });
 });
 
-describe('a refusal for too many requests or tokens', () => {
+describe('a rejection for too many requests or tokens', () => {
   const busy = { unit: 'requests', rule: 'parallel', limit: 2, spent: 0, reserved: 2, in_flight: 2 } as const;
   const concurrent = { ...busy, window: 'open', resets_at: null } as const;
   const minute = {
@@ -637,12 +637,12 @@ describe('a refusal for too many requests or tokens', () => {
   } as const;
   const tokens = { ...minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, rule: 'tpm' } as const;
 
-  it('at once asks to try again soon, and is no matter of money', async () => {
+  it('at once suggests an early retry, and is no matter of money', async () => {
     const error = await refused([concurrent], { spend_limits: spendLimits({ status: 402 }) });
     assert.deepEqual([error.code, error.status], ['rate_limit_exceeded', 429]);
     assert.equal(
       error.message,
-      'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are under way.',
+      'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are in flight.',
     );
     assert.deepEqual(error.headers, { 'retry-after': '3' });
     const { exceeded, ...details } = error.details;
@@ -663,9 +663,9 @@ describe('a refusal for too many requests or tokens', () => {
     assert.deepEqual(exceeded, [{ scope, key, rule, window, limit, unit, resets_at }]);
   });
 
-  it('at once counts one request in words that fit', async () => {
+  it('at once counts one request in the singular', async () => {
     const text = await message([{ ...concurrent, limit: 1, reserved: 1, in_flight: 1 }]);
-    assert.match(text, / is reached; try again when it has finished\. Spend rule parallel: 1 request is under way\.$/);
+    assert.match(text, / is reached; try again when it has finished\. Spend rule parallel: 1 request is in flight\.$/);
   });
 
   it('of which nothing is allowed promises nothing of another try', async () => {
@@ -676,28 +676,28 @@ describe('a refusal for too many requests or tokens', () => {
     ] as const) {
       const { message: text, headers } = await refused([{ ...counter, limit: 0, reserved: 0, in_flight: 0 }]);
       const who = 'user alice@example.com';
-      const fact = `Waiting does not help: the limit of ${limit} for ${who} allows nothing`;
+      const fact = `Retrying will not help: the limit for ${who} is ${limit}`;
       assert.equal(text, `${fact}. Ask your administrator for a higher limit. Spend rule ${counter.rule}.`);
       assert.equal(headers['x-should-retry'], 'false');
     }
   });
 
-  it('per minute says how long until the next one', async () => {
+  it('per minute reports the time until the next one', async () => {
     const { message: text, headers, details } = await refused([minute]);
     assert.equal(details.resets_at, '2026-03-10T12:00:22.500Z');
     assert.match(
       text,
-      /^The limit of 60 requests per minute for user \S+ has no room for this request; try again in 23 seconds\. Spend rule parallel: 57 used and 3 reserved by requests in flight in this minute\.$/,
+      /^This request would exceed the limit of 60 requests per minute for user \S+; try again in 23 seconds\. Spend rule parallel: 57 used and 3 reserved by requests in flight in this minute\.$/,
     );
     assert.deepEqual(headers, { 'retry-after': '23' });
     assert.match(await message([{ ...minute, resets_at: NOON + 1 }]), /try again in 1 second\. /);
   });
 
-  it('in tokens says how many the request counts as', async () => {
+  it("in tokens reports the request's tokens", async () => {
     const { message: text, details } = await refused([tokens]);
     assert.match(
       text,
-      /^The limit of 2000 tokens per minute .* has no room for this request; .*: 100 used and 1500 reserved .*, and this request may need 1300 tokens\.$/,
+      /^This request would exceed the limit of 2000 tokens per minute .*; .*: 100 used and 1500 reserved .*, and this request may need 1300 tokens\.$/,
     );
     assert.equal(details.needed, 1300);
   });
@@ -712,7 +712,7 @@ interface Answered {
   readonly header_prefix?: string;
 }
 
-/** Headers of the answer a caller gets whose limits stand so, as a flat list. */
+/** Headers of the response to a caller with these limit states, as a flat list. */
 async function headersOf({ statuses = [], status = 200, from_upstream = [], ...more }: Answered): Promise<string[]> {
   const { stage, ctx } = enter({ reserve: () => ({ statuses }), ...more });
   await stage.hooks.request!(ctx);
@@ -721,7 +721,7 @@ async function headersOf({ statuses = [], status = 200, from_upstream = [], ...m
   return head.headers;
 }
 
-async function told(...statuses: LimitStatus[]): Promise<Record<string, string>> {
+async function limitHeaders(...statuses: LimitStatus[]): Promise<Record<string, string>> {
   const headers = await headersOf({ statuses });
   const pairs = Array.from({ length: headers.length / 2 }, (_, i) => headers.slice(2 * i, 2 * i + 2));
   return Object.fromEntries(pairs.map(([name, value]) => [name!.replace(UNIFIED, ''), value!]));
@@ -730,10 +730,10 @@ async function told(...statuses: LimitStatus[]): Promise<Record<string, string>>
 const used = (share: number, more: Partial<LimitStatus> = {}) =>
   limit_status({ limit: 100 * USD, spent: share * 100 * USD, ...more });
 
-describe('an answer to a caller with a limit', () => {
-  it('tells how much of it is used and when it resets', async () => {
+describe('a response to a caller with a limit', () => {
+  it('reports how much of it is used and when it resets', async () => {
     const reset = String(MIDNIGHT / 1000);
-    assert.deepEqual(await told(used(0.5)), {
+    assert.deepEqual(await limitHeaders(used(0.5)), {
       status: 'allowed',
       'representative-claim': 'overage',
       'overage-status': 'allowed',
@@ -743,9 +743,9 @@ describe('an answer to a caller with a limit', () => {
     });
   });
 
-  it('warns from three quarters on, and says which threshold is passed', async () => {
+  it('warns from three quarters on, and names the exceeded threshold', async () => {
     const said = async (share: number) => {
-      const headers = await told(used(share));
+      const headers = await limitHeaders(used(share));
       assert.equal(headers.status, headers['overage-status']);
       return [headers.status, headers['overage-utilization'], headers['overage-surpassed-threshold']];
     };
@@ -753,38 +753,38 @@ describe('an answer to a caller with a limit', () => {
     assert.deepEqual(await said(0.75), ['allowed_warning', '0.75', '0.75']);
     assert.deepEqual(await said(0.9499), ['allowed_warning', '0.94', '0.75']);
     assert.deepEqual(await said(0.95), ['allowed_warning', '0.95', '0.95']);
-    assert.deepEqual(await said(1), ['allowed_warning', '0.99', '0.95'], 'only a refusal says 1');
+    assert.deepEqual(await said(1), ['allowed_warning', '0.99', '0.95'], 'only a rejection has 1');
     assert.deepEqual(await said(1.3), ['allowed_warning', '0.99', '0.95'], 'a limit was lowered meanwhile');
   });
 
-  it('counts what is reserved as used', async () => {
-    const headers = await told(used(0.5, { reserved: 30 * USD, in_flight: 2 }));
+  it('counts reserved amounts as used', async () => {
+    const headers = await limitHeaders(used(0.5, { reserved: 30 * USD, in_flight: 2 }));
     assert.deepEqual([headers.status, headers['overage-utilization']], ['allowed_warning', '0.80']);
   });
 
   it('is about the limit that is used up the furthest', async () => {
     const month = used(0.6, { window: 'month', resets_at: MIDNIGHT + 86_400_000 });
-    const headers = await told(used(0.2), month, used(0.59));
+    const headers = await limitHeaders(used(0.2), month, used(0.59));
     assert.deepEqual([headers['overage-utilization'], headers.reset], ['0.60', String(MIDNIGHT / 1000 + 86_400)]);
   });
 
-  it('can say something about a limit of nothing, and about spending that was corrected below zero', async () => {
-    assert.equal((await told(used(0, { limit: 0 })))['overage-utilization'], '0.99');
-    assert.equal((await told(used(-0.1)))['overage-utilization'], '0.00');
+  it('supports a limit of zero, and spending that was corrected below zero', async () => {
+    assert.equal((await limitHeaders(used(0, { limit: 0 })))['overage-utilization'], '0.99');
+    assert.equal((await limitHeaders(used(-0.1)))['overage-utilization'], '0.00');
   });
 
-  it('says every percent as it is, also where the share as a fraction is a little less', async () => {
+  it('shows every percent exactly, also where the share as a fraction is a little less', async () => {
     for (let percent = 0; percent < 100; percent++) {
-      const headers = await told(limit_status({ limit: 100 * USD, spent: percent * USD }));
+      const headers = await limitHeaders(limit_status({ limit: 100 * USD, spent: percent * USD }));
       assert.equal(headers['overage-utilization'], `0.${String(percent).padStart(2, '0')}`);
     }
   });
 
-  it('always says two decimals below 1 and agrees with itself', async () => {
+  it('always shows two decimals below 1 and agrees with itself', async () => {
     const amount = fc.integer({ min: 0, max: 2 ** 52 });
     await fc.assert(
       fc.asyncProperty(amount, amount, amount, async (limit, spent, reserved) => {
-        const headers = await told(limit_status({ limit, spent, reserved }));
+        const headers = await limitHeaders(limit_status({ limit, spent, reserved }));
         assert.match(headers['overage-utilization']!, /^0\.\d\d$/);
         assert.equal(headers.status === 'allowed_warning', headers['overage-surpassed-threshold'] !== undefined);
       }),
@@ -799,11 +799,11 @@ describe("the upstream's own figures about limits", () => {
   ];
   const others = ['request-id', 'req_1', 'vendor-ratelimit', 'no prefix of it', 'x-vendor-ratelimit-reset', '5'];
 
-  it('are taken off, also for a caller without a limit, and nothing else is', async () => {
+  it('are removed, also for a caller without a limit, and nothing else is', async () => {
     assert.deepEqual(await headersOf({ from_upstream }), others);
   });
 
-  it('stay on its errors, which are passed on as they are, and ours are not added', async () => {
+  it('stay on its errors, which pass unchanged, without ours', async () => {
     for (const status of [400, 429, 529]) {
       assert.deepEqual(await headersOf({ status, from_upstream, statuses: [used(0.5)] }), from_upstream);
     }
@@ -811,7 +811,7 @@ describe("the upstream's own figures about limits", () => {
 });
 
 describe('the names of a profile', () => {
-  it('are those of what is taken off and of what is put on', async () => {
+  it('are those removed and those added', async () => {
     const from_upstream = ['acme-ratelimit-tokens', '5', 'vendor-ratelimit-tokens', '6'];
     const headers = await headersOf({ statuses: [used(0.5)], from_upstream, header_prefix: 'acme' });
     assert.deepEqual(headers.slice(0, 4), ['vendor-ratelimit-tokens', '6', 'acme-ratelimit-unified-status', 'allowed']);

@@ -22,7 +22,7 @@ function* valueSchemas(schema: JsonSchema, path: string): Generator<readonly [pa
   if (schema.items !== undefined) yield* valueSchemas(schema.items as JsonSchema, `${path}[]`);
 }
 
-/** Stages that write what an example may need, in the order of the shipped pipelines. */
+/** Stages that write an example's facts, in the order of the shipped pipelines. */
 const COMPANY = [
   'authenticate',
   'read-body',
@@ -39,13 +39,13 @@ function entry(name: string): string {
   return name === 'reject' ? '- stage: reject\n  options: { error: forbidden }' : `- stage: ${name}`;
 }
 
-/** A pipeline around an example: the example stands where its stage usually does, the stages before it are there. */
+/** A pipeline around an example: the example is at its stage's usual place, the stages before it are there. */
 function pipelineAround(stage: StageDefinition, example: string): string {
   const at = COMPANY.indexOf(stage.name);
   const company = stage.name === 'route-to' ? ['authenticate', 'read-body'] : ['authenticate'];
   const others = at < 0 ? company : COMPANY.slice(0, at);
   const before_it = stage.terminal ? others.filter((name) => name !== 'forward' && name !== 'reject') : others;
-  const answer = stage.terminal && !/^ {2}when:/m.test(example) ? [] : [entry('reject')];
+  const response = stage.terminal && !/^ {2}when:/m.test(example) ? [] : [entry('reject')];
   const middle = stage.place === 'finally' ? [] : [example];
   const indent = (text: string) => text.replace(/^/gm, '  ');
   return [
@@ -54,7 +54,7 @@ function pipelineAround(stage: StageDefinition, example: string): string {
     'summary: Holds one example.',
     'match: { methods: [POST], paths: [/example], protocol: messages }',
     'stages:',
-    ...[...before_it.map(entry), ...middle, ...answer].map(indent),
+    ...[...before_it.map(entry), ...middle, ...response].map(indent),
     'finally:',
     indent(stage.place === 'finally' ? example : entry('audit')),
     '',
@@ -111,7 +111,7 @@ describe('stages', () => {
         }
       });
 
-      it('answers only with the capability to', () => {
+      it('responds only with the capability to', () => {
         if (stage.terminal && stage.name !== 'reject') assert.ok(stage.needs.includes('respond'));
       });
 

@@ -27,10 +27,10 @@ function manyModels(count: number): readonly ModelConfig[] {
 function list(query = '', { group = 'all', models = stageConfig().models } = {}): Page {
   const stage = openStage(listModels, { config: stageConfig({ models }) });
   const ctx = stage.request({ url: `/v1/models${query}`, facts: { ...CALLER, 'principal.token.group': group } });
-  const answer = stage.hooks.request!(ctx) as Answer;
-  assert.equal(answer.status, 200);
-  assert.equal(answer.headers['content-type'], 'application/json');
-  return JSON.parse(answer.body);
+  const response = stage.hooks.request!(ctx) as Answer;
+  assert.equal(response.status, 200);
+  assert.equal(response.headers['content-type'], 'application/json');
+  return JSON.parse(response.body);
 }
 
 function one(path: string, { group = 'all', models = stageConfig().models } = {}): { readonly id: string } {
@@ -39,7 +39,7 @@ function one(path: string, { group = 'all', models = stageConfig().models } = {}
   return JSON.parse((stage.hooks.request!(ctx) as Answer).body);
 }
 
-/** What an entry says the model can do. */
+/** The features of a model by its entry. */
 type Able = ModelCapabilities & Readonly<Record<'tools' | 'prompt_cache_1h', { readonly supported: boolean }>>;
 
 function capabilities(entry: unknown): Able {
@@ -140,7 +140,7 @@ describe('list-models', () => {
     assert.equal(stringify.mock.callCount(), 2, 'the first and the last identifier of the page');
   });
 
-  it("lists only what the caller's token group may use", () => {
+  it("lists only the models of the caller's token group", () => {
     assert.deepEqual(ids(list('', { group: 'writers' })), ['writer-1']);
   });
 

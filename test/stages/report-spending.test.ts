@@ -24,8 +24,8 @@ async function report(spend_limits: SpendLimits, more: (demand: LimitDemand) => 
     return demands.map((demand) => stand(demand, more(demand)));
   };
   const stage = openStage(reportSpending, { config: stageConfig({ spend_limits }), statuses });
-  const answer = (await stage.hooks.request!(stage.request({ facts: ADA }))) as Answer;
-  return { asked, answer, body: JSON.parse(answer.body) };
+  const response = (await stage.hooks.request!(stage.request({ facts: ADA }))) as Answer;
+  return { asked, answer: response, body: JSON.parse(response.body) };
 }
 
 const names = (demands: readonly LimitDemand[]) =>
@@ -65,10 +65,10 @@ describe('report-spending', () => {
 
   it('responds with amounts in cents, without caching', async () => {
     const spent = { day: 1_234_567_891, week: 2 * USD, month: 3 * USD };
-    const { answer, body } = await report(spendLimits({ defaults: {} }), ({ scope, window }) =>
+    const { answer: response, body } = await report(spendLimits({ defaults: {} }), ({ scope, window }) =>
       scope === 'user' ? { spent: spent[window as keyof typeof spent] } : {},
     );
-    assert.deepEqual([answer.status, answer.headers['cache-control']], [200, 'private, no-cache']);
+    assert.deepEqual([response.status, response.headers['cache-control']], [200, 'private, no-cache']);
     const free = { limit: null, utilization: null, resets_at: '2026-03-11T00:00:00.000Z' };
     assert.deepEqual(body, {
       extra_usage: {
@@ -111,7 +111,7 @@ describe('report-spending', () => {
 
   // Clients show the amounts of extra_usage beside the window and the reset of the active limit, and no others.
   it('reports the limit with the highest usage, and names it', async () => {
-    const told = async (defaults: SpendLimits['defaults'], spent: Record<string, number>) => {
+    const reported = async (defaults: SpendLimits['defaults'], spent: Record<string, number>) => {
       const { extra_usage, limits } = (
         await report(spendLimits({ defaults }), ({ scope, window }) => ({
           spent: (spent[`${scope} ${window}`] ?? 0) * USD,
@@ -125,14 +125,14 @@ describe('report-spending', () => {
     const both = { user_daily_usd: 30, user_monthly_usd: 500 };
     const day = 'defaults.user_daily_usd';
     const month = 'defaults.user_monthly_usd';
-    assert.deepEqual(await told(both, { 'user day': 24, 'user month': 24 }), [day, 3000, 2400, 80]);
-    assert.deepEqual(await told(both, { 'user day': 1, 'user month': 490 }), [month, 50_000, 49_000, 98]);
-    assert.deepEqual(await told({ user_daily_usd: 30 }, { 'user day': 3, 'user month': 99 }), [day, 3000, 300, 10]);
-    assert.deepEqual(await told(both, {}), [day, 3000, 0, 0], 'the smaller one when nothing is spent');
+    assert.deepEqual(await reported(both, { 'user day': 24, 'user month': 24 }), [day, 3000, 2400, 80]);
+    assert.deepEqual(await reported(both, { 'user day': 1, 'user month': 490 }), [month, 50_000, 49_000, 98]);
+    assert.deepEqual(await reported({ user_daily_usd: 30 }, { 'user day': 3, 'user month': 99 }), [day, 3000, 300, 10]);
+    assert.deepEqual(await reported(both, {}), [day, 3000, 0, 0], 'the smaller one when nothing is spent');
     const used_up = { 'user day': 60, 'user month': 500 };
-    assert.deepEqual(await told(both, used_up), [month, 50_000, 50_000, 100], 'the one that resets last');
+    assert.deepEqual(await reported(both, used_up), [month, 50_000, 50_000, 100], 'the one that resets last');
     const pool = { ...both, team_monthly_usd: 1000 };
-    assert.deepEqual(await told(pool, { 'user day': 3, 'team month': 900 }), [
+    assert.deepEqual(await reported(pool, { 'user day': 3, 'team month': 900 }), [
       'defaults.team_monthly_usd',
       100_000,
       90_000,

@@ -38,7 +38,7 @@ const ruleTaken = (rules: readonly Rule[], facts?: Facts) => route(rules, facts)
 const refusal = (facts: Facts) => raisedBy(() => route([], facts));
 
 describe('resolve-route', () => {
-  it('takes the default upstream when no rule matches', () => {
+  it('uses the default upstream when no rule matches', () => {
     assert.deepEqual(route([], { 'request.input_tokens_estimate': 1000, 'request.max_tokens': 500 }), {
       'route.estimate_nano_usd': 1000 * 3000 + 500 * 15_000,
       'route.worst_case_nano_usd': 1000 * 3000 + 500 * 15_000,
@@ -209,7 +209,7 @@ describe('routing by any rules', () => {
     { requiredKeys: ['request.model', 'principal.email', 'principal.groups'] },
   );
 
-  /** What the reference says of a rule, word by word. */
+  /** The reference's description of a rule, word by word. */
   function matches(each: Partial<RoutingRuleConfig>, facts: Facts): boolean {
     const is = (wanted: string | undefined, path: keyof Facts) => wanted === undefined || facts[path] === wanted;
     return (
@@ -222,7 +222,7 @@ describe('routing by any rules', () => {
     );
   }
 
-  it('takes the first enforced match, and reports the first shadow rule with another route', () => {
+  it('uses the first enforced match, and reports the first shadow rule with another route', () => {
     fc.assert(
       fc.property(fc.array(rule, { maxLength: 8 }), caller, (rules, facts) => {
         const matching = rules.flatMap((each, index) =>
@@ -289,12 +289,12 @@ const { region: _, ...main } = stageConfig().upstreams[0]!;
 type Policy = UpstreamConfig['on_unsupported_cache'];
 
 interface Among {
-  /** What each upstream is beside its name. */
+  /** The options of each upstream beside its name. */
   readonly upstreams?: Readonly<Record<string, Partial<UpstreamConfig>>>;
   readonly route?: readonly RouteUpstream[];
   /** Of every model. */
   readonly context_windows?: Readonly<Record<string, number>>;
-  /** What a rule that matches says of prompts that are to be kept for an hour. */
+  /** A matching rule's setting for prompts cached for an hour. */
   readonly rule?: Policy;
   readonly facts?: Facts;
   readonly url?: string;
@@ -307,9 +307,9 @@ interface Among {
 
 const NOW = 1_000_000;
 
-/** A stage whose upstreams differ from `main` in what the test says, and in their name, cache and account. */
-function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, affinities = {}, ...wishes }: Among) {
-  const { context_windows, rule, stages, protocol } = wishes;
+/** A stage whose upstreams differ from `main` in the test's options, and in their name, cache and account. */
+function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, affinities = {}, ...options }: Among) {
+  const { context_windows, rule, stages, protocol } = options;
   const names = route ?? inOrder(...Object.keys(upstreams));
   const rules = rule ? [{ name: 'r', mode: 'enforce', upstreams: names, on_unsupported_cache: rule } as const] : [];
   const config = stageConfig({
@@ -344,17 +344,17 @@ function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, affinit
   };
 }
 
-function takeAmong(wishes: Among = {}) {
-  const { candidates, written } = open(wishes).ask(wishes);
+function takeAmong(options: Among = {}) {
+  const { candidates, written } = open(options).ask(options);
   const names = candidates!.map(({ upstream }) => upstream.name);
   const dropped = written['route.dropped'] as string[] | undefined;
   return { candidates: candidates!, written, chosen: [names.join(' '), ...(dropped ?? [])].join(', ') };
 }
 
 /** The candidates in order, and behind a comma each those that are none, with the reason. */
-const chosen = (wishes: Among) => takeAmong(wishes).chosen;
+const chosen = (options: Among) => takeAmong(options).chosen;
 
-const failure = (wishes: Among) => raisedBy(() => takeAmong(wishes));
+const failure = (options: Among) => raisedBy(() => takeAmong(options));
 
 const CHAT = { protocols: ['chat'] } as const;
 const DECISIVE: Facts = { 'request.privileged_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
@@ -372,7 +372,7 @@ describe('candidates', () => {
     assert.equal(written['route.upstream'], 'a');
     assert.equal(written['route.region'], 'eu');
     assert.equal(candidates[1]!.facts['route.upstream'], 'b');
-    assert.ok('route.region' in candidates[1]!.facts, 'what the first has is taken back');
+    assert.ok('route.region' in candidates[1]!.facts, "the first one's claim is released");
   });
 
   it('of a route with one upstream are one, without further facts', () => {
@@ -384,7 +384,7 @@ describe('candidates', () => {
     const stages = ['forward'];
     assert.equal(chosen({ upstreams: { a: CHAT, b: {} } }), 'a b');
     assert.equal(chosen({ upstreams: { a: CHAT, b: {} }, stages }), 'b, a: protocol');
-    // The stage that sends says so.
+    // The sending stage reports it.
     assert.equal(chosen({ upstreams: { a: CHAT }, stages }), 'a');
     const upstreams = { a: { supports: { ...main.supports, count_tokens: false } }, b: {} };
     assert.equal(chosen({ upstreams, facts: { 'request.protocol': 'count_tokens' } }), 'b, a: protocol');
@@ -404,10 +404,10 @@ describe('candidates', () => {
       });
     assert.equal(sized(900), 'a b c');
     assert.equal(sized(900, 101), 'b c, a: context_window');
-    // Whether it is too long for all of them, the one with the longest window knows.
+    // Whether it is too long for all of them depends on the longest window.
     for (const input of [50_001, 10 ** 9]) assert.equal(sized(input), 'c, a: context_window, b: context_window');
     const images = { context_windows: { a: 1000 }, facts: { 'request.image_count': 1 } };
-    assert.equal(sized(10 ** 9, undefined, images), 'a b c', 'nobody knows how long it is');
+    assert.equal(sized(10 ** 9, undefined, images), 'a b c', 'its length is unknown');
     assert.equal(sized(10 ** 9, undefined, {}), 'a b c', 'one window is no reason');
   });
 
@@ -417,7 +417,7 @@ describe('candidates', () => {
     assert.equal(but(undefined), 'b, a: open, c: drained');
     assert.equal(but(until('limited', 4)), 'b, a: open, c: drained');
     assert.equal(but(until('model_missing')), 'a, b: model_missing, c: drained');
-    // A lone one answers at once, and knows more.
+    // A lone one responds at once, and knows more.
     for (const why of ['limited', 'credential', 'model_missing'] as const)
       assert.equal(chosen({ upstreams: { a: {} }, closed: { a: until(why, 5) } }), 'a');
   });
@@ -462,8 +462,8 @@ const AT_B = { 'session-1 coder-1': 'b' };
 
 describe('a session', () => {
   it('stays at its upstream as long as that is available', () => {
-    const at = (home: string, wishes: Among = {}) =>
-      chosen({ facts: session, affinities: { 'session-1 coder-1': home }, ...wishes });
+    const at = (home: string, options: Among = {}) =>
+      chosen({ facts: session, affinities: { 'session-1 coder-1': home }, ...options });
     assert.equal(at('c'), 'c a b');
     assert.equal(at('c', { closed: { c: until('open', 5) } }), 'a b, c: open');
     assert.equal(at('c', { facts: { ...session, 'request.protocol': 'count_tokens' } }), 'c a b');
@@ -562,26 +562,26 @@ describe('a request that only its upstream can read', () => {
   });
 });
 
-/** Upstreams by name: whether each keeps prompts for an hour, or what it does with requests for that. */
+/** Upstreams by name: whether each caches prompts for an hour, or its policy for such requests. */
 type Keeping = Readonly<Record<string, true | Policy>>;
 
-type HourWishes = Pick<Among, 'rule' | 'closed' | 'facts'>;
+type HourOptions = Pick<Among, 'rule' | 'closed' | 'facts'>;
 
-function keeping(how: Keeping, { facts, ...wishes }: HourWishes = {}): Among {
+function keeping(how: Keeping, { facts, ...options }: HourOptions = {}): Among {
   const upstreams: Record<string, Partial<UpstreamConfig>> = {};
   for (const [name, can] of Object.entries(how)) {
     const supports = { ...main.supports, prompt_cache_1h: can === true };
     upstreams[name] = { supports, ...(can !== true && { on_unsupported_cache: can }) };
   }
-  return { upstreams, facts: { 'cache.requested_ttl': '1h', ...facts }, ...wishes };
+  return { upstreams, facts: { 'cache.requested_ttl': '1h', ...facts }, ...options };
 }
 
-/** Each upstream with the lifetime that it is asked for, behind commas who is none now, and at last who is none even then. */
-function lifetimes(how: Keeping, wishes?: HourWishes): string {
-  const { candidates, written } = takeAmong(keeping(how, wishes));
+/** Each upstream with its requested lifetime, behind commas the ones excluded now, and last the ones excluded even then. */
+function lifetimes(how: Keeping, options?: HourOptions): string {
+  const { candidates, written } = takeAmong(keeping(how, options));
   const asks = candidates.map(({ upstream, facts }) => `${upstream.name} ${facts['cache.effective_ttl']}`);
   assert.ok(asks[0]!.endsWith(` ${written['cache.effective_ttl']}`));
-  const is_shorter = asks[0]!.endsWith('5m') && wishes?.facts?.['cache.requested_ttl'] === undefined;
+  const is_shorter = asks[0]!.endsWith('5m') && options?.facts?.['cache.requested_ttl'] === undefined;
   assert.equal(written['cache.downgraded'], is_shorter);
   const dropped = [written, candidates.at(-1)!.facts].map((facts) => facts['route.dropped'] as string[] | undefined);
   return [asks.join(' '), ...dropped.map((each) => each?.join(' ').replaceAll(': cache', ''))].join(', ');

@@ -69,7 +69,7 @@ describe('route-to', () => {
     assert.equal(route({ ...asked, config: { upstreams } }).written['route.upstream'], 'main');
   });
 
-  it('rejects an unknown model, and one that the caller may not use', () => {
+  it('rejects an unknown model, and one denied to the caller', () => {
     assert.equal(refusal({ facts: { 'request.model': 'no-model' } }).code, 'model_not_found');
     assert.equal(refusal({ facts: { 'principal.token.group': 'writers' } }).code, 'model_not_found');
   });

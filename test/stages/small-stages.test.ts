@@ -4,7 +4,6 @@ import type { Answer, GatewayConfig, ResponseHead, UpstreamConfig } from '../../
 import { ERRORS, StageError } from '../../engine/base/contract/errors.ts';
 import { createManagedPolicies } from '../../engine/domain/policies/managed-policies.ts';
 import { openStage, type ServiceStubs, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
-import { makeConverter } from '../../engine/pipeline/run/context.ts';
 import forward from '../../stages/forward.ts';
 import includeUsage from '../../stages/include-usage.ts';
 import managedSettings from '../../stages/managed-settings.ts';
@@ -71,7 +70,7 @@ describe('reject', () => {
     assert.equal(error.status, 402);
   });
 
-  it('takes message and status from the catalogue by default', () => {
+  it('uses message and status of the catalogue by default', () => {
     const error = raised({ error: 'not_supported' });
     assert.equal(error.status, 501);
     assert.equal(error.message, `${ERRORS.not_supported.meaning}.`);
@@ -109,26 +108,27 @@ describe('a request without translation', () => {
   ] as const;
   for (const [protocol, upstream, upstream_protocol] of CASES) {
     for (const said of [true, false]) {
-      test(`from protocol ${protocol} to ${upstream} is refused${said ? '' : ', also when no stage told the protocol'}`, async () => {
+      test(`from protocol ${protocol} to ${upstream} is rejected${said ? '' : ', also when no stage set the protocol'}`, async () => {
         const { ctx, answered } = ask(protocol, upstream, said ? upstream_protocol : undefined);
         await assert.rejects(answered, (error: { code: string; message: string; cause: Error }) => {
           assert.equal(error.code, 'not_supported');
           assert.equal(error.message, 'This API is not available for this model.');
-          const remedy = protocol === 'count_tokens' ? /cannot count tokens/ : /`translate` belongs above `forward`/;
+          const remedy =
+            protocol === 'count_tokens' ? /cannot count tokens/ : /add the stage `translate` above `forward`/;
           assert.match(error.cause.message, new RegExp(`"${upstream}" speaks ${upstream_protocol} and not`));
           assert.match(error.cause.message, remedy);
           return true;
         });
-        const told = stage.log.at(-1);
-        assert.equal(told?.message, 'an upstream cannot be tried');
-        assert.match(JSON.stringify(told.fields), /"reason":"the upstream|"reason":".*speaks/);
+        const logged = stage.log.at(-1);
+        assert.equal(logged?.message, 'an upstream was skipped');
+        assert.match(JSON.stringify(logged.fields), /"reason":"the upstream|"reason":".*speaks/);
         assert.deepEqual(ctx.written, {}, 'nothing was sent');
       });
     }
   }
 });
 
-/** Usage is asked for in the name of clients that did not ask, in chat completions streams only. */
+/** Usage is requested in the name of clients that did not, in chat completions streams only. */
 
 const FACTS = {
   'request.protocol': 'chat',
@@ -156,7 +156,7 @@ function head(content_type: string): ResponseHead {
   return { status: 200, get: () => content_type, set() {}, remove() {}, replaceAll() {} };
 }
 
-describe('a stream that does not ask for usage', () => {
+describe('a stream without a request for usage', () => {
   const cases: readonly [what: string, body: string, sent: string][] = [
     [
       'has the options added',
@@ -173,7 +173,7 @@ describe('a stream that does not ask for usage', () => {
     ['has the key added where there is none', '{ }', '{"stream_options":{"include_usage":true} }'],
   ];
   for (const [what, body, sent] of cases) {
-    it(`${what}, and nothing else is touched`, async () => {
+    it(`${what}, and changes nothing else`, async () => {
       const result = await asked(body);
       assert.equal(result.sent, sent);
       assert.deepEqual(result.ctx.rewrites, ['stream_options']);
@@ -182,23 +182,23 @@ describe('a stream that does not ask for usage', () => {
 
   it('converts the response only if it is a stream', async () => {
     const { ctx } = await asked('{}');
-    assert.notEqual(makeConverter(ctx, head('text/event-stream; charset=utf-8')), undefined);
-    assert.equal(makeConverter(ctx, head('application/json')), undefined);
+    assert.notEqual(ctx.makeConverter(head('text/event-stream; charset=utf-8')), undefined);
+    assert.equal(ctx.makeConverter(head('application/json')), undefined);
   });
 });
 
 describe('nothing is touched', () => {
   const body = '{"model":"m","stream_options":{"include_usage":true}}';
-  const cases: readonly [when: string, body: string, wishes: { facts?: object; stream_usage?: boolean }][] = [
+  const cases: readonly [when: string, body: string, options: { facts?: object; stream_usage?: boolean }][] = [
     ['when the client asks itself', body, {}],
     ['without a stream', '{}', { facts: { 'request.stream': false } }],
-    ['when the upstream cannot tell', '{}', { stream_usage: false }],
+    ['when the upstream cannot report it', '{}', { stream_usage: false }],
     ['when the request is translated', '{}', { facts: { 'route.protocol': 'messages' } }],
     ['on other protocols', '{}', { facts: { 'request.protocol': 'messages', 'route.protocol': 'messages' } }],
   ];
-  for (const [when, sent, wishes] of cases) {
+  for (const [when, sent, options] of cases) {
     it(when, async () => {
-      const result = await asked(sent, wishes);
+      const result = await asked(sent, options);
       assert.equal(result.sent, sent);
       assert.equal(result.ctx.converts_response, false);
     });
@@ -218,13 +218,13 @@ const { etag } = policies.of({ groups: ['staff'], email: '' })!;
 
 describe('managed-settings', () => {
   it('responds with uuid, checksum and settings, and with the checksum as the entity tag', () => {
-    const answer = askForPolicy();
-    const { uuid, checksum, settings } = JSON.parse(answer.body);
-    assert.equal(answer.status, 200);
+    const response = askForPolicy();
+    const { uuid, checksum, settings } = JSON.parse(response.body);
+    assert.equal(response.status, 200);
     assert.match(uuid, /^[0-9a-f-]{36}$/);
     assert.match(checksum, /^sha256:[0-9a-f]{64}$/);
     assert.deepEqual(settings, { a: 2, b: 1 });
-    assert.deepEqual(answer.headers, {
+    assert.deepEqual(response.headers, {
       etag: `"${checksum}"`,
       'cache-control': 'private, no-cache',
       'content-type': 'application/json',
@@ -233,8 +233,8 @@ describe('managed-settings', () => {
 
   it('responds 304 without a body when the client names the current entity tag', () => {
     for (const value of [etag, `W/${etag}`, `"x", ${etag}`, ` ${etag} ,"y"`, '*', `"x",W/${etag}`]) {
-      const answer = askForPolicy({ 'if-none-match': value });
-      assert.deepEqual([answer.status, answer.body, answer.headers.etag], [304, '', etag], value);
+      const response = askForPolicy({ 'if-none-match': value });
+      assert.deepEqual([response.status, response.body, response.headers.etag], [304, '', etag], value);
     }
   });
 
@@ -261,46 +261,46 @@ const down = async () => ({ database: { ok: false, detail: 'connect ECONNREFUSED
 
 describe('report-health', () => {
   it('reports liveness without any check', async () => {
-    const answer = await askForHealth([], () => assert.fail('liveness asked the database'));
-    assert.equal(answer.status, 200);
-    assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: {} });
+    const response = await askForHealth([], () => assert.fail('liveness asked the database'));
+    assert.equal(response.status, 200);
+    assert.deepEqual(JSON.parse(response.body), { status: 'ok', checks: {} });
   });
 
   it('responds 200 while the database is available', async () => {
-    const answer = await askForHealth(['database'], up);
-    assert.equal(answer.status, 200);
-    assert.equal(answer.headers['cache-control'], 'no-store');
-    assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' } });
+    const response = await askForHealth(['database'], up);
+    assert.equal(response.status, 200);
+    assert.equal(response.headers['cache-control'], 'no-store');
+    assert.deepEqual(JSON.parse(response.body), { status: 'ok', checks: { database: 'ok' } });
   });
 
   it("responds 503 without the database's address during an outage", async () => {
-    const answer = await askForHealth(['database'], down);
-    assert.equal(answer.status, 503);
-    assert.equal(answer.headers['cache-control'], 'no-store');
-    assert.deepEqual(JSON.parse(answer.body), { status: 'unavailable', checks: { database: 'unavailable' } });
-    assert.doesNotMatch(answer.body, /db\.internal|5432/);
+    const response = await askForHealth(['database'], down);
+    assert.equal(response.status, 503);
+    assert.equal(response.headers['cache-control'], 'no-store');
+    assert.deepEqual(JSON.parse(response.body), { status: 'unavailable', checks: { database: 'unavailable' } });
+    assert.doesNotMatch(response.body, /db\.internal|5432/);
   });
 
-  for (const [what, detail, told] of [
+  for (const [what, detail, expected] of [
     ['configuration', 'C1001', { state: 'reload_failed', failed_reloads: 1 }],
     ['upstreams', 'api.internal', { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } }],
   ] as const) {
     it(`reports public details of ${what}, without effect on the status`, async () => {
       const stage = openStage(reportHealth, {
         options: { checks: ['database'], tells: [what] },
-        health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, told } }),
+        health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, told: expected } }),
       });
-      const answer = (await stage.hooks.request!(stage.request())) as Answer;
-      assert.equal(answer.status, 200);
-      assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' }, [what]: told });
+      const response = (await stage.hooks.request!(stage.request())) as Answer;
+      assert.equal(response.status, 200);
+      assert.deepEqual(JSON.parse(response.body), { status: 'ok', checks: { database: 'ok' }, [what]: expected });
     });
   }
 
   it('responds 503 when the check itself fails', async () => {
-    const answer = await askForHealth(['database'], async () => {
+    const response = await askForHealth(['database'], async () => {
       throw new Error('the check failed');
     });
-    assert.equal(answer.status, 503);
+    assert.equal(response.status, 503);
   });
 
   it('shares one check among concurrent probes, and checks again afterwards', async () => {

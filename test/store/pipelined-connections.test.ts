@@ -9,7 +9,7 @@ import { createTestDatabase } from '../support/database.ts';
 import { quietLog } from '../support/store.ts';
 import { until } from '../support/until.ts';
 
-/** Passes everything on, but tells clients an id of its own for their backend, as connection poolers do. */
+/** Passes everything on, but gives clients an id of its own for their backend, as connection poolers do. */
 async function startPooler(target_port: number) {
   let asked = '';
   const sockets = new Set<Socket>();
@@ -43,25 +43,25 @@ async function startPooler(target_port: number) {
   };
 }
 
-test('behind a connection pooler there are no lanes, and other users of its connections keep their settings', async () => {
+test('nothing is pipelined behind a connection pooler, whose other clients keep their settings', async () => {
   const { url, drop } = await createTestDatabase();
   const through = new URL(url);
   const pooler = await startPooler(Number(through.port));
   through.port = String(pooler.port);
   const connections = createConnections({ settings: () => ({ connectionString: through.href }), label: () => 'test' });
-  let told = 0;
+  let reports = 0;
   const log: Log = {
     ...quietLog,
     info() {
-      told++;
+      reports++;
     },
   };
   const lanes = openPipelinedConnections(connections, 2, log);
   try {
     assert.equal(lanes.count, 2);
-    await until('it is known of both lanes', () => lanes.count === 0);
+    await until('both connections are known', () => lanes.count === 0);
     assert.equal(lanes.free(), undefined);
-    assert.equal(told, 1);
+    assert.equal(reports, 1);
     assert.ok(pooler.asked.includes('pg_backend_pid'));
     assert.ok(!pooler.asked.includes('set_config'), pooler.asked);
   } finally {

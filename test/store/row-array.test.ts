@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
 import { storable } from '../../engine/base/kit/storable.ts';
-import { rowArray, rowCell } from '../../engine/domain/budget/ledger/batch-request.ts';
+import { rowArray, rowCell } from '../../engine/domain/budget/ledger/batch-rows.ts';
 import { anyText } from '../support/any-text.ts';
 import { openTestStore, type TestStore } from '../support/store.ts';
 import { times } from '../support/times.ts';
@@ -18,7 +18,7 @@ before(async () => {
 after(() => store.close());
 
 describe('rows as a parameter', () => {
-  it('arrive as they are, whatever their texts have in them; what cannot be stored is replaced', async () => {
+  it('arrive unchanged, with any texts; unstorable values are replaced', async () => {
     const text = fc.option(fc.oneof(anyText(), fc.constantFrom('', 'NULL', '(', '",', "\\'", '\0', '\ud800', '{}')));
     const row = fc.tuple(text, fc.option(fc.maxSafeInteger()), fc.option(fc.boolean()), text);
     const check = fc.asyncProperty(fc.array(row), async (rows) => {

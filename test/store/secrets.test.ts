@@ -16,7 +16,7 @@ const config = {
 
 const loaded = { config, pipelines: [] };
 
-test('every key that ends in _env names a secret, wherever it stands', () => {
+test('every key that ends in _env names a secret, at any place', () => {
   const names = namedSecrets(config).map(({ name }) => name);
   assert.deepEqual(names, ['DATABASE_URL', 'MAIN_KEY', 'SPARE_TOKEN', 'OIDC_SECRET']);
 });
@@ -40,7 +40,7 @@ test('a stage gets the variables that the options of a stage name, in any list o
   assert.throws(() => secret('THREE'), /THREE/);
 });
 
-test('every value is hidden from the log before anybody can get it', () => {
+test('every value is hidden from the log before it is readable', () => {
   const hidden: string[] = [];
   createSecrets(loaded, { MAIN_KEY: 'one', SPARE_TOKEN: 'two', OTHER: 'three' }, (value) => hidden.push(value));
   assert.deepEqual(hidden, ['one', 'two']);
@@ -63,7 +63,7 @@ test('of the address of a proxy only the password is hidden, in every form, also
     assert.deepEqual([...new Set(hiddenOf({ [name]: address.replace('http://', '') }))], forms, name);
 });
 
-test('a value with a line break is refused by name, never by value', () => {
+test('a value with a line break is rejected by name, never by value', () => {
   for (const value of ['planted\n', ' planted', 'plan\tted', 'plänted']) {
     assert.throws(
       () => createSecrets(loaded, { MAIN_KEY: value }, () => {}),
@@ -76,7 +76,7 @@ test('a value with a line break is refused by name, never by value', () => {
   }
 });
 
-test('a token that a stage sends in a header is held to the same', () => {
+test('a token that a stage sends in a header must meet the same rule', () => {
   const pipeline = {
     stages: [{ options: { token_env: 'ONE' } }],
     on_error: [],
@@ -86,12 +86,12 @@ test('a token that a stage sends in a header is held to the same', () => {
   assert.throws(read, (error: Error) => /ONE/.test(error.message) && !/plan/.test(error.message));
 });
 
-test('a secret that is not sent in a header may hold any character', () => {
+test('a secret outside headers may contain any character', () => {
   const url = 'postgres://app:pässwörd@db/app';
   assert.equal(createSecrets(loaded, { DATABASE_URL: url }, () => {})('DATABASE_URL'), url);
 });
 
-test('the keys of sign-in are secrets, those that were used before included, and may hold any character', () => {
+test('the keys of sign-in are secrets, former ones included, and may contain any character', () => {
   const session = { signing_key_env: 'SIGNING_KEY', previous_signing_keys: [{ key_env: 'OLD_KEY' }] };
   const oidc = { client_secret_env: 'CLIENT_SECRET', private_key_env: 'PRIVATE_KEY' };
   const with_auth = { auth: { oidc, session } } as unknown as GatewayConfig;

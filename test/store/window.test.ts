@@ -43,7 +43,7 @@ for (const [zone, from, to] of FOLDS) {
   });
 }
 
-test('where midnight comes twice a used-up limit opens when the refusal said, and no earlier', async () => {
+test('with two midnights a used-up limit opens at the announced time, and no earlier', async () => {
   const time_zone = 'America/Havana';
   const clock = frozenClock('2026-11-01T03:30:00Z');
   const ledger = new DatabaseLedger({

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 
 const SURROGATES = 0xe000 - 0xd800;
 
-/** Fast-check's own takes a second for a table of them all. */
+/** Fast-check's own needs a second for a table of them all. */
 const character = fc.nat({ max: 0x10ffff - SURROGATES }).map(
   (index) => String.fromCodePoint(index < 0xd800 ? index : index + SURROGATES),
   // It adds texts such as "__proto__" where it can take them apart.

@@ -1,4 +1,4 @@
-/** Two certificates for nobody, each with its key, valid until 2126. They protect nothing. */
+/** Two dummy certificates, each with its key, valid until 2126. They protect nothing. */
 export const CERTIFICATES = {
   first: {
     name: 'first.example.com',

@@ -1,10 +1,10 @@
 /**
- * Coding clients as they were seen to treat refusals (November 2026: Messages client 2.1.330, coding CLI 0.169.0, build CLI
+ * Coding clients and rejections, as observed (November 2026: Messages client 2.1.330, coding CLI 0.169.0, build CLI
  * 1.0.41), with their waits counted instead of slept.
  * @module
  */
 
-/** What a client made of a turn. */
+/** A client's result of a turn. */
 export interface Turn {
   /** Requests it sent. */
   readonly tries: number;
@@ -12,7 +12,7 @@ export interface Turn {
   readonly waited: number;
   /** The last status it got. */
   readonly status: number;
-  /** What it shows to its user; undefined for an answer. */
+  /** The text shown to its user; undefined for a response. */
   readonly shown: string | undefined;
 }
 
@@ -34,23 +34,23 @@ async function post({ url, token }: Entry, path: string, body: object): Promise<
   return { status: response.status, headers: response.headers, text: await response.text() };
 }
 
-/** What a client does next: ends its turn and shows this, or waits so many seconds. */
+/** A client's next step: ends its turn and shows this, or waits so many seconds. */
 type Reaction = { readonly shown: string } | { readonly wait: number };
 
 async function turn(
   send: () => Promise<Answer>,
-  react: (answer: Answer, nth: number) => Reaction,
-  patience = Infinity,
+  react: (response: Answer, nth: number) => Reaction,
+  max_wait = Infinity,
 ): Promise<Turn> {
   let waited = 0;
   for (let tries = 1; ; tries++) {
-    const answer = await send();
-    const { status } = answer;
+    const response = await send();
+    const { status } = response;
     if (status === 200) return { tries, waited, status, shown: undefined };
-    const reaction = react(answer, tries);
+    const reaction = react(response, tries);
     if ('shown' in reaction) return { tries, waited, status, shown: reaction.shown };
     waited += reaction.wait;
-    if (waited > patience) return { tries, waited, status, shown: undefined };
+    if (waited > max_wait) return { tries, waited, status, shown: undefined };
   }
 }
 
@@ -59,8 +59,8 @@ export function codingCli(entry: Entry, { message_header }: { message_header: st
   const body = { model: 'coder-1', input: [{ role: 'user', content: 'Say hello.' }], stream: true, store: false };
   return turn(
     () => post(entry, '/v1/responses', body),
-    (answer, nth) => {
-      const { status, headers, text } = answer;
+    (response, nth) => {
+      const { status, headers, text } = response;
       const usage = status === 429 ? readUsageError(text) : undefined;
       if (usage?.type === 'usage_limit_reached') {
         const said = headers.get(message_header);
@@ -68,16 +68,16 @@ export function codingCli(entry: Entry, { message_header }: { message_header: st
         return { shown: `You've hit your usage limit. ${said === null ? '' : `${said}, or `}${when}.` };
       }
       if (status === 400) return { shown: text };
-      const told = headers.get('retry-after');
-      if (status === 429 && told === null) return { shown: 'exceeded retry limit, last status: 429' };
+      const retry_after = headers.get('retry-after');
+      if (status === 429 && retry_after === null) return { shown: 'exceeded retry limit, last status: 429' };
       if (nth > 5)
         return { shown: status === 429 ? 'exceeded retry limit' : `unexpected status ${status}: ${words(text)}` };
-      return { wait: told === null ? 0.2 * 2 ** (nth - 1) : Number(told) };
+      return { wait: retry_after === null ? 0.2 * 2 ** (nth - 1) : Number(retry_after) };
     },
   );
 }
 
-/** Reads like a deserializer with types: one field of another type, and the whole is not what it looks for. */
+/** Reads like a typed deserializer: one field of another type, and the whole does not match. */
 function readUsageError(text: string): { type: string; resets_at?: number | null } | undefined {
   const { error } = JSON.parse(text);
   const { type, plan_type, resets_at } = error;
@@ -111,10 +111,10 @@ export function messagesClient(entry: Entry): Promise<Turn> {
   return turn(
     () => post(entry, '/v1/messages?beta=true', body),
     ({ status, headers, text }, nth) => {
-      const told = Number(headers.get('retry-after') ?? 0);
+      const retry_after = Number(headers.get('retry-after') ?? 0);
       const may = headers.get('x-should-retry') ?? String(status === 429 || status >= 500);
-      if (may === 'false' || told > 60 || nth > 10) return { shown: `API Error: (${status}) ${words(text)}` };
-      return { wait: told || 0.5 * 2 ** (nth - 1) };
+      if (may === 'false' || retry_after > 60 || nth > 10) return { shown: `API Error: (${status}) ${words(text)}` };
+      return { wait: retry_after || 0.5 * 2 ** (nth - 1) };
     },
   );
 }

@@ -1,12 +1,12 @@
 /**
- * People who are signed in to the console of a gateway under test.
+ * Users who are signed in to the console of a gateway under test.
  *
  * ```ts
- * const anna = await signInToConsole(gateway.url, 'anna');       // an administrator where auth.admin_groups says so
- * await anna.call('GET', '/admin/api/me');                        // as the console itself asks
+ * const anna = await signInToConsole(gateway.url, 'anna');       // an administrator by auth.admin_groups
+ * await anna.call('GET', '/admin/api/me');                        // as the console itself does
  * await anna.send('POST', '/admin/api/tokens', { headers: {} });  // the cookie and nothing else: as another site has it sent
  * await openAs(page, gateway.url, 'ben', '/console/usage');       // in a real browser, signed in already
- * await openConsole(page, gateway.url, 'ben', '/console/usage');  // signs in with the browser itself, which takes longer
+ * await openConsole(page, gateway.url, 'ben', '/console/usage');  // signs in with the browser itself, which is slower
  * ```
  * Boot the gateway with `bootSignIn` and `auth: { admin_groups: ['admins'] }`.
  * @module
@@ -14,29 +14,29 @@
 import type { Page } from 'playwright-core';
 import { approveAt, type Browser, createBrowser } from './identity/identity-provider.ts';
 
-/** What the console sends with each of its requests beside its cookie. */
+/** The console's headers of each request beside its cookie. */
 export const OF_CONSOLE = { 'x-console': '1', 'sec-fetch-site': 'same-origin' } as const;
 
-/** An answer, its body parsed where it is JSON. */
+/** A response, its body parsed where it is JSON. */
 export interface ConsoleAnswer {
   readonly status: number;
   readonly headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect of it.
+  // biome-ignore lint/suspicious/noExplicitAny: tests state their expectations of it.
   readonly body: any;
 }
 
-/** Somebody who is signed in. */
+/** A signed-in user. */
 export interface ConsolePerson {
   readonly browser: Browser;
   /** The header that a browser sends. */
   readonly cookie: string;
-  /** Asks as the console does. */
+  /** Sends a request like the console. */
   call(method: string, path: string, body?: unknown): Promise<ConsoleAnswer>;
-  /** Sends a request with the cookie and nothing that proves where it comes from. */
+  /** Sends a request with the cookie and without any proof of its origin. */
   send(method: string, path: string, init?: RequestInit): Promise<ConsoleAnswer>;
 }
 
-/** Signs a person of the test identity provider in, by fetch, and returns them with their cookie. */
+/** Signs a user of the test identity provider in, by fetch, and returns them with their cookie. */
 export async function signInToConsole(
   gateway_url: string,
   sub: string,
@@ -50,7 +50,7 @@ export async function signInToConsole(
   return personIn(gateway_url, browser);
 }
 
-/** Whoever a browser with cookies is signed in as. */
+/** The user of a browser with cookies. */
 export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
   const send: ConsolePerson['send'] = async (method, path, init = {}) => {
     const response = await browser.request(`${gateway_url}${path}`, { ...init, method });
@@ -72,7 +72,7 @@ export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
   };
 }
 
-/** Opens a page of the console in a real browser for somebody who is signed in. */
+/** Opens a page of the console in a real browser for a signed-in user. */
 export async function openAs(page: Page, gateway_url: string, sub: string, path: string): Promise<void> {
   const { browser } = await signInToConsole(gateway_url, sub);
   const cookies = [...browser.cookies(gateway_url)].map(([name, value]) => ({ name, value, url: gateway_url }));
@@ -80,7 +80,7 @@ export async function openAs(page: Page, gateway_url: string, sub: string, path:
   await page.goto(`${gateway_url}${path}`);
 }
 
-/** Signs a person in with a real browser, which ends at a page of the console. */
+/** Signs a user in with a real browser, which ends at a page of the console. */
 export async function openConsole(page: Page, gateway_url: string, sub: string, path = '/console'): Promise<void> {
   await page.goto(`${gateway_url}/console/sign-in?back_to=${encodeURIComponent(path)}`);
   await page.getByRole('button', { name: `Sign in as ${sub}` }).click();

@@ -22,7 +22,7 @@ interface TestServer {
 
 /** Starts the server of a suite in the suite's directory; inside a suite there is that suite's own, which `close` leaves alone. */
 export async function openSuiteServer(directory: string): Promise<{
-  /** What the processes of the suite have to be told to use it. */
+  /** What the processes of the suite need to use it. */
   readonly environment: NodeJS.ProcessEnv;
   close(): Promise<void>;
 }> {

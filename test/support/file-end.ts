@@ -12,7 +12,7 @@ export function atFileEnd(callback: () => unknown): void {
   at_file_end.push(callback);
 }
 
-/** Runs something after the last test file of this process, for what its files share. What came last goes first. */
+/** Runs something after the last test file of this process, for shared resources. The last registered runs first. */
 export function atProcessEnd(callback: () => unknown): void {
   at_process_end.unshift(callback);
 }
@@ -29,12 +29,12 @@ export function lastFirst(t: TestContext): (end: () => unknown) => void {
   return (end) => void ends.push(end);
 }
 
-/** Runs what is due at the end of a file. */
+/** Runs the tasks at the end of a file. */
 export async function endFile(): Promise<void> {
   for (const callback of at_file_end) await callback();
 }
 
-/** Runs what is due after the last file. */
+/** Runs the tasks after the last file. */
 export async function endProcess(): Promise<void> {
   for (const callback of at_process_end.splice(0)) await callback();
 }

@@ -14,7 +14,7 @@ let taken = 0;
 
 /**
  * A port that nothing listens on, from a block that no other process of the tests has. For addresses that have to be known before
- * a server listens there, while it does not, or because nobody ever does; any other server listens on port 0.
+ * a server listens there, while it does not, or because none ever does; any other server listens on port 0.
  */
 export async function freePort(): Promise<number> {
   block ??= claimBlock();
@@ -26,7 +26,7 @@ export async function freePort(): Promise<number> {
   throw new Error(`all ports from ${first} to ${first + PORTS_PER_BLOCK - 2} are in use`);
 }
 
-/** The first port of a block says whose it is: this process listens there for as long as it lives. */
+/** The first port of a block marks its owner: this process listens there for as long as it lives. */
 async function claimBlock(): Promise<number> {
   for (let tries = 0; tries < BLOCKS; tries++) {
     const first = FIRST + ((process.pid + tries) % BLOCKS) * PORTS_PER_BLOCK;

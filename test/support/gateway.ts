@@ -17,7 +17,7 @@ import { until } from './until.ts';
 /** The credential the gateway uses upstream; must never be seen by a client. */
 export const UPSTREAM_KEY = 'upstream-key-5f3a9c17';
 
-/** What a test may say about an access token; the rest has defaults. */
+/** A test's fields of an access token; the rest has defaults. */
 export interface TokenWish {
   readonly user?: string;
   readonly group?: string;
@@ -38,10 +38,10 @@ export interface TestGateway {
   readonly env: NodeJS.ProcessEnv;
   /** Everything the gateway logged, one JSON text per record. */
   readonly logs: readonly string[];
-  newToken(wish?: TokenWish): Promise<string>;
+  newToken(input?: TokenWish): Promise<string>;
   /** Loads `config_file` again, as SIGHUP does. */
   reload(): Promise<void>;
-  /** As a signal asks for it, where one is named. */
+  /** As a signal does, where one is named. */
   close(signal?: NodeJS.Signals): Promise<void>;
 }
 
@@ -50,7 +50,7 @@ export type ConfigSections = Readonly<Record<string, unknown>>;
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
-/** For an upstream that fails as tests want it to: nothing is sent again, and nothing is remembered. */
+/** For an upstream with scripted failures: no retries, and no memory. */
 export const ONE_ATTEMPT = { breaker: { mode: 'off' }, retry_budget: { percent: 0, min: 0 } } as const;
 
 /** The entry of the upstream `main`, which speaks Messages. */
@@ -92,11 +92,15 @@ export function gatewayConfig(upstream_url: string, sections: ConfigSections = {
 }
 
 /** Default `server` section with other timeouts or limits. */
-export function serverSection(more: { timeouts?: object; limits?: object; drain?: object }): object {
-  return { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 }, ...more };
+export function serverSection({ timeouts, ...more }: { timeouts?: object; limits?: object; drain?: object }): object {
+  return {
+    ...{ listen: '127.0.0.1:0', public_url: 'http://127.0.0.1', drain: { accept_seconds: 0 }, ...more },
+    // A busy machine may need more than a second for the first event.
+    timeouts: { commit_seconds: 60, ...timeouts },
+  };
 }
 
-/** A log that keeps what it is told. */
+/** A log that keeps its records. */
 function collectingLog(logs: string[]) {
   const at = (level: string) => (fields: object, text: string) => {
     const error = 'err' in fields && fields.err instanceof Error ? String(fields.err.stack) : undefined;
@@ -108,9 +112,9 @@ function collectingLog(logs: string[]) {
 const USER = 'dev@example.com';
 
 /** Makes an access token and returns its text. */
-export async function makeToken(database: Database, wish: TokenWish = {}): Promise<string> {
+export async function makeToken(database: Database, input: TokenWish = {}): Promise<string> {
   const by = { database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
-  const { token } = await createToken(by, { user: USER, group: 'all', name: 'test', ...wish });
+  const { token } = await createToken(by, { user: USER, group: 'all', name: 'test', ...input });
   return token;
 }
 
@@ -122,16 +126,16 @@ export async function writeConfig(config: ConfigSections): Promise<{ directory: 
   return { directory, config_file };
 }
 
-/** Boots a gateway; `close` also drops its database, unless `database_url` said which one to use. */
+/** Boots a gateway; `close` also drops its database, unless `database_url` is given. */
 export async function bootGateway(options: {
   upstream_url: string;
   config?: ConfigSections;
   database_url?: string;
   env?: NodeJS.ProcessEnv;
   clock?: Clock;
-  /** Logs as the command does: blanks out secrets, and lets telemetry listen in. */
+  /** Logs as the command does: masks secrets, and exports to telemetry. */
   real_log?: boolean;
-  /** Stages beside the shipped ones, which may do what the operator's own may not. */
+  /** Stages beside the shipped ones, with more rights than custom ones. */
   stages?: readonly StageDefinition[];
 }): Promise<TestGateway> {
   const own = options.database_url === undefined ? await createTestDatabase() : undefined;
@@ -163,7 +167,7 @@ export async function bootGateway(options: {
     await rm(directory, { recursive: true, force: true });
   };
   // The database may not be ready yet, and a test may cut its connections at this very moment.
-  const firstToken = until('a token is made', () => makeToken(gateway.database).catch(() => undefined));
+  const firstToken = until('a token is created', () => makeToken(gateway.database).catch(() => undefined));
   const token = await firstToken.catch(async (error) => {
     await close();
     throw error;
@@ -176,7 +180,7 @@ export async function bootGateway(options: {
     config_file,
     env,
     logs,
-    newToken: (wish) => makeToken(gateway.database, wish),
+    newToken: (input) => makeToken(gateway.database, input),
     reload: () => gateway.reload(),
     close,
   };

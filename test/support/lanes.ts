@@ -3,7 +3,7 @@ import type { Database } from '../../engine/base/store/database.ts';
 const unanswered = new WeakMap<Database, { count: number }>();
 
 /**
- * Counts from now on the statements of a database's lanes: a client may have its answer while the row of its reservation is still
+ * Counts the statements of a database's pipelines from now on: a client may have its response while its reservation is still
  * on its way.
  */
 export function watchLanes(database: Database): void {
@@ -28,5 +28,5 @@ export function watchLanes(database: Database): void {
   };
 }
 
-/** How many statements of a watched database's lanes are on their way; 0 for another. */
+/** How many statements of a watched database's pipelines are on their way; 0 for another. */
 export const statementsOnLanes = (database: Database): number => unanswered.get(database)?.count ?? 0;

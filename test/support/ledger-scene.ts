@@ -1,4 +1,4 @@
-/** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
+/** Two gateways on one ledger under random events, and the invariants of the ledger. */
 import assert from 'node:assert/strict';
 import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../engine/api.ts';
 import type { ChargedAttempt, MoveDecision, Settlement } from '../../engine/base/contract/services.ts';
@@ -18,7 +18,7 @@ const reserve_timeout_ms = () => Number.MAX_SAFE_INTEGER;
 /** The most any request costs, in nano-USD. */
 export const MOST_EXPENSIVE = 150;
 
-/** The smallest limit of each counter; in money each request also comes under a larger one, and some under one in shadow mode. */
+/** The smallest limit of each counter; in money each request also falls under a larger one, and some under one in shadow mode. */
 const LIMITS: readonly Pick<LimitDemand, 'scope' | 'window' | 'unit' | 'limit'>[] = [
   { scope: 'user', window: 'day', unit: 'nano_usd', limit: 250 },
   { scope: 'team', window: 'month', unit: 'nano_usd', limit: 400 },
@@ -40,7 +40,7 @@ const LEASED_LIMITS: typeof LIMITS = [
   { scope: 'team', window: 'open', unit: 'requests', limit: 40 },
   { scope: 'user', window: 'minute', unit: 'tokens', limit: 900 },
 ];
-/** What tells the counters of a request. */
+/** What identifies the counters of a request. */
 interface Scoped {
   readonly user: string;
   readonly model: string;
@@ -97,7 +97,7 @@ export type SceneStep =
 
 /** See the module. */
 export class LedgerScene {
-  /** Whether reservations hold the most they can cost, some of them less, or limits change meanwhile. */
+  /** Whether reservations are at their maximum, some of them less, or limits change meanwhile. */
   readonly mode: 'worst_case' | 'mixed' | 'changing';
   readonly clock = frozenClock('2026-03-29T12:00:00Z');
   readonly #run = crypto.randomUUID();
@@ -105,12 +105,12 @@ export class LedgerScene {
   readonly #gateways: [DatabaseLedger, DatabaseLedger];
   readonly #policy: LeasePolicy | undefined;
   readonly #limits: typeof LIMITS;
-  /** What the timers of the gateways would do that live. */
+  /** The timers of the live gateways. */
   readonly #ticks: [(() => void)[], (() => void)[]] = [[], []];
   /** Requests in flight, by gateway. */
   readonly #flying: [ReservationRequest[], ReservationRequest[]] = [[], []];
-  /** By request, what its earlier attempts may be billed. */
-  readonly #held = new Map<string, readonly ChargedAttempt[]>();
+  /** By request, the possible bills of its earlier attempts. */
+  readonly #attempts = new Map<string, readonly ChargedAttempt[]>();
   /** Requests of gateways that crashed, with the gateway. */
   readonly #lost: { readonly gateway: DatabaseLedger; readonly request: ReservationRequest }[] = [];
   /** The least and the most that each request in the ledger may have cost. */
@@ -136,7 +136,7 @@ export class LedgerScene {
     else await this.#end(step);
   }
 
-  /** Lets the dead be found: only the gateways that live now say so. */
+  /** Detects dead gateways: only the live ones send heartbeats. */
   async recover(): Promise<void> {
     for (const living of this.#gateways) await living.beat();
     this.clock.advance(31_000);
@@ -144,7 +144,7 @@ export class LedgerScene {
     await Promise.all(this.#gateways.map((living) => living.recover()));
   }
 
-  /** Every second request of those that crashed is heard of after all, twice and from gateways that know nothing of each other. */
+  /** Every second request of crashed ones is reported after all, twice and from gateways that know nothing of each other. */
   async comeBack(): Promise<void> {
     const heard_of = this.#lost.filter((_, i) => i % 2 === 0);
     const settled = heard_of.flatMap(({ gateway, request }) => {
@@ -154,14 +154,14 @@ export class LedgerScene {
     await Promise.all(settled);
   }
 
-  /** How many reservations were placed in leases, and how many leases were taken. */
+  /** How many reservations were placed in leases, and how many leases were created. */
   leased(): { readonly placed: number; readonly taken: number } {
     const counts = [...this.#gateways, ...this.#lost.map(({ gateway }) => gateway)].map((each) => each.lease_counts);
     const sum = (of: 'leased' | 'taken') => counts.reduce((all, each) => all + (each?.[of] ?? 0), 0);
     return { placed: sum('leased'), taken: sum('taken') };
   }
 
-  /** Nobody asks for anything any more. */
+  /** No caller asks for anything any more. */
   async close(): Promise<void> {
     await Promise.all(this.#gateways.map((gateway) => gateway.close()));
   }
@@ -172,7 +172,7 @@ export class LedgerScene {
     }
   }
 
-  /** No counter is beyond its limit, with all that is in flight; limits that change are asked of each reservation. */
+  /** No counter is beyond its limit, with all that is in flight; changing limits are checked for each reservation. */
   async assertLimitsHold(): Promise<void> {
     const bounds = this.#limits.map((limit) => {
       const bound = this.mode === 'changing' ? Number.MAX_SAFE_INTEGER : this.#boundOf(limit.unit, limit.limit!);
@@ -183,13 +183,13 @@ export class LedgerScene {
       `select * from spend_counters where key like $1 and
          (reserved < 0 or in_flight < 0 or most < 0 or (most < reserved and not $3)
           or spent + most > ($2::jsonb ->> (scope || ' ' || window_kind || ' ' || unit))::bigint)`,
-      // What is left of a lease need not be as likely as what was placed in it.
+      // The rest of a lease need not be as likely as its reservations.
       [`%${this.#run}%`, JSON.stringify(Object.fromEntries(bounds)), this.#policy !== undefined],
     );
     assert.deepEqual(over, []);
   }
 
-  /** At any moment, whatever is under way: nobody ever sees half of a move. */
+  /** At any moment, whatever is under way: no reader ever sees half of a move. */
   async assertLedgerAddsUp(): Promise<void> {
     const { differences, repeated, uncounted, attempts } = await verifyLedger({
       database: this.#databases[0],
@@ -198,7 +198,7 @@ export class LedgerScene {
     for (const found of [differences, repeated, uncounted, attempts]) assert.deepEqual(found, { total: 0, first: [] });
   }
 
-  /** Nothing is in flight any more, and every request is in the ledger once, at what it cost. */
+  /** Nothing is in flight any more, and every request is in the ledger once, at its cost. */
   async assertBooksBalance(): Promise<void> {
     await this.assertLedgerAddsUp();
     const rows = await this.#databases[0].query<{ request_id: string; cost: number }>(
@@ -265,7 +265,7 @@ export class LedgerScene {
       if (step.tokens % 4 > 0) return [larger, smaller];
       return [larger, smaller, { ...smaller, limit: SHADOW_LIMIT, rule: 'trial', shadow: true }];
     });
-    // The order says nothing.
+    // The order is irrelevant.
     return step.most % 2 === 0 ? demands : demands.toReversed();
   }
 
@@ -280,10 +280,10 @@ export class LedgerScene {
       demands: this.#demands(step),
     });
     const gateway = this.#gateways[which];
-    const answer = await gateway.reserve(request);
-    this.#assertSensible(request, answer);
-    if (answer.exceeded.length > 0) return;
-    // It may have crashed meanwhile, and its successor knows nothing of the request.
+    const response = await gateway.reserve(request);
+    this.#assertSensible(request, response);
+    if (response.exceeded.length > 0) return;
+    // It may have crashed meanwhile, and its successor has no record of the request.
     if (gateway === this.#gateways[which]) this.#flying[which].push(request);
     else this.#costs.set(request.request_id, [request.amount_nano_usd, most]);
   }
@@ -295,30 +295,31 @@ export class LedgerScene {
     const billed = Math.floor((before.most_nano_usd * percent) / 100);
     const { request_id, overshoot_percent, model, project, tokens } = before;
     const user = before.user.replace(` ${this.#run}`, '');
-    const held = [...(this.#held.get(request_id) ?? [])];
-    const held_before = costOf(held);
-    if (this.mode !== 'mixed' && billed > 0) held.push(chargedAttempt(held.length + 1, before.upstream, billed));
+    const attempts = [...(this.#attempts.get(request_id) ?? [])];
+    const cost_before = costOf(attempts);
+    if (this.mode !== 'mixed' && billed > 0)
+      attempts.push(chargedAttempt(attempts.length + 1, before.upstream, billed));
     const request: ReservationRequest = {
       ...{ ...before, upstream, most_nano_usd: most },
       amount_nano_usd: overshoot_percent === undefined ? most : Math.floor((most * share) / 100),
       demands: this.#demands({ user, model, project, upstream, tokens, most }),
     };
     const gateway = this.#gateways[which];
-    const decision = await gateway.move(request, held);
+    const decision = await gateway.move(request, attempts);
     const has_moved = decision.exceeded.length === 0;
-    if (has_moved) this.#held.set(request_id, held);
+    if (has_moved) this.#attempts.set(request_id, attempts);
     const now = has_moved ? request : before;
     this.#assertSensible(request, decision, ({ scope, key }) => {
       const had = before.demands.some((demand) => demand.scope === scope && demand.key === key);
-      return had ? most + costOf(held) - held_before > before.most_nano_usd : most > 0;
+      return had ? most + costOf(attempts) - cost_before > before.most_nano_usd : most > 0;
     });
     if (gateway === this.#gateways[which]) this.#flying[which].push(now);
     else this.#noteLost(gateway, now);
   }
 
   /**
-   * What was without room is without room by what is told of it, and what was let in is within what is told of it. A move is not
-   * asked for room where it needs no more than before, also if the limit was lowered meanwhile.
+   * A rejected reservation has no headroom by the reported state, and an admitted one is within it. A move needs
+   * no headroom where it needs no more than before, also if the limit was lowered meanwhile.
    */
   #assertSensible(
     request: ReservationRequest,
@@ -330,7 +331,7 @@ export class LedgerScene {
     assert.ok(shadows.every(({ rule, limit }) => rule === 'trial' && limit === SHADOW_LIMIT));
     assert.ok(exceeded.every(({ rule }) => rule !== 'trial'));
     assert.equal(statuses.length > 0, exceeded.length === 0);
-    // What is told of leased room is what was known when it was leased, and what happened here since.
+    // The reported leased headroom is what was known when it was leased, and what happened here since.
     if (this.#policy !== undefined) return;
     for (const status of statuses) {
       const { unit, limit, spent, most, in_flight, reserved } = status;
@@ -368,19 +369,19 @@ export class LedgerScene {
   }
 
   #noteLost(gateway: DatabaseLedger, request: ReservationRequest): void {
-    const held = costOf(this.#held.get(request.request_id) ?? []);
-    this.#costs.set(request.request_id, [request.amount_nano_usd + held, request.most_nano_usd + held]);
+    const cost = costOf(this.#attempts.get(request.request_id) ?? []);
+    this.#costs.set(request.request_id, [request.amount_nano_usd + cost, request.most_nano_usd + cost]);
     this.#lost.push({ gateway, request });
   }
 
-  /** What a request came to; what its earlier attempts may be billed is in its cost. */
+  /** The outcome of a request; possible bills of its earlier attempts are in its cost. */
   #outcomeOf({ request_id, upstream }: ReservationRequest, cost_nano_usd: number): Partial<Settlement> {
-    const held = this.#held.get(request_id) ?? [];
-    const cost = cost_nano_usd + costOf(held);
+    const attempts = this.#attempts.get(request_id) ?? [];
+    const cost = cost_nano_usd + costOf(attempts);
     this.#costs.set(request_id, [cost, cost]);
-    if (held.length === 0) return { cost_nano_usd: cost };
-    const last = chargedAttempt(held.length + 1, upstream, cost_nano_usd);
-    return { cost_nano_usd: cost, attempts: [...held, { ...last, outcome: 'answered', reason: 'served' }] };
+    if (attempts.length === 0) return { cost_nano_usd: cost };
+    const last = chargedAttempt(attempts.length + 1, upstream, cost_nano_usd);
+    return { cost_nano_usd: cost, attempts: [...attempts, { ...last, outcome: 'answered', reason: 'served' }] };
   }
 
   async #change({ do: how, counter, amount, hours }: LimitStep): Promise<void> {

@@ -11,7 +11,7 @@ const config = {
   database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: POOL_MAX } },
 } as unknown as GatewayConfig;
 
-/** Opens the database of a URL, which is given in TEST_DATABASE_URL; silently and 'until-ready' unless told otherwise. */
+/** Opens the database of a URL, which is given in TEST_DATABASE_URL; by default silently and 'until-ready'. */
 export function open(
   url: string | undefined,
   more: Partial<Parameters<typeof openDatabase>[0]> = {},

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 let root: string | undefined;
 
-/** A new directory, which is gone with this process. */
+/** A new directory, which is removed with this process. */
 export function ownDirectory(): string {
   if (root === undefined) {
     root = realpathSync(mkdtempSync(join(tmpdir(), 'appscli-own-')));

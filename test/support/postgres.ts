@@ -31,12 +31,12 @@ const FAST = {
   search_path: SEARCH_PATH,
 };
 
-/** A log that nobody reads. */
+/** A silent log. */
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** Files in memory, on Linux. */
 const MEMORY = '/dev/shm';
-/** Several times what a suite takes, and so more than a machine has that would miss it. */
+/** Several times a suite's need, and so more than a machine has that would miss it. */
 const NEEDED_BYTES = 8 * 1024 ** 3;
 const PREFIX = 'appscli-tests-';
 
@@ -49,7 +49,7 @@ function placeOfFiles(): string {
     const { bavail, bsize } = statfsSync(MEMORY);
     const mounts = readFileSync('/proc/mounts', 'utf8').split('\n');
     const options = mounts.map((line) => line.split(' ')).find(([, place]) => place === MEMORY)?.[3] ?? 'noexec';
-    // Tests install packages, and run what is in them.
+    // Tests install packages, and run their programs.
     const runs_programs = !options.split(',').includes('noexec');
     return runs_programs && bavail * bsize >= NEEDED_BYTES ? MEMORY : tmpdir();
   } catch {
@@ -65,7 +65,7 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** Removes what suites that were killed left in memory, where nobody would see it. */
+/** Removes what killed suites left in memory, where it would stay unnoticed. */
 async function removeLeftBehind(): Promise<void> {
   if (!existsSync(MEMORY)) return;
   for (const name of readdirSync(MEMORY)) {
@@ -83,7 +83,7 @@ export async function removeSuiteDirectory(directory: string): Promise<void> {
 
 /** Makes a directory for the files of a suite. */
 export async function makeSuiteDirectory(): Promise<string> {
-  // What belongs to somebody else is theirs to remove.
+  // Another user's files are theirs to remove.
   await removeLeftBehind().catch(() => {});
   const directory = mkdtempSync(join(placeOfFiles(), `${PREFIX}${process.pid}-`));
   // As root, PostgreSQL runs under another account, which has to get in.

@@ -22,7 +22,7 @@ export const CHEAP: PricingConfig = {
   cache_write_5m: 0.001,
   cache_write_1h: 0.001,
 };
-/** What a settlement costs at CHEAP: 10 + 20 + 3 + 2 + 1 tokens. */
+/** The cost of a settlement at CHEAP: 10 + 20 + 3 + 2 + 1 tokens. */
 export const COST = 36;
 
 /** The double of all prices. */
@@ -38,22 +38,22 @@ export function pricedConfig(pricing: PricingConfig, prices?: PricesConfig): Gat
   return { models, upstreams, token_groups: [], ...(prices && { prices }) } as unknown as GatewayConfig;
 }
 
-/** What the tests of a file work with; the books are empty before each of them, and it is noon of the 10th of March 2026. */
+/** The tools of a file's tests; the ledger is empty before each of them, and it is noon of the 10th of March 2026. */
 export interface PricedLedger {
   readonly database: Database;
   readonly clock: ReturnType<typeof frozenClock>;
   /** Settles a request that counts against Ann's day and her team's month; gives its id. */
   used(more?: Partial<Settlement>): Promise<string>;
-  /** Prices again and writes what differs. */
-  reprice(pricing: PricingConfig, wish?: RepriceRequest, prices?: PricesConfig): Promise<Repricing>;
+  /** Reprices and writes the differences. */
+  reprice(pricing: PricingConfig, request?: RepriceRequest, prices?: PricesConfig): Promise<Repricing>;
   /** Prices again and writes nothing. */
-  look(pricing: PricingConfig, wish?: RepriceRequest, prices?: PricesConfig): Promise<Repricing>;
+  look(pricing: PricingConfig, request?: RepriceRequest, prices?: PricesConfig): Promise<Repricing>;
   assertAddsUp(): Promise<void>;
   /** The rows of a request, the adjusting ones last. */
   rowsOf(request_id: string): Promise<Record<string, unknown>[]>;
 }
 
-/** Opens such a ledger for a file; what is returned is filled in before the first test. */
+/** Opens such a ledger for a file; the result is filled in before the first test. */
 export function usePricedLedger(): PricedLedger {
   const books = {} as { -readonly [Key in keyof PricedLedger]: PricedLedger[Key] };
   const ledgers = useTestStore((store) => {
@@ -75,10 +75,10 @@ export function usePricedLedger(): PricedLedger {
       return request.request_id;
     };
   });
-  books.reprice = (pricing, wish = SINCE, prices) =>
-    repriceLedger({ ...books, config: pricedConfig(pricing, prices) }, wish, OPERATOR);
-  books.look = (pricing, wish = SINCE, prices) =>
-    repriceLedger({ ...books, config: pricedConfig(pricing, prices) }, wish);
+  books.reprice = (pricing, request = SINCE, prices) =>
+    repriceLedger({ ...books, config: pricedConfig(pricing, prices) }, request, OPERATOR);
+  books.look = (pricing, request = SINCE, prices) =>
+    repriceLedger({ ...books, config: pricedConfig(pricing, prices) }, request);
   books.assertAddsUp = async () => {
     const { differences, repeated, uncounted } = await verifyLedger(books);
     assert.deepEqual([differences.first, repeated.first, uncounted.first], [[], [], []]);

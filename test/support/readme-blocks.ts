@@ -11,7 +11,7 @@ import { GATEWAY_SCHEMA, PIPELINE_SCHEMA } from '../../engine/base/source/schema
 
 export const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Every document for people, by path below the repository; what is generated has tests of its own. */
+/** Every document for users, by path below the repository; generated ones have tests of their own. */
 export const DOCUMENTS = globSync('**/{README,CONTRIBUTING,SECURITY}.md', {
   cwd: REPOSITORY,
   exclude: (name) => /(^|\/)(node_modules|dist|generated|golden|\..*)(\/|$)/.test(name),
@@ -34,7 +34,7 @@ export function blocksOf(document: string, language: string): readonly Block[] {
   });
 }
 
-/** What a YAML block is: a whole file, sections of one, or entries of a list of stages. */
+/** The kind of a YAML block: a whole file, sections of one, or entries of a list of stages. */
 export type Kind =
   | 'gateway'
   | 'gateway sections'
@@ -54,7 +54,7 @@ export function topKeys(text: string): readonly string[] {
   return [...text.matchAll(/^([\w$-]+):/gm)].map(([, key]) => key!);
 }
 
-/** Tells what a YAML block is; throws for one that is nothing the check knows. */
+/** Classifies a YAML block; throws for one that is nothing the check knows. */
 export function kindOf({ document, line, text }: Block): Kind {
   const keys = topKeys(text);
   const has = (key: string) => keys.includes(key);
@@ -103,10 +103,10 @@ const PIPELINE_SECTIONS: Readonly<Record<string, string>> = {
   finally: 'finally:\n  - stage: audit',
 };
 
-/** Puts sections in the place of those of a whole file. */
+/** Replaces sections of a whole file. */
 function complete(sections: Readonly<Record<string, string>>, text: string): string {
-  const given = topKeys(text);
-  const others = Object.entries(sections).flatMap(([key, section]) => (given.includes(key) ? [] : [section]));
+  const input = topKeys(text);
+  const others = Object.entries(sections).flatMap(([key, section]) => (input.includes(key) ? [] : [section]));
   return `${[...others, text].join('\n')}\n`;
 }
 

@@ -22,7 +22,7 @@ interface Listed extends Found {
   readonly is_marked: boolean;
 }
 
-/** What makes a process one of the run. */
+/** The mark of a process of the run. */
 interface Marks {
   /** In its environment. */
   readonly mark: string;

@@ -1,6 +1,6 @@
 import type { SpendLimitsConfig } from '../../engine/base/contract/config.ts';
 
-/** The section `spend_limits` as it is loaded when nothing but some keys is written: no limits, worst case. */
+/** The section `spend_limits` as loaded with only some keys: no limits, worst case. */
 export function spendLimitsSection(keys: Partial<SpendLimitsConfig> = {}): SpendLimitsConfig {
   return {
     defaults: {},

@@ -1,16 +1,15 @@
-/** A spool directory of its own, a stopped clock, and what reached the ledger from there. */
+/** A spool directory of its own, a stopped clock, and the records that reached the ledger from there. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type FrozenClock, frozenClock } from '../../engine/base/kit/clock.ts';
-import { Spool, type SpoolOptions } from '../../engine/domain/budget/spool/spool.ts';
-import type { WriteRow } from '../../engine/domain/budget/spool/spool-rows.ts';
+import { Spool, type SpoolOptions, type WriteRow } from '../../engine/domain/budget/spool/spool.ts';
 import { atFileEnd } from './file-end.ts';
 import { deadProcess, SOME_DATABASE, type WrittenRow } from './spool.ts';
 import { quietLog } from './store.ts';
 
-/** When the clock of a scene stands. */
+/** The time of a scene's stopped clock. */
 export const start = '2026-03-10T12:00:00Z';
 const root = mkdtempSync(join(tmpdir(), 'appscli-spool-'));
 const opened: Spool[] = [];
@@ -20,7 +19,7 @@ atFileEnd(async () => {
 });
 let directories = 0;
 
-/** A directory, the time, and what reached the ledger. */
+/** A directory, the time, and the records that reached the ledger. */
 export class Scene {
   readonly directory = join(root, `${++directories}`, 'spool');
   readonly clock: FrozenClock = frozenClock(start);

@@ -1,4 +1,4 @@
-/** What tests of the spool share: a ledger that can be away, processes that are gone, a disk that fails. */
+/** Shared parts of spool tests: a ledger that can be away, dead processes, a failing disk. */
 
 import type { FileHandle } from 'node:fs/promises';
 import * as file_system from 'node:fs/promises';
@@ -22,25 +22,25 @@ export interface WrittenRow {
   readonly at_ms: number;
 }
 
-/** A ledger in memory, and what it was asked. */
+/** A ledger in memory, and its calls. */
 export interface FakeLedger extends LedgerOfRows, Books {
   /** The error that everything fails with, while there is one. */
-  trouble: Error | undefined;
+  failure: Error | undefined;
   readonly rows: Map<string, WrittenRow>;
-  /** How often a row came that was there. */
+  /** How often a duplicate row arrived. */
   repeated: number;
   readonly reserved: ReservationRequest[];
   readonly settled: Settlement[];
   readonly released: string[];
   readonly topped_up: string[];
   readonly kept: Set<string>;
-  /** Runs before a reservation is answered. */
+  /** Runs before the response to a reservation. */
   onReserve: () => Promise<void>;
   /** Which database it plays. */
   database_id: string;
 }
 
-/** A ledger whose reservations are ended by the ids of their requests, for tests that tell many apart. */
+/** A ledger whose reservations are ended by the ids of their requests, for tests with many of them. */
 export function byRequest<L extends Ledger>(ledger: L): L & Books {
   const reservations = new Map<string, Reservation>();
   const own: Pick<Ledger, 'reserve'> & Books = {
@@ -50,7 +50,7 @@ export function byRequest<L extends Ledger>(ledger: L): L & Books {
       return decision;
     },
     topUp: (request_id, amount) => reservations.get(request_id)?.topUp(amount),
-    move: (request, held) => reservations.get(request.request_id)!.move(request, held),
+    move: (request, attempts) => reservations.get(request.request_id)!.move(request, attempts),
     settle: (entry) => (reservations.get(entry.request_id) ?? ledger.unreserved(entry)).settle(entry),
     release: async (request_id) => reservations.get(request_id)?.release(),
   };
@@ -65,7 +65,7 @@ export function byRequest<L extends Ledger>(ledger: L): L & Books {
 /** A database, where it does not matter which. */
 export const SOME_DATABASE = '2f6f3a52-0f4e-4a8e-9d68-6d2f6a1c9b01';
 
-/** What a database that is away answers with. */
+/** The error of an unreachable database. */
 export function away(): StageError {
   return new StageError('store_unavailable', 'The gateway cannot use its database: gone. Try again shortly.');
 }
@@ -73,7 +73,7 @@ export function away(): StageError {
 /** Creates a ledger that grants everything. */
 export function fakeLedger(): FakeLedger {
   const ledger: FakeLedger = {
-    trouble: undefined,
+    failure: undefined,
     rows: new Map(),
     repeated: 0,
     reserved: [],
@@ -86,7 +86,7 @@ export function fakeLedger(): FakeLedger {
     async reserve(request) {
       ledger.reserved.push(request);
       await ledger.onReserve();
-      if (ledger.trouble !== undefined) throw ledger.trouble;
+      if (ledger.failure !== undefined) throw ledger.failure;
       const reservation = new BookedReservation(ledger, request, true);
       return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: false };
     },
@@ -103,7 +103,7 @@ export function fakeLedger(): FakeLedger {
     statuses: async () => [],
     databaseId: async () => ledger.database_id,
     async settleAt(settlement, counters, at_ms, database_id) {
-      if (ledger.trouble !== undefined) throw ledger.trouble;
+      if (ledger.failure !== undefined) throw ledger.failure;
       if (database_id !== ledger.database_id) throw Object.assign(new Error('another database'), { code: 'GW001' });
       const is_new = !ledger.rows.has(settlement.request_id);
       if (is_new) ledger.rows.set(settlement.request_id, { settlement, counters, at_ms });
@@ -130,7 +130,7 @@ export type Fault = (
   to?: string,
 ) => { readonly error: Error; readonly bytes?: number } | undefined;
 
-/** The real file system, except where `fault` says otherwise. */
+/** The real file system, except for `fault`. */
 export function faultyDisk(fault: Fault): Disk {
   const check = (operation: string, path: string, to?: string) => {
     const found = fault(operation, path, to);

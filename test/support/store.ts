@@ -26,7 +26,7 @@ export interface TestStore {
   /** @param through another way to the same database */
   another(through?: string): Promise<Database>;
   /** Runs a statement of the test's own. */
-  // biome-ignore lint/suspicious/noExplicitAny: tests know what is in there
+  // biome-ignore lint/suspicious/noExplicitAny: tests know its content
   rows<Row extends object = any>(text: string, ...values: readonly unknown[]): Promise<Row[]>;
   close(): Promise<void>;
 }
@@ -56,7 +56,7 @@ export async function openTestStore(): Promise<TestStore> {
 }
 
 /**
- * Opens a store for the tests of a file; `take` is given it before the first of them.
+ * Opens a store for the tests of a file; `take` gets it before the first of them.
  * @returns where the ledgers of the file are put, to be closed before the store is.
  */
 export function useTestStore(take: (opened: TestStore) => void): Pick<DatabaseLedger, 'close'>[] {
@@ -75,7 +75,7 @@ export function useTestStore(take: (opened: TestStore) => void): Pick<DatabaseLe
 
 let requests = 0;
 
-/** A reservation of somebody's, with a fresh request id; the rest has defaults. It can cost no more than it holds. */
+/** A caller's reservation, with a fresh request id; the rest has defaults. It can cost no more than it reserves. */
 export function reservation(more: Partial<ReservationRequest> = {}): ReservationRequest {
   const user = more.user ?? 'alice@example.com';
   const amount_nano_usd = more.amount_nano_usd ?? 100;
@@ -137,7 +137,7 @@ export async function countersOf(database: Database, key: string): Promise<Count
   return rows.map((row) => ({ ...row, window_start: row.window_start.toISOString() }));
 }
 
-/** Everything a counter says. */
+/** Every value of a counter. */
 export interface CounterState extends CounterRow {
   readonly scope: string;
   readonly unit: string;
@@ -156,7 +156,7 @@ export function counterStatesOf(database: Database, key: string): Promise<Counte
   );
 }
 
-/** What is spent and reserved under a key that has one window. */
+/** The spent and reserved amounts under a key with one window. */
 export async function balanceOf(database: Database, key: string): Promise<{ spent: number; reserved: number }> {
   const [row, ...others] = await countersOf(database, key);
   if (row === undefined || others.length > 0) throw new Error(`"${key}" has not one window`);
@@ -178,7 +178,7 @@ export function ledgerRowsOf(database: Database, user: string): Promise<LedgerRo
   return database.query<LedgerRow>('test_ledger_rows', text, [user]);
 }
 
-/** A demand on somebody's day. */
+/** A demand on a caller's day. */
 export function userDemand(user: string, limit: number | null): LimitDemand {
   return { scope: 'user', key: user, window: 'day', unit: 'nano_usd', limit, rule: 'daily' };
 }
@@ -188,7 +188,7 @@ export function teamDemand(team: string, limit: number | null): LimitDemand {
   return { scope: 'team', key: team, window: 'month', unit: 'nano_usd', limit, rule: 'monthly' };
 }
 
-/** A store that spoils a statement some times: before it reaches the database, or after, when only the answer is lost. */
+/** A store that spoils some statements: before they reach the database, or after, when only the response is lost. */
 export function spoiltStore(
   database: Pick<Database, 'query'>,
   statement: string,
@@ -197,7 +197,6 @@ export function spoiltStore(
 ): Pick<Database, 'query'> {
   let left = times;
   const isMeant = (name: string, values: readonly unknown[]): boolean => {
-    if (name === 'ledger_batch_late') return statement === 'settle';
     if (name !== 'ledger_batch') return name === statement;
     // One statement does both; which it does now, some of its values say.
     const [settled, reserved] = values.slice(-2);

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 
-/** When tests begin, unless `test/run.ts --date` says otherwise: in the middle of a week, a month and a day. */
+/** When tests begin, unless `test/run.ts --date` is given: in the middle of a week, a month and a day. */
 export const BEGINNING = '2026-11-25T10:00:00Z';
 
 const NAME = 'APPSCLI_TEST_CLOCK_MS';
@@ -11,7 +11,7 @@ const SCRIPT = `${import.meta.dirname}/clock.js`;
 export const ahead_ms = (): number => Number(process.env[NAME] ?? 0);
 
 /**
- * What a process has to be told so that its clock, and those of the processes it starts, begin at a moment now; nothing
+ * What a process needs so that its clock, and those of the processes it starts, begin at a moment now; nothing
  * inside a run, which has a clock.
  */
 export function clockEnvironment(beginning: string): NodeJS.ProcessEnv {
@@ -32,7 +32,7 @@ export function onMachineClock(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return { ...env, [NAME]: '0' };
 }
 
-/** Comes before what PostgreSQL brings, and behind what a gateway makes. */
+/** Before PostgreSQL's own schema, and after the gateway's. */
 export const SEARCH_PATH = '"$user", public, suite_clock, pg_catalog';
 
 /** SQL that gives a database the clock of the tests, where `SEARCH_PATH` is its search_path. */

@@ -4,14 +4,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from './free-port.ts';
 
 /**
- * A loopback port that passes everything on to another one, and that a test cuts, takes away, brings back elsewhere, slows
- * or lets fall silent.
+ * A loopback port that forwards everything to another one, and that a test cuts, removes, restores elsewhere, slows
+ * or silences.
  */
 export class TcpRelay {
   readonly port: number;
   /** Where new connections go. */
   target_port: number;
-  /** How long everything takes in either direction, in milliseconds. */
+  /** The delay of everything in either direction, in milliseconds. */
   delay_ms = 0;
   /** How many connections were made. */
   connections = 0;
@@ -25,14 +25,14 @@ export class TcpRelay {
     this.target_port = target_port;
   }
 
-  /** Lets traffic through, after `stop` again on the same port. */
+  /** Forwards traffic, after `stop` again on the same port. */
   async start(): Promise<void> {
     this.silent = false;
     this.server = createServer((near) => this.join(near)).listen(this.port, '127.0.0.1');
     await once(this.server, 'listening');
   }
 
-  /** Cuts all connections and refuses new ones. */
+  /** Cuts all connections and rejects new ones. */
   async stop(): Promise<void> {
     if (!this.server!.listening) return;
     const closed = once(this.server!, 'close');
@@ -41,19 +41,19 @@ export class TcpRelay {
     await closed;
   }
 
-  /** Passes nothing on, but closes no connection either and takes new ones: what a network does that has lost its way. */
+  /** Forwards nothing, but closes no connection either and accepts new ones: like a network that has lost its route. */
   fallSilent(): void {
     this.silent = true;
     for (const socket of this.sockets) socket.pause();
   }
 
-  /** Passes on what has been waiting, and everything from now on. */
+  /** Forwards the waiting bytes, and everything from now on. */
   speakAgain(): void {
     this.silent = false;
     for (const socket of this.sockets) socket.resume();
   }
 
-  /** Cuts all connections, once, as soon as the server has sent so many more pieces; new ones are let through. */
+  /** Cuts all connections, once, as soon as the server has sent so many more pieces; new ones are accepted. */
   cutAfter(pieces: number): void {
     this.pieces_until_cut = pieces;
   }
@@ -101,7 +101,7 @@ export class TcpRelay {
   }
 }
 
-/** Starts a relay on a port that nobody else gets while it is stopped. */
+/** Starts a relay on a port that no other process gets while it is stopped. */
 export async function startRelay(target_port: number): Promise<TcpRelay> {
   const relay = new TcpRelay(await freePort(), target_port);
   await relay.start();

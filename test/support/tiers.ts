@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs';
 import { shuffled } from './random.ts';
 
-/** What `test/run.ts` can be asked for. The deep tier is the quick and the slow one with more of everything. */
+/** The options of `test/run.ts`. The deep tier is the quick and the slow one with more of everything. */
 const TIERS = ['quick', 'slow', 'deep', 'measures'] as const;
 type Tier = (typeof TIERS)[number];
 
@@ -17,11 +17,11 @@ export interface FileGroup {
   readonly processes: number;
 }
 
-/** Slow files that share what takes long to start. */
+/** Slow files that share an expensive setup. */
 const SHARED = /^test\/e2e\/console\//;
 
 /**
- * The files of a tier on a machine with so many cores, in the order in which they start. The name of a file says its tier:
+ * The files of a tier on a machine with so many cores, in the order in which they start. The name of a file has its tier:
  * `*.slow.test.ts` is slow, everything in `test/measures` is measured, and all others are quick.
  */
 export function filesOf(tier: Tier, cores: number, seed: number): readonly FileGroup[] {
@@ -31,14 +31,14 @@ export function filesOf(tier: Tier, cores: number, seed: number): readonly FileG
   const isShared = (file: string) => SHARED.test(file);
   const quick = all.filter((file) => !isMeasured(file) && !isSlow(file));
   const slow = all.filter(isSlow);
-  // End-to-end tests take longest, and go first so that all processes end at about the same time.
+  // End-to-end tests are slowest, and start first so that all processes end at about the same time.
   const isLong = (file: string) => file.startsWith('test/e2e/');
   const long_first = [...quick.filter(isLong), ...quick.filter((file) => !isLong(file))];
   // Tests wait part of the time: for other programs, for time limits, for the database.
   const processes = cores + 2;
   const groups = {
     quick: { queues: Array<string[]>(processes).fill(long_first), processes },
-    // What is slow measures its process, changes it or ends it.
+    // A slow file measures its process, changes it or ends it.
     slow: {
       queues: [slow.filter(isShared), ...slow.filter((file) => !isShared(file)).map((file) => [file])],
       processes,

@@ -1,9 +1,9 @@
 const FACTOR = Number(process.env.APPSCLI_TEST_RUNS ?? 1);
 
-/** How often a property is tried: as often as said, times what `APPSCLI_TEST_RUNS` says. */
+/** The runs of a property: its own number, times `APPSCLI_TEST_RUNS`. */
 export const times = (runs: number): number => runs * FACTOR;
 
-/** Of the variants of a row in a table the one whose turn it is, so that rows take turns with them; in the deep tier all. */
+/** The next of the variants of a row in a table, so that rows alternate between them; in the deep tier all. */
 export const inTurn = <T>(variants: readonly T[], place: number): readonly T[] =>
   IS_DEEP ? variants : [variants[place % variants.length]!];
 

@@ -1,4 +1,4 @@
-/** Nothing is expected to take so long: it ends a test that waits in vain before the runner does, and says what for. */
+/** No wait is expected to be so long: it ends a test that waits in vain before the runner does, with the reason. */
 const VAIN_MS = 120_000;
 
 /** Looks every few milliseconds, and more rarely the longer it takes, until `look` gives a value that is neither `undefined` nor `false`. */

@@ -16,13 +16,13 @@ const [FACTOR, FACTOR_MAX] = [8, 20];
  * Nothing is optimized meanwhile, which slows down all that the process has loaded: `test/proportional-work.slow.test.ts` uses it.
  */
 export async function assertProportional(size: number, task: (size: number) => unknown): Promise<void> {
-  // What is done once only is done at first.
+  // One-time work is done at first.
   const [, few, many] = await stepsOf([size, size, FACTOR * size].map((each) => () => task(each)));
   assert.ok(few! > 0, 'nothing was counted');
   assert.ok(many! < FACTOR_MAX * few!, `${many} steps for a size of ${FACTOR * size}, ${few} for ${size}`);
 }
 
-/** How many steps each task takes. */
+/** The steps of each task. */
 async function stepsOf(tasks: readonly (() => unknown)[]): Promise<number[]> {
   const session = new Session();
   session.connect();

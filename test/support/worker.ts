@@ -18,7 +18,7 @@ const END_MS = 30_000;
 
 fc.configureGlobal({ seed: SEED, numRuns: times(40) });
 
-// The report of a run has the words of such an error, and not where it comes from.
+// The report of a run has the message of such an error, and not its stack.
 process.on('uncaughtExceptionMonitor', ({ stack }) => console.error(stack));
 
 async function nextFile(): Promise<string | undefined> {
@@ -27,7 +27,7 @@ async function nextFile(): Promise<string | undefined> {
   return file === '' ? undefined : file;
 }
 
-/** Ends the process with words where the test runner would wait for ever. Stopped by what it returns. */
+/** Ends the process with a message where the test runner would wait for ever. The returned function stops it. */
 function failLater(milliseconds: number, why: () => string): NodeJS.Timeout {
   return setTimeout(() => {
     console.error(why());
@@ -39,7 +39,7 @@ function failLater(milliseconds: number, why: () => string): NodeJS.Timeout {
 const seen = new Map<object, string>();
 const handles = () => (process as unknown as { _getActiveHandles(): object[] })._getActiveHandles();
 
-/** What keeps this process from ending, with the file that it is of. */
+/** The handles that keep this process from ending, with their file. */
 function leftOpen(): string {
   const open = handles().flatMap((handle) => {
     const { remoteAddress, remotePort } = handle as Partial<Socket>;

@@ -1,4 +1,4 @@
-/** What is counted is told once, whole, and in bounded space. */
+/** What is counted is reported once, whole, and in bounded space. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AggregationTemporality } from '@opentelemetry/sdk-metrics';
@@ -29,7 +29,7 @@ function producerOf(registry: MetricRegistry, temporality?: AggregationTemporali
   });
 }
 
-test('a counter tells what was added by its labels, and leaves out labels that were not given or are not its own', async () => {
+test('a counter counts by its labels, and omits missing or foreign labels', async () => {
   const registry = new MetricRegistry();
   const labels = { 'gateway.error.code': 'forbidden', 'gateway.rule': undefined, 'enduser.id': 'somebody' };
   registry.add('gateway.refusals', labels);
@@ -55,7 +55,7 @@ test('a histogram counts a value in the first bucket whose bound is not below it
   assert.deepEqual([value.buckets.counts[0], value.buckets.counts[1], value.buckets.counts.at(-1)], [1, 1, 1]);
 });
 
-test('what is no number is not counted, and no counter goes down', () => {
+test('a non-number is not counted, and no counter goes down', () => {
   const registry = new MetricRegistry();
   for (const amount of [Number.NaN, Number.POSITIVE_INFINITY, -1]) {
     registry.add('gateway.refusals', {}, amount);
@@ -65,7 +65,7 @@ test('what is no number is not counted, and no counter goes down', () => {
   assert.equal(registry.seriesOf('http.server.request.duration').length, 0);
 });
 
-test('with as many series as a metric may have, all others are counted in one, and that is told', () => {
+test('beyond its maximum of series, a metric counts all others in one, and reports it', () => {
   const registry = new MetricRegistry(0, 3);
   for (let n = 0; n < 10; n++)
     registry.add('gateway.refusals', { 'gateway.error.code': `code-${n}`, 'gateway.rule': 'r' });
@@ -82,7 +82,7 @@ test('with as many series as a metric may have, all others are counted in one, a
   );
 });
 
-test('a gauge is asked when it is read; what throws, is no number or is not told any more is left out', async () => {
+test('a gauge is evaluated when it is read, and omitted if it throws, is no number or is gone', async () => {
   const registry = new MetricRegistry();
   let versions = ['1', '2'];
   registry.observe('gateway.build.info', () =>
@@ -102,7 +102,7 @@ test('a gauge is asked when it is read; what throws, is no number or is not told
   assert.notEqual(await collected(registry, 'gateway.refusals'), undefined);
 });
 
-test('a gauge with more series than a metric may have tells as many', async () => {
+test('a gauge beyond the maximum of series reports as many as allowed', async () => {
   const registry = new MetricRegistry(0, 3);
   const names = ['a', 'b', 'c', 'd', 'e'];
   registry.observe('gateway.upstream.inflight', () =>
@@ -116,7 +116,7 @@ test('a gauge with more series than a metric may have tells as many', async () =
   assert.equal(registry.seriesOf('gateway.telemetry.overflows')[0]?.sum, 2);
 });
 
-test('a reader of deltas gets what came since its last time, whatever other readers got', async () => {
+test('a reader of deltas gets the increments since its last read, whatever other readers got', async () => {
   let now = 1000;
   const registry = new MetricRegistry(500);
   const delta = producerOf(registry, DELTA, () => now);

@@ -23,14 +23,15 @@ const configOf = (...forward_to: readonly object[]) => ({ telemetry: { forward_t
 
 const opened: TelemetryRelay[] = [];
 afterEach(async () => {
-  collector.trouble(undefined);
+  collector.failWith(undefined);
   await Promise.all(opened.splice(0).map((relay) => relay.close(0)));
 });
 
 function scene(env: NodeJS.ProcessEnv, ...forward_to: readonly object[]) {
   const clock = frozenClock('2026-11-23T06:00:00Z');
-  const told: string[] = [];
-  const note = (fields: object, text: string) => void told.push(`${text} ${(fields as { err?: Error }).err?.message}`);
+  const logged: string[] = [];
+  const note = (fields: object, text: string) =>
+    void logged.push(`${text} ${(fields as { err?: Error }).err?.message}`);
   const log = { debug: note, info: note, warn: note, error: note };
   const metrics = new MetricRegistry(clock.now());
   const relay = openRelay({ config: configOf(...forward_to), env, clock, log, metrics });
@@ -44,15 +45,15 @@ function scene(env: NodeJS.ProcessEnv, ...forward_to: readonly object[]) {
     });
   const dropped = () =>
     metrics.seriesOf('gateway.telemetry.dropped').map(({ labels, sum }) => [labels['gateway.telemetry.reason'], sum]);
-  return { clock, told, metrics, relay, take, dropped };
+  return { clock, logged, metrics, relay, take, dropped };
 }
 
 const METRICS = '{"resourceMetrics":[]}';
 
 describe('a destination of telemetry of clients', () => {
-  test('that takes nothing costs 8 MiB for a signal, and what comes then is dropped and counted', async () => {
+  test('that accepts nothing costs 8 MiB for a signal, and later records are dropped and counted', async () => {
     const { take, dropped, metrics } = scene({}, { ...ENTRY, url: collector.url });
-    collector.trouble(hang);
+    collector.failWith(hang);
     for (let n = 0; n < 10; n++) take(Buffer.alloc(1024 * 1024, ' '));
     assert.deepEqual(dropped(), [['queue_full', 3]]);
     const queue = metrics.measure().find(({ name }) => name === 'gateway.client_telemetry.queue');
@@ -60,20 +61,20 @@ describe('a destination of telemetry of clients', () => {
     for (let n = 0; n < 3000; n++) take(METRICS);
     assert.ok((dropped()[0]![1] as number) > 2700, 'small requests count beside their bytes');
     // Whatever is on its way is there before the next test.
-    await until('all that go at once arrived', () => collector.server.requests.length === 4);
+    await until('all parallel ones arrived', () => collector.server.requests.length === 4);
   });
 
-  test('that is away gets what waits when it is back', async () => {
-    const { take, clock, told, dropped } = scene({}, { ...ENTRY, url: collector.url });
-    collector.trouble(answerBytes(503, {}, ''));
+  test('that is away gets the waiting records when it is back', async () => {
+    const { take, clock, logged, dropped } = scene({}, { ...ENTRY, url: collector.url });
+    collector.failWith(answerBytes(503, {}, ''));
     take(METRICS);
-    await until('it is told', () => told.length === 1);
-    collector.trouble(undefined);
+    await until('it is reported', () => logged.length === 1);
+    collector.failWith(undefined);
     take(METRICS);
     clock.advance(2000);
     await until('both arrived', () => collector.exports.length === 2);
-    await until('that is told too', () => told.length === 2);
-    assert.match(told.join(), /does not accept telemetry of clients.*accepts telemetry of clients again/);
+    await until('that is reported too', () => logged.length === 2);
+    assert.match(logged.join(), /does not accept telemetry of clients.*accepts telemetry of clients again/);
     assert.deepEqual(dropped(), []);
   });
 
@@ -81,9 +82,9 @@ describe('a destination of telemetry of clients', () => {
     ...{ 307: false, 400: false, 401: false, 404: false, 413: false, 500: false },
     ...{ 429: true, 502: true, 503: true, 504: true },
   })) {
-    test(`that answers ${status} ${is_kept ? 'is sent the same later' : 'is sent it once'}`, async () => {
-      const { take, clock, told, dropped } = scene({}, { ...ENTRY, url: collector.url });
-      collector.trouble(
+    test(`that returns ${status} ${is_kept ? 'gets the same again later' : 'gets it once'}`, async () => {
+      const { take, clock, logged, dropped } = scene({}, { ...ENTRY, url: collector.url });
+      collector.failWith(
         answerBytes(Number(status), { location: `${collector.url}/elsewhere`, 'retry-after': '20' }, ''),
       );
       take(METRICS);
@@ -92,13 +93,13 @@ describe('a destination of telemetry of clients', () => {
         assert.equal(collector.server.requests.length, 1);
         return;
       }
-      await until('it is told', () => told.length === 1);
-      collector.trouble(undefined);
+      await until('it is reported', () => logged.length === 1);
+      collector.failWith(undefined);
       take(METRICS);
       clock.advance(19_000);
       for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-      assert.equal(collector.server.requests.length, 1, 'it is left alone as long as it asks');
-      await until('it was asked again', () => {
+      assert.equal(collector.server.requests.length, 1, 'no retry within its retry hint');
+      await until('it got another request', () => {
         clock.advance(1000);
         return collector.exports.length === 2;
       });
@@ -106,19 +107,19 @@ describe('a destination of telemetry of clients', () => {
     });
   }
 
-  test('that refuses one request has a client that sent nonsense, and is told of only when it refuses them all', async () => {
-    const { take, told, dropped } = scene({}, { ...ENTRY, url: collector.url });
-    collector.trouble(answerBytes(400, {}, ''));
+  test('that rejects one request blames the client, and is reported only when it rejects all', async () => {
+    const { take, logged, dropped } = scene({}, { ...ENTRY, url: collector.url });
+    collector.failWith(answerBytes(400, {}, ''));
     for (let n = 1; n <= 4; n++) take(METRICS);
     await until('they are counted', () => dropped()[0]?.[1] === 4);
-    assert.deepEqual(told, []);
+    assert.deepEqual(logged, []);
     take(METRICS);
-    await until('it is told', () => told.length === 1);
+    await until('it is reported', () => logged.length === 1);
   });
 });
 
 describe('destinations that cannot be used', () => {
-  test('stop the start, by the name of the variable or the file and without what is in it', () => {
+  test('stop the start, by the name of the variable or the file and without its content', () => {
     assert.throws(
       () => scene({ HEADERS: 'hunter2' }, { ...ENTRY, url: collector.url, headers_env: 'HEADERS' }),
       (error: Error) => /environment variable HEADERS/.test(error.message) && !error.message.includes('hunter2'),
@@ -129,16 +130,16 @@ describe('destinations that cannot be used', () => {
     );
   });
 
-  test('leave those before them in force when they come with a reload', async () => {
-    const { relay, told, take } = scene({ HEADERS: 'hunter2' }, { ...ENTRY, url: collector.url });
+  test('keep the previous ones active when they arrive with a reload', async () => {
+    const { relay, logged, take } = scene({ HEADERS: 'hunter2' }, { ...ENTRY, url: collector.url });
     relay.use(configOf({ ...ENTRY, url: 'https://other.example.com', headers_env: 'HEADERS' }));
-    assert.match(told[0]!, /telemetry of clients keeps its destinations.*HEADERS/);
+    assert.match(logged[0]!, /telemetry of clients keeps its destinations.*HEADERS/);
     take(METRICS);
     await until('it arrived', () => collector.exports.length === 1);
   });
 });
 
-test('a caller without an address has no identifier that holds it, and nothing in a name ends its header', () => {
+test('a caller without an address has no identifier that contains it, and nothing in a name ends its header', () => {
   const principal: Principal = {
     id: 'owner:ada@example.com',
     email: 'ada@example.com',

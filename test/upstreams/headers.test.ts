@@ -1,4 +1,4 @@
-/** Headers on their way: of requests to an upstream, of answers to a client; and the path at an upstream. */
+/** Headers on their way: of requests to an upstream, of responses to a client; and the path at an upstream. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { UpstreamConfig } from '../../engine/base/contract/config.ts';
@@ -37,7 +37,13 @@ describe('headers of a request', () => {
   test("are the client's without its connection and its credentials", () => {
     const received = {
       ...{ host: 'gateway', authorization: 'Bearer gw', 'x-api-key': 'gw', connection: 'close, X-Mine', 'x-mine': '1' },
-      ...{ te: 'trailers', 'content-length': '5', 'content-type': 'text/json', 'x-stainless-lang': 'js' },
+      ...{
+        te: 'trailers',
+        'keep-alive': 'timeout=5',
+        'proxy-connection': 'keep-alive',
+        'proxy-authorization': 'Basic',
+      },
+      ...{ 'content-length': '5', 'content-type': 'text/json', 'x-stainless-lang': 'js' },
     };
     assert.deepEqual(forwardedHeaders(received), {
       headers: { 'content-type': 'text/json', 'x-stainless-lang': 'js' },
@@ -51,8 +57,14 @@ describe('headers of a request', () => {
     api-key x-goog-user-project x-vertex-ai-llm-request-type azureml-model-deployment x-router-model
     openai_project x_api_key x-gateway_tenant x-service-tier chatgpt-account-id
     x-original-url x-rewrite-url x_original_url x-http-method-override x-method-override
-    content_length transfer_encoding proxy_authorization x-envoy-original-dst-host x-forwarded-uri content_encoding`);
-  test('that choose who serves, who pays or which path is served do not travel, and are named', () => {
+    content_length transfer_encoding proxy_authorization x-envoy-original-dst-host x-forwarded-uri content_encoding
+    forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port x-forwarded-prefix x-forwarded-server
+    x-forwarded-user x-forwarded-access-token x_forwarded_host x-original-host x-original-forwarded-for x-host x-real-ip
+    x-client-ip true-client-ip cf-connecting-ip cf-access-jwt-assertion fastly-client-ip fly-client-ip x-azure-clientip
+    x-appengine-user-ip x-auth-request-email x-amzn-oidc-data x-ms-client-principal remote-user x-client-cert
+    ssl-client-verify x-envoy-max-retries x-scheme x-forward-for x-target-host x-consumer-username
+    x-credential-identifier x-authenticated-userid x-userinfo x-jwt-assertion`);
+  test('that choose who serves, who pays or which path is served, or say where a request came from, do not travel, and are named', () => {
     const { headers, dropped } = forwardedHeaders({ ...all(CHOOSING), accept: '*/*' });
     assert.deepEqual([headers, dropped], [{ accept: '*/*' }, CHOOSING]);
     const allowed = forwardedHeaders(all(CHOOSING), new Set(['openai-project']));
@@ -75,7 +87,7 @@ describe('headers of a request', () => {
       assert.deepEqual(forwardedHeaders(all(names), new Set(names), propagate), { headers: {}, dropped: names });
   });
 
-  test('have all that names a trace as it came, unless upstreams join the trace or get none', () => {
+  test('have all trace headers unchanged, unless upstreams join the trace or get none', () => {
     const parent = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', tracestate: 'rojo=1' };
     const trace = { ...parent, ...all(['b3', 'x-datadog-trace-id', 'x-amzn-trace-id']) };
     const names = Object.keys(trace);
@@ -110,7 +122,7 @@ describe('headers of a translated request', () => {
       { accept: 'text/event-stream', 'content-type': 'application/json', 'acme-version': '2023-06-01' },
     ],
     [
-      'have the neutral names and those in use where nobody knows the vendor',
+      'have the neutral names and those in use where the vendor is unknown',
       {},
       {},
       { ...json, 'vendor-version': '2023-06-01', 'anthropic-version': '2023-06-01' },
@@ -131,9 +143,9 @@ describe('headers of a translated request', () => {
       ],
     ),
   ];
-  for (const [what, given, { protocol = 'messages', stream = false, at, server = 'vendor' }, expected] of CASES) {
+  for (const [what, input, { protocol = 'messages', stream = false, at, server = 'vendor' }, expected] of CASES) {
     test(what, () => {
-      const headers = { ...given };
+      const headers = { ...input };
       const prefixes = headerPrefixes(at === undefined ? undefined : { header_prefix: at }, { header_prefix: server });
       describeTranslated(headers, { protocol, stream, prefixes });
       assert.deepEqual(headers, expected);
@@ -141,7 +153,7 @@ describe('headers of a translated request', () => {
   }
 });
 
-describe('headers of an answer', () => {
+describe('headers of a response', () => {
   const passing = (raw: readonly string[], connection?: string) => passedHeaders(raw, connection);
 
   test('keep their order, spelling and repetitions', () => {
@@ -156,7 +168,7 @@ describe('headers of an answer', () => {
     assert.deepEqual(passing(body, 'content-length, Content-Type'), body.slice(2));
   });
 
-  test('that act on the host they come from stay behind', () => {
+  test('that act on their host are dropped', () => {
     const acting = words(`
       Set-Cookie set-cookie2 Strict-Transport-Security Clear-Site-Data Alt-Svc Access-Control-Allow-Origin
       access-control-of-the-future Public-Key-Pins-Report-Only Content-Security-Policy NEL Report-To WWW-Authenticate
@@ -175,7 +187,7 @@ describe('headers of an answer', () => {
 describe('the path at an upstream', () => {
   type Row = readonly [type: 'vendor' | 'compat', base: string, asked: string, path: string, append_v1?: boolean];
   const ROWS: readonly Row[] = [
-    // The one received behind the path of the base URL, with its query as it came.
+    // The received one behind the path of the base URL, with its unchanged query.
     ['vendor', '', '/v1/messages?beta=true&x=%2F', '/v1/messages?beta=true&x=%2F'],
     ['vendor', '/gate/', '/v1/messages', '/gate/v1/messages'],
     ['compat', '/', '/v1/responses', '/v1/responses'],
@@ -188,7 +200,7 @@ describe('the path at an upstream', () => {
     ),
     ['vendor', '/v1', '/v1/messages', '/v1/v1/messages'],
     ['compat', '/v1', '/own/completions', '/v1/own/completions'],
-    // Where the base URL is said to be complete, and where it is said not to be.
+    // Where the base URL is declared complete, and where it is declared incomplete.
     ...['/inference', '/serving-endpoints', '/openai/deployments/x', ''].flatMap((base): Row[] => [
       ['compat', base, '/v1/chat/completions?a=/v1/b', `${base}/chat/completions?a=/v1/b`, false],
       ['compat', `${base}/`, '/v1/models', `${base}/models`, false],
@@ -206,7 +218,7 @@ describe('the path at an upstream', () => {
     });
   }
 
-  test('has the query of the upstream first, and of the client what has other names', () => {
+  test("has the query of the upstream first, and the client's parameters with other names", () => {
     const path = upstreamPaths({
       type: 'compat',
       base_url: 'https://example.com/v1',

@@ -49,7 +49,7 @@ describe('the model catalogue', () => {
     assert.equal(models.find('__proto__'), undefined);
   });
 
-  it('takes no model for the one that answered that has no price at that upstream', () => {
+  it('does not accept a model as the responding one without a price at that upstream', () => {
     const pricing = { input: 3, output: 15 };
     const { pricing: _, ...unpriced } = model('sonnet');
     const models = [model('coder-1'), { ...unpriced, catalogue: { main: [{ pricing }] } }];
@@ -68,7 +68,7 @@ describe('the model catalogue', () => {
     assert.equal(models.all.length, 2);
   });
 
-  it('lets a token group use what its globs and families name, and nothing else', () => {
+  it('lets a token group use the matches of its globs and families, and nothing else', () => {
     const models = catalog(
       [model('coder-1', { family: 'coder' }), model('writer-1', { family: 'writer' }), model('plain')],
       [
@@ -92,7 +92,7 @@ describe('the model catalogue', () => {
     assert.notEqual(models.refusal(callerWithToken('coders'), models.all[0]!), undefined);
   });
 
-  it('names the model and the field of a price it cannot hold exactly', () => {
+  it('names the model and the field of an inexact price', () => {
     const pricing = { input: 3, output: 0.0000001 };
     assert.throws(
       () => catalog([model('coder-1', { pricing })]),
@@ -100,21 +100,21 @@ describe('the model catalogue', () => {
     );
   });
 
-  it('refuses to price what gateway.yaml gives no price, instead of charging nothing', () => {
+  it('rejects models without a price in gateway.yaml, instead of charging nothing', () => {
     const { pricing: _, ...unpriced } = model('coder-1');
     const models = catalog([unpriced]);
     assert.throws(() => models.cost(unpriced, none, route), /gives the model "coder-1" no price at "main"/);
     assert.throws(() => models.price(unpriced, route), /no price/);
   });
 
-  it('knows its upstreams', () => {
+  it('has its upstreams', () => {
     assert.equal(catalog([]).upstream('main').base_url, 'https://api.example.com');
     assert.throws(() => catalog([]).upstream('spare'), /no upstream "spare"/);
   });
 });
 
 describe('why there is no model at all', () => {
-  it('names the group, the policy or the gateway, and who can do what about it', () => {
+  it('names the group, the policy or the gateway, and who can change it', () => {
     const group = { by: 'token_group', token_group: 'idle' } as const;
     assert.match(noModelsBecause([group, group], ['eng']), /^your token group "idle" may use no model .* adds models/);
     const policy = { by: 'policy', policy: 'strict' } as const;
@@ -124,7 +124,7 @@ describe('why there is no model at all', () => {
     );
     assert.match(
       noModelsBecause([{ by: 'token_group', token_group: undefined }], []),
-      /no group of yours is known here/,
+      /the gateway knows none of your groups/,
     );
     assert.match(noModelsBecause([], ['eng']), /^this gateway has no models/);
   });
@@ -139,13 +139,13 @@ function find(lists: ModelLists, base_url = 'https://models.example.com', sectio
 }
 
 /** Lists that a test changes. */
-function changing(ids: readonly string[] | undefined, told?: ModelListEntry) {
+function changing(ids: readonly string[] | undefined, entry?: ModelListEntry) {
   let version = 1;
   let now = ids;
   const lists: ModelLists = {
     has: (_, id) => now?.includes(id),
     ids: () => now,
-    told: (_, id) => (now?.includes(id) ? told : undefined),
+    told: (_, id) => (now?.includes(id) ? entry : undefined),
     version: () => version,
   };
   const change = (ids: readonly string[] | undefined) => {
@@ -158,7 +158,7 @@ function changing(ids: readonly string[] | undefined, told?: ModelListEntry) {
 const idsOf = (models: readonly { readonly id: string }[]) => models.map(({ id }) => id);
 
 describe('models that gateway.yaml does not name', () => {
-  test('think and end as their list says, once there is one, and cost the same', () => {
+  test('reason and end as in their list, once there is one, and cost the same', () => {
     const { lists, change } = changing(undefined, { max_tokens: 32_000, thinking: 'budget' });
     const models = find(lists, 'https://api.anthropic.com');
     const before = models.find(LISTED)!;
@@ -199,7 +199,7 @@ describe('models that gateway.yaml does not name', () => {
     assert.ok(models.isServed(model), 'without a list the catalogue decides');
   });
 
-  test('are none that the catalogue has no price for, whatever is listed or asked for', () => {
+  test('exclude models without a catalogue price, listed or requested', () => {
     const odd = [
       'coder-1',
       'claude-sonnet-99',
@@ -218,13 +218,13 @@ describe('models that gateway.yaml does not name', () => {
     for (const id of odd) assert.equal(models.find(id), undefined, id.slice(0, 20));
   });
 
-  test('are told at the address of a provider that tells no list, and nowhere else', () => {
+  test('are reported at the address of a provider without a list, and nowhere else', () => {
     assert.ok(idsOf(find(NO_LISTS, 'https://api.anthropic.com').all()).includes('claude-sonnet-4-5'));
     assert.deepEqual(find(NO_LISTS).all(), []);
     assert.equal(find(NO_LISTS, 'https://api.anthropic.com').find('gpt-4o'), undefined);
   });
 
-  test('are told where rules and token groups name them, as long as there is no list', () => {
+  test('are reported where rules and token groups name them, as long as there is no list', () => {
     const token_groups = [
       { name: 'all', models: ['claude-*', 'coder-1'] },
       { name: 'small', models: ['claude-haiku-4-5'] },
@@ -248,7 +248,7 @@ describe('models that gateway.yaml does not name', () => {
     assert.ok(Object.isFrozen(model));
   });
 
-  test('are remembered up to a number, however many ids are asked for', () => {
+  test('are cached up to a number, for any number of requested ids', () => {
     const models = find(NO_LISTS);
     const first = models.find('claude-sonnet-4-5-0');
     for (let i = 1; i <= 1000; i++) assert.ok(models.find(`claude-sonnet-4-5-${i}`));

@@ -48,6 +48,16 @@ export interface TierPricing {
   readonly audio_output?: number;
 }
 
+/** Path of a file, by operating system. */
+export interface FilesBySystem {
+  readonly linux?: SystemFile;
+  readonly macos?: SystemFile;
+  readonly windows?: SystemFile;
+}
+
+/** An absolute path. */
+export type SystemFile = string;
+
 /** Vendor names in headers and texts of the gateway, and in files and variables that appscli client writes. gateway.yaml names this file under profile of server or of an upstream; commands under --profile. */
 export interface Profile {
   readonly header_prefix: string;
@@ -57,11 +67,7 @@ export interface Profile {
       readonly program?: string;
       readonly folder_variable?: string;
       readonly settings_file?: string;
-      readonly managed_file?: {
-        readonly linux?: string;
-        readonly macos?: string;
-        readonly windows?: string;
-      };
+      readonly managed_file?: FilesBySystem;
       readonly variable_prefix?: string;
       readonly feature_prefix?: string;
     };
@@ -69,11 +75,7 @@ export interface Profile {
       readonly program?: string;
       readonly folder_variable?: string;
       readonly config_file?: string;
-      readonly managed_file?: {
-        readonly linux?: string;
-        readonly macos?: string;
-        readonly windows?: string;
-      };
+      readonly managed_file?: FilesBySystem;
       readonly auth_file?: string;
       readonly key_name?: string;
       readonly auth_flag?: string;
@@ -85,19 +87,11 @@ export interface Profile {
       readonly program?: string;
       readonly folder_variable?: string;
       readonly config_file?: string;
-      readonly managed_file?: {
-        readonly linux?: string;
-        readonly macos?: string;
-        readonly windows?: string;
-      };
+      readonly managed_file?: FilesBySystem;
       readonly key_variable?: string;
       readonly older_key_variable?: string;
       readonly session_file?: string;
-      readonly enforced_file?: {
-        readonly linux?: string;
-        readonly macos?: string;
-        readonly windows?: string;
-      };
+      readonly enforced_file?: FilesBySystem;
       readonly model_variable?: string;
       readonly overlay_variables?: readonly string[];
       readonly ignored_variables?: readonly string[];

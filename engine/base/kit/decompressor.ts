@@ -6,7 +6,9 @@ const ZSTD_WINDOW_LOG_MAX = 23;
 
 const ZLIB_HEADER_BYTES = 2;
 
-export interface Decompression {
+type Decompressor = Duplex & { readonly bytesWritten: number };
+
+interface Decompression {
   readonly chunkSize?: number;
 }
 
@@ -74,7 +76,7 @@ const DECOMPRESSORS = {
       ...options,
       params: { [zlib.constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG_MAX },
     }),
-} satisfies Record<string, (options: Decompression) => Duplex & { readonly bytesWritten: number }>;
+} satisfies Record<string, (options: Decompression) => Decompressor>;
 
 /** A supported content encoding, by its registered name. */
 export type ContentEncoding = keyof typeof DECOMPRESSORS;
@@ -88,8 +90,8 @@ export function contentEncoding(name: string): ContentEncoding | undefined {
   return CONTENT_ENCODINGS.find((known) => known === (lower === 'x-gzip' ? 'gzip' : lower));
 }
 
-/** Creates a decompressor; `undefined` for an unsupported encoding. */
-export function decompressor(name: string, options: Decompression = {}): Duplex | undefined {
+/** Creates a decompressor, which counts the bytes that it has read; `undefined` for an unsupported encoding. */
+export function decompressor(name: string, options: Decompression = {}): Decompressor | undefined {
   const encoding = contentEncoding(name);
   return encoding && DECOMPRESSORS[encoding](options);
 }
@@ -107,11 +109,6 @@ const DECOMPRESS: Readonly<
 export function decompressed(name: string, bytes: Uint8Array, most: number): Buffer {
   const encoding = contentEncoding(name);
   return encoding === undefined ? Buffer.alloc(0) : DECOMPRESS[encoding](bytes, { maxOutputLength: most });
-}
-
-/** Creates a decompressor of a supported encoding; `bytesWritten` counts the bytes it has read. */
-export function decompressorOf(encoding: ContentEncoding, options: Decompression) {
-  return DECOMPRESSORS[encoding](options);
 }
 
 /** Whether bytes begin with a zlib header (RFC 1950 section 2.2): method 8, window up to 32 KiB, a multiple of 31. */

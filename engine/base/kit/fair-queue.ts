@@ -1,4 +1,3 @@
-/** Queues work of an owner, and resolves with its result. */
 type FairQueue = <T>(owner: string, work: () => Promise<T>) => Promise<T>;
 
 /**

@@ -10,7 +10,6 @@ export interface RedactingLog extends Log {
   tap(take: ((line: string) => void) | undefined): void;
 }
 
-/** Field names whose value is always redacted. */
 const SECRET_FIELD =
   /^(authorization|proxy-authorization|x-api-key|api[-_]?key|cookie|set-cookie|password|secret|token|(?:access|refresh|id)[-_]token|client[-_]secret|(?:device|user)[-_]code|code[-_]verifier|nonce)$/i;
 

@@ -1,4 +1,3 @@
-/** Suffix of a pattern for all paths below a prefix. */
 const BELOW = '/*';
 
 /** Whether a path of a pipeline is a pattern for all paths below it. */

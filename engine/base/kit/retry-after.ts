@@ -1,6 +1,6 @@
 /** Retry hints of servers: `retry-after` and similar headers, and `retryDelay` in errors. @module */
 
-export type AnswerHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
+type AnswerHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /** Larger numbers are times since the epoch, in seconds and in milliseconds. */
 const EPOCH_SECONDS_MIN = 1e9;

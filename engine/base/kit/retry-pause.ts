@@ -14,7 +14,6 @@ export function createRetryPause() {
     reset() {
       next_ms = FIRST_RETRY_MS;
     },
-    /** Waits for the shared pause, unless ended. */
     async wait(): Promise<void> {
       if (over) return;
       pause ??= new Promise<void>((resolve) => {

@@ -7,7 +7,6 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 
 const FILE = 'file:';
 
-/** Largest secret file. */
 const BYTES_MAX = 65_536;
 
 /** Secrets by name: environment variables, and secret files as of the accepted configuration. */

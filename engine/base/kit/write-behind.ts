@@ -3,7 +3,6 @@ import { type Every, everyInBackground } from './clock.ts';
 import { waitAtMost } from './wait-at-most.ts';
 
 const CLOSE_TIMEOUT_MS = 500;
-/** Most pending keys; further new keys are dropped. */
 const PENDING_MAX = 10_000;
 
 /** A write-behind cache: values by key, written in batches at an interval, and retried after a failure. */

@@ -163,6 +163,13 @@ const LITERALS = {
   usd: ['amount', 'an amount in USD, such as { usd: 0.5 }'],
 } as const;
 
+/** First operands: what they are, and the fact that usually is. */
+const SUBJECTS: Readonly<Partial<Record<Operator, readonly [what: string, fact: string]>>> = {
+  glob: ['a string', 'request.model'],
+  cidr: ['a string', 'request.client.address'],
+  time_window: ['a time', 'request.received_at'],
+};
+
 /** A smaller number compared with money is probably in USD: in nano-USD it would be below a millionth of a USD. */
 const MIN_NANO_USD = 1000;
 
@@ -282,11 +289,8 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     if (list === undefined) return void checkSame(a, b);
     if (a.type.kind === 'any' || b.type.kind === 'any') return;
     const { expression } = list;
-    const other = (list === a ? b : a).expression;
-    const text = literalText(other);
-    const one = other.kind === 'fact' ? `{ var: ${other.path} }` : /^[a-z][\w-]*$/i.test(text) ? text : 'item';
     const items = expression.kind === 'fact' ? `{ var: ${expression.path} }` : '[...]';
-    const help = `to look for an item, write { in: [${one}, ${items}] }`;
+    const help = `to look for an item, write { in: [item, ${items}] }`;
     report('C5015', list, `${keyName(operator)} cannot compare a whole list`, { help });
   }
 
@@ -336,22 +340,16 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     const { expression } = list;
     if (kind === 'text') {
       const path = literalText(expression);
-      const { expression: first } = one;
-      const items = first.kind === 'fact' ? `{ var: ${first.path} }` : '[...]';
-      const text = expression.kind === 'literal' ? quote(path) : undefined;
-      const shown = text ?? (expression.kind === 'fact' ? `{ var: ${expression.path} }` : 'item');
-      const swapped = `the item comes first: { in: [${shown}, ${items}] }`;
       const texts =
-        'to compare strings, use `===`; to match a pattern, use `glob`: { glob: [{ var: request.model }, "coder-*"] }';
-      const help = isFact(path) ? readFactHelp(path) : one.type.kind === 'list' ? swapped : texts;
-      report('C5006', list, '`in` does not search inside a string', { expected: 'a list', help });
+        'the item comes first; to compare strings, use `===`; to match a pattern, use `glob`: { glob: [{ var: request.model }, "coder-*"] }';
+      report('C5006', list, '`in` does not search inside a string', {
+        expected: 'a list',
+        help: isFact(path) ? readFactHelp(path) : texts,
+      });
     } else if (kind !== 'list') {
       if (kind !== 'any') report('C5015', list, '`in` looks for an item in a list', { expected: 'a list' });
     } else if (one.type.kind === 'list') {
-      const help =
-        expression.kind === 'fact' && one.expression.kind === 'list'
-          ? `for any of them: { some: [{ var: ${expression.path} }, { in: [{ var: "" }, [...]] }] }`
-          : eachItemHelp(one, '{ in: [{ var: "" }, [...]] }');
+      const help = eachItemHelp(expression.kind === 'fact' ? list : one, '{ in: [{ var: "" }, [...]] }');
       report('C5015', one, '`in` looks for a single item, not a list', { expected: 'a single value', help });
     } else if (parts !== undefined) {
       for (const part of parts) checkSame(one, part);
@@ -469,31 +467,22 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   function isSubject(
     operator: Operator,
     subject: Typed,
-    fact = operator === 'cidr' ? 'request.client.address' : 'request.model',
-    message = `the first operand of ${keyName(operator)} must be a string`,
+    fact = SUBJECTS[operator]?.[1] ?? 'principal.groups',
+    message = `the first operand of ${keyName(operator)} must be ${SUBJECTS[operator]?.[0] ?? 'a list'}`,
   ): boolean {
     const { expression, type } = subject;
-    if (type.kind === 'any') return true;
-    if (operator === 'time_window') {
-      if (type.unit === 'moment') return true;
-      report('C5015', subject, 'the first operand of `time_window` must be a time', {
-        expected: '{ var: request.received_at }',
-      });
-    } else if (operator === 'glob' || operator === 'cidr') {
-      if (type.kind === 'text' && expression.kind !== 'literal') return true;
-      const expected = `a fact of the request, such as { var: ${fact} }`;
-      const swapped = expression.kind === 'literal' && type.kind === 'text' && !isFact(literalText(expression));
-      const order = swapped ? `the fact comes first: { ${operator}: [{ var: ${fact} }, ...] }` : undefined;
-      const each = eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
-      report('C5015', subject, message, { expected, help: order ?? literalHelp(subject, 'any') ?? each });
-    } else {
-      if (type.kind === 'list') return true;
-      const help = literalHelp(subject, 'list');
-      report('C5015', subject, `the first operand of ${keyName(operator)} must be a list`, {
-        expected: 'a list',
-        help,
-      });
-    }
+    const is_literal = expression.kind === 'literal';
+    const [fits, expected] =
+      operator === 'time_window'
+        ? [type.unit === 'moment', '{ var: request.received_at }']
+        : operator === 'glob' || operator === 'cidr'
+          ? [type.kind === 'text' && !is_literal, `a fact of the request, such as { var: ${fact} }`]
+          : [type.kind === 'list', 'a list'];
+    if (fits || type.kind === 'any') return true;
+    const swapped = is_literal && type.kind === 'text' && !isFact(literalText(expression));
+    const order = swapped ? `the fact comes first: { ${operator}: [{ var: ${fact} }, ...] }` : undefined;
+    const help = order ?? literalHelp(subject, 'any') ?? eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
+    report('C5015', subject, message, { expected, help });
     return false;
   }
 

@@ -1,4 +1,3 @@
-import { basename } from 'node:path';
 import type { FactPath } from '../contract/facts.ts';
 import { containingFact, NO_STAGE_FACTS } from '../contract/own-facts.ts';
 import { oneOf } from '../kit/text/suggest.ts';
@@ -124,12 +123,19 @@ interface Checker extends ConditionChecker {
   reference(name: string, node: Node): CheckedCondition | undefined;
 }
 
-function createChecker(
+/**
+ * @param written the `rules:` mapping of the file
+ * @param of_gateway the checker of gateway.yaml, whose rules, headers and names are also available
+ * @param own what this file itself defines, without the checker of gateway.yaml
+ */
+export function createConditionChecker(
   written: Node | undefined,
   findings: Findings,
-  shared: Checker | undefined,
-  known: KnownToConditions,
+  of_gateway?: ConditionChecker,
+  own: Partial<KnownToConditions> = {},
 ): Checker {
+  const shared = of_gateway as Checker | undefined;
+  const known = shared?.known ?? { ...NOTHING_KNOWN, ...own };
   const rules = new Map(
     entriesOf(written).map(({ key, key_mark, value }): [string, NamedRule] => [
       key,
@@ -183,17 +189,13 @@ function createChecker(
     if (rule === undefined && shared?.rules.has(name)) return shared.reference(name, node);
     if (rule === undefined) {
       const names = [...rules.keys(), ...(shared?.rules.keys() ?? [])];
-      const help = oneOf(name, names, 'named rules', noRulesHelp(node.mark, shared !== undefined));
+      const help = oneOf(name, names, 'named rules', NO_RULES);
       findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, { help });
       return undefined;
     }
     rule.used = true;
     if (rule.state === 'open') {
-      const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
-      findings.report('C5010', node.mark, `the rule ${keyName(name)} refers to itself`, {
-        found: circle.length > 2 ? circle.join(' -> ') : undefined,
-        help: 'write out the condition in one of them',
-      });
+      reportCircle(name, open, node.mark, findings);
       return undefined;
     }
     resolve(name, rule);
@@ -219,14 +221,29 @@ function createChecker(
     reportUnused() {
       for (const [name, rule] of rules) {
         resolve(name, rule);
-        if (rule.used) continue;
-        findings.report('W7008', rule.mark, `nothing refers to the rule ${keyName(name)}`, {
-          help: `remove it, or refer to it: when: { rule: ${name} }`,
-        });
+        if (!rule.used) reportUnusedRule(name, rule.mark, findings);
       }
     },
   };
 }
+
+/** Reports a rule that refers to itself. @param open names of the rules that led there, outermost first */
+export function reportCircle(name: string, open: readonly string[], mark: Mark, findings: Findings): void {
+  const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
+  findings.report('C5010', mark, `the rule ${keyName(name)} refers to itself`, {
+    found: circle.length > 2 ? circle.join(' -> ') : undefined,
+    help: 'write out the condition in one of them',
+  });
+}
+
+/** Reports a named rule that no condition refers to. */
+export function reportUnusedRule(name: string, mark: Mark, findings: Findings): void {
+  findings.report('W7008', mark, `nothing refers to the rule ${keyName(name)}`, {
+    help: `remove it, or refer to it: when: { rule: ${name} }`,
+  });
+}
+
+const NO_RULES = 'there are no named rules here; a fragment uses its own, those of its pipeline and of gateway.yaml';
 
 /** A suggestion for a comparison in infix notation. */
 function suggestComparison(text: string): string | undefined {
@@ -234,36 +251,4 @@ function suggestComparison(text: string): string | undefined {
   if (!isFact(fact)) return undefined;
   const strict = /^[=!]=$/.test(operator) ? `${operator}=` : operator;
   return `write { "${strict}": [{ var: ${fact} }, ${value}] }`;
-}
-
-/** Where named rules are looked up, for a condition where there are none. */
-function noRulesHelp({ file, chain }: Mark, in_pipeline: boolean): string {
-  if (!in_pipeline) return 'this file has no named rules';
-  const user = chain?.[0]?.file;
-  if (user === undefined || user === file) return 'neither this file nor gateway.yaml has named rules';
-  return `a fragment uses its own rules, those of its pipeline and of gateway.yaml; ${basename(user)} has none`;
-}
-
-/**
- * @param rules the `rules:` mapping of the file
- * @param shared the checker of gateway.yaml, whose rules, headers and names are also available
- * @param knows_stages whether all stages are known, if there is no gateway.yaml
- */
-export function createConditionChecker(
-  rules: Node | undefined,
-  findings: Findings,
-  shared?: ConditionChecker,
-  knows_stages = true,
-): ConditionChecker {
-  const of_gateway = shared as Checker | undefined;
-  return createChecker(rules, findings, of_gateway, of_gateway?.known ?? { ...NOTHING_KNOWN, knows_stages });
-}
-
-/** The checker of gateway.yaml. */
-export function createGatewayChecker(
-  rules: Node | undefined,
-  findings: Findings,
-  known: KnownToConditions,
-): ConditionChecker {
-  return createChecker(rules, findings, undefined, known);
 }

@@ -28,8 +28,6 @@ const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
 const MINUTES_PER_DAY = 24 * 60;
 const MS_PER_MINUTE = 60_000;
 
-const TIME_HELP = 'write hours and minutes, 00:00 to 24:00';
-
 /** A weekly window of local time. */
 interface TimeWindow {
   /** By day of the week, Monday first: whether the window begins on it. */
@@ -43,21 +41,23 @@ interface TimeWindow {
 /** The problem of an invalid time window. */
 interface WindowProblem {
   readonly problem: string;
-  readonly help?: string;
+  readonly help: string | undefined;
 }
 
-const wrong = (problem: string, help?: string): WindowProblem => ({ problem, ...(help === undefined ? {} : { help }) });
+const wrong = (problem: string, help?: string | undefined): WindowProblem => ({ problem, help });
 
 function parseDays(text: string): readonly boolean[] | WindowProblem {
   const days = DAYS.map(() => false);
   for (const part of text.toLowerCase().split(',')) {
     const names = part.split('-');
     const odd = names.find((name) => !DAYS.includes(name));
-    if (odd !== undefined) {
-      return wrong(`"${odd}" is not a day of the week`, didYouMean(odd, DAYS, `days: ${DAYS.join(', ')}`));
+    if (odd !== undefined || names.length > 2) {
+      return wrong(
+        `"${odd ?? part}" is not a day of the week`,
+        didYouMean(odd ?? '', DAYS, `days: ${DAYS.join(', ')}`),
+      );
     }
-    const [from = '', to = from, ...more] = names;
-    if (more.length > 0) return wrong(`"${part}" has more than two ends`);
+    const [from = '', to = from] = names;
     // `fri-mon` wraps around the end of the week.
     for (let day = DAYS.indexOf(from); ; day = (day + 1) % DAYS.length) {
       days[day] = true;
@@ -77,19 +77,14 @@ function parseTime(text: string): number | undefined {
 }
 
 function parseWindow(text: string): TimeWindow | WindowProblem {
-  const words = text.trim().split(/\s+/);
-  const at = words.findIndex((word) => /^\d/.test(word));
-  const [times = '', zone = 'UTC', ...more] = words.slice(at);
-  if (at < 0) return wrong('it has no times', 'a whole day is 00:00-24:00');
-  if (at > 1 || more.length > 0)
-    return wrong('it has too many words', 'write days and times without spaces: mon,wed,fri 09:00-17:00');
-  const days = at === 0 ? DAYS.map(() => true) : parseDays(words[0]!);
+  const [, named, from, to, zone = 'UTC'] = /^(?:(\D\S*)\s+)?([\d:]+)-([\d:]+)(?:\s+(\S+))?$/.exec(text.trim()) ?? [];
+  if (from === undefined || to === undefined) return wrong('it is not days, times and a time zone');
+  const days = named === undefined ? DAYS.map(() => true) : parseDays(named);
   if ('problem' in days) return days;
-  const [from = '', to = '', ...others] = times.split('-');
   const [start, end] = [parseTime(from), parseTime(to)];
-  if (others.length > 0 || to === '') return wrong(`"${times}" is not two times`);
-  if (start === undefined || start === MINUTES_PER_DAY) return wrong(`there is no time "${from}"`, TIME_HELP);
-  if (end === undefined) return wrong(`there is no time "${to}"`, TIME_HELP);
+  if (start === undefined || start === MINUTES_PER_DAY)
+    return wrong(`there is no time "${from}"`, 'write hours and minutes, 00:00 to 24:00');
+  if (end === undefined) return wrong(`there is no time "${to}"`, 'write hours and minutes, 00:00 to 24:00');
   if (start === end) return wrong('it ends when it begins', 'the whole day is 00:00-24:00');
   if (!isTimeZone(zone)) {
     return wrong(`there is no time zone "${zone}"`, didYouMean(zone, Intl.supportedValuesOf('timeZone')));

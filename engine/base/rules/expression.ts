@@ -64,12 +64,6 @@ function plural([min, max]: readonly [number, number]): string {
   return min === max ? String(min) : `${min} or ${max}`;
 }
 
-/** In other dialects, the second operand of `var` is a default. */
-function suggestDefault([path]: readonly Node[]): string | undefined {
-  if (path?.kind !== 'scalar' || typeof path.value !== 'string' || !isFact(path.value)) return undefined;
-  return `write { var: ${path.value} }: facts have no defaults, and { "!!": { var: ${path.value} } } tests whether one is set`;
-}
-
 /** What was probably meant by an operator that does not exist. */
 function unknownOperatorHelp(key: string): string | undefined {
   const [, word = '', rest = ''] = /^(\w+)(?:\s+|:)(.+)$/.exec(key) ?? [];
@@ -191,7 +185,6 @@ export function createExpressionReader(
       const more = {
         found: operands.length > 1 ? `${operands.length} operands` : describe(value),
         expected: 'one literal path, such as { var: request.model }',
-        help: computed ? undefined : suggestDefault(operands),
       };
       const message = computed ? 'the path of a fact must be a literal' : '`var` takes one path';
       return refuse('C5004', value.mark, message, more, mark);
@@ -220,9 +213,7 @@ export function createExpressionReader(
       return wrong(message, { help: unknownFactHelp(path, own.of_stages) });
     }
     if (spec.kind === 'object') {
-      const has_names = factSpec(`${path}.name`) !== undefined;
-      const help = has_names ? `read one of its values by name: { var: ${path}.web_search }` : undefined;
-      return wrong(`${keyName(path)} is a mapping, which no operator can compare`, { help });
+      return wrong(`${keyName(path)} is a mapping, which no operator can compare`);
     }
     return { ...common, kind: 'fact', path: path as FactPath, spec, path_mark: operand.mark };
   }

@@ -1,5 +1,6 @@
 import type { FactKind } from '../contract/facts.ts';
 import { factSpec, mayBeStageFact } from '../contract/own-facts.ts';
+import { listed } from '../kit/text/suggest.ts';
 import { expressionOf } from './logic.ts';
 
 /** The precedence of a phrase: a loose part of a larger phrase gets parentheses. */
@@ -41,11 +42,6 @@ function value(logic: unknown): string {
   if (expressionOf(logic) !== undefined) return grouped(describe(logic));
   if (Array.isArray(logic)) return `[${logic.map(value).join(', ')}]`;
   return logic === null ? 'nothing' : JSON.stringify(logic);
-}
-
-/** `a, b or c`. */
-function either(parts: readonly string[]): string {
-  return parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} or ${parts.at(-1)}`;
 }
 
 function sameness(not: boolean, [a, b]: readonly unknown[]): Phrase {
@@ -107,13 +103,13 @@ function describeOperation(operator: string, operands: readonly unknown[]): Phra
     case 'if':
       return choice(operands);
     case 'glob':
-      return tight(`${value(first)} matches ${either(more.map(value))}`);
+      return tight(`${value(first)} matches ${listed(more.map(value), Infinity)}`);
     case 'bucket':
       return tight(`the bucket of ${value(first)} of ${String(more[1])} (${String(more[0])})`);
     case 'cidr':
-      return tight(`${value(first)} is in ${either(more.map(String))}`);
+      return tight(`${value(first)} is in ${listed(more.map(String), Infinity)}`);
     case 'time_window':
-      return tight(`the time is in ${either(more.map(String))}`);
+      return tight(`the time is in ${listed(more.map(String), Infinity)}`);
     case 'usd':
       return tight(`${String(first)} USD`);
     case 'some':

@@ -29,8 +29,8 @@ function allowedValues(logic: unknown): { readonly of: unknown; readonly values:
     if (expressionOf(second) === undefined) return { of: first, values: [second] };
     if (expressionOf(first) === undefined) return { of: second, values: [first] };
   }
-  if (operator === 'in' && Array.isArray(second) && expressionOf(first) !== undefined)
-    return { of: first, values: second };
+  const are_constants = Array.isArray(second) && second.every((item) => expressionOf(item) === undefined);
+  if (operator === 'in' && are_constants && expressionOf(first) !== undefined) return { of: first, values: second };
   return undefined;
 }
 

@@ -1,7 +1,6 @@
-import { FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
+import { type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
 import type { FactSpec } from '../contract/own-facts.ts';
 import type { Findings } from '../source/findings.ts';
-import { quote } from '../source/node.ts';
 import { compileExpression } from './compile.ts';
 import type { Call, Expression, Fact } from './expression.ts';
 import { formatCondition } from './format-condition.ts';
@@ -150,9 +149,6 @@ const MAX_PAIRED = 12;
 
 const MAX_CHARS = 120;
 
-/** The only fact that is an IP address. */
-const ADDRESS = 'request.client.address';
-
 /** A condition in a message; `this` for a long one. */
 function shown(expression: Expression): string {
   const text = formatCondition(expression.logic);
@@ -176,7 +172,6 @@ export function lintCondition(expression: Expression, findings: Findings): boole
   if (expression.kind === 'call') {
     const { operator } = expression;
     if (operator === 'and' || operator === 'or') return lintConnection(expression, findings);
-    if (operator === 'cidr' && isNoAddress(expression, findings)) return true;
     if (lintAll(conditionsIn(expression), findings)) return true;
   }
   return lintWhole(expression, findings);
@@ -184,14 +179,6 @@ export function lintCondition(expression: Expression, findings: Findings): boole
 
 function lintAll(parts: readonly Expression[], findings: Findings): boolean {
   return parts.map((part) => lintCondition(part, findings)).includes(true);
-}
-
-function isNoAddress({ operands: [subject] }: Call, findings: Findings): boolean {
-  if (subject?.kind !== 'fact' || !(subject.path in FACTS) || subject.path === ADDRESS) return false;
-  findings.report('W7182', subject.path_mark, `${quote(subject.path)} is never an address`, {
-    help: `\`cidr\` compares addresses: write { var: ${ADDRESS} }`,
-  });
-  return true;
 }
 
 function lintWhole(expression: Expression, findings: Findings): boolean {

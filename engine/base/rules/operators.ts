@@ -13,161 +13,104 @@ export interface OperatorSpec {
 
 const MANY = Number.POSITIVE_INFINITY;
 
+const takes =
+  (min: number, max: number, more?: Pick<OperatorSpec, 'odd' | 'arithmetic' | 'iterates'>) =>
+  (meaning: string, example: string): OperatorSpec => ({ operands: [min, max], meaning, example, ...more });
+const arithmetic = (min: number, max: number) => takes(min, max, { arithmetic: true });
+const one = takes(1, 1);
+const two = takes(2, 2);
+const ordered = takes(2, 3);
+const several = takes(2, MANY);
+const connective = takes(1, MANY);
+const quantifier = takes(2, 2, { iterates: true });
+
 /** The operators of conditions. */
 export const OPERATORS = {
-  var: {
-    operands: [1, 1],
-    meaning: 'The value of a fact; null when it is not set',
-    example: '{ var: request.stream }',
-  },
-  '===': {
-    operands: [2, 2],
-    meaning: 'Whether two values are the same',
-    example: '{ "===": [{ var: request.model }, coder-1] }',
-  },
-  '!==': {
-    operands: [2, 2],
-    meaning: 'Whether two values differ',
-    example: '{ "!==": [{ var: principal.team }, search] }',
-  },
-  '!': {
-    operands: [1, 1],
-    meaning: 'Whether a value is false, null, 0, "" or an empty list',
-    example: '{ "!": { var: request.stream } }',
-  },
-  '!!': {
-    operands: [1, 1],
-    meaning: 'Whether a value is not false, null, 0, "" or an empty list',
-    example: '{ "!!": { var: principal.project } }',
-  },
-  and: {
-    operands: [1, MANY],
-    meaning: 'Whether all conditions hold',
-    example: '{ and: [{ var: request.stream }, { ">": [{ var: request.tool_count }, 0] }] }',
-  },
-  or: {
-    operands: [1, MANY],
-    meaning: 'Whether any condition holds',
-    example: '{ or: [{ in: [interns, { var: principal.groups }] }, { in: [guests, { var: principal.groups }] }] }',
-  },
-  if: {
-    operands: [3, MANY],
-    odd: true,
-    meaning: 'The value after the first condition that holds, otherwise the last value',
-    example: '{ "<": [{ var: request.max_tokens }, { if: [{ var: request.stream }, 64000, 8000] }] }',
-  },
-  '<': {
-    operands: [2, 3],
-    meaning: 'Whether the numbers increase; false when one of them is not set',
-    example: '{ "<": [{ var: request.message_count }, 100] }',
-  },
-  '<=': {
-    operands: [2, 3],
-    meaning: 'Whether the numbers never decrease; false when one of them is not set',
-    example: '{ "<=": [1, { var: request.tool_count }, 128] }',
-  },
-  '>': {
-    operands: [2, 2],
-    meaning: 'Whether the first number is greater; false when one of them is not set',
-    example: '{ ">": [{ var: request.input_tokens_estimate }, 100000] }',
-  },
-  '>=': {
-    operands: [2, 2],
-    meaning: 'Whether the first number is not less; false when one of them is not set',
-    example: '{ ">=": [{ var: request.body_bytes }, 1000000] }',
-  },
-  in: {
-    operands: [2, 2],
-    meaning: 'Whether a list contains an item',
-    example: '{ in: [contractors, { var: principal.groups }] }',
-  },
-  glob: {
-    operands: [2, MANY],
-    meaning: 'Whether a string matches one of the patterns, in which * matches any characters',
-    example: '{ glob: [{ var: request.model }, "coder-*", "*-latest"] }',
-  },
-  bucket: {
-    operands: [3, 3],
-    meaning:
-      'The bucket of a string, from 0, out of a number of equally likely ones: the same for the same string and salt; null when the string is not set',
-    example: '{ "<": [{ bucket: [{ var: principal.id }, "new-model", 100] }, 10] }',
-  },
-  cidr: {
-    operands: [2, MANY],
-    meaning: 'Whether an IPv4 or IPv6 address is in one of the ranges',
-    example: '{ cidr: [{ var: request.client.address }, 10.0.0.0/8, "fd00::/8"] }',
-  },
-  time_window: {
-    operands: [2, MANY],
-    meaning:
-      'Whether a time is in one of the weekly windows: days (default: every day), times, time zone (default: UTC)',
-    example: '{ time_window: [{ var: request.received_at }, "mon-fri 09:00-17:00 Europe/Berlin"] }',
-  },
-  usd: {
-    operands: [1, 1],
-    meaning: 'An amount in USD, for comparison with a fact in nano-USD',
-    example: '{ ">": [{ var: route.estimate_nano_usd }, { usd: 0.5 }] }',
-  },
-  some: {
-    operands: [2, 2],
-    iterates: true,
-    meaning: 'Whether the condition holds for an item of a list',
-    example: '{ some: [{ var: principal.groups }, { glob: [{ var: "" }, "eng-*"] }] }',
-  },
-  all: {
-    operands: [2, 2],
-    iterates: true,
-    meaning: 'Whether a list has items and the condition holds for each',
-    example: '{ all: [{ var: principal.groups }, { glob: [{ var: "" }, "ext-*"] }] }',
-  },
-  none: {
-    operands: [2, 2],
-    iterates: true,
-    meaning: 'Whether the condition holds for no item of a list',
-    example: '{ none: [{ var: principal.groups }, { glob: [{ var: "" }, "ext-*"] }] }',
-  },
-  '+': {
-    operands: [2, MANY],
-    arithmetic: true,
-    meaning: 'The sum of numbers; null when one of them is not set',
-    example: '{ ">": [{ "+": [{ var: request.input_tokens_estimate }, { var: request.max_tokens }] }, 200000] }',
-  },
-  '-': {
-    operands: [1, 2],
-    arithmetic: true,
-    meaning: 'The difference of two numbers',
-    example: '{ ">": [{ "-": [{ var: request.input_tokens_max }, { var: request.input_tokens_estimate }] }, 50000] }',
-  },
-  '*': {
-    operands: [2, MANY],
-    arithmetic: true,
-    meaning: 'The product of numbers',
-    example: '{ ">": [{ "*": [{ var: request.message_count }, 10] }, 500] }',
-  },
-  '/': {
-    operands: [2, 2],
-    arithmetic: true,
-    meaning: 'The quotient of two numbers',
-    example: '{ ">": [{ "/": [{ var: request.body_bytes }, { var: request.message_count }] }, 100000] }',
-  },
-  '%': {
-    operands: [2, 2],
-    arithmetic: true,
-    meaning: 'The remainder of a division',
-    example: '{ "===": [{ "%": [{ var: request.message_count }, 2] }, 0] }',
-  },
-  min: {
-    operands: [1, MANY],
-    arithmetic: true,
-    meaning: 'The smallest number',
-    example: '{ "<": [{ min: [{ var: request.max_tokens }, 64000] }, 1000] }',
-  },
-  max: {
-    operands: [1, MANY],
-    arithmetic: true,
-    meaning: 'The greatest number',
-    example: '{ ">": [{ max: [{ var: request.message_count }, { var: request.tool_count }] }, 200] }',
-  },
+  var: one('The value of a fact; null when it is not set', '{ var: request.stream }'),
+  '===': two('Whether two values are the same', '{ "===": [{ var: request.model }, coder-1] }'),
+  '!==': two('Whether two values differ', '{ "!==": [{ var: principal.team }, search] }'),
+  '!': one('Whether a value is false, null, 0, "" or an empty list', '{ "!": { var: request.stream } }'),
+  '!!': one('Whether a value is not false, null, 0, "" or an empty list', '{ "!!": { var: principal.project } }'),
+  and: connective(
+    'Whether all conditions hold',
+    '{ and: [{ var: request.stream }, { ">": [{ var: request.tool_count }, 0] }] }',
+  ),
+  or: connective(
+    'Whether any condition holds',
+    '{ or: [{ in: [interns, { var: principal.groups }] }, { in: [guests, { var: principal.groups }] }] }',
+  ),
+  if: takes(3, MANY, { odd: true })(
+    'The value after the first condition that holds, otherwise the last value',
+    '{ "<": [{ var: request.max_tokens }, { if: [{ var: request.stream }, 64000, 8000] }] }',
+  ),
+  '<': ordered(
+    'Whether the numbers increase; false when one of them is not set',
+    '{ "<": [{ var: request.message_count }, 100] }',
+  ),
+  '<=': ordered(
+    'Whether the numbers never decrease; false when one of them is not set',
+    '{ "<=": [1, { var: request.tool_count }, 128] }',
+  ),
+  '>': two(
+    'Whether the first number is greater; false when one of them is not set',
+    '{ ">": [{ var: request.input_tokens_estimate }, 100000] }',
+  ),
+  '>=': two(
+    'Whether the first number is not less; false when one of them is not set',
+    '{ ">=": [{ var: request.body_bytes }, 1000000] }',
+  ),
+  in: two('Whether a list contains an item', '{ in: [contractors, { var: principal.groups }] }'),
+  glob: several(
+    'Whether a string matches one of the patterns, in which * matches any characters',
+    '{ glob: [{ var: request.model }, "coder-*", "*-latest"] }',
+  ),
+  bucket: takes(3, 3)(
+    'The bucket of a string, from 0, out of a number of equally likely ones: the same for the same string and salt; null when the string is not set',
+    '{ "<": [{ bucket: [{ var: principal.id }, "new-model", 100] }, 10] }',
+  ),
+  cidr: several(
+    'Whether an IPv4 or IPv6 address is in one of the ranges',
+    '{ cidr: [{ var: request.client.address }, 10.0.0.0/8, "fd00::/8"] }',
+  ),
+  time_window: several(
+    'Whether a time is in one of the weekly windows: days (default: every day), times, time zone (default: UTC)',
+    '{ time_window: [{ var: request.received_at }, "mon-fri 09:00-17:00 Europe/Berlin"] }',
+  ),
+  usd: one(
+    'An amount in USD, for comparison with a fact in nano-USD',
+    '{ ">": [{ var: route.estimate_nano_usd }, { usd: 0.5 }] }',
+  ),
+  some: quantifier(
+    'Whether the condition holds for an item of a list',
+    '{ some: [{ var: principal.groups }, { glob: [{ var: "" }, "eng-*"] }] }',
+  ),
+  all: quantifier(
+    'Whether a list has items and the condition holds for each',
+    '{ all: [{ var: principal.groups }, { glob: [{ var: "" }, "ext-*"] }] }',
+  ),
+  none: quantifier(
+    'Whether the condition holds for no item of a list',
+    '{ none: [{ var: principal.groups }, { glob: [{ var: "" }, "ext-*"] }] }',
+  ),
+  '+': arithmetic(2, MANY)(
+    'The sum of numbers; null when one of them is not set',
+    '{ ">": [{ "+": [{ var: request.input_tokens_estimate }, { var: request.max_tokens }] }, 200000] }',
+  ),
+  '-': arithmetic(1, 2)(
+    'The difference of two numbers',
+    '{ ">": [{ "-": [{ var: request.input_tokens_max }, { var: request.input_tokens_estimate }] }, 50000] }',
+  ),
+  '*': arithmetic(2, MANY)('The product of numbers', '{ ">": [{ "*": [{ var: request.message_count }, 10] }, 500] }'),
+  '/': arithmetic(2, 2)(
+    'The quotient of two numbers',
+    '{ ">": [{ "/": [{ var: request.body_bytes }, { var: request.message_count }] }, 100000] }',
+  ),
+  '%': arithmetic(2, 2)('The remainder of a division', '{ "===": [{ "%": [{ var: request.message_count }, 2] }, 0] }'),
+  min: arithmetic(1, MANY)('The smallest number', '{ "<": [{ min: [{ var: request.max_tokens }, 64000] }, 1000] }'),
+  max: arithmetic(1, MANY)(
+    'The greatest number',
+    '{ ">": [{ max: [{ var: request.message_count }, { var: request.tool_count }] }, 200] }',
+  ),
 } as const satisfies Record<string, OperatorSpec>;
 
 export type Operator = keyof typeof OPERATORS;
@@ -193,15 +136,11 @@ export const REFUSED_OPERATORS: ReadonlyMap<string, string> = new Map([
 export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     any: 'use `or` for conditions, `some` for the items of a list',
-    any_of: 'use `or`',
-    all_of: 'use `and`',
-    none_of: 'use { "!": { or: [...] } }',
     not: 'use "!", in quotes',
     group:
       'for the group of an access token write { "===": [{ var: principal.token.group }, interns] }, for one of the identity provider { in: [interns, { var: principal.groups }] }',
     model: 'write { "===": [{ var: request.model }, coder-1] }',
     team: 'write { "===": [{ var: principal.team }, search] }',
-    project: 'write { "===": [{ var: principal.project }, website] }',
     user: 'write { "===": [{ var: principal.email }, alice@example.com] }',
     'eq equal equals is =': 'use "===", in quotes',
     'ne neq not_equals': 'use "!==", in quotes',
@@ -209,15 +148,11 @@ export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
     'gte =>': 'use ">=", in quotes',
     lt: 'use "<", in quotes',
     'lte =<': 'use "<=", in quotes',
-    between: 'use "<=" with three operands: { "<=": [1, { var: request.tool_count }, 9] }',
     'contains has includes': 'use `in`, the item first: { in: [interns, { var: principal.groups }] }',
     not_in: 'use { "!": { in: [...] } }',
     'match matches like': 'use `glob`',
     regex: 'use `glob`: `*` matches any characters',
     starts_with: 'use `glob`: { glob: [{ var: request.model }, "coder-*"] }',
-    ends_with: 'use `glob`: { glob: [{ var: request.model }, "*-latest"] }',
-    ip: 'use `cidr`',
-    time: 'use `time_window`',
   }).flatMap(([names, what]) => names.split(' ').map((name) => [name, what] as const)),
 );
 

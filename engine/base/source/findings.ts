@@ -76,13 +76,10 @@ export function createFindings() {
       const all = [...found.values()];
       // Warnings concern a configuration that runs; beside errors they would only hide them.
       if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPosition);
-      const meets =
-        ({ code, files }: (typeof allowed)[number]) =>
-        (diagnostic: Diagnostic) =>
-          diagnostic.code === code &&
-          [diagnostic.file, diagnostic.chain?.[0]?.file].some((file) => files.includes(file!));
-      const idle = allowed.filter((one) => !CHANGING.has(one.code) && !all.some(meets(one)));
-      const left = all.filter((diagnostic) => !allowed.some((one) => meets(one)(diagnostic)));
+      const meets = ({ code, files }: (typeof allowed)[number], { code: its, file, chain }: Diagnostic) =>
+        code === its && [file, chain?.[0]?.file].some((one) => files.includes(one!));
+      const idle = allowed.filter((one) => !CHANGING.has(one.code) && !all.some((found) => meets(one, found)));
+      const left = all.filter((diagnostic) => !allowed.some((one) => meets(one, diagnostic)));
       return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
     /** Absolute paths of the files read. */

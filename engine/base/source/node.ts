@@ -81,15 +81,13 @@ export function scalarsAt(node: Node | undefined, keys: readonly string[]): read
   return node?.kind === 'scalar' ? [node] : [];
 }
 
-/** A copy with the text of the scalar at a path replaced; positions stay. */
-export function replaceScalar(root: MapNode, [key, ...rest]: readonly string[], text: string): MapNode {
-  const entries = root.entries.map((entry): Entry => {
-    const { value } = entry;
-    if (entry.key !== key) return entry;
-    if (value.kind === 'map' && rest.length > 0) return { ...entry, value: replaceScalar(value, rest, text) };
-    return value.kind === 'scalar' && rest.length === 0 ? { ...entry, value: { ...value, value: text } } : entry;
-  });
-  return { ...root, entries };
+/** A copy with one node in place of another. */
+export function replaceNode<T extends Node>(node: T, old: Node, fresh: Node): T {
+  if (node === old) return fresh as T;
+  if (node.kind === 'scalar') return node;
+  if (node.kind === 'list') return { ...node, items: node.items.map((item) => replaceNode(item, old, fresh)) };
+  const entries = node.entries.map((entry) => ({ ...entry, value: replaceNode(entry.value, old, fresh) }));
+  return { ...node, entries };
 }
 
 /** The text of a non-empty string; `undefined` for anything else. */
@@ -109,6 +107,17 @@ export function pointerTokens(pointer: string): string[] {
     .split('/')
     .slice(1)
     .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+/** The mapping or list of a plain value that holds what a JSON pointer names, and its key there. */
+export function holderAt(root: unknown, pointer: string): readonly [owner: Record<string, unknown>, key: string] {
+  const tokens = pointerTokens(pointer);
+  const key = tokens.pop()!;
+  const owner = tokens.reduce(
+    (inner, token) => inner[token] as Record<string, unknown>,
+    root as Record<string, unknown>,
+  );
+  return [owner, key];
 }
 
 /** The node at a JSON pointer, or its nearest existing ancestor. */

@@ -11,6 +11,8 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EPERM: 'permission denied',
   EISDIR: 'it is a directory',
+  ENOENT: 'it does not exist',
+  ENOTDIR: 'it is not a directory',
   ELOOP: 'its symbolic links form a cycle',
   ENAMETOOLONG: 'its name is too long',
 };

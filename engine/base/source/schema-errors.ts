@@ -4,6 +4,7 @@ import type { DiagnosticCode } from './diagnostics/codes.ts';
 import { isSecretKey, looksSecret } from './diagnostics/secrets.ts';
 import type { Details, Findings } from './findings.ts';
 import {
+  childOf,
   describe,
   type Entry,
   entriesOf,
@@ -12,46 +13,38 @@ import {
   type Mark,
   type Node,
   nodeAt,
+  replaceNode,
   scalarsOf,
   textOf,
 } from './node.ts';
 import type { SchemaError } from './validate.ts';
 
-const KIBI = 1024;
-
-/** Factor from a written unit to the unit of a key: `bytes` -> `mb`. Bytes are binary: 1 KB is 1024 bytes. */
+/** Factor from a written unit to the unit at the end of a key's name. Bytes are binary: 1 KB is 1024 bytes. */
 const UNITS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   bytes: {
     b: 1,
-    k: KIBI,
-    kb: KIBI,
-    kib: KIBI,
-    m: KIBI ** 2,
-    mb: KIBI ** 2,
-    mib: KIBI ** 2,
-    g: KIBI ** 3,
-    gb: KIBI ** 3,
-    gib: KIBI ** 3,
+    k: 1024,
+    kb: 1024,
+    kib: 1024,
+    m: 2 ** 20,
+    mb: 2 ** 20,
+    mib: 2 ** 20,
+    g: 2 ** 30,
+    gb: 2 ** 30,
+    gib: 2 ** 30,
   },
   seconds: { ms: 0.001, s: 1, sec: 1, m: 60, min: 60, h: 3600, d: 86_400 },
-  minutes: { s: 1 / 60, m: 1, min: 1, h: 60, d: 1440 },
-  usd: { usd: 1, $: 1 },
+  minutes: { m: 1, min: 1, h: 60, d: 1440 },
+  usd: { usd: 1 },
   percent: { '%': 1 },
-  weight: { '%': 1 },
 };
 
-/**
- * The number that a text probably means: without quotes, digit separators and currency, in the unit at the end of the key's name.
- * `undefined` if unclear.
- */
+/** The number that a text probably means, in the unit of its key; `undefined` if unclear. */
 function numberMeant(text: string, key: string): number | undefined {
-  const [, sign = '', digits = '', unit = ''] = /^\s*(-?)\$?\s*([\d_]*\.?\d+)\s*([a-z$%]*);?\s*$/i.exec(text) ?? [];
-  const number = Number(sign + digits.replaceAll('_', ''));
-  if (digits === '' || !Number.isFinite(number)) return undefined;
-  if (unit === '') return number;
-  const units = UNITS[key.slice(key.lastIndexOf('_') + 1)] ?? UNITS.usd;
-  const factor = units?.[unit.toLowerCase()];
-  return factor === undefined ? undefined : number * factor;
+  const [, digits, unit = ''] = /^\s*\$?\s*(-?[\d_]*\.?\d+)\s*([a-z%]*)\s*$/i.exec(text) ?? [];
+  if (digits === undefined) return undefined;
+  const factor = unit === '' ? 1 : UNITS[key.slice(key.lastIndexOf('_') + 1)]?.[unit.toLowerCase()];
+  return factor === undefined ? undefined : Number(digits.replaceAll('_', '')) * factor;
 }
 
 /** A misspelt key, and the key that was probably meant. */
@@ -78,17 +71,7 @@ export function corrected(root: Node, { owner, key, meant, is_list }: Typo): Nod
       value: is_list && entry.value.kind === 'scalar' ? inList(entry.value) : entry.value,
     };
   });
-  return replaced(root, target, { ...target, entries });
-}
-
-function replaced(node: Node, old: Node, fresh: Node): Node {
-  if (node === old) return fresh;
-  if (node.kind === 'list') return { ...node, items: node.items.map((item) => replaced(item, old, fresh)) };
-  if (node.kind !== 'map') return node;
-  return {
-    ...node,
-    entries: node.entries.map((entry) => ({ ...entry, value: replaced(entry.value, old, fresh) })),
-  };
+  return replaceNode(root, target, { ...target, entries });
 }
 
 // Suggestions for a value of the wrong type.
@@ -104,14 +87,26 @@ export function flow(value: unknown): string {
     .join(', ')} }`;
 }
 
+/** The keywords of a schema that messages use. */
+interface Described {
+  readonly type?: string;
+  readonly description?: string;
+  readonly examples?: readonly unknown[];
+  readonly enum?: readonly unknown[];
+  readonly pattern?: string;
+  readonly required?: readonly string[];
+  readonly properties?: Readonly<Record<string, Described>>;
+  readonly items?: Described;
+  readonly 'x-secret'?: unknown;
+  readonly 'x-several'?: unknown;
+}
+
+const describedIn = ({ parentSchema = {} }: SchemaError) => parentSchema as Described;
+
 /** A suggestion that can be pasted; `undefined` if unclear. */
-function valueMeant(wanted: readonly string[], node: Node, key: string, schema: JsonSchema = {}): string | undefined {
+function valueMeant(wanted: readonly string[], node: Node, key: string, schema: Described): string | undefined {
   const wants = (type: string) => wanted.includes(type);
-  const { examples, properties, items } = schema as {
-    examples?: readonly unknown[];
-    properties?: object;
-    items?: JsonSchema & { readonly required?: readonly string[] };
-  };
+  const { examples, properties, items } = schema;
   if (node.kind === 'list') {
     const is_split = wants('object') && node.items.length > 0 && node.items.every(({ kind }) => kind === 'map');
     return is_split ? 'remove the dashes: they begin the items of a list' : undefined;
@@ -126,14 +121,12 @@ function valueMeant(wanted: readonly string[], node: Node, key: string, schema: 
     return is_one ? `begin the item with a dash: \`- ${name}:\`` : `begin each item with a dash: \`- ${name}: ...\``;
   }
   const { value } = node;
-  if (typeof value === 'number' && wants('array')) return `write a list: [${value}]`;
   if (typeof value === 'number' || typeof value === 'boolean') return wants('string') ? `write "${value}"` : undefined;
   if (value === null) return undefined;
   const number = wants('number') || wants('integer') ? numberMeant(value, key) : undefined;
   if (number !== undefined) return `write ${number}`;
   if (wants('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
   if (wants('boolean') && /^(no|off|false)$/i.test(value)) return 'write false';
-  if (wants('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
   const is_entry = properties !== undefined && 'stage' in properties;
   if (wants('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
   if (!wants('array') || value === '') return undefined;
@@ -141,8 +134,7 @@ function valueMeant(wanted: readonly string[], node: Node, key: string, schema: 
 }
 
 /** The items of a list written as one text: separated by commas, or by spaces if no item can contain one. */
-function listMeant(text: string, items: JsonSchema = {}): string[] {
-  const { pattern } = items as { pattern?: string };
+function listMeant(text: string, { pattern }: Described = {}): string[] {
   const words = text.split(/[\s,]+/).filter((word) => word !== '');
   const fits = (word: string) => new RegExp(pattern ?? '').test(word);
   return pattern !== undefined && !fits(text) && words.every(fits) ? words : text.split(/,\s*/);
@@ -192,7 +184,7 @@ const PROPOSED_MAX = 3;
 
 /** @param join `or`: one of the keys is missing; `and`: all are. */
 function missing(keys: readonly string[], owner: Node, error: SchemaError, join: 'or' | 'and' = 'or'): Wording {
-  const properties = (error.parentSchema?.properties ?? {}) as Readonly<Record<string, JsonSchema>>;
+  const { properties = {} } = describedIn(error);
   const names = listed(keys.map((key) => `\`${key}\``)).replace(/ or (\S+)$/, ` ${join} $1`);
   const many = join === 'or' && keys.length > PROPOSED_MAX;
   const proposals = (many ? keys.slice(0, 1) : keys).map((key) => proposal(key, properties[key]));
@@ -202,18 +194,8 @@ function missing(keys: readonly string[], owner: Node, error: SchemaError, join:
 }
 
 /** A key with a value to paste, or with its description. */
-function proposal(key: string, schema: JsonSchema = {}): string {
-  const {
-    'x-secret': variable,
-    examples,
-    enum: allowed,
-    description,
-  } = schema as {
-    'x-secret'?: unknown;
-    examples?: readonly unknown[];
-    enum?: readonly unknown[];
-    description?: string;
-  };
+function proposal(key: string, schema: Described = {}): string {
+  const { 'x-secret': variable, examples, enum: allowed, description } = schema;
   const few = allowed !== undefined && allowed.length <= FEW_CHOICES ? allowed[0] : undefined;
   const example = typeof variable === 'string' ? variable : (examples?.[0] ?? few);
   if (example !== undefined) return `\`${key}: ${flow(example)}\``;
@@ -222,21 +204,17 @@ function proposal(key: string, schema: JsonSchema = {}): string {
 
 function wrongType(error: SchemaError, node: Node): Wording {
   const wanted = ([] as string[]).concat(error.params.type as string | string[]);
-  const { examples } = (error.parentSchema ?? {}) as { examples?: readonly unknown[] };
+  const schema = describedIn(error);
+  const { examples, 'x-secret': variable, 'x-several': several } = schema;
   const [example] = wanted.includes('string') ? (examples ?? []) : [];
   const key = error.instancePath.slice(error.instancePath.lastIndexOf('/') + 1);
   const expected = listed(wanted.map((type) => TYPE_NAMES[type] ?? type));
-  if (isEndless(node) && (wanted.includes('number') || wanted.includes('integer'))) {
-    const details = { found: describe(node), expected: `${expected} below 1e+308` };
-    return { code: 'C3005', mark: node.mark, message: 'the value is out of range', details };
-  }
   const is_plain = node.kind === 'scalar' && (typeof node.value === 'number' || typeof node.value === 'boolean');
-  const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in (error.parentSchema ?? {})));
+  const any_text = ['format', 'pattern', 'x-url'].every((keyword) => !(keyword in schema));
   const help =
     example === undefined || (is_plain && any_text)
-      ? valueMeant(wanted, node, key, error.parentSchema)
+      ? valueMeant(wanted, node, key, schema)
       : `write ${flow(example)}, for example`;
-  const { 'x-secret': variable, 'x-several': several } = error.parentSchema ?? {};
   const hint =
     typeof variable === 'string'
       ? `write the name of a variable: \`${key}: ${variable}\``
@@ -245,11 +223,6 @@ function wrongType(error: SchemaError, node: Node): Wording {
         : help;
   const details = { found: describe(node), expected, help: hint };
   return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
-}
-
-/** Whether the number exceeds the range of floating-point numbers, such as 1e400 or .inf. */
-function isEndless(node: Node): boolean {
-  return node.kind === 'scalar' && (node.value === Infinity || node.value === -Infinity);
 }
 
 const EMPTY = {
@@ -288,8 +261,8 @@ function notAllowed(error: SchemaError, node: Node): Wording {
 /** Longest description that serves as help, in characters. */
 const DESCRIPTION_CHARS_MAX = 160;
 
-function whatItIs({ parentSchema }: SchemaError): string | undefined {
-  const { description } = (parentSchema ?? {}) as { description?: string };
+function whatItIs(error: SchemaError): string | undefined {
+  const { description } = describedIn(error);
   return description !== undefined && description.length <= DESCRIPTION_CHARS_MAX ? description : undefined;
 }
 
@@ -485,12 +458,11 @@ export function reportSchemaErrors(
   findings: Findings,
 ): Node {
   const own = withoutOtherBranches(errors, root);
-  const reporter = new KeyReporter(own, schema, root, findings);
-  const typos = reporter.report();
+  const { typos, explains } = reportKeys(own, schema, root, findings);
   const reported = new Set<string>();
   for (const error of own.toSorted((a, b) => rank(a) - rank(b))) {
     if (error.keyword === 'additionalProperties' || error.keyword === 'propertyNames') continue;
-    if (reporter.explains(error)) continue;
+    if (explains(error)) continue;
     // All missing keys of a mapping are one mistake: often the mapping is empty.
     const is_missing = error.keyword === 'required';
     const about = is_missing ? '(missing)' : (error.params.missingProperty ?? error.propertyName);
@@ -498,117 +470,72 @@ export function reportSchemaErrors(
     if (reported.has(key)) continue;
     reported.add(key);
     const lacks = own.filter((other) => other.keyword === 'required' && other.instancePath === error.instancePath);
-    const missing = lacks.filter((other) => !reporter.explains(other));
+    const missing = lacks.filter((other) => !explains(other));
     if (error.keyword === 'anyOf' && missing.length > 0) continue;
     const choices = own.filter((other) => other.keyword === 'anyOf' && other.instancePath === error.instancePath);
-    const chosen = choices
-      .filter((other) => !reporter.explains(other))
-      .flatMap((other) => alternativeKeys(other)[0] ?? []);
+    const chosen = choices.filter((other) => !explains(other)).flatMap((other) => alternativeKeys(other)[0] ?? []);
     const keys = [...missing.map(({ params }) => String(params.missingProperty)), ...chosen];
     reportSchemaError(error, root, findings, is_missing ? keys : []);
   }
   return typos.reduce(corrected, root);
 }
 
-/** Reports unknown keys as one mistake each, and knows which other errors follow from them. */
-class KeyReporter {
-  private readonly errors: readonly SchemaError[];
-  private readonly schema: JsonSchema;
-  private readonly root: Node;
-  private readonly findings: Findings;
-  /** Errors that follow from a reported key: `<pointer> <key>` of missing keys, and pointers of values. */
-  private readonly explained = new Set<string>();
-
-  constructor(errors: readonly SchemaError[], schema: JsonSchema, root: Node, findings: Findings) {
-    this.errors = errors;
-    this.schema = schema;
-    this.root = root;
-    this.findings = findings;
-  }
-
-  report(): Typo[] {
-    const unknown = this.errors.filter(({ keyword }) => keyword === 'additionalProperties');
-    const owners = Map.groupBy(unknown, ({ instancePath }) => instancePath);
-    return [...owners.values()].flatMap((of_owner) => this.keysOf(of_owner));
-  }
-
+/** Reports unknown keys as one mistake each. */
+function reportKeys(
+  errors: readonly SchemaError[],
+  schema: JsonSchema,
+  root: Node,
+  findings: Findings,
+): {
+  /** The misspelt keys. */
+  readonly typos: readonly Typo[];
   /** Whether an error follows from a reported key. */
-  explains(error: SchemaError): boolean {
-    const { instancePath: at } = error;
-    if (REQUIRED.includes(error.keyword)) return this.explained.has(`${at} ${error.params.missingProperty}`);
-    if (error.keyword === 'anyOf') {
-      return alternativeKeys(error).some((key) => this.explained.has(`${at} ${key}`) || this.isOwed(at, key));
-    }
-    return this.explained.has(at);
-  }
+  explains(error: SchemaError): boolean;
+} {
+  /** `<pointer> <key>` of missing keys, and pointers of values, whose errors follow from a reported key. */
+  const explained = new Set<string>();
 
   /** Whether another key of the mapping requires this one; that error reports it. */
-  private isOwed(at: string, key: string): boolean {
-    return this.errors.some(
+  const isOwed = (at: string, key: string) =>
+    errors.some(
       ({ keyword, instancePath, params }) =>
         keyword === 'dependencies' && instancePath === at && params.missingProperty === key,
     );
-  }
 
-  private keysOf(errors: readonly SchemaError[]): Typo[] {
-    const [first] = errors;
-    if (first === undefined) return [];
-    const owner = nodeAt(this.root, first.instancePath);
-    const properties = (first.parentSchema?.properties ?? {}) as Record<string, Schema>;
-    const entries = errors.flatMap(({ params }) => entryOf(owner, String(params.additionalProperty)) ?? []);
-    const misplaced = this.misplaced(entries, properties, first.instancePath, owner);
-    const followers = entries.filter(isEmpty).flatMap((entry) => this.followers(entry, entries));
-    const rest = entries.filter((entry) => !misplaced.includes(entry) && !followers.includes(entry));
-    const moved = (first.parentSchema?.['x-moved'] ?? {}) as Readonly<Record<string, string>>;
-    return rest.flatMap((entry) => {
-      if (Object.hasOwn(moved, entry.key)) {
-        this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(entry.key)}`, { help: moved[entry.key] });
-        return [];
-      }
-      const meant = this.unknownKey(entry, properties, owner, rest.length, first.instancePath);
-      if (meant === undefined) return [];
-      this.explained.add(`${first.instancePath} ${meant}`);
-      return { owner: first.instancePath, key: entry.key, meant, is_list: properties[meant]?.type === 'array' };
+  /** The only missing key of a mapping; of alternatives the first. */
+  function onlyMissing(at: string): string | undefined {
+    const missing = errors.flatMap((error) => {
+      if (error.instancePath !== at) return [];
+      if (REQUIRED.includes(error.keyword)) return [String(error.params.missingProperty)];
+      return error.keyword === 'anyOf' ? alternativeKeys(error).slice(0, 1) : [];
     });
+    return missing.length === 1 ? missing[0] : undefined;
   }
 
   /** Reports keys that belong in a mapping beside them: one finding for each such mapping. */
-  private misplaced(entries: readonly Entry[], properties: Record<string, Schema>, at: string, owner: Node): Entry[] {
+  function misplaced(entries: readonly Entry[], properties: Record<string, Schema>, at: string, owner: Node): Entry[] {
     const home = ({ key }: Entry) => {
       const homes = Object.keys(properties).filter((name) => key in ((properties[name]?.properties ?? {}) as Schema));
       return homes.length === 1 ? homes[0] : undefined;
     };
     return [...Map.groupBy(entries, home)].flatMap(([name, inside]) => {
-      const [first] = inside;
-      if (name === undefined || first === undefined) return [];
-      const keys = listed(inside.map(({ key }) => keyName(key))).replace(/ or ([^ ]+)$/, ' and $1');
-      const is_many = inside.length > 1;
-      this.findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${keys}`, {
-        help: `${is_many ? 'they belong' : 'it belongs'} under \`${[...pathOf(at), name].join('.')}\`, indented further`,
-      });
-      this.explained.add(`${at} ${name}`);
-      for (const { key } of inside) this.explained.add(`${at}/${name} ${key}`);
-      const beside = entryOf(owner, name)?.value;
-      if (beside?.kind === 'scalar' && beside.value === null) this.explained.add(`${at}/${name}`);
+      if (name === undefined) return [];
+      reportMisplaced(inside, [...pathOf(at), name].join('.'), findings);
+      explained.add(`${at} ${name}`);
+      for (const { key } of inside) explained.add(`${at}/${name} ${key}`);
+      const beside = childOf(owner, name);
+      if (beside?.kind === 'scalar' && beside.value === null) explained.add(`${at}/${name}`);
       return inside;
     });
   }
 
-  /** Keys that belong under an empty key beside them; the report of that key covers them. */
-  private followers(section: Entry, entries: readonly Entry[]): readonly Entry[] {
-    const inside = propertiesOf(this.schema, section.key);
-    return entries.filter((entry) => entry !== section && entry.key in inside);
-  }
-
   /** @returns the key that was probably meant. */
-  private unknownKey(
-    entry: Entry,
+  function unknownKey(
+    { key, key_mark, value }: Entry,
     properties: Record<string, Schema>,
     owner: Node,
-    count: number,
-    at: string,
+    instead: string | undefined,
   ): string | undefined {
-    const { key, value } = entry;
     const known = Object.keys(properties);
     const taken = entriesOf(owner).map((other) => other.key);
     const free = known.filter((name) => !taken.includes(name));
@@ -621,53 +548,88 @@ class KeyReporter {
       const env_keys = known.filter((name) => name.endsWith('_env'));
       const right_key =
         env_key ?? closestKey(`${key}_env`, env_keys) ?? (env_keys.length === 1 ? env_keys[0] : undefined);
-      reportSecretKey(entry, right_key, properties[right_key ?? '']?.['x-secret'], this.findings);
+      findings.hide(value);
+      findings.report('C3009', key_mark, `${keyName(key)} would store a secret in the file`, {
+        help: inEnvironment(right_key, key, properties[right_key ?? '']?.['x-secret']),
+      });
       return env_key;
     }
-    const instead = count === 1 ? this.onlyMissing(at) : undefined;
     const also = free.find((name) => (properties[name]?.['x-also'] as string[] | undefined)?.includes(key));
     const alike = also ?? (instead?.slice(0, 3) === key.slice(0, 3) ? instead : closest(key, free));
     // A key that only shares a word is likely only if no key is missing.
     const meant = alike ?? (instead === undefined ? closestKey(key, free) : undefined);
-    this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(key)}`, {
+    findings.report('C3001', key_mark, `unknown key ${keyName(key)}`, {
       expected: known.length === 0 ? 'no keys at all' : listed(known.toSorted(), 15),
-      ...this.help(entry, meant, instead, properties[meant ?? '']),
+      help:
+        meant !== undefined
+          ? `did you mean \`${meant}${asList(value, properties[meant])}\`?`
+          : instead !== undefined
+            ? `\`${instead}\` is missing here: did you mean that?`
+            : otherPath(key, schema),
     });
     return meant ?? instead;
   }
 
-  private help(
-    { key, value }: Entry,
-    meant: string | undefined,
-    instead: string | undefined,
-    schema: Schema | undefined,
-  ): { help?: string } {
-    const text = value.kind === 'scalar' ? value.value : null;
-    const items = typeof text === 'string' ? listMeant(text, schema?.items as JsonSchema | undefined) : [text];
-    const list = schema?.type === 'array' && text !== null ? `: ${flow(items)}` : '';
-    if (meant !== undefined) return { help: `did you mean \`${meant}${list}\`?` };
-    if (instead !== undefined) return { help: `\`${instead}\` is missing here: did you mean that?` };
-    return otherPath(key, this.schema);
-  }
-
-  /** The only missing key of a mapping; of alternatives the first. */
-  private onlyMissing(at: string): string | undefined {
-    const missing = this.errors.flatMap((error) => {
-      if (error.instancePath !== at) return [];
-      if (REQUIRED.includes(error.keyword)) return [String(error.params.missingProperty)];
-      return error.keyword === 'anyOf' ? alternativeKeys(error).slice(0, 1) : [];
+  const unknown = errors.filter(({ keyword }) => keyword === 'additionalProperties');
+  const owners = [...Map.groupBy(unknown, ({ instancePath }) => instancePath)];
+  const typos = owners.flatMap(([at, of_owner]) => {
+    const owner = nodeAt(root, at);
+    const { properties = {}, 'x-moved': moved = {} } = (of_owner[0]!.parentSchema ?? {}) as {
+      readonly properties?: Record<string, Schema>;
+      readonly 'x-moved'?: Readonly<Record<string, string>>;
+    };
+    const entries = of_owner.flatMap(({ params }) => entryOf(owner, String(params.additionalProperty)) ?? []);
+    const elsewhere = misplaced(entries, properties, at, owner);
+    // Keys that belong under an empty key beside them; the report of that key covers them.
+    const inside = Object.assign({}, ...entries.filter(isEmpty).map(({ key }) => propertiesOf(schema, key)));
+    const rest = entries.filter((entry) => !elsewhere.includes(entry) && (isEmpty(entry) || !(entry.key in inside)));
+    const instead = rest.length === 1 ? onlyMissing(at) : undefined;
+    return rest.flatMap((entry) => {
+      const { key, key_mark } = entry;
+      if (Object.hasOwn(moved, key)) {
+        findings.report('C3001', key_mark, `unknown key ${keyName(key)}`, { help: moved[key] });
+        return [];
+      }
+      const meant = unknownKey(entry, properties, owner, instead);
+      if (meant === undefined) return [];
+      explained.add(`${at} ${meant}`);
+      return { owner: at, key, meant, is_list: properties[meant]?.type === 'array' };
     });
-    return missing.length === 1 ? missing[0] : undefined;
-  }
+  });
+  return {
+    typos,
+    explains(error) {
+      const { keyword, instancePath: at, params } = error;
+      if (REQUIRED.includes(keyword)) return explained.has(`${at} ${params.missingProperty}`);
+      if (keyword !== 'anyOf') return explained.has(at);
+      return alternativeKeys(error).some((key) => explained.has(`${at} ${key}`) || isOwed(at, key));
+    },
+  };
+}
+
+/** Reports keys of one mapping that belong in another, indented further. @param home its path */
+export function reportMisplaced(entries: readonly Entry[], home: string, findings: Findings): void {
+  const keys = listed(entries.map(({ key }) => keyName(key))).replace(/ or ([^ ]+)$/, ' and $1');
+  const is_many = entries.length > 1;
+  findings.report('C3001', entries[0]!.key_mark, `unknown key${is_many ? 's' : ''} ${keys}`, {
+    help: `${is_many ? 'they belong' : 'it belongs'} under \`${home}\`, indented further`,
+  });
+}
+
+/** The value of a misspelt key as a list, if the meant key takes one. */
+function asList(value: Node, schema: Described = {}): string {
+  if (schema.type !== 'array' || value.kind !== 'scalar' || value.value === null) return '';
+  const { value: text } = value;
+  return `: ${flow(typeof text === 'string' ? listMeant(text, schema.items) : [text])}`;
 }
 
 const isEmpty = ({ value }: Entry): boolean => value.kind === 'scalar' && value.value === null;
 
 /** The properties of the first mapping called `key` in a schema. */
-function propertiesOf(schema: Schema, key: string): Schema {
-  const properties = (schema.properties ?? {}) as Record<string, Schema>;
+function propertiesOf(schema: Described, key: string): object {
+  const { properties = {} } = schema;
   const own = properties[key]?.properties;
-  if (own !== undefined) return own as Schema;
+  if (own !== undefined) return own;
   const found = Object.values(properties).map((child) => propertiesOf(child, key));
   return found.find((inside) => Object.keys(inside).length > 0) ?? {};
 }
@@ -677,21 +639,9 @@ function pathOf(pointer: string): string[] {
   return pointer.split('/').filter((token) => token !== '' && !/^\d+$/.test(token));
 }
 
-function reportSecretKey(
-  { key, key_mark, value }: Entry,
-  env_key: string | undefined,
-  example: unknown,
-  findings: Findings,
-): void {
-  findings.hide(value);
-  findings.report('C3009', key_mark, `${keyName(key)} would store a secret in the file`, {
-    help: inEnvironment(env_key, key, example),
-  });
-}
-
-function otherPath(key: string, schema: JsonSchema): { help?: string } {
+function otherPath(key: string, schema: JsonSchema): string | undefined {
   const paths = keyPaths(schema).get(key) ?? [];
-  if (paths.length === 0 || paths.length > 2) return {};
+  if (paths.length === 0 || paths.length > 2) return undefined;
   const names = paths.map((path) => (path === '' ? 'at the top level' : `under \`${path}\``));
-  return { help: `\`${key}\` belongs ${names.join(' or ')}` };
+  return `\`${key}\` belongs ${names.join(' or ')}`;
 }

@@ -7,144 +7,113 @@ import {
   isCollection,
   isMap,
   isScalar,
-  isSeq,
   type ParsedNode,
   parseDocument,
   type Scalar,
   visit,
+  type YAMLMap,
 } from 'yaml';
 import { isEnvironmentName, isSecretKey } from './diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
 import { codePoint, controlCharacter, readText } from './read-text.ts';
-import {
-  ALIAS,
-  lineStarts,
-  positionAt,
-  type Span,
-  STRANGE_SPACE,
-  type YamlProblem,
-  yamlBreaks,
-} from './yaml-errors.ts';
+import { ALIAS, lineStarts, positionAt, type Span, STRANGE_SPACE, yamlBreaks } from './yaml-errors.ts';
 
 /** Converts nodes of the YAML library into nodes with positions. */
-class Builder {
-  private readonly file: string;
-  private readonly text: string;
-  private readonly starts: readonly number[];
-  private readonly findings: Findings;
-  private readonly anchors = new Set<string>();
+function createBuilder(file: string, text: string, findings: Findings) {
+  const starts = lineStarts(text);
+  const anchors = new Set<string>();
 
-  constructor(file: string, text: string, findings: Findings) {
-    this.file = file;
-    this.text = text;
-    this.starts = lineStarts(text);
-    this.findings = findings;
-  }
-
-  mark(start: number, end: number, pointer: string): Mark {
-    const { line, column } = positionAt(this.starts, start);
+  function mark(start: number, end: number, pointer: string): Mark {
+    const { line, column } = positionAt(starts, start);
     // Searching for the end of the line would make a long line quadratic.
-    const next_line = this.starts[line];
+    const next_line = starts[line];
     const stop = Math.max(start + 1, Math.min(end, next_line === undefined ? end : next_line - 1));
-    return { file: this.file, line, column, length: stop - start, pointer };
+    return { file, line, column, length: stop - start, pointer };
   }
 
-  /** @param key mark of the node's key; used for a node without compact text. */
-  build(node: ParsedNode | null, pointer: string, key?: Mark): Node {
-    const owner = key === undefined ? undefined : { ...key, pointer };
-    if (node === null) return { kind: 'scalar', value: null, mark: owner ?? this.mark(0, 1, pointer), range: [0, 0] };
-    const [start, end] = node.range;
-    if (isAlias(node)) {
-      // An anchor stands earlier in the file and was reported there.
-      if (!this.anchors.has(node.source)) this.reportStar(node.source, this.mark(start, end, pointer));
-      return { kind: 'scalar', value: null, mark: this.mark(start, end, pointer), range: [start, end] };
-    }
-    if (node.anchor !== undefined) this.anchors.add(node.anchor);
-    if (node.anchor !== undefined) this.reportBefore('C1010', '&', start, pointer);
-    if (node.tag !== undefined) this.reportBefore('C1012', '!', start, pointer);
-    if (isScalar(node)) return this.scalar(node as Scalar.Parsed, pointer, owner);
-    const written = node.flow === true ? this.mark(start, end, pointer) : owner;
-    if (isSeq(node)) {
-      const items = node.items.map((item, index) => this.build(item as ParsedNode, pointer + pointerToken(index)));
-      return { kind: 'list', items, mark: written ?? this.mark(start, start + 1, pointer) };
-    }
-    return isMap(node) ? this.map(node as never, pointer, written) : this.build(null, pointer, key);
+  function report(code: keyof typeof REFUSALS, at: Mark, instead?: string): undefined {
+    const [message, usual] = REFUSALS[code];
+    findings.report(code, at, message, { help: instead ?? usual });
   }
 
-  private scalar(node: Scalar.Parsed, pointer: string, owner: Mark | undefined): ScalarNode {
+  function reportBefore(code: 'C1010' | 'C1012', sign: string, start: number, pointer: string): void {
+    let at = Math.max(0, text.lastIndexOf(sign, start));
+    while (text[at - 1] === sign) at -= 1;
+    const word = /^\S+/.exec(text.slice(at, at + 80))?.[0] ?? sign;
+    report(code, mark(at, at + word.length, pointer));
+  }
+
+  function keyText(key: ParsedNode | null, at: Mark): string | undefined {
+    if (isScalar(key) && typeof key.value === 'string' && key.value !== '') {
+      const is_plain = (key as Scalar).type === 'PLAIN';
+      if (key.value === '<<' && is_plain) return report('C1010', at, 'write the keys out, or use a fragment');
+      if (key.anchor !== undefined) return report('C1010', at);
+      if (is_plain && /^[\u00a0\u2000-\u200b\u202f\u3000]/.test(key.value))
+        return report('C1008', { ...at, length: 1 });
+      if (key.tag === undefined) return key.value;
+    }
+    const line_start = starts[at.line - 1] ?? 0;
+    const before = text.slice(line_start, line_start + at.column - 1);
+    if (/!\s*$/.test(before)) return report('C1013', at);
+    if (/\{\s*$/.test(before) && isMap(key)) return report('C1014', at, BRACES);
+    return report('C1014', at, /\d,$/.test(before) ? 'write decimals with a point, such as 0.3' : undefined);
+  }
+
+  function scalar(node: Scalar.Parsed, pointer: string, owner: Mark | undefined): ScalarNode {
     const [start, end] = node.range;
     const value = node.value as ScalarNode['value'] | bigint;
-    const empty = start === end && owner !== undefined;
     return {
       kind: 'scalar',
       value: typeof value === 'bigint' ? Number(value) : value,
-      mark: empty ? owner : this.mark(start, end, pointer),
+      mark: start === end && owner !== undefined ? owner : mark(start, end, pointer),
       range: [start, end],
     };
   }
 
-  private map(
-    node: { items: { key: ParsedNode; value: ParsedNode | null }[]; range: [number, number, number] },
-    pointer: string,
-    written: Mark | undefined,
-  ): MapNode {
+  function map(node: YAMLMap.Parsed, pointer: string, written: Mark | undefined): MapNode {
+    const [start] = node.range;
     const entries = node.items.flatMap((pair) => {
-      const range = pair.key?.range ?? [node.range[0], node.range[0] + 1];
-      const mark = this.mark(range[0], range[1], pointer);
-      const key = this.keyText(pair.key, mark);
+      const range = pair.key?.range ?? [start, start + 1];
+      const at = mark(range[0], range[1], pointer);
+      const key = keyText(pair.key, at);
       if (key === undefined) return [];
       const child = pointer + pointerToken(key);
-      const key_mark = { ...mark, pointer: child };
-      return [{ key, key_mark, value: this.build(pair.value, child, key_mark) }];
+      const key_mark = { ...at, pointer: child };
+      return [{ key, key_mark, value: build(pair.value, child, key_mark) }];
     });
-    const first = entries[0]?.key_mark ?? this.mark(node.range[0], node.range[0] + 1, pointer);
+    const first = entries[0]?.key_mark ?? mark(start, start + 1, pointer);
     return { kind: 'map', entries, mark: written ?? { ...first, pointer } };
   }
 
-  private keyText(key: ParsedNode | null, mark: Mark): string | undefined {
-    if (isScalar(key) && typeof key.value === 'string' && key.value !== '') {
-      if (key.value === '<<' && (key as Scalar).type === 'PLAIN')
-        return this.report('C1010', mark, 'write the keys out, or use a fragment');
-      if (key.anchor !== undefined) return this.report('C1010', mark);
-      if ((key as Scalar).type === 'PLAIN' && /^[\u00a0\u2000-\u200b\u202f\u3000]/.test(key.value))
-        return this.report('C1008', { ...mark, length: 1 });
-      if (key.tag === undefined) return key.value;
+  /** @param key mark of the node's key; used for a node without compact text. */
+  function build(node: ParsedNode | null, pointer: string, key?: Mark): Node {
+    const owner = key === undefined ? undefined : { ...key, pointer };
+    if (node === null) return { kind: 'scalar', value: null, mark: owner ?? mark(0, 1, pointer), range: [0, 0] };
+    const [start, end] = node.range;
+    if (isAlias(node)) {
+      const at = mark(start, end, pointer);
+      const { source } = node;
+      // An anchor stands earlier in the file and was reported there.
+      if (!anchors.has(source)) {
+        const help = source === '' ? 'quote it: "*"' : `write the value out, or quote it if it is a text: "*${source}"`;
+        findings.report('C1010', at, ALIAS, { help });
+      }
+      return { kind: 'scalar', value: null, mark: at, range: [start, end] };
     }
-    const before = this.lineBefore(mark);
-    if (/!\s*$/.test(before)) return this.report('C1013', mark);
-    if (/\{\s*$/.test(before) && isMap(key))
-      return this.report(
-        'C1014',
-        mark,
-        'quote a text that starts with {; in a fragment a placeholder is written ${{ name }}',
-      );
-    if (/\d,$/.test(before)) return this.report('C1014', mark, 'write decimals with a point, such as 0.3');
-    return this.report('C1014', mark);
+    if (node.anchor !== undefined) {
+      anchors.add(node.anchor);
+      reportBefore('C1010', '&', start, pointer);
+    }
+    if (node.tag !== undefined) reportBefore('C1012', '!', start, pointer);
+    if (isScalar(node)) return scalar(node as Scalar.Parsed, pointer, owner);
+    const written = node.flow === true ? mark(start, end, pointer) : owner;
+    if (isMap(node)) return map(node as YAMLMap.Parsed, pointer, written);
+    const items = node.items.map((item, index) => build(item as ParsedNode, pointer + pointerToken(index)));
+    return { kind: 'list', items, mark: written ?? mark(start, start + 1, pointer) };
   }
 
-  private lineBefore(mark: Mark): string {
-    const start = this.starts[mark.line - 1] ?? 0;
-    return this.text.slice(start, start + mark.column - 1);
-  }
-
-  private reportBefore(code: 'C1010' | 'C1012', sign: string, start: number, pointer: string): void {
-    let at = Math.max(0, this.text.lastIndexOf(sign, start));
-    while (this.text[at - 1] === sign) at -= 1;
-    const word = /^\S+/.exec(this.text.slice(at, at + 80))?.[0] ?? sign;
-    this.report(code, this.mark(at, at + word.length, pointer));
-  }
-
-  private reportStar(source: string, mark: Mark): void {
-    this.findings.report('C1010', mark, ALIAS, {
-      help: source === '' ? 'quote it: "*"' : `write the value out, or quote it if it is a text: "*${source}"`,
-    });
-  }
-
-  private report(code: keyof typeof REFUSALS, mark: Mark, instead?: string): undefined {
-    const [message, usual] = REFUSALS[code];
-    this.findings.report(code, mark, message, { help: instead ?? usual });
-  }
+  return { mark, build };
 }
 
 type Range = readonly [number, number, number];
@@ -160,23 +129,6 @@ function spansOf(document: Document.Parsed): Span[] {
     if (quoted || (isCollection(node) && node.flow === true)) spans.push({ start: range[0], end: range[1], quoted });
   });
   return spans;
-}
-
-/** Repeated keys, in the form of the library's errors. */
-function duplicateKeys(document: Document.Parsed): YamlProblem[] {
-  const problems: YamlProblem[] = [];
-  visit(document, {
-    Map(_key, { items }) {
-      const seen = new Set<unknown>();
-      for (const { key } of items) {
-        if (!isScalar(key)) continue;
-        const [start, end] = rangeOf(key) ?? [0, 0];
-        if (seen.has(key.value)) problems.push({ code: 'DUPLICATE_KEY', message: '', pos: [start, end] });
-        seen.add(key.value);
-      }
-    },
-  });
-  return problems;
 }
 
 /**
@@ -234,6 +186,8 @@ function textsBelowSecretKeys(text: string): [number, number][] {
   return ranges;
 }
 
+const BRACES = 'quote a text that starts with {; in a fragment a placeholder is written ${{ name }}';
+
 const REFUSALS = {
   C1008: STRANGE_SPACE,
   C1010: ['configuration files cannot use anchors, aliases or merge keys', 'write the value out'],
@@ -256,17 +210,15 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     return undefined;
   }
   findings.read(file, text);
-  // `uniqueKeys` of the library is quadratic: seconds for thousands of keys.
-  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: false, strict: true });
-  const builder = new Builder(file, text, findings);
+  const document = parseDocument(text, { prettyErrors: false, strict: true });
+  const builder = createBuilder(file, text, findings);
   const control = controlCharacter(text);
   if (control !== undefined) {
     const message = `the file contains a control character, ${codePoint(text.slice(control))}`;
     const help = 'delete it';
     findings.report('C1016', builder.mark(control, control + 1, ''), message, { help });
   }
-  const found = [...document.errors, ...document.warnings, ...duplicateKeys(document)];
-  const problems = control === undefined ? found : [];
+  const problems = control === undefined ? [...document.errors, ...document.warnings] : [];
   const spans = problems.length === 0 ? [] : spansOf(document);
   for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
     findings.report(code, builder.mark(start, end, ''), message, { help });

@@ -7,7 +7,7 @@ import { isEmail } from '../kit/text/email.ts';
 import { isPrintableLine } from '../kit/text/printable.ts';
 import { parseDate } from '../kit/times.ts';
 import type { Findings } from './findings.ts';
-import { type Node, pointerTokens, toValue } from './node.ts';
+import { holderAt, type Node, toValue } from './node.ts';
 import { reportSchemaErrors } from './schema-errors.ts';
 
 /** An error of the validator. */
@@ -57,10 +57,10 @@ export interface ValidationContext {
   readonly directory: string;
 }
 
-/** @param validateSchema whether to validate the schemas themselves; compiling the meta-schema is slower than all schemas here. */
-function createAjv(validateSchema: boolean): Ajv {
+function createAjv(): Ajv {
   const ajv = new Ajv({
-    validateSchema,
+    // Compiling the meta-schema is slower than all schemas here; `schemaProblem` does it for those of operators.
+    validateSchema: false,
     // The optimiser costs more than it saves for a few files.
     code: { optimize: false },
     allErrors: true,
@@ -88,16 +88,12 @@ function createAjv(validateSchema: boolean): Ajv {
       },
     });
   }
-  ajv.addKeyword('x-expected');
-  ajv.addKeyword('x-also');
-  ajv.addKeyword('x-several');
-  ajv.addKeyword('x-moved');
+  for (const keyword of ['x-expected', 'x-also', 'x-several', 'x-moved']) ajv.addKeyword(keyword);
   ajv.addFormat('listen-address', (text) => parseListenAddress(text) !== undefined);
   return ajv;
 }
 
-const ajv = createAjv(false);
-let checking: Ajv | undefined;
+const ajv = createAjv();
 const compiled = new WeakMap<JsonSchema, ValidateFunction>();
 
 function validatorOf(schema: JsonSchema): ValidateFunction {
@@ -111,8 +107,8 @@ function validatorOf(schema: JsonSchema): ValidateFunction {
 /** Why a schema is invalid; `undefined` if it is valid. */
 export function schemaProblem(schema: JsonSchema): string | undefined {
   try {
-    checking ??= createAjv(true);
-    checking.compile(schema);
+    if (ajv.validateSchema(schema) !== true) return `schema is invalid: ${ajv.errorsText()}`;
+    validatorOf(schema);
     return undefined;
   } catch (error) {
     return (error as Error).message;
@@ -216,10 +212,7 @@ function fileProperty(env_key: string): Schema {
 function nameSecretFiles(root: unknown, annotations: readonly Annotation[]): void {
   for (const { kind, pointer, parameter, value } of annotations) {
     if (kind !== 'x-secret-file' || typeof value !== 'string') continue;
-    const tokens = pointerTokens(pointer);
-    const key = tokens.pop()!;
-    let owner = root as Record<string, unknown>;
-    for (const token of tokens) owner = owner[token] as Record<string, unknown>;
+    const [owner, key] = holderAt(root, pointer);
     delete owner[key];
     owner[String(parameter)] ??= secretInFile(value);
   }

@@ -53,10 +53,8 @@ const WORDING: Readonly<Record<string, Wording>> = {
   MISSING_CHAR: NO_KEY,
   BAD_SCALAR_START: ['a plain value cannot start with this character', 'quote the value'],
   BAD_DQ_ESCAPE: ['this escape sequence does not exist', 'double the backslash, or use single quotes'],
-  KEY_OVER_1024_CHARS: ['the key is longer than 1024 characters'],
   RESOURCE_EXHAUSTION: ['the values are nested too deeply'],
   MULTIPLE_DOCS: ['the file contains more than one YAML document', 'split it into one file per document'],
-  BAD_DIRECTIVE: ['configuration files cannot use YAML directives', 'remove the line'],
   UNEXPECTED_TOKEN: ['YAML does not expect this here', 'check quotes, brackets and commas before it'],
 };
 
@@ -119,8 +117,6 @@ const ON_THE_LINE: readonly (readonly [RegExp, length: number, DiagnosticCode, W
   [/^ *(?=\t)/, 1, 'C1008', ['a tab is used for indentation', 'indent with spaces']],
   [/^[ \t]*(?=[\u00a0\u2000-\u200b\u202f\u3000\ufeff])/, 1, 'C1008', STRANGE_SPACE],
   [/^[ \t]*(?=-[A-Za-z][\w-]*:(?:\s|$))/, 1, 'C1007', ['a space is missing after the dash', 'write `- `']],
-  [/^[ \t]*(?=\/\/)/, 2, 'C1007', ['`//` does not start a comment', 'a comment starts with #']],
-  [/^(?=(?:<|=|>){7}(?: |$))/, 7, 'C1007', ['a merge conflict is not resolved', 'keep one of the two sides']],
 ];
 
 function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: readonly Span[], text: string): Break {
@@ -173,21 +169,7 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   }
   const code = problem.code === 'BAD_ALIAS' ? 'C1010' : 'C1007';
   const other: Wording = [`YAML cannot be read here: ${problem.code.toLowerCase().replaceAll('_', ' ')}`];
-  const wording = problem.code === 'UNEXPECTED_TOKEN' ? unexpected(text, start) : undefined;
-  return at(code, start, end, wording ?? WORDING[problem.code] ?? other);
-}
-
-/** Message for an unexpected character, by it and the character before it. */
-function unexpected(text: string, start: number): Wording | undefined {
-  const [before = '', at = ''] = [text[start - 1], text[start]];
-  const quote = { "'": "inside '...' write '' for an apostrophe", '"': 'inside "..." write \\" for a quote' }[before];
-  if (quote !== undefined && /\w/.test(at)) return ['text follows a closed quote', quote];
-  if (at === ']' || at === '}') return ['this bracket closes nothing', 'remove it, or add the opening one'];
-  if (at === ',') return ['there is nothing before this comma', 'remove it'];
-  const line = text.slice(lineStart(text, start), start + 1);
-  return /^\s*(?:- +)*[\w-]+: +(?:-|[[{|>"'])/.test(line)
-    ? ['YAML does not expect this here', 'quote the whole value']
-    : undefined;
+  return at(code, start, end, WORDING[problem.code] ?? other);
 }
 
 /** An unquoted operator such as `!:` or `!==:` reads as a tag. */
@@ -219,12 +201,6 @@ function explainDuplicate(text: string, start: number, more: number): Break {
  * The YAML errors of a file: every repeated key, every tag, and the first other error. Further ones usually follow from the first.
  */
 export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Span[], text: string): readonly Break[] {
-  const directive = /^(?:[ \t]*(?:#.*)?\r?\n)*%/.exec(text);
-  if (directive !== null) {
-    const start = directive[0].length - 1;
-    const [message, help] = WORDING.BAD_DIRECTIVE!;
-    return [{ code: 'C1007', start, end: start + 1, message, help }];
-  }
   // After a stack overflow, the other errors depend on how far the library got.
   const exhausted = problems.filter(({ code }) => code === 'RESOURCE_EXHAUSTION').slice(0, 1);
   const sorted = exhausted.length > 0 ? exhausted : problems.toSorted((a, b) => a.pos[0] - b.pos[0]);

@@ -20,14 +20,6 @@ const SCHEME = /^postgres(?:ql)?:\/\//i;
 const ENCODE =
   'has a user name or password with characters that must be percent-encoded: write # as %23, / as %2F, ? as %3F, @ as %40 and % as %25';
 
-/** Common values that are no PostgreSQL URL. */
-const MISTAKEN: readonly { readonly form: RegExp; readonly problem: string }[] = [
-  { form: /^(["'`]).*\1$/s, problem: 'is in quotation marks: set the variable without them' },
-  { form: /^jdbc:/i, problem: 'begins with jdbc:, which is for Java only: remove it' },
-  { form: /^postgres(?:ql)?\+/i, problem: 'names a driver after a +: remove both' },
-  { form: /(?:^|[\s;])(?:host|server|dbname|database)\s*=/i, problem: 'is a list of settings: write them as a URL' },
-];
-
 /** Values of `sslmode` in libpq (PostgreSQL documentation, section 34.19); `no-verify` is from node-postgres. */
 const SSL_MODES = ['disable', 'allow', 'prefer', 'require', 'no-verify', 'verify-ca', 'verify-full'] as const;
 type SslMode = (typeof SSL_MODES)[number];
@@ -86,10 +78,7 @@ interface Parts {
 /** Splits a URL without decoding. A raw `/`, `?` or `#` in a password ends the authority early. */
 function split(text: string): Parts {
   const scheme = SCHEME.exec(text);
-  if (scheme === null) {
-    const mistaken = MISTAKEN.find(({ form }) => form.test(text));
-    throw new DatabaseUrlError(mistaken?.problem ?? 'is not a PostgreSQL URL');
-  }
+  if (scheme === null) throw new DatabaseUrlError('is not a PostgreSQL URL');
   const [, authority = '', path = '', query = '', rest = ''] =
     /^([^/?#]*)\/?([^?#]*)(?:\?([^#]*))?(.*)$/s.exec(text.slice(scheme[0].length)) ?? [];
   const names = query.split('&').map((pair) => pair.split('=', 1)[0]!);
@@ -106,7 +95,6 @@ function credentials(userinfo: string): readonly (string | undefined)[] {
   return parts.map((part) => decoded(part) || undefined);
 }
 
-/** Decodes percent-encoding. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -179,7 +167,6 @@ function startOptions({ options, schema }: Params): string | undefined {
   return [options, `-c search_path=${quoted}`].filter(Boolean).join(' ');
 }
 
-/** TLS options of a mode. */
 function tlsOptions(mode: SslMode, params: Params): false | ConnectionOptions {
   if (mode === 'disable') return false;
   const { sslcert, sslkey, sslpassword, sslrootcert } = params;

@@ -15,7 +15,6 @@ function withinAnswer<T>(check: Promise<T>, otherwise: () => T): Promise<T> {
 
 /** Reloads of the configuration. Times are milliseconds since the epoch. */
 export interface ReloadState {
-  /** When the current configuration was loaded. */
   readonly loaded_at: number;
   /** Successful and failed reloads since the start. */
   readonly reloads: number;
@@ -39,12 +38,10 @@ function time(milliseconds: number): string {
 export interface ReadinessTries {
   /** Writes to the database as a request does. Raises store_unavailable. */
   write(): Promise<void>;
-  /** Reads from the database. */
   read(): Promise<{ readonly ok: boolean; readonly detail?: string }>;
   spool(): Promise<boolean>;
   knowsCallers(): boolean;
   servesWithoutReservations(): boolean;
-  /** The needs of each pipeline of model requests. */
   pipelines(): readonly StoreNeeds[];
 }
 
@@ -97,7 +94,6 @@ export function createHealth(options: {
   reloads(): ReloadState;
   /** Public state of the upstreams, by name. */
   upstreams(): NonNullable<HealthPart['told']>;
-  /** Whether the gateway is shutting down. */
   stopping(): boolean;
 }): Health {
   const { tries, clock, log, reloads, upstreams, stopping } = options;

@@ -4,15 +4,6 @@ import pg from 'pg';
 import { StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import type { PostgresConnections } from './postgres-client.ts';
-import {
-  type DatabaseRole,
-  grantHelp,
-  listRights,
-  migrateHelp,
-  missingRights,
-  readDatabaseRole,
-  schemaHelp,
-} from './rights.ts';
 
 interface SchemaMigration {
   /** Recorded in the database; sorts by order of application. */
@@ -24,13 +15,13 @@ interface SchemaMigration {
 /** All migrations, in order. A released migration never changes: add a new one. */
 export const migrations: readonly SchemaMigration[] = [
   {
-    name: '0001_tables',
+    name: '0001_initial',
     files: ['identity.sql', 'windows.sql', 'money.sql', 'audit.sql', 'usage.sql', 'configuration.sql', 'database.sql'],
   },
 ];
 
 /** First migrations of unreleased versions, whose tables are incompatible. */
-const UNRELEASED = ['0001_baseline', '0001_schema'];
+const UNRELEASED = ['0001_baseline', '0001_schema', '0001_tables'];
 
 /** Oldest supported major version of PostgreSQL. */
 export const OLDEST_POSTGRES = 15;
@@ -82,10 +73,7 @@ export async function migrate(
   try {
     await client.connect();
     const standing = await readDatabaseRole((text) => client.query(text));
-    const { user, schema, may_migrate } = standing;
-    if (schema === null)
-      throw new StartError(`${user} cannot use any schema of its search path; ${schemaHelp(standing)}`);
-    if (!may_migrate) {
+    if (standing.schema === null || !standing.may_migrate) {
       await assertRights(client, standing, await isComplete());
       return [];
     }
@@ -134,13 +122,9 @@ async function applyNext(client: pg.Client): Promise<string> {
 
 /** Raises StartError if a role that may not migrate cannot run a gateway either. */
 async function assertRights(client: pg.Client, standing: DatabaseRole, is_complete: boolean): Promise<void> {
-  const { user } = standing;
-  if (!is_complete) {
-    throw new StartError(`its schema is not up to date, and ${user} may not change it; ${migrateHelp(standing)}`);
-  }
-  const missing = await missingRights((text) => client.query(text));
-  if (missing.length === 0) return;
-  throw new StartError(`${user} lacks ${listRights(missing)}; ${grantHelp(missing, user)}`);
+  const missing = is_complete ? await missingRights((text) => client.query(text)) : [];
+  const problem = roleProblem(standing, { is_complete, missing });
+  if (problem !== undefined) throw new StartError(`${problem.what}; ${problem.remedy}`);
 }
 
 /**
@@ -157,5 +141,87 @@ export async function migrationState(
   return {
     applied: rows.filter(({ name }) => known.has(name)).length,
     unknown: rows.map(({ name }) => name).filter((name) => !known.has(name)),
+  };
+}
+
+// The two roles of a database: one owns the schema and migrates, the other runs gateways.
+
+/** Runs one statement on a connection. */
+type RunQuery = <Row extends object>(text: string) => Promise<{ readonly rows: readonly Row[] }>;
+
+/** The connected role, and whether it may migrate. */
+export interface DatabaseRole {
+  readonly user: string;
+  /** Current schema; `null` if the search path has no accessible schema. */
+  readonly schema: string | null;
+  readonly may_migrate: boolean;
+  /** Owner of the tables; `null` if there are none. */
+  readonly owner: string | null;
+}
+
+const STANDING = `
+select current_user::text as "user", current_schema()::text as schema,
+  coalesce(has_schema_privilege(current_schema(), 'create'), false) and coalesce(pg_has_role(c.relowner, 'usage'), true)
+    as may_migrate,
+  pg_get_userbyid(c.relowner)::text as owner
+from (select) as one left join pg_class c on c.oid = to_regclass('schema_migrations')`;
+
+/** Reads the connected role. Read-only. */
+export async function readDatabaseRole(run: RunQuery): Promise<DatabaseRole> {
+  const { rows } = await run<DatabaseRole>(STANDING);
+  return rows[0]!;
+}
+
+const FUNCTIONS = `
+select 'execute on function ' || p.oid::regprocedure as missing
+from pg_proc p
+where p.pronamespace = current_schema()::regnamespace and not has_function_privilege(p.oid, 'execute')
+order by 1`;
+
+const TABLES = `
+select r.name || ' on ' || case r.name when 'usage' then 'sequence ' else '' end || n.relation as missing
+from needed_rights() as n cross join unnest(n.rights) as r (name)
+where not case r.name when 'usage' then has_sequence_privilege(n.relation, 'usage') else has_table_privilege(n.relation, r.name) end
+order by n.relation::text, r.name`;
+
+/** The privileges that a gateway needs and this role lacks, in the form of `grant`: `insert on ledger`. Requires a current schema. */
+export async function missingRights(run: RunQuery): Promise<readonly string[]> {
+  const functions = (await run<{ missing: string }>(FUNCTIONS)).rows.map(({ missing }) => missing);
+  // Without that function the needed privileges are unknown.
+  if (functions.some((missing) => missing.includes('needed_rights'))) return functions;
+  return [...functions, ...(await run<{ missing: string }>(TABLES)).rows.map(({ missing }) => missing)];
+}
+
+/** SQL that sets up the two roles; repeatable. */
+export const ROLES_SQL = 'examples/oidc-and-postgres/roles.sql';
+const SHOWN_MAX = 3;
+
+/** The first missing privileges, in words. */
+function listRights(missing: readonly string[]): string {
+  const shown = missing.slice(0, SHOWN_MAX).join(', ');
+  return missing.length > SHOWN_MAX ? `${shown} and ${missing.length - SHOWN_MAX} more` : shown;
+}
+
+/** Remedy for missing privileges. */
+function grantHelp(missing: readonly string[], user: string): string {
+  if (missing.length > SHOWN_MAX) return `run ${ROLES_SQL} again as the owner of the tables`;
+  return `as the owner of the tables: ${missing.map((right) => `grant ${right} to ${user}`).join('; ')}`;
+}
+
+/** Why a role cannot run a gateway, as a sentence, and its remedy; `undefined` if it can. */
+export function roleProblem(
+  { user, schema, may_migrate, owner }: DatabaseRole,
+  { is_complete, missing }: { readonly is_complete: boolean; readonly missing: readonly string[] },
+): { readonly what: string; readonly remedy: string } | undefined {
+  if (schema === null) {
+    const remedy = `grant ${user} usage on the schema of the gateway, and set it as the search_path of the role or with ?schema= in the URL`;
+    return { what: `${user} cannot use any schema of its search path`, remedy };
+  }
+  if (missing.length > 0) return { what: `${user} lacks ${listRights(missing)}`, remedy: grantHelp(missing, user) };
+  if (is_complete || may_migrate) return undefined;
+  const whose = owner === null ? 'of the role that will own the tables' : `of ${owner}, who owns the tables`;
+  return {
+    what: `its schema is not up to date, and ${user} may not change it`,
+    remedy: `run \`appscli migrate\` with the database URL ${whose}`,
   };
 }

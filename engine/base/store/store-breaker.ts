@@ -4,8 +4,7 @@ import { isUnavailable, StoreTimeout } from './store-errors.ts';
 
 const PAUSE_MS = 1000;
 
-/** Options of the circuit breaker. */
-export interface StoreBreakerOptions {
+interface StoreBreakerOptions {
   readonly clock: Clock;
   readonly onRecovered: () => void;
   /** A cheap statement without locks; rejects if the database does not answer. */
@@ -69,7 +68,6 @@ export function createStoreBreaker({ clock, onRecovered, probe: probeStore }: St
   };
 
   return {
-    /** Whether the breaker is open. */
     get broken(): boolean {
       return failure !== undefined;
     },
@@ -85,7 +83,6 @@ export function createStoreBreaker({ clock, onRecovered, probe: probeStore }: St
       if (probe === undefined && !pausing) return probeWith(ask);
       throw new StageError('store_unavailable', failure.message, { cause: failure.cause });
     },
-    /** Closes the breaker. */
     mended,
   };
 }

@@ -132,13 +132,11 @@ export async function countChanges(
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** Input of the sentences below. */
 interface Change {
   readonly actor: Actor;
   readonly subject: string;
   readonly before: Values;
   readonly after: Values;
-  /** Formats a moment in the time zone of the sentence. */
   time(moment: unknown): string;
 }
 

@@ -99,8 +99,9 @@ const STANDARD_OUTPUT = '-';
 type Queued = string;
 
 /** Spool for records that the database does not accept now. */
-export interface RecordSpool {
-  readonly records: number;
+interface RecordSpool {
+  /** Whether it has records for the current database. */
+  readonly has_records: boolean;
   /** Durable when it resolves. Raises the error of the disk. */
   keepRecords(texts: readonly string[]): Promise<void>;
 }
@@ -225,7 +226,7 @@ export class OpenAuditLog implements AuditLog {
   async #writeQueue(): Promise<void> {
     while (this.#queue.length > 0) {
       // Earlier records are still on disk and are written first.
-      if (this.#spool !== undefined && this.#spool.records > 0 && (await this.#spill())) return;
+      if (this.#spool?.has_records && (await this.#spill())) return;
       const batch = this.#queue.splice(0, MAX_BATCH);
       try {
         this.#in_flight = batch;

@@ -21,9 +21,7 @@ export interface KeptRule {
   readonly mode: 'enforce' | 'shadow';
   /** The condition as a sentence. */
   readonly text: string;
-  /** The action of the rule. */
   readonly effect: string;
-  /** As `KeptFile.name`. */
   readonly file: string;
   readonly line: number;
   /** Its YAML; for a condition of a stage the whole entry of the stage. */

@@ -9,7 +9,6 @@ export interface Listener {
   readonly caller: string;
   /** Row to begin after; absent: the newest. */
   readonly after?: number | undefined;
-  /** Called with the new records, in order. */
   take(records: readonly RequestRecord[]): void;
   end(): void;
 }
@@ -31,7 +30,6 @@ export function openLiveRecords(options: {
 }) {
   const { database, log, every, stopping } = options;
   const positions = new Map<Listener, number>();
-  /** Listeners that are admitted and not started yet. */
   const joining = new Set<Listener>();
   let asking = false;
   let failed = false;

@@ -1,6 +1,7 @@
 /** The fields of an audit record that are facts of its request (column `record` of `FACTS`). @module */
 import { FACTS, type FactPath } from '../../base/contract/facts.ts';
 import type { AttemptRecord, AuditRecord } from '../../base/contract/services.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { isNanoUsd, nanoToUsd, usdToNano } from '../../base/kit/money.ts';
 
 type Convert = (value: never) => unknown;
@@ -21,7 +22,6 @@ const WRITTEN: Readonly<Partial<Record<FactPath, Convert>>> = {
 interface Field {
   readonly name: string;
   readonly path: FactPath;
-  /** Position of the fact. */
   readonly index: number;
   readonly convert: Convert | undefined;
 }
@@ -32,7 +32,6 @@ const FIELDS: readonly Field[] = Object.entries(FACTS).flatMap(([text, { record:
   return name === undefined ? [] : [{ name, path, index, convert }];
 });
 
-/** Fields that every record has. */
 const EMPTY = {
   ...{ user: null, principal: null, token_id: null, team: null, project: null, model: null, stream: null },
   ...{ upstream: null, route_rule: null, spend_rule: null, status: null, upstream_status: null },
@@ -57,7 +56,6 @@ export interface EndedFacts {
   readonly aborted: boolean;
   readonly trace: { readonly trace_id: string };
   peek(path: FactPath): unknown;
-  /** The fact at a position. */
   factAt(index: number): unknown;
 }
 
@@ -121,14 +119,12 @@ export function fieldOf(path: string): string | undefined {
  * out: each configuration decides it anew.
  */
 export function seenFacts({ seen, found }: AuditRecord): Readonly<Record<string, unknown>> {
-  const looked_at = Object.entries(mapping(seen)).filter(([path]) => /^(?:request|principal)\./.test(path));
-  const found_out = Object.entries(mapping(found)).flatMap(([stage, facts]) =>
-    Object.entries(mapping(facts)).map(([fact, value]) => [`${stage}.${fact}`, value] as const),
+  const looked_at = Object.entries(fieldsOf(seen)).filter(([path]) => /^(?:request|principal)\./.test(path));
+  const found_out = Object.entries(fieldsOf(found)).flatMap(([stage, facts]) =>
+    Object.entries(fieldsOf(facts)).map(([fact, value]) => [`${stage}.${fact}`, value] as const),
   );
   return Object.fromEntries([...looked_at, ...found_out]);
 }
-
-const mapping = (value: unknown): object => (typeof value === 'object' && value !== null ? value : {});
 
 /** The facts in the fields of an audit record, by dotted path. */
 export function recordedFacts(record: AuditRecord): Readonly<Record<string, unknown>> {

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import type { AuditRecord } from '../../base/contract/services.ts';
 import type { Database } from '../../base/store/database.ts';
 
-/** One value, or several of which one must match. */
 type OneOf = string | readonly string[];
 
 /** Filter of requests; every field that is present must match. */
@@ -31,7 +30,6 @@ export interface RequestFilter {
   readonly until?: Date | undefined;
 }
 
-/** The field of a record that each filter is compared with. */
 const FIELDS = {
   user: 'user',
   team: 'team',
@@ -88,9 +86,7 @@ function rulesMatch(name: string): Fields[] {
 const isClass = (status: string) => status.endsWith('xx');
 
 interface Wanted {
-  /** All must match. */
   readonly fields: Fields;
-  /** And one of each list must match. */
   readonly choices: readonly (readonly Fields[])[];
 }
 
@@ -194,7 +190,6 @@ function lookUp(filter: RequestFilter): keyof typeof LOOK_UP {
   return classes?.every((digit) => digit === '4' || digit === '5') ? 'failed' : 'time';
 }
 
-/** The key to look up in an index. */
 function soughtValue(filter: RequestFilter, by: keyof typeof LOOK_UP): string | null {
   return by === 'user' || by === 'token' ? (filter[by] as string) : null;
 }
@@ -233,7 +228,6 @@ const HOUR_MS = 3_600_000;
 const FIRST_STRETCH_MS = 6 * HOUR_MS;
 /** Target time per stretch; the length of the next one adapts, since days have more records than nights. */
 const QUICK_MS = 30;
-/** The search for a page stops after this time. */
 const PAGE_TIMEOUT_MS = 250;
 
 /**
@@ -410,7 +404,6 @@ export function limitRefusals(database: Pick<Database, 'query'>, since: Date): P
   );
 }
 
-/** Requests that ended with an error of the gateway, by its code. */
 interface RefusedRequests {
   readonly error: string;
   readonly requests: number;

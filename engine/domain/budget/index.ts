@@ -3,7 +3,7 @@ export { isUnavailable } from '../../base/store/store-errors.ts';
 export { createAttemptCharges } from './ledger/attempts.ts';
 export { createExpectations, EXPECTATION_FACTS, type Expected } from './ledger/expectations.ts';
 export { databaseTime } from './ledger/ledger-statements.ts';
-export { type Charge, createMetering, METERING_FACTS, type Metering } from './ledger/metering.ts';
+export { createMetering, METERING_FACTS, type Metering } from './ledger/metering.ts';
 export { IDENTITY_FACTS, MOVED, requestIdentity, settleLater } from './ledger/reservation.ts';
 export { grantedIn, limitInForce, RUN_TIME_RULE } from './limits/headroom.ts';
 export { createLimitCheck, NO_CHANGES, type RoomFound } from './limits/limits-in-force.ts';

@@ -1,4 +1,4 @@
-import type { AuthConfig, GatewayConfig, OidcConfig } from '../../base/contract/config.ts';
+import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { Clock, Log } from '../../base/contract/services.ts';
 import type { Way } from '../../base/kit/net/proxy-route.ts';
 import type { Database } from '../../base/store/database.ts';
@@ -12,8 +12,8 @@ import { type ConsoleSessions, createConsoleSessions } from './sessions/console-
 import { createDeviceGrants, type DeviceGrants } from './sessions/device-grants.ts';
 import type { KeyHolders } from './sessions/key-holders.ts';
 import { type ClaimProblem, claimProblem } from './sessions/people.ts';
-import { createSessionTokens, type Revocations, type SessionTokens } from './sessions/session-tokens.ts';
-import { createSessions, type SessionActivity, type Sessions } from './sessions/sessions.ts';
+import { createSessionTokens, type SessionTokens } from './sessions/session-tokens.ts';
+import { createSessions, type Revocations, type SessionActivity, type Sessions } from './sessions/sessions.ts';
 
 export interface Identity {
   readonly provider: IdentityProvider;
@@ -34,15 +34,11 @@ export interface Identity {
 const REFRESH_REQUESTS = 4;
 const REFRESH_REST_SECONDS = 20;
 
-/** `auth` of a configuration with sign-in. */
-type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
-
 export interface IdentityFoundation {
   readonly database: Pick<Database, 'query'>;
-  readonly revocations: Revocations;
+  readonly revocations: Pick<Revocations, 'has'>;
   readonly session_activity: SessionActivity;
   readonly key_holders: KeyHolders;
-  /** Resolves when this process refuses all sessions ended so far. */
   catchUp(): Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
@@ -62,7 +58,7 @@ export function createIdentity(
 ): Identity | undefined {
   const { auth } = config;
   if (auth?.oidc === undefined) return undefined;
-  const sign_in: SignInConfig = { ...auth, oidc: auth.oidc };
+  const sign_in = { ...auth, oidc: auth.oidc };
   const { refresh_days } = auth.session;
   const token_seconds = auth.session.ttl_minutes * 60;
   const refresh_seconds = REFRESH_REQUESTS * sign_in.oidc.timeout_seconds + REFRESH_REST_SECONDS;

@@ -25,14 +25,14 @@ export function collectDocument(
   };
 }
 
-/** The error for a response that breaks the upstream's protocol. */
+/** The error for a response that violates the upstream's protocol. */
 export function brokenAnswer(what: string): StageError {
-  return new StageError('upstream_invalid', `The upstream's answer breaks its protocol: ${what}.`);
+  return new StageError('upstream_invalid', `The upstream response violates its protocol: ${what}.`);
 }
 
 /** The error for a stream that ends too early. */
 export function notComplete(): StageError {
-  return new StageError('upstream_failed', 'The upstream ended its answer before it was complete.');
+  return new StageError('upstream_failed', 'The upstream ended its response before it was complete.');
 }
 
 /** The object in an event of a stream. Raises upstream_invalid. */
@@ -41,7 +41,7 @@ export function parseEvent(data: string): Json {
   try {
     event = parseBounded(data);
   } catch (error) {
-    if (error instanceof RangeError) throw brokenAnswer('an event has too many values or levels');
+    if (error instanceof RangeError) throw brokenAnswer('an event is too large or too deeply nested');
     throw brokenAnswer('an event is not JSON');
   }
   if (!isObject(event)) throw brokenAnswer('an event is not a JSON object');

@@ -2,43 +2,54 @@ import type { OutputBound } from '../../base/contract/config.ts';
 import type { KeyNames } from '../../base/contract/key-names.ts';
 import type { Protocol } from '../../base/contract/protocol.ts';
 import type { WantedTexts } from '../../base/contract/request-body.ts';
-import type { BodyReading, Fields } from './body/fields.ts';
+import type { BodyReading } from './body/fields.ts';
 import type { Lifetime } from './body/lifetimes.ts';
 import type { ProtocolErrors } from './errors.ts';
 import type { AnswerTexts } from './rewriting.ts';
-import type { Accepted } from './translation/accepted.ts';
-import type { ProtocolAdapter } from './translation/conversation.ts';
+import type { Json, ProtocolAdapter } from './translation/conversation.ts';
+import type { Accepted } from './translation/tool-schemas.ts';
 import type { UsageReader } from './usage.ts';
 
-/** What clients of a protocol look for in a translated response. */
+/** Client conventions of a protocol, for translated responses. */
 export interface ClientManners {
   /** The header with the upstream's identifier of the request. */
   readonly request_id_header: string;
-  /** Whether they wait for any `retry-after`, where others give up at a long one. */
+  /** Whether clients wait for any `retry-after`; others give up if it is long. */
   readonly waits_long: boolean;
-  /** Whether they add up the usage of every response; what the upstream does not report is estimated for them. */
+  /** Whether clients add up the usage of responses; missing counts are estimated for them. */
   readonly adds_up_usage: boolean;
-  /** Whether identifiers of tool calls must be of few characters. */
+  /** Whether identifiers of tool calls may only have letters, digits, `_` and `-`. */
   readonly plain_call_ids: boolean;
-  /** Whether they get all texts of a response as one. */
+  /** Whether clients get all texts of a response as one text. */
   readonly one_text: boolean;
-  /** The field of a request that has stop sequences. */
+  /** The request field for stop sequences. */
   readonly stop_field: string;
-  /** What the base URL of such a client has behind the address of the gateway. */
+  /** The path of clients' base URLs, after the address of the gateway. */
   readonly base_path: '' | '/v1';
 }
 
+/** What clients of chat completions and Responses look for. */
+export const COMPAT_CLIENTS: ClientManners = {
+  request_id_header: 'x-request-id',
+  waits_long: false,
+  adds_up_usage: false,
+  plain_call_ids: false,
+  one_text: false,
+  stop_field: 'stop',
+  base_path: '/v1',
+};
+
 /** How a request bounds its output, and how often the model may run for it. */
 export interface OutputRules {
-  /** The fields that bound the output; of two, an upstream may accept only the one or the other. */
+  /** The fields that bound the output; of two, an upstream may accept only one. */
   readonly fields: readonly [OutputBound, OutputBound?];
-  /** The least bound that upstreams accept, in tokens; a translated request has no smaller one. */
+  /** The smallest bound that upstreams accept, in tokens; translated requests have at least this. */
   readonly min: number;
   /** Whether every request must have a bound. */
   readonly is_required: boolean;
-  /** How often a model runs for one response whose tools the request does not bound. */
+  /** Maximum model runs for one response if the request does not bound its tools. */
   readonly runs_max: number;
-  /** Whether bounds of tools bound the runs: where they do not, a refused use is an error that the model reads. */
+  /** Whether bounds of tools also bound the runs; otherwise the model gets an error for a rejected use and runs on. */
   readonly are_runs_bounded: boolean;
 }
 
@@ -46,7 +57,7 @@ export interface OutputRules {
 export interface StreamRules {
   /** Events that announce a response before any of its content. */
   readonly preamble: readonly string[];
-  /** Whether every stream begins with them, also one that fails right after. */
+  /** Whether every stream begins with them, even one that then fails. */
   readonly has_preamble: boolean;
   /** Events that open a part of a response, and types of parts that are empty then. */
   readonly openings: readonly string[];
@@ -55,42 +66,42 @@ export interface StreamRules {
   readonly has_end: boolean;
   /** Whether a request must ask for the usage at the end of its stream (`stream_options`). */
   readonly has_usage_option: boolean;
-  /** What the gateway sends while a stream is silent: an event, or a comment where the protocol has no event for it. */
+  /** Keep-alive of a silent stream: an event, or a comment if the protocol has no such event. */
   readonly keep_alive: string;
 }
 
-/** What upstreams keep from one request for the next. */
+/** State that upstreams keep between requests. */
 export interface KeptState {
   /** Whether a request can say how long its prompt is cached. */
   readonly cache_lifetimes: boolean;
-  /** Whether they expect state of tool calls back that clients may leave out. */
+  /** Whether upstreams expect state of tool calls back that clients may omit. */
   readonly call_state: boolean;
-  /** Whether they keep responses that later requests refer to. */
+  /** Whether upstreams store responses that later requests refer to. */
   readonly responses: boolean;
 }
 
-/** Everything the gateway knows about a protocol: a folder each, put together in its `index.ts`. */
+/** The complete definition of a protocol: one folder each, composed in its `index.ts`. */
 export interface ProtocolDefinition {
   /** Its name in tables, such as `Messages`. */
   readonly name: string;
-  /** What it is called in a sentence. */
+  /** Its name in sentences. */
   readonly api: string;
-  /** `gen_ai.provider.name` of upstreams whose host has no name of its own. */
+  /** `gen_ai.provider.name` of upstreams with an unknown host. */
   readonly provider: string;
   readonly path: string;
   readonly known_keys: KeyNames;
   /**
-   * Headers with the version and the features of a request, by their names behind the prefix of a vendor; with the value that a
-   * translated request has where its client sends none.
+   * Headers with version and features of a request, by their names without a vendor prefix, and their default values for
+   * translated requests.
    */
   readonly form_headers: Readonly<Record<string, string | undefined>>;
   /** What routing and money may know of a body. Raises invalid_request. */
-  readonly readBody: (body: Fields) => BodyReading;
+  readonly readBody: (body: Json) => BodyReading;
   /** The other protocol that a body is written in, as far as that is certain, and the field that shows it. */
-  readonly meantFor: (body: Fields) => readonly [protocol: Protocol, field: string] | undefined;
+  readonly meantFor: (body: Json) => readonly [protocol: Protocol, field: string] | undefined;
   readonly output: OutputRules;
   readonly kept: KeptState;
-  /** Where a request says how long its prompt is to be cached. */
+  /** The places of prompt cache lifetimes in a request. */
   readonly lifetimes: WantedTexts<Lifetime>;
   readonly readUsage: UsageReader;
   readonly errors: ProtocolErrors;

@@ -1,10 +1,11 @@
-/** The protocols of model requests. One more is a folder and a line here. @module */
+/** The protocols of model requests. To add one, see README.md. @module */
 
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import { chatProtocol } from './chat/index.ts';
 import type { ProtocolDefinition } from './definition.ts';
 import { messagesProtocol } from './messages/index.ts';
+import { errorOfEvent } from './read-error.ts';
 import { responsesProtocol } from './responses/index.ts';
 import { type AnswerTexts, unknownTexts } from './rewriting.ts';
 
@@ -15,12 +16,12 @@ export const DEFINITIONS: Readonly<Record<Protocol, ProtocolDefinition>> = {
   responses: responsesProtocol,
 };
 
-/** The protocol with this name; `undefined` for the other names that a pipeline may serve. */
+/** The protocol with this name; `undefined` for other protocols of pipelines. */
 export function definitionNamed(protocol: string | undefined): ProtocolDefinition | undefined {
   return protocol !== undefined && Object.hasOwn(DEFINITIONS, protocol) ? DEFINITIONS[protocol as Protocol] : undefined;
 }
 
-/** The protocol with this name; Messages for the other names that a pipeline may serve. */
+/** The protocol with this name; Messages for other protocols of pipelines. */
 export function definitionOf(protocol: string | undefined): ProtocolDefinition {
   return definitionNamed(protocol) ?? messagesProtocol;
 }
@@ -30,14 +31,14 @@ export function wantsCallState({ upstreams }: Pick<GatewayConfig, 'upstreams'>):
   return upstreams.some(({ protocols }) => protocols.some((protocol) => DEFINITIONS[protocol].kept.call_state));
 }
 
-/** Paths beside chat completions of the API that has them. */
+/** Other paths of the API with chat completions. */
 const OTHER_CHAT_PATHS =
   /\/(?:chat|completions|embeddings|images|audio|videos|batches|files|uploads|moderations|fine_tuning|vector_stores|evals|realtime)\b/i;
 
 /** Version headers of clients of the Messages API. */
 const MESSAGES_HEADERS = ['anthropic-version', 'vendor-version'];
 
-/** The protocol of a path that no pipeline for models serves; Messages and chat completions have files. */
+/** The protocol of a path that no model pipeline serves; the APIs of Messages and chat completions have files. */
 export function definitionOfPath(
   path: string,
   headers: Readonly<Record<string, string | string[] | undefined>> = {},
@@ -57,13 +58,61 @@ export function definitionFor(
   return protocol === 'none' ? definitionOfPath(url.split('?', 1)[0]!, headers) : definitionOf(protocol);
 }
 
-/** Where texts stand in answers of a pipeline's protocol. */
+/** The places of texts in responses of a pipeline's protocol. */
 export function textsOf(protocol: string | undefined): AnswerTexts {
   const served = protocolOf(protocol ?? '');
   return served === undefined ? unknownTexts : DEFINITIONS[served].texts;
 }
 
-/** Keep-alive of a silent stream; `undefined` for pipelines that serve no model requests. */
-export function keepAliveOf(protocol: string | undefined): string | undefined {
-  return definitionNamed(protocol)?.stream.keep_alive;
+const STREAMS = Object.values(DEFINITIONS).map(({ stream }) => stream);
+
+const PREAMBLE: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ preamble }) => preamble));
+const OPENINGS: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ openings }) => openings));
+const EMPTY_PARTS: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ empty_parts }) => empty_parts));
+
+type Part = Readonly<Partial<Record<'type' | 'text' | 'thinking' | 'content', unknown>>>;
+
+interface Chunk {
+  readonly type?: unknown;
+  readonly content_block?: Part;
+  readonly item?: Part;
+  readonly part?: Part;
+  readonly choices?: readonly {
+    readonly delta?: Readonly<Record<string, unknown>>;
+    readonly finish_reason?: unknown;
+  }[];
+}
+
+const isNothing = (value: unknown) =>
+  value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
+
+/**
+ * Whether an event carries no content yet: some upstreams send one and then fail. One known by its name is not parsed, as some repeat
+ * the whole request in it.
+ */
+export function isPreamble(name: string, data: string): boolean {
+  return PREAMBLE.has(name) || (saysNothingYet(data) && errorOfEvent(name, data) === undefined);
+}
+
+function saysNothingYet(data: string): boolean {
+  let chunk: Chunk | null;
+  try {
+    chunk = JSON.parse(data) as Chunk | null;
+  } catch {
+    return false;
+  }
+  if (PREAMBLE.has(chunk?.type)) return true;
+  if (OPENINGS.has(chunk?.type)) return isEmptyPart(chunk?.content_block ?? chunk?.item ?? chunk?.part);
+  const choices = chunk?.choices;
+  if (!Array.isArray(choices)) return false;
+  return choices.every(({ delta = {}, finish_reason }) => {
+    return (
+      isNothing(finish_reason) && Object.entries(delta).every(([key, value]) => key === 'role' || isNothing(value))
+    );
+  });
+}
+
+function isEmptyPart(part: Part | undefined): boolean {
+  if (part === undefined || part === null || !EMPTY_PARTS.has(part.type)) return false;
+  return isNothing(part.text) && isNothing(part.thinking) && isNothing(part.content);
 }

@@ -1,7 +1,7 @@
 import { ERRORS, type ErrorCode, type ErrorDetails, type StageError } from '../../base/contract/errors.ts';
 import { isShortWait } from '../../base/kit/retry-hints.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
-import { MEANINGS, MESSAGES_TYPES, meaningOf, type ReadError, readError, statusOfNames } from './read-error.ts';
+import { MEANINGS, MESSAGES_TYPES, meaningOf, readError, statusOf } from './read-error.ts';
 import { isObject, own, present } from './read-json.ts';
 import type { Json, Problem } from './translation/conversation.ts';
 
@@ -13,9 +13,8 @@ export interface FailedRequest {
   readonly created_at: number;
 }
 
-/** What is known of a stream that breaks off. */
+/** A stream that breaks off. */
 export interface BrokenStream extends FailedRequest {
-  /** The events that it sent last. */
   readonly said?: string;
 }
 
@@ -24,12 +23,12 @@ interface ErrorName {
   readonly code: string | null;
 }
 
-/** Errors in the form of a protocol: of the gateway, and of upstreams. */
+/** Formats errors of the gateway and of upstreams in a protocol. */
 export interface ProtocolErrors {
   nameOf(error: StageError): ErrorName;
   body(error: StageError, request_id: string): string;
   /**
-   * Response headers of an error of the gateway; those of the error itself win.
+   * Response headers of a gateway error; headers of the error itself take precedence.
    * @param refusal_header of the profile: the header whose text the coding CLI shows.
    */
   headers(error: StageError, refusal_header?: string): Record<string, string>;
@@ -37,27 +36,27 @@ export interface ProtocolErrors {
   /** The value of `error` in the envelope. Keeps the message, except for a context overflow. */
   fields(problem: Problem): Json;
   write(problem: Problem, request_id: string): Json;
-  /** Whether the clients of this protocol know from these words that they must compact the conversation. */
+  /** Whether clients of this protocol recognise the error as a context overflow. */
   knowsOverflow(error: Pick<Problem, 'message' | 'code'>): boolean;
   /**
-   * A whole stream with the error, where streaming clients look for it only there; absent where they
-   * read the response of an error.
+   * A whole stream with the error, for clients that read errors only from the stream; absent if clients read error
+   * responses.
    */
   stream?(problem: Problem, request: FailedRequest): string;
 }
 
 /**
  * The error of an upstream, from the body of a response or from an event. `status` is the response's; without one it
- * follows from the kind of error. Any JSON is taken, and any text.
+ * follows from the kind of error. Accepts any JSON and any text.
  */
 export function readProblem(status: number | undefined, body: unknown): Problem {
   const error = readError(body);
   const { type, code, param } = error;
   const known = status ?? statusOf(error);
-  const message = error.message || `The upstream answered with an error (status ${known}) and did not say more.`;
+  const message = error.message || `The upstream responded with an error (status ${known}) without a message.`;
   const context_overflow = meaningOf(error, known)?.meaning === 'context_full';
   return {
-    // Whatever the status: clients retry a failed request, but not a refused one.
+    // Independent of the upstream's status: clients retry failed requests, but not rejected ones.
     status: context_overflow ? MEANINGS.context_full.status : known,
     message,
     ...present({ type, code, param }),
@@ -65,17 +64,11 @@ export function readProblem(status: number | undefined, body: unknown): Problem 
   };
 }
 
-/** The status of an error that came without one; 500 where its words are unknown. */
-export function statusOf(error: ReadError): number {
-  const status = error.status ?? statusOfNames(error.names) ?? 500;
-  return meaningOf(error, status)?.meaning === 'context_full' ? MEANINGS.context_full.status : status;
-}
-
 /** Headers about retries; a request that is too long fails again. */
 export const RETRY_HEADERS: readonly string[] = ['retry-after', 'retry-after-ms', 'x-should-retry'];
 
 /**
- * Says that a conversation is too long in the words and in the place where the clients of a protocol look for it.
+ * A context overflow in a form that the clients of a protocol recognise.
  * @param options.said the upstream's error in the same protocol, whose other fields are kept
  */
 export function overflowAnswer(
@@ -93,7 +86,7 @@ export function overflowAnswer(
   return { status: problem.status, content_type: 'application/json', body };
 }
 
-/** What the Messages protocol calls an error with this status. */
+/** The error type of a status in the Messages protocol. */
 export function messagesTypeOfStatus(status: number): string {
   if (status === 408) return 'timeout_error';
   const exact = Object.entries(MESSAGES_TYPES).find(([, [own_status]]) => own_status === status);
@@ -101,14 +94,13 @@ export function messagesTypeOfStatus(status: number): string {
   return status >= 500 ? 'api_error' : 'invalid_request_error';
 }
 
-/** An error of the gateway's own as a problem for a client of a protocol. */
+/** A gateway error as a problem for clients of a protocol. */
 export function problemOf(error: StageError, errors: ProtocolErrors): Problem {
   const { type, code } = errors.nameOf(error);
   const { status, message } = error;
   return { status, message, type, ...(code !== null && { code }), context_overflow: false };
 }
 
-/** `x-should-retry` of an error: `true`, `false` or nothing. */
 function shouldRetry(error: StageError): string | undefined {
   const { code, headers } = error;
   const { retry } = ERRORS[code] as { retry?: boolean };
@@ -118,18 +110,18 @@ function shouldRetry(error: StageError): string | undefined {
   return headers['x-should-retry'] ?? (retry === undefined ? undefined : String(retry));
 }
 
-/** The status of an upstream's refusal that the gateway rewords: the error gets the name of that status. */
+/** The status of a rejection by the upstream that the gateway rewords; it determines the error type. */
 function refusalOf({ code, status }: StageError): number | undefined {
   return code === 'upstream_failed' && status !== ERRORS.upstream_failed.status ? status : undefined;
 }
 
-/** What the Messages protocol calls an error of the gateway's own. */
+/** The error type of a gateway error in the Messages protocol. */
 export function messagesTypeOf(error: StageError): string {
   const status = refusalOf(error);
   return status === undefined ? ERRORS[error.code].type : messagesTypeOfStatus(status);
 }
 
-/** Headers that errors have in every protocol. */
+/** Headers of errors in every protocol. */
 export function errorHeaders(error: StageError): Record<string, string> {
   const retry = shouldRetry(error);
   return {
@@ -140,10 +132,9 @@ export function errorHeaders(error: StageError): Record<string, string> {
   };
 }
 
-/** Refusals of limits: of these the clients of chat completions and Responses must know whether waiting helps. */
+/** Rejections by limits; clients of chat completions and Responses must know whether waiting helps. */
 const LIMITS: ReadonlySet<ErrorCode> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
 
-/** Whether a limit lasts too long for a retry. */
 function isLasting(error: StageError): boolean {
   return LIMITS.has(error.code) && shouldRetry(error) === 'false';
 }
@@ -151,8 +142,8 @@ function isLasting(error: StageError): boolean {
 type Detail = ErrorDetails[string];
 
 /**
- * Details as clients of chat completions and Responses read them: `resets_at` in whole seconds since the epoch, because one
- * that finds a text there takes the whole error for unreadable; the text is beside it as `reset_time`.
+ * Details for clients of chat completions and Responses: `resets_at` in whole seconds since the epoch, because one client
+ * cannot parse the error with a string there; the string is in `reset_time`.
  */
 function withUnixTimes(details: ErrorDetails): ErrorDetails {
   const converted: Record<string, Detail> = {};
@@ -194,7 +185,6 @@ function compatName({ type, code, status, context_overflow }: Problem): ErrorNam
   return of_messages ?? { type, code: null };
 }
 
-/** The compat names of an error type of the Messages protocol; `undefined` for an unknown type. */
 function compatOf(messages_type: string | undefined): ErrorName | undefined {
   const [, type, code] = own(MESSAGES_TYPES, messages_type) ?? [];
   return type === undefined ? undefined : { type, code: code ?? null };
@@ -204,19 +194,18 @@ function compatNameOfStatus(status: number): ErrorName {
   return compatOf(messagesTypeOfStatus(status))!;
 }
 
-/** What an error of the gateway's own is called. */
 function ownName(error: StageError): ErrorName {
   const type = messagesTypeOf(error);
   return type === ERRORS[error.code].type ? ERRORS[error.code].compat : compatOf(type)!;
 }
 
-/** `error.code` of a conversation that is too long. */
+/** `error.code` of a context overflow. */
 export const OVERFLOW_CODE = 'context_length_exceeded';
 
-/** By these words the coding clients of chat completions know that they must compact the conversation. */
+/** Phrases by which coding clients of chat completions recognise a context overflow. */
 const KNOWN_OVERFLOW = /prompt is too long|maximum context length|context_length_exceeded/i;
 
-/** What errors of chat completions and of Responses have in common. */
+/** The common part of errors in chat completions and Responses. */
 export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
   nameOf: ownName,
   body(error, request_id) {
@@ -226,16 +215,16 @@ export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
     const fields = { message, type, code: compat.code, param: null, ...withUnixTimes(details), request_id };
     return jsonText({ error: fields });
   },
-  /** A wait that no client should sit out is left out. */
+  /** Omits a wait that is too long for clients. */
   headers(error, refusal_header) {
     const headers = errorHeaders(error);
     const { 'retry-after': wait, ...others } = headers;
     if (!isLasting(error)) return wait === undefined || isShortWait(wait) ? headers : others;
     return {
       ...others,
-      // The coding CLI tries again after every status but 429 and 400, later each time: so its turn ends at once.
+      // The coding CLI retries with back-off after every status except 429 and 400; without a wait its turn ends sooner.
       ...(error.status !== 429 && { 'retry-after': '0' }),
-      // The client goes on with words of its own, so without a full stop.
+      // The client appends its own text, so the full stop is removed.
       ...(refusal_header !== undefined && { [refusal_header]: headerText(error.message).replace(/\.$/, '') }),
     };
   },

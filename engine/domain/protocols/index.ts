@@ -1,4 +1,4 @@
-/** What stages, and other packages of the domain, import. @module */
+/** The public API of this package, for stages and other domain packages. @module */
 export { negotiatedProtocol, type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 export { type BodyFacts, byPath, readBodyFacts, shortenCache } from './body/body-facts.ts';
 export { otherBound, spellBound } from './body/fields.ts';
@@ -9,9 +9,8 @@ export { type PrivilegedValue, parameterRule, ruleNamed } from './body/read-priv
 export { sessionInHeaders, sessionKey } from './body/session.ts';
 export { type AnswerWatch, CALL_MEMORY, returnState } from './chat/call-memory.ts';
 export type { OutputRules } from './definition.ts';
-export { definitionNamed, definitionOf, wantsCallState } from './definitions.ts';
-export { type FailedRequest, overflowAnswer, RETRY_HEADERS, readProblem, statusOf } from './errors.ts';
-export { isPreamble } from './preamble-events.ts';
+export { definitionNamed, definitionOf, isPreamble, wantsCallState } from './definitions.ts';
+export { type FailedRequest, overflowAnswer, RETRY_HEADERS, readProblem } from './errors.ts';
 export {
   BEGINS_AS_ERROR,
   errorIn,
@@ -21,6 +20,7 @@ export {
   meaningOf,
   type ReadError,
   readError,
+  statusOf,
 } from './read-error.ts';
 export { isObject } from './read-json.ts';
 export { responseEndIn } from './stop-reasons.ts';
@@ -32,7 +32,6 @@ export {
   type Translation,
   translateRequest,
 } from './translation/translate.ts';
-export { withoutUsageChunk } from './translation/usage.ts';
 export {
   cacheTokens,
   newUsageReading,
@@ -43,4 +42,5 @@ export {
   type UsageReader,
   type UsageReading,
   type UsedPart,
+  withoutUsageChunk,
 } from './usage.ts';

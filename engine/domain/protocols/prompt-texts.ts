@@ -1,9 +1,10 @@
 import type { RequestBody } from '../../base/contract/stage.ts';
-import { type Fields, fieldsOf } from './body/fields.ts';
+import { fieldsOf } from './body/fields.ts';
+import type { Json } from './translation/conversation.ts';
 
 /** The texts of a request of any API. */
 
-/** Who a text of a request is from. */
+/** The role of a text in a request. */
 export type PromptRole = 'system' | 'user' | 'assistant' | 'tool';
 
 /** Kinds of texts in a request. `tool_call`: arguments of a tool call, as JSON where they are not a text. */
@@ -28,13 +29,12 @@ const ROLES: ReadonlyMap<unknown, PromptRole> = new Map([
   ['user', 'user'],
 ]);
 
-/** Keys under which there are texts or parts with texts, in any of the APIs. */
+/** Keys of texts, and of parts with texts, in any of the APIs. */
 const SAME = ['content', 'text', 'refusal', 'title', 'context', 'document', 'instructions', 'prompt'] as const;
 const THINKING = ['thinking', 'reasoning', 'reasoning_content', 'summary'] as const;
 const CALLS = ['tool_calls', 'function_call', 'function', 'custom', 'arguments', 'input', 'action', 'code'] as const;
 const RESULTS = ['output', 'outputs', 'result', 'results', 'stdout', 'stderr', 'error_message'] as const;
 
-/** Parts with the result of a tool. */
 const RESULT_TYPE = /tool_result$|_output$/;
 
 /** Every text of a parsed request body, in order: prompts, the conversation, calls of tools and their results. */
@@ -44,7 +44,7 @@ export function* promptTexts(body: unknown): Generator<PromptText> {
   for (const value of [prompt, messages, input]) yield* textsOf(value, { role: 'user', kind: 'text' });
 }
 
-/** One message at a time. Within it no generators: each level of a body that nests deep would make every text slower. */
+/** Yields the texts of one message. No generators inside: in a deeply nested body, each level would slow down every text. */
 function* textsOf(value: unknown, about: About): Generator<PromptText> {
   for (const item of Array.isArray(value) ? value : [value]) {
     const texts: PromptText[] = [];
@@ -59,18 +59,18 @@ function collect(value: unknown, about: About, texts: PromptText[]): void {
   } else if (Array.isArray(value)) {
     for (const item of value) collect(item, about, texts);
   } else if (typeof value === 'object' && value !== null) {
-    collectPart(value as Fields, about, texts);
+    collectPart(value as Json, about, texts);
   }
 }
 
-function collectPart(part: Fields, outer: About, texts: PromptText[]): void {
+function collectPart(part: Json, outer: About, texts: PromptText[]): void {
   const { role: named, type, source } = part;
   const is_result = typeof type === 'string' && RESULT_TYPE.test(type);
   const role = is_result ? 'tool' : (ROLES.get(named) ?? outer.role);
   const kind = is_result || role === 'tool' ? 'tool_result' : type === 'reasoning' ? 'thinking' : outer.kind;
   const about = { role, kind };
   for (const key of SAME) collect(part[key], about, texts);
-  // Images and files are encoded, and no texts.
+  // Images and files are encoded, so they have no texts.
   const { type: encoding, data, content } = fieldsOf(source);
   if (encoding === 'text') collect(data, about, texts);
   collect(content, about, texts);
@@ -79,14 +79,14 @@ function collectPart(part: Fields, outer: About, texts: PromptText[]): void {
   for (const key of RESULTS) collect(part[key], { role: 'tool', kind: 'tool_result' }, texts);
 }
 
-/** Arguments of a tool call: a text, or an object whose strings belong together. */
+/** Arguments of a tool call: a text, or an object that counts as one text. */
 function collectCall(value: unknown, role: PromptRole, texts: PromptText[]): void {
   const about = { role, kind: 'tool_call' } as const;
   if (typeof value === 'string') collect(value, about, texts);
   else if (Array.isArray(value)) for (const call of value) collectPart(fieldsOf(call), about, texts);
   else if (typeof value === 'object' && value !== null) {
     if (['name', 'arguments', 'function', 'custom'].some((key) => key in value))
-      collectPart(value as Fields, about, texts);
+      collectPart(value as Json, about, texts);
     else texts.push({ ...about, text: JSON.stringify(value) });
   }
 }
@@ -96,9 +96,8 @@ interface PromptContext {
 }
 
 /**
- * The texts of a request, in any API, in order: the system prompt, messages, calls of tools and their results. Read only: nothing
- * of the request changes. Needs the `raw-body` capability; raises what reading a body raises. What it gives must not be logged or
- * stored: it is somebody's prompt.
+ * The texts of a request, in any API, in order: the system prompt, messages, tool calls and their results. Read only. Needs the
+ * `raw-body` capability; raises the errors of reading a body. The texts are prompts: do not log or store them.
  */
 export async function openPrompt(ctx: PromptContext): Promise<Iterable<PromptText>> {
   const body = await ctx.readBody();

@@ -1,59 +1,47 @@
 import { createParser } from 'eventsource-parser';
 import { tryParseBounded } from '../../base/kit/json/bounded.ts';
-import { isObject, own, present } from './read-json.ts';
+import { isObject, objectsIn, own, present } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 
 /**
- * What the errors of upstreams mean: one table for every decision that reads an upstream's words. A new server is a row.
+ * The meaning of upstream errors: one table for all decisions that read error texts. A new server is a row.
  */
 
 export type Meaning = keyof typeof MEANINGS;
 
 interface MeaningRow {
-  /** The status it stands for, where an error came without one. */
+  /** The status of an error without one. */
   readonly status: number;
-  /** What the Messages protocol calls it. */
+  /** Error type in the Messages protocol. */
   readonly messages: string;
   /** The row of the failover table; absent: the status decides. */
   readonly outcome?: 'caller' | 'payment' | 'model_missing' | 'overloaded' | 'limited' | 'credential';
-  /** Statuses that a name overrides; absent: none. */
+  /** Statuses that a name overrides; absent: every status. */
   readonly by_name?: (status: number) => boolean;
-  /** Statuses that a phrase overrides; a text may quote the caller. */
+  /** Statuses that a phrase overrides, as a text may quote the caller; absent: those below 500. */
   readonly by_phrase?: (status: number) => boolean;
 }
 
-const always = () => true;
 const below500 = (status: number) => status < 500;
-const from500 = (status: number) => status >= 500;
 
-/** Each meaning with its consequences. Of two in one error, the first wins. */
+/** The meanings and their consequences. If two match an error, the first wins. */
 export const MEANINGS = {
-  /** The conversation is longer than the model reads. Every upstream would refuse it; clients compact it and go on. */
+  /** The conversation exceeds the context window. Every upstream would reject it; clients compact it and continue. */
   context_full: {
     status: 400,
     messages: 'invalid_request_error',
     outcome: 'caller',
-    by_name: always,
     // Errors about credit may mention the length of the prompt.
     by_phrase: (status) => status !== 402,
   },
-  payment: { status: 402, messages: 'billing_error', outcome: 'payment', by_name: always, by_phrase: below500 },
-  model_missing: {
-    status: 404,
-    messages: 'not_found_error',
-    outcome: 'model_missing',
-    by_name: always,
-    by_phrase: below500,
+  payment: { status: 402, messages: 'billing_error', outcome: 'payment' },
+  model_missing: { status: 404, messages: 'not_found_error', outcome: 'model_missing' },
+  overloaded: {
+    ...({ status: 503, messages: 'overloaded_error', outcome: 'overloaded' } as const),
+    by_phrase: (status) => status >= 500,
   },
-  overloaded: { status: 503, messages: 'overloaded_error', outcome: 'overloaded', by_name: always, by_phrase: from500 },
-  limited: { status: 429, messages: 'rate_limit_error', outcome: 'limited', by_name: always, by_phrase: below500 },
-  credential: {
-    status: 401,
-    messages: 'authentication_error',
-    outcome: 'credential',
-    by_name: below500,
-    by_phrase: below500,
-  },
+  limited: { status: 429, messages: 'rate_limit_error', outcome: 'limited' },
+  credential: { status: 401, messages: 'authentication_error', outcome: 'credential', by_name: below500 },
   permission: { status: 403, messages: 'permission_error' },
   not_found: { status: 404, messages: 'not_found_error' },
   caller: { status: 400, messages: 'invalid_request_error' },
@@ -148,7 +136,7 @@ const NAMES: readonly (readonly [meaning: Meaning, server: string, names: string
 const WEAK_NAMES: ReadonlySet<string> = new Set(['requests', 'tokens']);
 
 /**
- * What servers write, by the server it was read at. Every expression is linear: the texts are an upstream's, and long.
+ * Error phrases by server. Every expression is linear, because upstreams control the texts, which may be long.
  * Sources are the servers' own code and the tables of clients that recover from them (pi, opencode, LiteLLM).
  */
 export const PHRASES: Readonly<Partial<Record<Meaning, readonly (readonly [server: string, phrase: RegExp])[]>>> = {
@@ -237,15 +225,15 @@ export const PHRASES: Readonly<Partial<Record<Meaning, readonly (readonly [serve
   ],
 };
 
-/** Words of rate limits: with them, words about a context mean no overflow. */
+/** Phrases of rate limits; an error with one is not a context overflow. */
 const OVER_TIME =
   /\bper[ -](?:second|minute|min|hour|day)\b|\b(?:hourly|daily|weekly|monthly)\b|\b[TR]P[SMHD]\b|\brate[ _-]?limit|\bquota|\btoo many requests|\bthrottl/i;
 
-/** Invalid bounds of the output, without words about the input. */
+/** Errors about an invalid output bound, not about the input. */
 const OF_OUTPUT = /^\W*max_(?:\w+_)?tokens\b/i;
 const OF_INPUT = /\b(?:inputs?|prompts?|messages?|conversation|request has)\b/i;
 
-/** A bound of the output that alone exceeds the window: the conversation is not too long. */
+/** The output bound alone exceeds the window: the conversation is not too long. */
 const LONG_OUTPUT: readonly RegExp[] = [
   /\bmax(?:_completion)?_tokens'? is too large: (?<output>\d+)\. This model's maximum context length is (?<window>\d+)/i,
   /\bmaximum context length is (?<window>\d+) tokens[^\n]{0,80}\(\d+ in (?:the messages|your prompt)[,;] (?<output>\d+) (?:in|for) the completion/i,
@@ -275,18 +263,17 @@ export const MESSAGES_TYPES: Readonly<Record<string, readonly [status: number, t
 
 const ORDER = Object.keys(MEANINGS) as Meaning[];
 
-/** Names and texts of an error, as far as its meaning goes by them. */
+/** The names and texts of an error that determine its meaning. */
 interface ErrorWords {
-  /** What it calls itself, the most precise name first. */
+  /** Names of the error, the most precise first. */
   readonly names: readonly string[];
-  /** Its whole text. */
   readonly texts: readonly string[];
 }
 
 /** The longest name of an error, in UTF-16 units; anything longer is a text. */
 const NAME_MAX = 100;
 
-/** A name as the table has it: in lower case, without the namespace that some clouds put before it. */
+/** A name as in the table: in lower case, without the namespace prefix of some clouds. */
 function plainName(name: string): string {
   return name.length > NAME_MAX ? '' : name.replace(/^.*#|:.*$/g, '').toLowerCase();
 }
@@ -303,11 +290,11 @@ function isOfOutput(text: string): boolean {
   });
 }
 
-/** A reason stands at the beginning of an error or, below a stack trace, at its end; between them may be a whole request. */
+/** A reason is at the start of an error or, after a stack trace, at its end; a whole request may be in between. */
 const HEAD_CHARS = 4000;
 const TAIL_CHARS = 1000;
 
-/** Where validators quote their input: pydantic, FastAPI, vLLM. */
+/** Matches the point where validators quote the input: pydantic, FastAPI, vLLM. */
 const ECHO = /['"]input['"]\s*:|\binput_value=/;
 
 function ownWords(text: string): string {
@@ -331,42 +318,41 @@ export function meaningOf(words: ErrorWords, status: number): Found | undefined 
   const named = new Set(words.names.filter((name) => !WEAK_NAMES.has(plainName(name))).map(meaningOfName));
   const texts = words.texts.map(ownWords);
   for (const meaning of ORDER) {
-    const { by_name, by_phrase }: MeaningRow = MEANINGS[meaning];
-    if (named.has(meaning) && by_name?.(status)) return { meaning, by: 'name' };
-    if (by_phrase?.(status) && texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' };
+    const { outcome, by_name, by_phrase = below500 }: MeaningRow = MEANINGS[meaning];
+    if (outcome === undefined) continue;
+    if (named.has(meaning) && (by_name?.(status) ?? true)) return { meaning, by: 'name' };
+    if (by_phrase(status) && texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' };
   }
   return undefined;
 }
 
-/** The status for the names of an error; `undefined` where they are unknown. */
-export function statusOfNames(names: readonly string[]): number | undefined {
-  for (const name of names) {
-    const meaning = meaningOfName(name);
-    if (meaning !== undefined) return own(MESSAGES_TYPES, name)?.[0] ?? MEANINGS[meaning].status;
-  }
-  return undefined;
+/** The status of an error that came without one; 500 where its words are unknown. */
+export function statusOf(error: ReadError): number {
+  const name = error.names.find((one) => meaningOfName(one) !== undefined);
+  const named = name && (own(MESSAGES_TYPES, name)?.[0] ?? MEANINGS[meaningOfName(name)!].status);
+  const status = error.status ?? (named || 500);
+  return meaningOf(error, status)?.meaning === 'context_full' ? MEANINGS.context_full.status : status;
 }
 
-/** The error of an upstream, whatever shape it came in. */
+/** An upstream error, in any format. */
 export interface ReadError extends ErrorWords {
-  /** The reason, in the upstream's words; empty where it gives none. A long one ends with an ellipsis. */
+  /** The upstream's reason; empty without one. A long reason ends with an ellipsis. */
   readonly message: string;
-  /** Type and codes of the error. */
   readonly type?: string;
   readonly code?: string;
   readonly param?: string;
   readonly status?: number;
 }
 
-/** The longest reason that stands where a protocol has its message, in UTF-16 units, and elsewhere. */
+/** Longest reason in a protocol's message field, in UTF-16 units, and in other places. */
 const MESSAGE_MAX = 8000;
 const FOREIGN_TEXT_MAX = 1000;
 
-/** How far into an error is looked, and at how many of its parts. */
+/** Maximum depth and number of parts that are read of an error. */
 const DEPTH_MAX = 8;
 const ITEMS_MAX = 10;
 
-/** Texts from here on are not parsed: no error is so long. */
+/** Longer texts are not parsed: no error is so long. */
 const PARSED_MAX = 262_144;
 
 /** Keys of the reason, the most specific first. */
@@ -385,7 +371,6 @@ const NAME_KEYS = [
 
 const STATUSES = ['status', 'code', 'status_code', 'statusCode', 'error_code'];
 
-/** A text, truncated between two characters. */
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
   return `${text.slice(0, max).replace(/[\ud800-\udbff]$/, '')}…`;
@@ -402,7 +387,7 @@ function statusIn(fields: Json): number | undefined {
   return found === undefined ? undefined : Number(found);
 }
 
-/** The JSON of a text: the whole of it, or that of the first event of a stream. */
+/** Parses a text as JSON, or the first event of a stream. */
 function parse(text: string): unknown {
   const json = /^(?:data|event|id)?:/.test(text) ? (/^data:(.*)$/m.exec(text)?.[1] ?? '') : text;
   if (json.length > PARSED_MAX || !/^\s*[{["]/.test(json)) return undefined;
@@ -425,7 +410,7 @@ function envelopedIn(fields: Json): unknown {
   return found.find((value) => typeof value === 'object' && value !== null);
 }
 
-/** Texts by key, such as the wrong field and why, where an error has none of the usual keys. */
+/** Texts by key, such as a wrong field and the reason, for an error without the usual keys. */
 function textsByKey(value: unknown, path: readonly string[] = []): string[] {
   if (path.length > DEPTH_MAX) return [];
   if (typeof value === 'string') return value.trim() === '' || path.length === 0 ? [] : [`${path.join('.')}: ${value}`];
@@ -435,14 +420,13 @@ function textsByKey(value: unknown, path: readonly string[] = []): string[] {
   return told.slice(0, ITEMS_MAX).flatMap(([key, item]) => textsByKey(item, [...path, cut(key, NAME_MAX)]));
 }
 
-/** One look at an error: collects its names and texts while it looks for the reason. */
+/** Reads one error: collects its names and texts, and finds the reason. */
 class Reading {
   readonly names: string[] = [];
   readonly texts: string[] = [];
   status: number | undefined;
   source: Json | undefined;
 
-  /** The reason in a value; empty where there is none. */
   reason(value: unknown, depth = 0): string {
     if (depth > DEPTH_MAX) return '';
     if (typeof value === 'string') return this.#inText(value, depth);
@@ -471,7 +455,7 @@ class Reading {
       if (typeof name === 'string' && name !== '' && name !== 'error') this.names.push(name);
     }
     this.status ??= statusIn(fields);
-    // Some clouds have a name there, beside the text.
+    // Some clouds have a name here, in addition to the text.
     if (Array.isArray(fields.details))
       for (const item of fields.details.slice(0, ITEMS_MAX))
         if (isObject(item) && typeof item.reason === 'string') this.names.push(item.reason);
@@ -503,7 +487,6 @@ class Reading {
   }
 }
 
-/** Whether the reason stands where protocols have their message. */
 function isInPlace(body: unknown, source: Json | undefined): boolean {
   if (!isObject(body) || source === undefined || typeof source.message !== 'string') return false;
   return source === body.error || (isObject(body.response) && source === body.response.error);
@@ -514,7 +497,7 @@ const DETAILS = ['error', 'errors', 'detail', 'details'];
 const pick = (fields: Json, keys: readonly string[]): Json =>
   Object.fromEntries(Object.entries(fields).filter(([key]) => keys.includes(key)));
 
-/** Reads an error of an upstream: the body of a response as JSON or as text, or an event. Anything is taken. */
+/** Reads an upstream error: the body of a response as JSON or text, or an event. Accepts any input. */
 export function readError(received: unknown): ReadError {
   const body = typeof received === 'string' ? (parse(received.trim()) ?? received) : received;
   const reading = new Reading();
@@ -562,8 +545,8 @@ export const BEGINS_AS_ERROR =
   /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg|code|error_code|status_code|success|base_resp)"\s*:)/;
 
 /**
- * The error of a choice of chat completions, in an envelope of its own; `undefined` where there is none. It stands beside the word for
- * the end, or in the message (OpenRouter).
+ * The error of a choice of chat completions, in its own envelope; `undefined` without one. It is beside the finish reason
+ * or in the message (OpenRouter).
  */
 export function errorOfChoice({ error, message, delta }: Json): Json | undefined {
   const places = [error, isObject(message) ? message.error : undefined, isObject(delta) ? delta.error : undefined];
@@ -580,13 +563,12 @@ export function errorIn(json: string): ReadError | undefined {
   }
   if (!isObject(value)) return undefined;
   if (isError(value)) return readError(value);
-  const choices = Array.isArray(value.choices) ? value.choices.filter(isObject) : [];
-  const choice = choices.find(({ index = 0 }) => index === 0);
+  const choice = objectsIn(value.choices).find(({ index = 0 }) => index === 0);
   const inside = choice && errorOfChoice(choice);
   return inside && readError(inside);
 }
 
-/** Whether an event can be an error: most are not, and need not be parsed to know it. */
+/** Fast check whether an event can be an error, without parsing it. */
 export function mayBeError(name: string | undefined, data: string): boolean {
   if (name !== undefined && name !== 'message') return name === 'error' || name === 'response.failed';
   return BEGINS_AS_ERROR.test(data.slice(0, 64));
@@ -598,7 +580,7 @@ export function errorOfEvent(name: string, data: string): ReadError | undefined 
   return data.includes('"error"') || BEGINS_AS_ERROR.test(data.slice(0, 64)) ? errorIn(data) : undefined;
 }
 
-/** Whether the last of some events of a stream is an error: with it, the client has its end. */
+/** Whether the last of these events is an error, which ends the stream for the client. */
 export function endsWithError(events: string): boolean {
   let is_error = false;
   const parser = createParser({

@@ -2,7 +2,7 @@ import { StageError } from '../../base/contract/errors.ts';
 import type { Json } from './translation/conversation.ts';
 import type { Notes } from './translation/rules.ts';
 
-/** What a value is, for an error: never its text. */
+/** The type of a value, for an error; never its content. */
 export function kindOf(value: unknown): string {
   if (value === null) return 'null';
   if (value === undefined) return 'nothing';
@@ -10,7 +10,7 @@ export function kindOf(value: unknown): string {
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
 }
 
-/** The error for a request that breaks its protocol; `param` is the path, such as `messages.3.content`. */
+/** The error for a request that violates its protocol; `param` is the path, such as `messages.3.content`. */
 export function invalid(param: string, message: string): StageError {
   return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
 }
@@ -18,6 +18,21 @@ export function invalid(param: string, message: string): StageError {
 /** Whether the value is a JSON object. */
 export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The elements of a list; none for other values. */
+export function itemsOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** The objects in a list; none for other values. */
+export function objectsIn(value: unknown): Json[] {
+  return itemsOf(value).filter(isObject);
+}
+
+/** The text; an empty one for other values. */
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : '';
 }
 
 /** The own property of a table, or of JSON, that hostile text may name. */
@@ -42,7 +57,7 @@ export function listAt(value: unknown, param: string): readonly unknown[] {
   return value;
 }
 
-/** What is read of each object in a list. Raises invalid_request. */
+/** Reads each object of a list. Raises invalid_request. */
 export function eachAt<T>(value: unknown, param: string, read: (object: Json, param: string) => T): T[] {
   return listAt(value, param).map((one, index) => read(objectAt(one, `${param}.${index}`), `${param}.${index}`));
 }
@@ -86,7 +101,7 @@ export function flagAt(value: unknown, param: string): boolean {
   return value;
 }
 
-/** One field of an object read with one of the readers above; `undefined` where it is absent. Raises invalid_request. */
+/** Reads a field of an object with a reader above; `undefined` if absent. Raises invalid_request. */
 export function optional<T>(
   object: Json,
   key: string,
@@ -108,16 +123,16 @@ type Present<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] }
   [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
 };
 
-/** The fields that are there: `undefined` ones are left out. */
+/** Removes `undefined` fields. */
 export function present<const T extends object>(fields: T): Present<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>;
 }
 
-/** A value of a client's body as JSON text. Raises invalid_request where it is nested too deeply to be written. */
+/** A value of a client's body as JSON text. Raises invalid_request if it is nested too deeply. */
 export function jsonTextAt(value: unknown, param: string): string {
   try {
     return JSON.stringify(value);
   } catch {
-    throw invalid(param, 'is nested too deeply; a few hundred levels are fine');
+    throw invalid(param, 'is nested too deeply; use at most a few hundred levels');
   }
 }

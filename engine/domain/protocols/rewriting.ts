@@ -11,9 +11,8 @@ import { isObject } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 import { isSignature } from './translation/made-reasoning.ts';
 
-/** A text that comes in pieces. */
+/** A streamed text. */
 export interface TextId {
-  /** Unique in the response. */
   readonly key: string;
   /** Its container: a content block, a choice, an item. */
   readonly part: unknown;
@@ -21,10 +20,10 @@ export interface TextId {
 }
 
 /**
- * What stands at a place of an event or a document.
- * `text`: a whole text. `json`: a JSON text as a string. `piece` and `json_piece`: the next piece of one; `last` where nothing
- * follows. `values`: a value whose strings are texts. `proof`: what proves a text, which was whole, or came in pieces.
- * `put`: something that would tell the texts once more, and what takes its place. `skip`: nothing here is part of the answer.
+ * The kind of value at a place of an event or a document.
+ * `text`: a whole text. `json`: a JSON text as a string. `piece` and `json_piece`: the next piece of one; `last` if nothing
+ * follows. `values`: a value whose strings are texts. `proof`: the signature of a text, whole or streamed.
+ * `put`: a value that repeats the texts, with its replacement. `skip`: no part of the response content.
  */
 export type Place =
   | { readonly is: 'text' | 'json' | 'values'; readonly kind: TextKind }
@@ -35,18 +34,18 @@ export type Place =
 
 /** Places of texts in responses of one protocol. */
 export interface AnswerTexts {
-  /** The text at a place; `undefined` where there is none, or only deeper inside. */
+  /** The text at a place; `undefined` if there is none, or only at a deeper place. */
   placeOf(path: Path, event: Json): Place | undefined;
-  /** Whether a text that came in pieces has ended before this event. */
+  /** Whether a streamed text has ended before this event. */
   endsBefore(event: Json, id: TextId): boolean;
-  /** One more piece of a text that came with `event`, there at `path`. */
+  /** An additional piece of a text, modelled on `event` with its piece at `path`. */
   pieceLike(event: Json, path: Path, text: string): Json;
   readonly counter?: string;
-  /** Events with the same name have different texts; events with other names repeat them. */
+  /** Whether events of other names repeat texts. */
   readonly repeats?: boolean;
 }
 
-/** Keys of strings that are no texts: names, identifiers, words of the protocol, and bytes in letters. */
+/** Keys of strings that are not texts: names, identifiers, keywords of the protocol, and encoded bytes. */
 const NO_TEXTS: ReadonlySet<string | undefined> = new Set([
   ...['b64_json', 'call_id', 'code', 'container_id', 'conversation', 'data', 'encrypted_content', 'event_id'],
   ...['file_id', 'finish_reason', 'format', 'id', 'inference_geo', 'item_id', 'media_type', 'model', 'name'],
@@ -61,7 +60,7 @@ export function keyOf(path: Path): string | undefined {
   return path.findLast((step) => typeof step === 'string');
 }
 
-/** A text wherever a string is not known to be none, so that what nobody has heard of is looked through as well. */
+/** Treats every string as a text unless its key is a known exception, so that unknown fields are searched as well. */
 export function textUnlessKnown(path: Path, kind: TextKind = 'other'): Place | undefined {
   return NO_TEXTS.has(keyOf(path)) ? undefined : { is: 'text', kind };
 }
@@ -73,23 +72,23 @@ export function valueAt(value: unknown, path: Path): unknown {
   return found;
 }
 
-/** Answers of which nothing is known. Of their streams nobody could say which strings go on in the next event. */
+/** Responses of unknown APIs. Their streams cannot be rewritten: strings may continue in the next event. */
 export const unknownTexts: AnswerTexts = {
   placeOf: (path) => textUnlessKnown(path),
   endsBefore: () => false,
   pieceLike: (event) => event,
 };
 
-/** Keys and indexes that lead to a value. */
+/** The keys and indexes of a value in a document. */
 export type Path = readonly (string | number)[];
 
-/** What is put in the place of a value, as JSON text; `undefined` where it stays. */
+/** Returns the replacement of a value, as JSON text; `undefined` keeps the value. */
 type Edit = (json: string) => string | undefined;
 
 /**
- * Puts other values in the place of some in a JSON text that is without fault, and leaves every other character.
- * @param ask asked for each value, with the path to it and its first character; where it returns an edit, what is inside the
- * value is not asked for.
+ * Replaces values in a valid JSON text, and keeps every other character.
+ * @param ask called for each value with its path and first character; if it returns an edit, it is not called for values
+ * inside.
  */
 export function editJson(json: string, ask: (path: Path, first: string) => Edit | undefined): string {
   let out = '';
@@ -118,12 +117,12 @@ export function editJson(json: string, ask: (path: Path, first: string) => Edit 
   return copied === 0 ? json : out + json.slice(copied);
 }
 
-/** A string of a JSON text, or what is left of one; a number, or a word. */
+/** A string of a JSON text, even if truncated; a number or a keyword. */
 const JSON_TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"?|[^\s[\]{},:"]+/gs;
 
 /**
- * Rewrites a JSON text when all of it has come: its strings, each as a text of its own, names of members as well, so that it stays
- * JSON. A number in which something is found becomes a string.
+ * Rewrites a JSON text once it is complete: each string separately, member names included, so that it stays valid JSON.
+ * A number with a match becomes a string.
  */
 export class JsonTextRewriter implements TextStream {
   readonly #open: () => TextStream;
@@ -153,15 +152,13 @@ export class JsonTextRewriter implements TextStream {
   }
 }
 
-/** Default bound on the characters of a match. */
 const WINDOW_CHARS = 256;
 
-/** Characters in which a match may begin that are looked through at once: what an expression does with them is bounded. */
+/** Start positions that are searched in one step, which bounds the time of an expression. */
 const STRIDE_CHARS = 1024;
 
 interface TextStream {
   push(piece: string): string;
-  /** The text has ended: returns the rest. */
   end(): string;
 }
 
@@ -174,12 +171,12 @@ interface Pattern {
 interface CompiledRewriting {
   readonly patterns: readonly Pattern[];
   readonly window: number;
-  /** Characters that no match has. */
+  /** Characters that no match contains. */
   readonly breaks: RegExp | undefined;
   readonly kinds: ReadonlySet<TextKind> | undefined;
 }
 
-/** Makes a rewriting ready. */
+/** Compiles a rewriting. */
 export function compileRewriting({ replacements, window_characters, never_contains, kinds }: Rewriting) {
   const withFlag = ({ source, flags }: RegExp, flag: string) => new RegExp(source, flags.replace(/[gy]/g, '') + flag);
   return {
@@ -200,7 +197,7 @@ interface Match {
   readonly pattern: Pattern;
 }
 
-/** Up to where a pattern was looked for, and how long the match is that begins there. */
+/** The position up to which a pattern was searched, and the length of the match that begins there. */
 interface Seen {
   readonly pattern: Pattern;
   until: number;
@@ -212,20 +209,19 @@ function isHighSurrogate(code: number): boolean {
 }
 
 /**
- * Replaces what is found in a text that comes in pieces. However it is cut, the result is the same: of a match at most `window`
- * characters count, up to one that no match has, and a place is decided over when all these have come.
+ * Replaces matches in a streamed text; the result does not depend on how the text is cut. A match has at most `window`
+ * characters and none of `breaks`. A position is decided once all characters of its window have arrived.
  */
 export class TextRewriter implements TextStream {
   readonly #rules: CompiledRewriting;
   readonly #onReplace: () => void;
-  /** What waits, behind what an expression may look back at. */
+  /** The undecided text, preceded by text for lookbehind. */
   #text = '';
-  /** Where in it begins what was not passed on. */
+  /** Start of the undecided text in `#text`. */
   #from = 0;
-  /** How far each pattern was looked for. */
   readonly #seen: readonly Seen[];
 
-  /** @param onReplace called for each replaced match; its errors and those of a replacement propagate */
+  /** @param onReplace called for each replaced match; its errors and those of replacements propagate */
   constructor(rules: CompiledRewriting, onReplace: () => void) {
     this.#rules = rules;
     this.#onReplace = onReplace;
@@ -251,7 +247,7 @@ export class TextRewriter implements TextStream {
     return end;
   }
 
-  /** Decides over all places before `decided`, and passes on what is before it. */
+  /** Decides all positions before `decided`, and returns the text before it. */
   #take(decided: number): string {
     let out = '';
     let at = this.#from;
@@ -278,7 +274,7 @@ export class TextRewriter implements TextStream {
     return replacement;
   }
 
-  /** The first match that begins in a stretch of the text. */
+  /** The first match that begins in a range of the text. */
   #next(from: number, to: number): Match | undefined {
     for (let at = from; at < to; ) {
       const stop = Math.min(to, at + STRIDE_CHARS);
@@ -294,7 +290,7 @@ export class TextRewriter implements TextStream {
     return undefined;
   }
 
-  /** Looks for a pattern in a stretch, as far as that was not done; returns the length of the match that begins at `until`. */
+  /** Continues the search for a pattern in a range. @returns the length of the match that begins at `until` */
   #look(seen: Seen, at: number, stop: number): number {
     if (seen.until < at) seen.length = 0;
     if (seen.length > 0 || seen.until >= stop) return seen.length;
@@ -319,7 +315,7 @@ export class TextRewriter implements TextStream {
     return undefined;
   }
 
-  /** The match, or what is left of it within the bounds. */
+  /** The match, shortened to the bounds if needed. */
   #bounded(found: RegExpExecArray, { at_place }: Pattern, view: string): RegExpExecArray | undefined {
     const { breaks, window } = this.#rules;
     const stretch = found[0].slice(0, window);
@@ -332,7 +328,7 @@ export class TextRewriter implements TextStream {
   }
 }
 
-/** Several one after the other. */
+/** Chains several streams. */
 export function inTurn(streams: readonly TextStream[]): TextStream {
   if (streams.length === 1) return streams[0]!;
   return {
@@ -341,10 +337,10 @@ export function inTurn(streams: readonly TextStream[]): TextStream {
   };
 }
 
-/** Of each string it is asked where it stands, which takes longer the deeper it is. */
+/** Maximum nesting: the cost of a string's path grows with its depth. */
 const LEVELS_MAX = 128;
 
-/** Something of each open text is kept. */
+/** Maximum open texts, each of which buffers some characters. */
 const OPEN_TEXTS_MAX = 1000;
 
 /** A rewriting, and the stage that owns it. */
@@ -353,14 +349,14 @@ export interface NamedRewriting {
   readonly rewriting: CompiledRewriting;
 }
 
-/** An event of a stream: its JSON, and the event as its protocol counts it. */
+/** An event of a stream, with its JSON. */
 interface RewrittenEvent {
   /** Absent for the event that was rewritten. */
   readonly name?: string | undefined;
   readonly data: string;
 }
 
-/** The event that brought the last piece of a text, and where in it. */
+/** The event with the last piece of a text, and its path there. */
 interface Opened {
   event: Json;
   path: Path;
@@ -373,26 +369,24 @@ interface OpenText extends Opened {
 }
 
 /**
- * Rewrites the texts of one answer, event by event or as one document. What it holds back of a text comes with the next piece
- * of it, or in an event of its own when the text ends.
+ * Rewrites the texts of one response, event by event or as one document. Buffered text goes with the next piece, or in a
+ * separate event when the text ends.
  */
 export class AnswerRewriter {
   readonly #texts: AnswerTexts;
   readonly #rewritings: readonly NamedRewriting[];
-  /** What takes the place of a proof of something that was rewritten. */
+  /** Replaces the signature of a rewritten text. */
   readonly #mark: string;
   readonly #open = new Map<string, OpenText>();
-  /** Keys of texts with a replacement. */
   readonly #changed = new Set<string>();
-  /** How often each stage replaced something, by the name of the events that said it. */
+  /** Number of replacements by stage and event name. */
   readonly #counts = new Map<string, Map<string, number>>();
   #saying = '';
-  /** Whether a document is read, behind which nothing follows. */
+  /** Whether the response is one document. */
   #is_whole = false;
-  /** The text that comes in pieces and is being rewritten. */
   #replacing: string | undefined;
   #added = 0;
-  /** What the upstream calls the next event, where events are counted. */
+  /** The upstream's next sequence number, in protocols that number events. */
   #number: number | undefined;
 
   constructor(texts: AnswerTexts, rewritings: readonly NamedRewriting[], mark: string) {
@@ -401,7 +395,7 @@ export class AnswerRewriter {
     this.#mark = mark;
   }
 
-  /** Whether the pieces of texts are known that streams of this protocol are made of. */
+  /** Whether streams of this protocol can be rewritten. */
   get reads_streams(): boolean {
     return this.#texts !== unknownTexts;
   }
@@ -414,20 +408,20 @@ export class AnswerRewriter {
     return totals;
   }
 
-  /** A whole JSON document; anything else is one text. */
+  /** Rewrites a whole JSON document; anything else is one text. */
   document(text: string): string {
     const value = parsed(text);
     this.#is_whole = true;
     return value === undefined ? this.#whole(text, 'other') : this.#edit(text, isObject(value) ? value : {}, undefined);
   }
 
-  /** A line of a stream that is no data: the name of an event, a comment. */
+  /** Rewrites a line of a stream without data: an event name, a comment. */
   line(text: string): string {
     this.#saying = '';
     return this.#whole(text, 'other');
   }
 
-  /** The events that stand for one, itself the last. */
+  /** Rewrites an event; further events may precede it. */
   event(name: string | undefined, data: string): readonly RewrittenEvent[] {
     const event = parsed(data);
     if (event === undefined) return [...this.flush(), { data: this.#notJson(data) }];
@@ -454,7 +448,6 @@ export class AnswerRewriter {
     return events;
   }
 
-  /** Discards the buffered text. */
   drop(): void {
     this.#open.clear();
   }
@@ -470,7 +463,7 @@ export class AnswerRewriter {
     this.#saying = says ? (event.type as string) : '';
     return editJson(json, (path, first) => {
       if (path.length > LEVELS_MAX)
-        throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many levels.');
+        throw new StageError('upstream_invalid', 'The JSON in the upstream response is nested too deeply.');
       const place = this.#texts.placeOf(path, event);
       return place && this.#editAt(place, first, { event, path, name });
     });
@@ -499,7 +492,7 @@ export class AnswerRewriter {
     if (open === undefined) {
       if (!this.#looksIn(id.kind)) return text;
       if (this.#open.size >= OPEN_TEXTS_MAX)
-        throw new StageError('upstream_invalid', 'The upstream answered with too many texts at once.');
+        throw new StageError('upstream_invalid', 'The upstream response contains too many strings.');
       const begin = () => this.#begin(id.kind)!;
       const stream = is === 'piece' ? begin() : new JsonTextRewriter(begin);
       open = { id, stream, ...opened };
@@ -534,7 +527,7 @@ export class AnswerRewriter {
     return this.#rewritings.some(({ rewriting: { kinds } }) => kinds?.has(kind) ?? true);
   }
 
-  /** Begins a text; `undefined` where no rewriting wants this kind. */
+  /** Begins a text; `undefined` if no rewriting applies to this kind. */
   #begin(kind: TextKind, uncounted = false): TextStream | undefined {
     const looking = this.#rewritings.filter(({ rewriting: { kinds } }) => kinds?.has(kind) ?? true);
     if (looking.length === 0) return undefined;
@@ -544,7 +537,6 @@ export class AnswerRewriter {
     return inTurn(looking.map(({ id, rewriting }) => new TextRewriter(rewriting, count(id))));
   }
 
-  /** Does something in the name of a text that comes in pieces. */
   #inPieces(key: string, say: () => string): string {
     this.#saying = '';
     this.#replacing = key;
@@ -571,7 +563,7 @@ export class AnswerRewriter {
     return this.#number === undefined ? {} : { [this.#texts.counter!]: this.#number + this.#added };
   }
 
-  /** Events after one that was added have higher numbers. */
+  /** Renumbers the events after an added one. */
   #numbered(json: string, event: Json): string {
     const number = this.#numberOf(event);
     if (this.#added === 0 || number === undefined) return json;
@@ -589,27 +581,27 @@ function parsed(text: string): unknown {
 }
 
 function tooLong(): StageError {
-  const problem = `The upstream's answer has more than ${BUFFERED_BYTES_MAX} bytes in one piece, which is too much to be rewritten.`;
+  const problem = `The upstream response has more than ${BUFFERED_BYTES_MAX} bytes in one piece, the limit for rewriting.`;
   return new StageError('upstream_invalid', problem);
 }
 
-/** An event, or what stands between two, as lines. */
+/** An event, or the lines between two events. */
 const block = (lines: readonly string[]): string => `${lines.join('\n')}\n\n`;
 const dataLines = (data: string): string[] => data.split('\n').map((line) => `data: ${line}`);
 const isData = (line: string): boolean => /^data(:|$)/.test(line);
 const valueIn = (line: string): string => line.replace(/^[^:]*(: ?)?/, '');
 
 /**
- * Rewrites a stream of events. Names, comments and fields of any other name are looked through like any text; an event in
- * which nothing is replaced keeps its lines.
+ * Rewrites a stream of events. Names, comments and unknown fields are searched like any text. An event without a replacement
+ * keeps its lines.
  */
 function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
   const decoder = new StringDecoder('utf8');
-  /** Pieces of the line that has begun, and the lines of its event before it. */
+  /** Pieces of the current line, and the event's lines before it. */
   let line: string[] = [];
   let lines: string[] = [];
   let size = 0;
-  /** Not part of a line where it comes next. Clients leave out a byte order mark, and what stands behind it is an event to them. */
+  /** A character to skip if it comes next. Clients ignore a byte order mark and read an event after it. */
   let skipped = '\uFEFF';
   const say = (events: readonly RewrittenEvent[]) =>
     events
@@ -651,7 +643,7 @@ function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
   };
   return {
     write: (chunk) => take(decoder.write(chunk)),
-    // Some servers leave out the blank line after their last event.
+    // Some servers omit the blank line after the last event.
     end: () => take(`${decoder.end()}\n\n`) + say(rewriter.flush()),
     fail() {
       line = [];
@@ -664,8 +656,7 @@ function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
 
 function rewriteDocument(rewriter: AnswerRewriter): ResponseConverter {
   return collectDocument((bytes) => {
-    if (!isUtf8(bytes))
-      throw new StageError('upstream_invalid', 'The upstream answered with a text that is not in UTF-8.');
+    if (!isUtf8(bytes)) throw new StageError('upstream_invalid', 'The upstream response is not valid UTF-8.');
     const text = bytes.toString('utf8');
     const rewritten = rewriter.document(text);
     return rewritten === text ? bytes : rewritten;
@@ -673,15 +664,14 @@ function rewriteDocument(rewriter: AnswerRewriter): ResponseConverter {
 }
 
 /**
- * Converts an answer of the client's protocol into one whose texts are rewritten. Raises upstream_invalid for what has no texts
- * that could be, such as an image, and for a stream of an API whose pieces of texts nobody knows: nothing passes that was not
- * looked through.
+ * Rewrites the texts of a response in the client's protocol. Raises upstream_invalid for a response that cannot be searched,
+ * such as an image or a stream of an unknown API: nothing passes unsearched.
  */
 export function rewriteAnswer(content_type: string | undefined, rewriter: AnswerRewriter): ResponseConverter {
   const type = mediaType(content_type);
   if (isEventStream(content_type)) {
     if (rewriter.reads_streams) return rewriteEvents(rewriter);
   } else if (type === '' || isJson(content_type) || type.startsWith('text/')) return rewriteDocument(rewriter);
-  const problem = `The upstream answered with ${printableWord(type)}, whose texts cannot be rewritten.`;
+  const problem = `The content type of the upstream response, ${printableWord(type)}, cannot be rewritten.`;
   throw new StageError('upstream_invalid', problem);
 }

@@ -1,11 +1,11 @@
-/** Stop reasons: the words of servers and their meaning. What each protocol calls them stands in its `write-answer.ts`. @module */
+/** Stop reasons: the names that servers use, and their meaning. `write-answer.ts` of each protocol has its own names. @module */
 
 import { isObject } from './read-json.ts';
 import type { Problem, StopReason } from './translation/conversation.ts';
 import type { Notes } from './translation/rules.ts';
 
 /**
- * Words for the reasons of usable responses, whole or cut. They are compared by their letters and digits, without case. The
+ * Names of stop reasons of usable responses, complete or cut. Compared by letters and digits, ignoring case. The
  * comments name the servers that use them.
  */
 const REASONS: Readonly<Record<StopReason, readonly string[]>> = {
@@ -42,7 +42,6 @@ const REASONS: Readonly<Record<StopReason, readonly string[]>> = {
 
 /** Stop reasons of unusable responses: clients get an error, and retry. */
 const BROKEN = {
-  /** The server broke off. */
   broken_off: [
     ...['error', 'failed', 'failure', 'abort', 'aborted'], // Mistral, OpenRouter, Cohere; vLLM, SGLang
     ...['insufficient_system_resource', 'network_error', 'model_unloaded'], // DeepSeek, Zhipu, LM Studio
@@ -59,7 +58,7 @@ const BROKEN = {
 
 type Meaning = StopReason | keyof typeof BROKEN;
 
-/** Meanings of unknown words by pattern; the first match counts. */
+/** Meanings of unknown names by pattern; the first match counts. */
 const FAMILIES: readonly (readonly [RegExp, Meaning])[] = [
   [/malformed/, 'unusable'],
   [/filter|safety|block|prohibit|polic|guardrail|sensitiv|moderat|toxic|harm|violat|censor|risk/, 'content_filter'],
@@ -71,7 +70,6 @@ const FAMILIES: readonly (readonly [RegExp, Meaning])[] = [
 
 const NO_REASONS: ReadonlySet<string> = new Set(['', 'null', 'none', 'notfinished', 'inprogress']);
 
-/** Longest word that is read. */
 const WORD_CHARS_MAX = 100;
 
 const plain = (word: string): string => word.toLowerCase().replace(/[^a-z0-9]+/g, '');
@@ -110,7 +108,7 @@ function meaningOf(word: string): { readonly meaning: Meaning; readonly is_liste
   const found = listed(word);
   if (found !== undefined) return { meaning: found, is_listed: true };
   const text = plain(word);
-  // A text that may be incomplete is reported as cut.
+  // A response that may be incomplete is reported as cut.
   const family = FAMILIES.find(([pattern]) => pattern.test(text))?.[1] ?? 'max_tokens';
   return { meaning: family, is_listed: false };
 }
@@ -120,7 +118,7 @@ export interface AnswerParts {
   readonly has_calls: boolean;
   /** Whether a call lacks some of its arguments. */
   readonly is_cut?: boolean;
-  /** Whether the model refused in a field of its own. */
+  /** Whether the model refused in a separate field. */
   readonly has_refusal?: boolean;
 }
 
@@ -138,7 +136,7 @@ export function readEnd(word: unknown, parts: AnswerParts, notes: Notes): Answer
     case 'broken_off':
     case 'unusable':
       return { problem: problemOf(meaning, word as string) };
-    // Some servers report a stop after a tool call, or the reverse.
+    // Some servers report a stop after a tool call, or a tool call without one.
     case 'finished':
     case 'tool_calls':
       return { reason: has_calls ? 'tool_calls' : has_refusal ? 'refusal' : 'finished' };
@@ -156,13 +154,13 @@ function problemOf(meaning: keyof typeof BROKEN, word: string): Problem {
   return { status: 502, message, context_overflow: false };
 }
 
-/** Signs of the end of a response: inside a text of the model the quotes would be escaped. */
+/** Matches the end of a response; in a text of the model the quotes would be escaped. */
 const END_SIGN =
   /"(?:finish|stop)_reason"\s*:\s*"([^"\\]{1,100})"|"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|done))"|\[DONE\]\s*$/;
 
 /**
- * The end of a response in an event, in several, or in a whole response of any protocol: whole, or broken off by its server;
- * `undefined` where there is no end.
+ * The end of a response in one event, several events or a whole response of any protocol: complete, or broken off by the
+ * server; `undefined` without an end.
  */
 export function responseEndIn(data: string): 'whole' | 'broken_off' | undefined {
   const found = END_SIGN.exec(data);
@@ -173,7 +171,7 @@ export function responseEndIn(data: string): 'whole' | 'broken_off' | undefined 
   return breaksOff(word) && endsBroken(data) ? 'broken_off' : 'whole';
 }
 
-/** Whether the word is that of the response, and not in the arguments of a call. */
+/** Whether the stop reason belongs to the response, and not to the arguments of a call. */
 function endsBroken(data: string): boolean {
   let value: unknown;
   try {

@@ -1,47 +1,46 @@
 import { type CacheLifetime, SERVED_FIELDS, type Served, type TokenCounts } from '../../base/contract/services.ts';
-import type { ResponseEvent } from '../../base/contract/stage.ts';
+import type { ResponseConverter, ResponseEvent } from '../../base/contract/stage.ts';
 import { outlineOf } from '../../base/kit/json/outline.ts';
+import { WholeEvents } from '../../base/kit/net/whole-events.ts';
+import { TOOL_USES_MAX } from './body/fields.ts';
+import { present } from './read-json.ts';
 import type { Json, ModelUsage } from './translation/conversation.ts';
 
-/** What one `usage` object reports. */
+/** The content of one `usage` object. */
 export interface UsageReport {
   readonly counts: ModelUsage;
-  /** Whether it has a number that can't be one. */
   readonly unusable: boolean;
 }
 
-/** Usage of one run of a model, of several for one response. */
+/** Usage of one of several model runs of a response. */
 interface Iteration {
-  /** `message`, `compaction`, `advisor_message`, `fallback_message`, or whatever else the upstream calls it. */
+  /** `message`, `compaction`, `advisor_message`, `fallback_message`, or another name of the upstream. */
   readonly type: string;
-  /** The upstream's name of the model; absent where unknown. */
   readonly model?: string;
   readonly reported: ModelUsage;
 }
 
-/** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
+/** Data kept of one response: counts, and names of tools, models and tiers, never text. */
 export interface UsageReading {
   reported: ModelUsage;
   /** Service tier, speed and region as the upstream reports them. */
   served: Served | undefined;
-  /** The model that the upstream reports. */
   model: string | undefined;
-  /** Usage of each run, where the upstream reports them apart. */
+  /** Usage of each run, if the upstream reports runs separately. */
   iterations: readonly Iteration[] | undefined;
-  /** Uses of tools that the upstream ran, by name, as it reported them; `undefined` until it does. */
+  /** Reported uses of the upstream's tools, by name; `undefined` until the upstream reports them. */
   server_tools: Record<string, number> | undefined;
-  /** Uses of such tools that began, by name. */
+  /** Started uses of the upstream's tools, by name. */
   tools_begun: Record<string, number> | undefined;
   seen: boolean;
   /** Whether the upstream reported the end of its output. */
   complete: boolean;
-  /** Whether output was counted after it began; until then a count may only be how it began. */
+  /** Whether output was counted after its start; an earlier count may be only the initial one. */
   counted: boolean;
   /** Whether the upstream reported an error inside a successful response. */
   failed: boolean;
-  /** Whether a number was reported that can't be one. */
+  /** Whether the upstream reported an impossible count. */
   unusable: boolean;
-  /** Whether the response is a stream of events. */
   streamed: boolean;
   deltas: number;
   delta_chars: number;
@@ -52,7 +51,7 @@ export interface UsageReading {
 /** Reads one event or document of the upstream. Ignores malformed ones. */
 export type UsageReader = (reading: UsageReading, event: ResponseEvent) => void;
 
-/** Lets a reader see the outline of an event that is too large to be read. */
+/** Gives a reader the outline of an event that is too large to parse. */
 export function ofOutline(read: UsageReader): UsageReader {
   return (reading, event) => {
     const { name, large } = event;
@@ -60,22 +59,18 @@ export function ofOutline(read: UsageReader): UsageReader {
   };
 }
 
-/** No response can use this many tokens; a larger number is a fault, and priced it would leave the exact integers. */
+/** No response uses more tokens; a larger number is an error, and its price would exceed exact integers. */
 const TOKENS_MAX = 100_000_000;
 
-/** No response can use a tool this often; a larger number is a fault. */
-export const TOOL_USES_MAX = 10_000;
-
-/** The most kinds of tools that are remembered of a response. */
 const TOOLS_MAX = 32;
 
-/** Characters of JSON text that one output token is taken for when the upstream's count never came. */
+/** Characters of JSON text per output token, for estimates without a count of the upstream. */
 const CHARS_PER_TOKEN = 4;
 
-/** A text up to this length is parsed as a whole. */
+/** Texts up to this length are parsed completely. */
 const SMALL_CHARS_MAX = 65_536;
 
-/** What is known of a response before its first byte. */
+/** The initial reading, before the first byte. */
 export function newUsageReading(): UsageReading {
   return {
     reported: {},
@@ -96,20 +91,20 @@ export function newUsageReading(): UsageReading {
   };
 }
 
-/** Output tokens that were relayed, judged by size: every delta is at least one token. */
+/** Estimates the relayed output tokens by size: every delta is at least one token. */
 export function relayedOutput(reading: UsageReading, relayed_bytes: number): number {
   if (!reading.streamed) return Math.ceil(relayed_bytes / CHARS_PER_TOKEN);
   return Math.max(reading.deltas, Math.ceil(reading.delta_chars / CHARS_PER_TOKEN));
 }
 
-/** Notes the use of a tool that the upstream runs. */
+/** Counts one use of a tool that the upstream runs. */
 export function countTool(reading: UsageReading, tool: string): void {
   reading.tools_begun ??= Object.create(null) as Record<string, number>;
   if (!hasRoomFor(reading.tools_begun, tool)) return;
   reading.tools_begun[tool] = Math.min(TOOL_USES_MAX, (reading.tools_begun[tool] ?? 0) + 1);
 }
 
-/** Whether one more kind of tool can be remembered. */
+/** Whether another kind of tool can be added. */
 export function hasRoomFor(tools: Record<string, number>, tool: string): boolean {
   return tool in tools || Object.keys(tools).length < TOOLS_MAX;
 }
@@ -119,9 +114,8 @@ export function isCount(value: unknown, most: number): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most;
 }
 
-/** Finds the highest usable count among several names in several objects, and notes numbers that can't be counts. */
+/** Finds the highest usable count among several names in several objects, and records impossible counts. */
 export class CountFinder {
-  /** Whether a number was found that can't be a count. */
   unusable = false;
 
   highest(places: readonly Json[], names: readonly string[]): number | undefined {
@@ -137,16 +131,12 @@ export class CountFinder {
   }
 }
 
-/** A report of the counts that were found; `undefined` where there is nothing to report. */
+/** A report of the counts found; `undefined` without any. */
 export function reportOf(
   counts: Readonly<Partial<Record<keyof ModelUsage, number | undefined>>>,
   unusable: boolean,
 ): UsageReport | undefined {
-  const found: Partial<Record<keyof ModelUsage, number>> = {};
-  for (const field in counts) {
-    const count = counts[field as keyof ModelUsage];
-    if (count !== undefined) found[field as keyof ModelUsage] = count;
-  }
+  const found: ModelUsage = present(counts);
   return Object.keys(found).length === 0 && !unusable ? undefined : { counts: found, unusable };
 }
 
@@ -165,17 +155,12 @@ export function usageIn({ reported }: UsageReading): ModelUsage | undefined {
   return Object.keys(reported).length === 0 ? undefined : reported;
 }
 
-/** The objects among some values. */
-export function objectsOf(values: readonly unknown[]): Json[] {
-  return values.map(asObject).filter((value) => value !== undefined);
-}
-
 /** A value as an object; `undefined` for other types. */
 export function asObject(value: unknown): Json | undefined {
   return typeof value === 'object' && value !== null ? (value as Json) : undefined;
 }
 
-/** The object in a JSON text, of a long text its outline; `undefined` where there is none. */
+/** The object in a JSON text, as an outline if the text is long; `undefined` if there is none. */
 export function parseObject(text: string): Json | undefined {
   try {
     const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
@@ -185,12 +170,11 @@ export function parseObject(text: string): Json | undefined {
   }
 }
 
-/** Valid names of models; others are not recorded, because people see them. */
+/** Valid names of models; other names are not recorded, because reports show them. */
 const MODEL_NAME = /^[\w.:@/+-]{1,200}$/;
 
 const SERVED_NAME = /^[a-z][a-z0-9_-]{0,31}$/;
 
-/** A name of a model that an upstream reports; `undefined` where it is invalid. */
 function modelName(value: unknown): string | undefined {
   return typeof value === 'string' && MODEL_NAME.test(value) ? value : undefined;
 }
@@ -219,16 +203,15 @@ export function noteAnswer(reading: UsageReading, { model, usage, service_tier }
   noteServed(reading, { ...asObject(usage), ...(service_tier != null && { service_tier }) });
 }
 
-/** The most runs of a model that are kept apart; further ones are added to the last of their kind and model. */
+/** Maximum separate runs; further runs are added to the last one of their type and model. */
 const ITERATIONS_MAX = 128;
 
-/** How long a type may be that is remembered. */
 const TYPE_MAX = 64;
 
 /**
- * Reads `usage.iterations` of the Messages protocol: usage of each run. A later list replaces an earlier one, as it has the same runs
- * and more.
- * @param readCounts the reader of the `usage` objects of the protocol, which a run has the counts of.
+ * Reads `usage.iterations` of the Messages protocol: usage of each run. A later list replaces an earlier one, because it repeats
+ * the runs.
+ * @param readCounts the reader of the protocol's `usage` objects, which have the same counts as a run.
  */
 export function readIterations(
   reading: UsageReading,
@@ -269,7 +252,7 @@ function keep(iterations: Iteration[], run: Iteration): void {
       ? -1
       : iterations.findLastIndex(({ type, model }) => type === run.type && model === run.model);
   if (same < 0) {
-    // Types and models that are new after so many runs are still few: each is kept once.
+    // Beyond the bound, each new type and model is kept once.
     if (iterations.length < 2 * ITERATIONS_MAX) iterations.push(run);
     return;
   }
@@ -316,8 +299,6 @@ function isEscaped(json: string, start: number, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-type Fields = Json;
-
 /** What servers call the counts of a `usage` object. Where several names of one count are there, the highest counts. */
 const NAMES = {
   input: ['prompt_tokens', 'input_tokens'],
@@ -349,17 +330,17 @@ const NAMES = {
 const BESIDE_INPUT = ['cache_read_input_tokens', 'cache_creation_input_tokens', 'cached_creation_tokens'] as const;
 
 /**
- * Reads the `usage` object of chat completions, Responses and the APIs beside them. `undefined` for anything that reports nothing.
+ * Reads the `usage` object of chat completions, Responses and related APIs. `undefined` without a report.
  * Servers differ in whether the input includes cached tokens and the output reasoning: the total decides.
  */
 export function readTotals(value: unknown): UsageReport | undefined {
   const usage = asObject(value);
   if (usage === undefined) return undefined;
   const finder = new CountFinder();
-  const input_details = objectsIn([usage], NAMES.input_details);
-  const output_details = objectsIn([usage], NAMES.output_details);
+  const input_details = objectsUnder([usage], NAMES.input_details);
+  const output_details = objectsUnder([usage], NAMES.output_details);
   const inputs = [usage, ...input_details];
-  const splits = objectsIn(inputs, NAMES.cache_split);
+  const splits = objectsUnder(inputs, NAMES.cache_split);
   const reported = {
     input: finder.highest([usage], NAMES.input),
     output: finder.highest([usage], NAMES.output),
@@ -373,10 +354,10 @@ export function readTotals(value: unknown): UsageReport | undefined {
     spoken: finder.highest(output_details, NAMES.audio),
   };
   const { read = 0, written = 0, short = 0, long = 0 } = reported;
-  // As they are billed: no less than the parts.
+  // Billed cache tokens are at least the sum of the parts.
   const cached = read + Math.max(written, short + long);
   const { input, output, heard } = completed(inputs, reported, cached);
-  // More from the cache than there was in all can't be; without it nothing is cheaper than it was.
+  // Cached tokens cannot exceed the input; ignoring them never lowers the cost.
   const is_part = input === undefined || cached <= input;
   finder.unusable ||= !is_part;
   const uncached = input && input - (is_part ? cached : 0);
@@ -398,18 +379,10 @@ export function readTotals(value: unknown): UsageReport | undefined {
   );
 }
 
-interface Told {
-  readonly input: number | undefined;
-  readonly output: number | undefined;
-  readonly total: number | undefined;
-  readonly read: number | undefined;
-  readonly written: number | undefined;
-  readonly reasoning: number | undefined;
-  readonly heard: number | undefined;
-}
+type Told = Readonly<Record<'input' | 'output' | 'total' | 'read' | 'reasoning' | 'heard', number | undefined>>;
 
 /** All input and output: what the total has beyond the two belongs to one of them, and so does what it has beyond one alone. */
-function completed(inputs: readonly Fields[], told: Told, cached: number): Pick<Told, 'input' | 'output' | 'heard'> {
+function completed(inputs: readonly Json[], told: Told, cached: number): Pick<Told, 'input' | 'output' | 'heard'> {
   const { input, output, total, read, reasoning, heard } = told;
   if (input === undefined || output === undefined) {
     const known = input ?? output;
@@ -421,21 +394,22 @@ function completed(inputs: readonly Fields[], told: Told, cached: number): Pick<
   // Portkey and others report cached tokens beside the input, all or some of them.
   const is_cached = rest !== reasoning && [cached, read, cached - (read ?? 0)].includes(rest);
   if (is_cached) return { input: input + rest, output, heard };
-  // Mistral has the tokens of a recording in the total alone.
+  // Mistral reports the tokens of a recording only in the total.
   if (inputs[0]!.prompt_audio_seconds) return { input: input + rest, output, heard: (heard ?? 0) + rest };
-  // Gemini and xAI have reasoning in the total alone.
+  // Gemini and xAI report reasoning only in the total.
   return { input, output: output + rest, heard };
 }
 
 /** Whether cached tokens are beside the input where no total says so: if all names are those of the Messages protocol. */
-function isBeside(inputs: readonly Fields[], input: number, cached: number, total: number | undefined): boolean {
+function isBeside(inputs: readonly Json[], input: number, cached: number, total: number | undefined): boolean {
   if (!inputs.some((place) => BESIDE_INPUT.some((name) => isCount(place[name], TOKENS_MAX)))) return false;
   const usage = inputs[0]!;
   return cached > input || (total === undefined && usage.prompt_tokens == null && usage.input_tokens_details == null);
 }
 
-function objectsIn(places: readonly Fields[], names: readonly string[]): Fields[] {
-  return places.flatMap((place) => objectsOf(names.map((name) => place[name])));
+/** The objects under some names in several objects. */
+export function objectsUnder(places: readonly Json[], names: readonly string[]): Json[] {
+  return places.flatMap((place) => names.map((name) => asObject(place[name])).filter((value) => value !== undefined));
 }
 
 const OUTPUT_FIELDS: ReadonlySet<string> = new Set<keyof ModelUsage>(['output', 'reasoning', 'audio_output']);
@@ -464,19 +438,47 @@ export function takeTotals(reading: UsageReading, { counts, unusable }: UsageRep
   reading.reported = overlayTotals(reading.reported, counts, reading.complete);
 }
 
-/** All input, whether cached or not. */
 function inputIn(usage: ModelUsage): number {
   return (usage.input ?? 0) + (usage.cache_read ?? 0) + cacheWritten(usage);
 }
 
-/** All tokens written to the cache: as they are billed, no less than the parts by lifetime. */
+/** All tokens written to the cache, at least the sum of the parts by lifetime, as providers bill them. */
 export function cacheWritten({ cache_write = 0, cache_write_5m = 0, cache_write_1h = 0 }: ModelUsage): number {
   return Math.max(cache_write, cache_write_5m + cache_write_1h);
 }
 
+/** Names of input and output in a `usage` object whose input includes cached tokens: those of each compat protocol. */
+export const CHAT_TOTALS = ['prompt_tokens', 'completion_tokens'] as const;
+export const RESPONSES_TOTALS = ['input_tokens', 'output_tokens'] as const;
+
+/** Writes such a `usage` object; `undefined` where input or output is unknown. */
+export function writeTotals(
+  usage: ModelUsage,
+  [input_name, output_name]: typeof CHAT_TOTALS | typeof RESPONSES_TOTALS,
+): Json | undefined {
+  const { input: uncached, output, cache_read = 0, reasoning = 0, audio_input, audio_output } = usage;
+  if (uncached === undefined || output === undefined) return undefined;
+  const cache_write = cacheWritten(usage);
+  const input = uncached + cache_read + cache_write;
+  return {
+    [input_name]: input,
+    [output_name]: output,
+    total_tokens: input + output,
+    [`${input_name}_details`]: {
+      cached_tokens: cache_read,
+      cache_write_tokens: cache_write,
+      ...(audio_input !== undefined && { audio_tokens: audio_input }),
+    },
+    [`${output_name}_details`]: {
+      reasoning_tokens: reasoning,
+      ...(audio_output !== undefined && { audio_tokens: audio_output }),
+    },
+  };
+}
+
 /**
- * Takes in what an upstream says that was asked for something beside an answer of a model: embeddings, images, audio. Only
- * usage in tokens counts; the last word on it stands.
+ * Reads the usage of requests to other APIs: embeddings, images, audio. Only usage in tokens counts, and the last report
+ * wins.
  */
 export function readOtherUsage(reading: UsageReading, { name, data, large }: ResponseEvent): void {
   if (name !== undefined) {
@@ -493,13 +495,13 @@ export function readOtherUsage(reading: UsageReading, { name, data, large }: Res
 
 function readTokens(reading: UsageReading, usage: Json | undefined): void {
   if (usage === undefined) return;
-  // Input that is written to a cache costs more, and is beside the other.
+  // Cached input is not part of the input here, and has other prices.
   if (usage.cache_creation_input_tokens || usage.cache_read_input_tokens) return;
   const { counts, unusable } = readTotals(usage) ?? { counts: {}, unusable: false };
   const total = isCount(usage.total_tokens, TOKENS_MAX) ? usage.total_tokens : undefined;
   const { output = 0, cache_read = 0 } = counts;
   const input = counts.input ?? (counts.output === undefined ? total : undefined);
-  // A usage with other types may be made up. Contradicting numbers are ignored.
+  // Ignores contradictory numbers.
   reading.unusable ||= unusable || (total !== undefined && total < (input ?? 0) + cache_read);
   if (reading.unusable || input === undefined) return;
   reading.reported = { ...counts, input, output };
@@ -508,9 +510,9 @@ function readTokens(reading: UsageReading, usage: Json | undefined): void {
   reading.complete = true;
 }
 
-/** What one run of a model used. */
+/** Usage of one model run. */
 export interface UsedPart {
-  /** As the upstream calls it; absent: the model that answered. */
+  /** The upstream's name of the model; absent: the model of the response. */
   readonly model?: string;
   readonly tokens: TokenCounts;
   /** Whether it is an intermediate run, of another model or of the same one. */
@@ -520,12 +522,12 @@ export interface UsedPart {
 /** Types of main runs, and of compactions; all others are intermediate. */
 const OF_ANSWER: ReadonlySet<string> = new Set(['message', 'fallback_message', 'compaction']);
 
-/** Runs whose tokens are in the totals as well; those of all others come on top of them. */
+/** Runs whose tokens the totals include; tokens of all other runs are additional. */
 const IN_TOTALS: ReadonlySet<string> = new Set(['message', 'fallback_message']);
 
 /**
- * What the runs of an answer used, each by itself, and last what the totals have beyond all of them; `undefined` where the
- * upstream does not tell them apart. Totals may leave runs out, and runs may be missing: together nothing is.
+ * Usage of each run of a response, and last the surplus of the totals; `undefined` if the upstream does not report runs.
+ * Totals may omit runs, and runs may be missing; the combination is complete.
  */
 export function partsOf(
   { iterations }: UsageReading,
@@ -566,8 +568,8 @@ function tokenSum(tokens: TokenCounts): number {
 }
 
 /**
- * Splits cache writes by lifetime. What the upstream's split leaves open is counted at the longest lifetime the request
- * asked for, so that a one-hour write is never priced as a five-minute one; a split larger than the total stands.
+ * Splits cache writes by lifetime. Tokens without a reported lifetime count at the longest requested one, so that a one-hour
+ * write is never priced as a five-minute one. A split larger than the total is kept.
  */
 export function cacheTokens(reported: ModelUsage, asked: CacheLifetime): Omit<TokenCounts, 'input' | 'output'> {
   const short = reported.cache_write_5m ?? 0;
@@ -578,4 +580,52 @@ export function cacheTokens(reported: ModelUsage, asked: CacheLifetime): Omit<To
     cache_write_5m: asked === '1h' ? short : short + open,
     cache_write_1h: asked === '1h' ? long + open : long,
   };
+}
+
+/** The end of an event: two ends of line in a row, of any of the three kinds. */
+const EVENT_END = /(?:\r\n|\n|\r(?!\n)){2}/g;
+
+/** Cheap filter for the chunk; the parsed event decides. */
+const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
+
+/** Whether the text of an event is the extra chunk of a chat completions stream that has usage and no choices. */
+function isUsageChunk(event: string): boolean {
+  if (!NO_CHOICES.test(event)) return false;
+  const data = event.split(/\r\n|\n|\r/).flatMap((line) => /^data:(.*)$/.exec(line)?.[1] ?? []);
+  try {
+    const { choices, usage } = JSON.parse(data.join('\n')) as { choices?: unknown; usage?: unknown };
+    return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;
+  } catch {
+    return false;
+  }
+}
+
+function withoutChunk(events: Buffer): Buffer {
+  const text = events.toString('latin1');
+  if (!NO_CHOICES.test(text)) return events;
+  const passed: Buffer[] = [];
+  const ends = [...text.matchAll(EVENT_END)].map(({ index, 0: blank }) => index + blank.length);
+  let start = 0;
+  for (const end of [...ends, text.length]) {
+    if (!isUsageChunk(text.slice(start, end))) passed.push(events.subarray(start, end));
+    start = end;
+  }
+  return Buffer.concat(passed);
+}
+
+/**
+ * Takes the extra chunk with the usage out of a stream of chat completions, and leaves every other byte. What is no complete
+ * event yet waits for the rest of it, unless it is so long that it is passed on unseen.
+ */
+export function withoutUsageChunk(): ResponseConverter {
+  let passed: Buffer[] = [];
+  const events = new WholeEvents((bytes) => passed.push(bytes as Buffer));
+  const take = (move: () => void) => {
+    const was_inside = events.inside;
+    move();
+    const bytes = passed.length === 1 ? passed[0]! : Buffer.concat(passed);
+    passed = [];
+    return was_inside || events.inside ? bytes : withoutChunk(bytes);
+  };
+  return { write: (chunk) => take(() => events.push(chunk)), end: () => take(() => events.end()) };
 }

@@ -3,7 +3,7 @@ import { definitionOf } from '../protocols/index.ts';
 import type { HistogramMetric } from './catalogue/metrics.ts';
 
 /** Version of the OpenTelemetry conventions for the names `gen_ai.*`. */
-export type ConventionsVersion = NonNullable<GatewayConfig['telemetry']['conventions']>;
+type ConventionsVersion = NonNullable<GatewayConfig['telemetry']['conventions']>;
 
 export interface Conventions {
   /** Schema URL of the version; `undefined` before its release. */
@@ -52,7 +52,6 @@ export function operationOf(protocol: string): string {
   return protocol === 'count_tokens' ? 'count_tokens' : 'chat';
 }
 
-/** Hosts of providers with a name in the conventions. */
 const PROVIDERS: readonly (readonly [RegExp, string])[] = [
   [/(?:^|\.)anthropic\.com$/, 'anthropic'],
   [/(?:^|\.)openai\.azure\.com$/, 'azure.ai.openai'],

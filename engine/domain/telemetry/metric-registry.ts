@@ -168,7 +168,7 @@ function seriesOf(labels: Series['labels'], bounds: readonly number[]): Series {
 }
 
 /** Metrics that are read on demand: gauges, and counters kept elsewhere. */
-export type ObservableMetric = GaugeMetric | CounterMetric;
+type ObservableMetric = GaugeMetric | CounterMetric;
 
 /** A value of a gauge, or of a counter since the start of the process, with its labels. */
 export interface Reading<N extends ObservableMetric> {

@@ -8,10 +8,9 @@ import { openMetricsListener } from './prometheus/metrics-listener.ts';
 import { openRelay } from './relay.ts';
 import { createRequestTelemetry } from './requests/request-telemetry.ts';
 
-/** Time to send queued telemetry of clients at shutdown. */
 const RELAY_TIMEOUT_MS = 3000;
 
-export interface TelemetryOptions {
+interface TelemetryOptions {
   readonly config: GatewayConfig;
   readonly in_force: () => GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
@@ -42,7 +41,7 @@ export async function openTelemetry(options: TelemetryOptions) {
     await exports.close();
     throw error;
   });
-  const shared = { ...options, metrics, sink: () => exports.sink };
+  const shared = { ...options, metrics, sink: exports.sink };
   return {
     ...createRequestTelemetry(shared),
     operation: createOperationTelemetry(shared),

@@ -1,11 +1,11 @@
 import type { Clock } from '../../base/contract/services.ts';
-import type { Operation, OperationName } from '../../base/contract/telemetry.ts';
+import type { Operation } from '../../base/contract/telemetry.ts';
 import { beginTrace } from '../../base/kit/net/trace-context.ts';
 import { printableLine } from '../../base/kit/text/printable.ts';
 import { type CounterMetric, type LabelsOf, METRICS } from './catalogue/metrics.ts';
 import { OPERATION_SPANS, type OperationSpanSpec } from './catalogue/spans.ts';
 import type { Metrics } from './metric-registry.ts';
-import type { Attributes, AttributeValue, FinishedSpan, SpanSink } from './spans.ts';
+import { type Attributes, type AttributeValue, type FinishedSpan, type SpanSink, spansPerSecond } from './spans.ts';
 
 /**
  * Rate limit of spans of one name: a flood of failed sign-ins must not displace requests in the queue. The metrics count all of them.
@@ -20,18 +20,17 @@ export function createOperationTelemetry({
   metrics,
   clock,
 }: {
-  readonly sink: () => SpanSink;
+  readonly sink: SpanSink;
   readonly metrics: Metrics;
   readonly clock: Pick<Clock, 'monotonic'>;
 }): (operation: Operation) => void {
-  const isWithinRate = rateLimit(clock);
+  const isWithinRate = spansPerSecond(SPANS_PER_SECOND);
   return (operation) => {
     const attributes = attributesOf(operation);
     const { counter }: OperationSpanSpec = OPERATION_SPANS[operation.name];
     if (counter !== undefined) metrics.add(counter, labelsOf(counter, attributes));
-    const spans = sink();
-    if (!spans.active) return;
-    if (isWithinRate(operation.name)) spans.take([spanOf(operation, attributes)]);
+    if (!sink.active) return;
+    if (isWithinRate(clock.monotonic(), operation.name)) sink.take([spanOf(operation, attributes)]);
     else metrics.add('gateway.telemetry.dropped', DROPPED);
   };
 }
@@ -41,21 +40,6 @@ const DROPPED = {
   'gateway.telemetry.destination': 'collector',
   'gateway.telemetry.reason': 'flood',
 } as const;
-
-function rateLimit(clock: Pick<Clock, 'monotonic'>): (name: OperationName) => boolean {
-  let second = -1;
-  const taken = new Map<OperationName, number>();
-  return (name) => {
-    const now = Math.floor(clock.monotonic() / 1000);
-    if (now !== second) {
-      second = now;
-      taken.clear();
-    }
-    const before = taken.get(name) ?? 0;
-    taken.set(name, before + 1);
-    return before < SPANS_PER_SECOND;
-  };
-}
 
 /** The attributes of the catalogue, bounded; others are dropped. */
 function attributesOf({ name, attributes, error_type }: Operation): Attributes {
@@ -88,8 +72,6 @@ function spanOf(
     trace_id: trace.trace_id,
     span_id: trace.span_id,
     parent_span_id: trace.parent_span_id,
-    parent_is_remote: trace.parent_span_id !== undefined,
-    trace_state: undefined,
     began_at,
     ended_at: began_at + duration_ms,
     attributes,

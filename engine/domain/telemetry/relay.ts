@@ -21,7 +21,7 @@ export interface ClientExport {
 /** Forwards telemetry of clients unchanged to the destinations of `telemetry.forward_to`. */
 export type TelemetryRelay = ReturnType<typeof openRelay>;
 
-export interface RelayOptions {
+interface RelayOptions {
   readonly config: GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
   readonly clock: Clock;
@@ -41,13 +41,11 @@ interface Outlet {
   /** Identity of the outlet; a change replaces it. */
   readonly key: string;
   readonly queue: ExportQueue<Waiting>;
-  close(timeout_ms: number): Promise<void>;
 }
 
 /** Most queued bytes for one signal and destination, and the overhead of a request in them. */
 const QUEUE_BYTES_MAX = 8 * 1024 * 1024;
 const REQUEST_BYTES = 4096;
-/** Time to send the queue of a removed destination. */
 const LEAVING_MS = 5000;
 
 /** Opens the destinations of the configuration, without connecting to them. Raises StartError. */
@@ -70,7 +68,7 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
     );
     for (const outlet of before.values()) {
       if (outlets.includes(outlet)) continue;
-      const gone = outlet.close(LEAVING_MS).finally(() => leaving.delete(gone));
+      const gone = outlet.queue.close(LEAVING_MS).finally(() => leaving.delete(gone));
       leaving.add(gone);
     }
   };
@@ -109,7 +107,7 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
       }
     },
     async close(timeout_ms: number): Promise<void> {
-      await Promise.all([...outlets.map((outlet) => outlet.close(timeout_ms)), ...leaving]);
+      await Promise.all([...outlets.map(({ queue }) => queue.close(timeout_ms)), ...leaving]);
       outlets = [];
     },
   };
@@ -130,14 +128,9 @@ function openOutlet(
     send: ([one]) => deliver(collector, one!.bytes, one!.headers),
     events: createCollectorLog({ signal, url: publicUrl(target.url), destination: name, metrics, log }),
     clock,
+    closed: () => collector.close(),
   });
-  return {
-    ...{ signal, name, caller, key, queue },
-    async close(timeout_ms) {
-      await queue.close(timeout_ms);
-      collector.close();
-    },
-  };
+  return { signal, name, caller, key, queue };
 }
 
 /** The target of a signal of clients. Raises StartError for unusable settings, without secrets. */

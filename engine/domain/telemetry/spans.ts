@@ -17,8 +17,7 @@ export interface FinishedSpan {
   readonly trace_id: string;
   readonly span_id: string;
   readonly parent_span_id: string | undefined;
-  readonly parent_is_remote: boolean;
-  readonly trace_state: string | undefined;
+  readonly trace_state?: string | undefined;
   /** Milliseconds since the epoch, with fractions. */
   readonly began_at: number;
   /** Milliseconds since the epoch, with fractions. */
@@ -34,4 +33,18 @@ export interface SpanSink {
   readonly active: boolean;
   /** Queues spans of one request. Never throws, never waits; drops and counts spans if the queue is full. */
   take(spans: readonly FinishedSpan[]): void;
+}
+
+/** Creates a rate limit: at most `most` spans of a name in each second of the monotonic clock. */
+export function spansPerSecond(most: number): (now_ms: number, name?: string) => boolean {
+  let second = -1;
+  const taken = new Map<string, number>();
+  return (now_ms, name = '') => {
+    const now = Math.floor(now_ms / 1000);
+    if (now !== second) taken.clear();
+    second = now;
+    const before = taken.get(name) ?? 0;
+    taken.set(name, before + 1);
+    return before < most;
+  };
 }

@@ -1,22 +1,15 @@
-/** `access.rules`: refusals of requests for a model, beside token groups. */
+/** `access.rules`: rejections of requests for a model, in addition to token groups. */
 import type { GatewayConfig, ModelConfig } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
 import type { FactView, ModelCaller, ModelCatalog, Services } from '../../base/contract/services.ts';
-import { type AccessRule, accessRules, type KnownFacts, routingRules, simplify } from '../../base/rules/index.ts';
+import { accessRules, type KnownFacts, routingRules, simplify } from '../../base/rules/index.ts';
 
-interface CompiledRule extends Pick<AccessRule, 'name' | 'mode' | 'message'> {
-  readonly holds: (facts: FactView) => boolean;
-}
-
-/**
- * Raises forbidden when a rule refuses a request for its model, or for one of the others that it names, by their ids; notes
- * rules in shadow mode that would.
- */
-export type CheckAccess = (ctx: RuledContext, model: ModelConfig, others?: readonly string[]) => void;
+/** Raises forbidden when a rule refuses a request for any of its models; records rules in shadow mode. */
+type CheckAccess = (ctx: RuledContext, model: ModelConfig, others?: readonly string[]) => void;
 
 type RuledContext = Parameters<Services['facts']>[0] & { recordShadow(name: string): void };
 
-/** The facts of a request as if it named another model. */
+/** The facts of a request, with another model. */
 export function factsFor(facts: FactView, { id, family }: ModelConfig): FactView {
   return {
     ...facts,
@@ -25,22 +18,18 @@ export function factsFor(facts: FactView, { id, family }: ModelConfig): FactView
   };
 }
 
-/** The check that the rules of a configuration make; `undefined` when there are none. */
+/** The check of the access rules of a configuration; `undefined` without any. */
 export function createAccessCheck({
   config,
   condition,
   facts: factsOf,
   models,
 }: Pick<Services, 'config' | 'condition' | 'facts' | 'models'>): CheckAccess | undefined {
-  const rules = accessRules(config);
+  const rules = accessRules(config).map((rule) => ({ ...rule, holds: condition(rule.logic) }));
   if (rules.length === 0) return undefined;
-  const compiled = rules.map(
-    (rule) => [rule, { ...rule, holds: condition(rule.logic) } satisfies CompiledRule] as const,
-  );
-  const rulesOf = ({ id }: ModelConfig) => compiled.flatMap(([rule, each]) => (rule.covers(id) ? [each] : []));
-  const by_model = new WeakMap<ModelConfig, readonly CompiledRule[]>();
+  const by_model = new WeakMap<ModelConfig, typeof rules>();
   function ask(ctx: RuledContext, model: ModelConfig, facts: FactView): void {
-    const rules_of_it = by_model.get(model) ?? rulesOf(model);
+    const rules_of_it = by_model.get(model) ?? rules.filter(({ covers }) => covers(model.id));
     by_model.set(model, rules_of_it);
     for (const { name, mode, message, holds } of rules_of_it) {
       if (!holds(facts)) continue;
@@ -55,13 +44,10 @@ export function createAccessCheck({
   };
 }
 
-/** Facts of requests, of which a list of models knows nothing. */
+/** Whether a model is unavailable to a caller in every request. */
 export type Refuses = (model: ModelConfig, caller: KnownFacts) => boolean;
 
-/**
- * Whether a model is refused to somebody whatever the request is like: a rule that depends on the request, its route or the time
- * leaves the model in the list. `undefined` when there are no rules.
- */
+/** Whether somebody may never use a model: rules that depend on the request do not count. `undefined` without rules. */
 function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined {
   const rules = accessRules(config).filter(({ mode }) => mode === 'enforce');
   if (rules.length === 0) return undefined;
@@ -71,17 +57,14 @@ function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined {
   };
 }
 
-/**
- * Whether somebody's requests for a model always go to upstreams that do not serve it; a rule that depends on the request leaves
- * the model in the list. `undefined` when every model is served wherever its requests go.
- */
+/** Whether no upstream of a caller's routes serves a model. `undefined` where every upstream serves every model. */
 function createNeverReaches(config: GatewayConfig, models: Pick<ModelCatalog, 'isServedAt'>): Refuses | undefined {
   if (!config.from_model_lists || config.upstreams.length === 1) return undefined;
   const reachable = createReachable(config);
   return (model, caller) => !reachable(model, caller).some((upstream) => models.isServedAt(model, upstream));
 }
 
-/** Makes the function that names the upstreams that somebody's requests for a model may go to. */
+/** Makes the lookup of the upstreams that a caller's requests for a model may go to. */
 export function createReachable(config: GatewayConfig): (model: ModelConfig, caller: KnownFacts) => readonly string[] {
   const rules = routingRules(config).filter(({ mode }) => mode === 'enforce');
   return (model, caller) => {
@@ -99,7 +82,7 @@ export function createReachable(config: GatewayConfig): (model: ModelConfig, cal
   };
 }
 
-/** The facts about a caller by which models are refused or routed before there is a request. */
+/** Facts about a caller that are known without a request. */
 export const CALLER_FACTS = [
   'principal.id',
   'principal.kind',
@@ -111,7 +94,7 @@ export const CALLER_FACTS = [
   'principal.token.group',
 ] as const;
 
-/** Makes the function that says which models a list shows to somebody. */
+/** Makes the filter of the model list for a caller. */
 export function createIsListed(
   config: GatewayConfig,
   models: Pick<ModelCatalog, 'refusal' | 'isServedAt'>,

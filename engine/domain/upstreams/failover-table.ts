@@ -2,7 +2,7 @@ import type { AttemptEffect, AttemptReason, Certainty } from '../../base/contrac
 
 export interface FailoverRow {
   readonly when: string;
-  /** Whether the upstream got the request; absent where that depends on the bytes sent. */
+  /** Whether the upstream received the request; absent where that depends on the bytes sent. */
   readonly certainty?: Certainty;
   /**
    * Retry at the same upstream: at once on a fresh connection, or once after a wait, within the upstream's retry budget. `lone`:
@@ -19,12 +19,10 @@ export interface FailoverRow {
 
 const ANSWERED = { certainty: 'answered', again: 'no', next: 'yes', billed: 'no' } as const;
 
-/**
- * The semantics of failover: what follows a failed attempt, by its outcome. `appscli explain failover` prints it.
- */
+/** The semantics of failover: what follows a failed attempt, by its outcome. `appscli explain failover` prints it. */
 export const FAILOVER_TABLE = {
   unreachable: {
-    when: 'No connection: name not resolved, refused, no route, not in time, TLS',
+    when: 'No connection: name not resolved, refused, no route, timeout, TLS error',
     certainty: 'not_sent',
     again: 'no',
     next: 'yes',
@@ -33,7 +31,7 @@ export const FAILOVER_TABLE = {
     billed: 'no',
   },
   stale_socket: {
-    when: 'A kept connection was closed by the upstream in the moment it was used',
+    when: 'The upstream closed a kept-alive connection just as the request was sent',
     certainty: 'possibly_accepted',
     again: 'fresh_connection',
     next: 'no',
@@ -64,14 +62,14 @@ export const FAILOVER_TABLE = {
   },
   bad_gateway: {
     ...ANSWERED,
-    when: 'Status 502 or 504: something before the upstream answered for it',
+    when: 'Status 502 or 504: a proxy in front of the upstream responded instead',
     next: 'if_unconfirmed',
     reason: 'next_unconfirmed',
     effect: 'failure',
     billed: 'possibly',
   },
   unanswered: {
-    when: 'The connection broke after the request was sent, or no answer began in time',
+    when: 'The connection broke after the request was sent, or no response began in time',
     certainty: 'possibly_accepted',
     again: 'no',
     next: 'if_unconfirmed',
@@ -81,50 +79,50 @@ export const FAILOVER_TABLE = {
   },
   credential: {
     ...ANSWERED,
-    when: "Status 401: the gateway's own credential was refused",
+    when: "Status 401: the upstream rejected the gateway's credential",
     reason: 'next_credential',
     effect: 'credential',
   },
   permission: {
     ...ANSWERED,
-    when: "Status 403: the gateway's account may not do this",
+    when: "Status 403: the gateway's account lacks the permission",
     reason: 'next_credential',
     effect: 'permission',
   },
   payment: {
     ...ANSWERED,
-    when: 'Status 402, or an error that says that the quota or credit of the account is used up',
+    when: 'Status 402, or an error that reports an exhausted quota or credit',
     reason: 'next_credential',
     effect: 'credential',
   },
   model_missing: {
     ...ANSWERED,
-    when: 'Status 404 or 501: the model, or what is asked of it, is not there',
+    when: 'Status 404 or 501: model or operation not available',
     reason: 'next_model_missing',
     effect: 'model_missing',
   },
   caller: {
     ...ANSWERED,
-    when: 'Any other 4xx: the request itself is refused, and its bytes pass through',
+    when: 'Any other 4xx: the upstream rejected the request; its response passes through',
     next: 'no',
     reason: 'fail_caller',
     effect: 'success',
   },
   foreign: {
     ...ANSWERED,
-    when: 'Something that is not the protocol: a redirect, a page',
+    when: 'Not an API response: a redirect or an HTML page',
     reason: 'next_failed',
     effect: 'failure',
   },
   empty: {
     ...ANSWERED,
-    when: 'Status 200, and the answer ended or broke before anything of it could be used',
+    when: 'Status 200, but the response ended or broke off without usable content',
     reason: 'next_failed',
     effect: 'failure',
     billed: 'possibly',
   },
   gone: {
-    when: 'The client left, the gateway stops, or the gateway itself refused',
+    when: 'The client disconnected, the gateway stops, or the gateway itself rejected the request',
     again: 'no',
     next: 'no',
     reason: 'gone',
@@ -133,7 +131,7 @@ export const FAILOVER_TABLE = {
   },
   answered: {
     ...ANSWERED,
-    when: 'An answer; once the client has its first byte nothing is sent again',
+    when: 'A usable response began; no further attempt follows',
     next: 'no',
     reason: 'served',
     effect: 'success',
@@ -144,11 +142,11 @@ export const FAILOVER_TABLE = {
 /** Outcome of an attempt: a row of the table. */
 export type AttemptOutcome = keyof typeof FAILOVER_TABLE;
 
-/** Notes on the rows, for people. */
+/** Notes below the table. */
 export const FAILOVER_NOTES: readonly string[] = [
-  'A context overflow is an error of the request, whatever its status: there is no failover, and breakers ignore it. The client gets it in words that it recognises.',
-  'The code and some words of an error count more than its status: credit used up, model missing, server overloaded, account limited, key wrong.',
-  'Status 200 with a stream whose first event is an error (in Responses, or with commit_after: first_content, the first behind the preamble) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429. A stream whose first event says that the server broke off (finish_reason network_error, insufficient_system_resource, abort) counts as 502.',
+  'A context overflow is an error of the request, whatever its status: there is no failover, and breakers ignore it. The client gets an error that it recognises as an overflow.',
+  'The code and some phrases of an error take precedence over its status: credit used up, model missing, server overloaded, account limited, key wrong.',
+  'Status 200 with a stream whose first event is an error (in Responses, or with commit_after: first_content, the first behind the preamble) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429. A stream whose first event reports that the server broke off (finish_reason network_error, insufficient_system_resource, abort) counts as 502.',
   'A request has at most routing.attempts.max attempts, and at most the number of its upstreams plus one. No attempt begins later than routing.attempts.seconds after the first.',
   'An upstream without a response fails after server.timeouts.first_byte_seconds. A request without a stream waits for non_streaming_first_byte_seconds, as its response comes as a whole. That is longer than routing.attempts.seconds by default, so that no failover follows.',
   'A retry at the same upstream waits for its retry-after. There is no retry if that is more than 2 seconds (429) or 5 seconds (503, 529). Without retry-after the wait is 0.5 to 1.5 seconds after 503 and 529, and there is no retry after 429.',

@@ -1,8 +1,4 @@
-/**
- * Headers on their way: those of a request that reach an upstream, those that are added, and those of an answer that are kept from
- * clients.
- * @module
- */
+/** Headers that reach an upstream, that are added, and that are kept from clients. @module */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig, Profile, UpstreamConfig } from '../../base/contract/config.ts';
 import type { Protocol } from '../../base/contract/protocol.ts';
@@ -14,8 +10,8 @@ import { UPSTREAM_TYPES } from './types/index.ts';
 const NO_HEADERS: ReadonlySet<string> = new Set();
 
 /**
- * Makes the function that finds the row of a table by a header name, in lower case. A name of the table that ends with `*` stands
- * for all names that begin so; a whole name wins over these, and then the first row.
+ * Makes a lookup of table rows by header name, in lower case. A name with a trailing `*` is a prefix.
+ * An exact name wins over prefixes; of several prefixes, the first row wins.
  */
 function rowFinder<Row>(
   table: readonly Row[],
@@ -24,20 +20,20 @@ function rowFinder<Row>(
   const names = table.flatMap((row) => namesOf(row).map((name) => [name, row] as const));
   const exact = new Map(names.filter(([name]) => !name.endsWith('*')));
   const families = names.filter(([name]) => name.endsWith('*')).map(([name, row]) => [name.slice(0, -1), row] as const);
-  // One expression for most names, which are in no family: this runs for every header of every response.
+  // One regex rules out most names: this runs for every header of every response.
   const family = new RegExp(`^(?:${families.map(([prefix]) => prefix).join('|')})`);
   return (name) =>
     exact.get(name) ?? (family.test(name) ? families.find(([prefix]) => name.startsWith(prefix))?.[1] : undefined);
 }
 
-/** Headers by which a client vouches for bytes that the upstream does not get. */
+/** Digest headers of the request body. */
 const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
 
-/** Prefixes of header names: the one that is nobody's, and the one that servers of the Messages protocol read. */
+/** Header prefixes: the neutral one, and Anthropic's. */
 const NEUTRAL_PREFIX = 'vendor';
 const PREFIX_IN_USE = 'anthropic';
 
-/** The headers that carry an upstream's credential; none where it has none, or its variable is not set. */
+/** The headers with an upstream's credential; none without a credential or when its variable is not set. */
 export function upstreamCredential(
   { type, api_key_env, auth_token_env }: UpstreamConfig,
   secret: (variable: string) => string | undefined,
@@ -49,12 +45,11 @@ export function upstreamCredential(
   return api_key_env === undefined ? tokenHeaders(value) : keyHeaders(value);
 }
 
-/** What upstreams get of the trace of a request. */
+/** Which trace headers upstreams get. */
 export type Propagation = GatewayConfig['telemetry']['propagate'];
 
 type Kind = 'plain' | 'ending' | 'privileged' | 'baggage' | 'trace';
 
-/** Most names that are remembered: clients send the same few. */
 const REMEMBERED_MAX = 1000;
 
 const remembered = new Map<string, Kind>();
@@ -74,9 +69,8 @@ function kindOf(name: string): Kind {
 }
 
 /**
- * What of a client's headers goes upstream: all but those of its connection, its credential, baggage, and those that choose who
- * serves or pays unless they are `allowed`. Headers of tracing go with `propagate: verbatim` alone; with `join` the `tracestate`
- * does, which belongs to the trace and not to one span of it.
+ * Forwards all headers except: connection, credential, baggage, and privileged ones that `allowed` does not list.
+ * `propagate: verbatim` forwards all trace headers; `join` forwards only `tracestate`, which belongs to the whole trace.
  */
 export function forwardedHeaders(
   received: IncomingHttpHeaders,
@@ -105,28 +99,27 @@ export function forwardedHeaders(
 
 function passesOn(name: string, { traceparent }: IncomingHttpHeaders, propagate: Propagation): boolean {
   if (propagate !== 'join') return propagate === 'verbatim';
-  // Without a parent there is no trace whose state it could be (W3C Trace Context, section 3.3).
+  // Without a valid `traceparent`, `tracestate` has no meaning (W3C Trace Context, section 3.3).
   return name === 'tracestate' && parseTraceParent(traceparent) !== undefined;
 }
 
-/** Prefixes of headers that have names by vendor: those that an upstream reads, and all that clients may use. */
+/** Prefixes of vendor headers: those that the upstream reads, and all that clients may send. */
 export interface HeaderPrefixes {
   readonly read: readonly string[];
   readonly sent: readonly string[];
 }
 
 /**
- * The prefixes of the headers with version and features (`form_headers` of a protocol) at an upstream with this profile. Where
- * its profile is not known, it is sent the neutral names and those in use; where only the gateway's own names are known, these
- * and those in use.
- * @param server the profile of the gateway, whose names clients may have used.
+ * The prefixes of version and feature headers (`form_headers` of a protocol) for an upstream with this profile.
+ * Without a profile: the neutral and the Anthropic prefix. With only the gateway's own profile: its prefix and Anthropic's.
+ * @param server the profile of the gateway, whose prefix clients may send.
  */
 export function headerPrefixes(profile: Profile | undefined, server: Profile): HeaderPrefixes {
   const read = prefixesRead(profile, server);
   return { read, sent: [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])] };
 }
 
-/** A gateway whose own names are another vendor's tells by that only what its clients read, as a rule. */
+/** The gateway's own profile says which headers its clients send, not which this upstream reads: Anthropic's are added. */
 function prefixesRead(profile: Profile | undefined, server: Profile): readonly string[] {
   if (profile === undefined) return [NEUTRAL_PREFIX, PREFIX_IN_USE];
   const { header_prefix } = profile;
@@ -135,14 +128,14 @@ function prefixesRead(profile: Profile | undefined, server: Profile): readonly s
     : [header_prefix];
 }
 
-/** Takes out what a client vouched for its bytes with, where they were rewritten. */
+/** Removes digest headers after the body was rewritten. */
 export function dropDigests(headers: IncomingHttpHeaders): void {
   for (const name of DIGESTS) delete headers[name];
 }
 
 /**
- * Describes a translated request in its headers: media types, and version and features under the names that the upstream reads,
- * with the values that the client sent under any name.
+ * Sets the headers of a translated request: media types, and version and features with the prefixes that the upstream reads.
+ * Values that the client sent with any of its prefixes are kept.
  */
 export function describeTranslated(
   headers: IncomingHttpHeaders,
@@ -158,19 +151,16 @@ export function describeTranslated(
   }
 }
 
-/** Headers of requests by which programs follow a request from one to the next. */
+/** Distributed-tracing headers. */
 export interface TraceHeaders {
-  /** In lower case; one that ends in `*` stands for all names that begin so. */
+  /** In lower case; a trailing `*` makes the name a prefix. */
   readonly names: readonly string[];
-  /**
-   * `baggage`: they carry whatever a program puts there, such as who its user is. `trace`: they carry identifiers, and whether the
-   * trace is kept.
-   */
+  /** `baggage`: whatever a program puts there. `trace`: identifiers, and whether the trace is kept. */
   readonly carries: 'baggage' | 'trace';
   readonly source: string;
 }
 
-/** Every header that is known to be of this kind. */
+/** All known distributed-tracing headers. */
 export const TRACE_HEADERS: readonly TraceHeaders[] = [
   { names: ['baggage'], carries: 'baggage', source: 'W3C Baggage; Sentry' },
   { names: ['correlation-context'], carries: 'baggage', source: 'an earlier draft of it; .NET' },
@@ -197,29 +187,29 @@ export const TRACE_HEADERS: readonly TraceHeaders[] = [
 
 const traceRow = rowFinder(TRACE_HEADERS, ({ names }) => names);
 
-/** What a header of a request carries, by its name in lower case; `undefined` for one that is not of this kind. */
+/** Kind of a tracing header, by its name in lower case; `undefined` for other headers. */
 export function traceHeaderOf(name: string): TraceHeaders['carries'] | undefined {
-  // Many servers take an underscore for a hyphen.
+  // Many servers read an underscore as a hyphen.
   const spelt = name.replaceAll('_', '-');
   return traceRow(spelt)?.carries;
 }
 
-/** Headers that say what the body and its answer are: the bytes that travel decide them. */
+/** Headers that describe the body or the response, which differ by request. */
 const OF_BODY =
   /^(?:content-.*|accept(?:-.*)?|expect|range|if-.*|cache-control|(?:repr-)?digest|want-(?:content|repr)-digest)$/;
 
-/** Headers in which a request says in which form of its protocol it is written; a beta may lengthen the context window. */
+/** Headers with the protocol version and beta features of a request; a beta may lengthen the context window. */
 const OF_PROTOCOL = /-(?:version|beta)$/;
 
 const CREDENTIALS: readonly string[] = ['authorization', 'x-api-key'];
 
-/** Why a header cannot be fixed for an upstream, and what to do instead. */
+/** Why gateway.yaml cannot set a header for an upstream, and what to do instead. */
 export interface NotFixed {
   readonly why: string;
   readonly help: string;
 }
 
-/** Whether a header may be set for all requests to an upstream, by its name in lower case; `undefined` where it may. */
+/** Why a header (in lower case) cannot be set for all requests to an upstream; `undefined` if it can. */
 export function whyNotFixed(name: string): NotFixed | undefined {
   const remove = 'leave it out';
   if (CREDENTIALS.includes(name))
@@ -227,27 +217,27 @@ export function whyNotFixed(name: string): NotFixed | undefined {
       why: 'it carries the credential of the upstream',
       help: 'name the variable as api_key_env or auth_token_env',
     };
-  if (name === 'host') return { why: 'it follows from the address', help: 'write the address as base_url' };
+  if (name === 'host') return { why: 'the gateway derives it from base_url', help: 'change base_url' };
   if (name === 'content-length' || CONNECTION_HEADERS.includes(name))
-    return { why: 'it belongs to a connection, and the gateway sets it for each', help: remove };
+    return { why: 'it belongs to a single connection; the gateway sets it', help: remove };
   if (OF_BODY.test(name))
-    return { why: 'it says what the body or the answer is, which differs by request', help: remove };
+    return { why: 'it describes the body or the response, which differ by request', help: remove };
   if (OF_PROTOCOL.test(name))
     return {
-      why: 'a request says in it in which form it is written, and what it may use',
+      why: 'it names the API version and beta features of each request',
       help: 'leave it to clients',
     };
   if (traceHeaderOf(name) !== undefined)
     return {
       why: 'it belongs to the trace of a request',
-      help: 'telemetry.propagate says what upstreams get of traces',
+      help: 'telemetry.propagate selects the trace headers that upstreams get',
     };
   const decides = decisionOf(name);
   if (decides === 'model' || decides === 'price') {
-    const why = `it decides over the ${decides}, and limits and bills would not know`;
-    return { why, help: 'say in `models` and `prices` what is asked for and what it costs' };
+    const why = `it determines the ${decides}, which limits and bills would not see`;
+    return { why, help: 'configure the model in `models` and its price in `prices`' };
   }
-  if (decides === 'path') return { why: 'it decides which path or method is served', help: remove };
+  if (decides === 'path') return { why: 'it determines the path or method of the request', help: remove };
   return undefined;
 }
 
@@ -264,10 +254,7 @@ export function fixedHeaders(
 
 const NONE: readonly string[] = [];
 
-/**
- * Puts fixed headers in the place of a client's own.
- * @returns names of the client's headers that are gone; many servers take an underscore for a hyphen
- */
+/** Replaces a client's headers by fixed ones, also those with underscores for hyphens. @returns the names replaced */
 export function fixHeaders(headers: IncomingHttpHeaders, fixed: Readonly<Record<string, string>>): readonly string[] {
   if (Object.keys(fixed).length === 0) return NONE;
   const replaced = Object.keys(headers).filter((name) => Object.hasOwn(fixed, name.replaceAll('_', '-')));
@@ -276,12 +263,11 @@ export function fixHeaders(headers: IncomingHttpHeaders, fixed: Readonly<Record<
   return replaced;
 }
 
-/** A segment such as `v1`, `v3` or `v1beta`. */
 const VERSION = /\/v\d+[a-z0-9]*(?=\/|$)/i;
 
 /**
- * Makes the function that appends a request's path, with its query, to an upstream's base URL, and adds the upstream's own query.
- * The path loses its version where `append_v1` is false, or where the base URL has one and the type of the upstream allows it.
+ * Makes the function that appends a request's path and query to an upstream's base URL, and adds the upstream's query.
+ * Removes the version from the path if `append_v1` is false, or if the base URL has one and the upstream type permits that.
  */
 export function upstreamPaths({
   type,
@@ -302,7 +288,7 @@ export function upstreamPaths({
   return (path) => join(withQuery(path, own, names));
 }
 
-/** Puts the query of an upstream before what remains of a client's own. */
+/** Puts the upstream's query before the client's remaining parameters. */
 function withQuery(path: string, own: string, names: ReadonlySet<string>): string {
   const at = path.indexOf('?');
   if (at < 0) return `${path}?${own}`;
@@ -314,177 +300,163 @@ function withQuery(path: string, own: string, names: ReadonlySet<string>): strin
   return `${path.slice(0, at)}?${[own, ...rest].join('&')}`;
 }
 
-/** The name of a query parameter as servers read it: many don't mind its case, and take `name[]` for a list. */
+/** The name of a query parameter as many servers read it: case-insensitive, and `name[]` is a list. */
 function nameOf(pair: string): string {
   const name = percentDecoded(pair.split('=', 1)[0]!.replaceAll('+', ' '));
   return name.trim().replace(/\[.*$/, '').toLowerCase();
 }
 
 /**
- * Request headers that choose who serves or pays, or that say on whose behalf and from where a request came, as proxies and
- * sign-ins in front of the gateway do. They are dropped on the way to an upstream, unless its `allow_headers` lists them: clients
- * send some of them by habit, and without them a request is charged to the account of the upstream's credential, which is what the
- * operator chose; the way to the gateway is not the way to the upstream, whose router or server would go by it.
+ * Request headers that choose the account, model, price or route, or that proxies add: the client's address, host or identity.
+ * Upstreams get them only if `allow_headers` lists them. Clients send some by habit; the operator chose the account by the
+ * upstream's credential. Forwarding headers describe the path to the gateway; an upstream would wrongly apply them to itself.
  */
 export interface PrivilegedHeader {
-  /** A whole name, or how names begin when it ends with `*`; lower case. */
+  /** In lower case; a trailing `*` makes the name a prefix. */
   readonly name: string;
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'origin';
   readonly meaning: string;
   readonly source: string;
 }
 
-const row = (
-  name: string,
-  decides: PrivilegedHeader['decides'],
-  meaning: string,
-  source: string,
-): PrivilegedHeader => ({
-  name,
-  decides,
-  meaning,
-  source,
-});
-
 const rows = (
   names: string,
   decides: PrivilegedHeader['decides'],
   meaning: string,
   source: string,
-): readonly PrivilegedHeader[] => names.split(' ').map((name) => row(name, decides, meaning, source));
+): readonly PrivilegedHeader[] => names.split(' ').map((name) => ({ name, decides, meaning, source }));
 
-const ADDRESS = 'the address from which the request came';
-const PERSON = 'who asks, as a sign-in in front of the gateway says';
+const ADDRESS = 'the address of the client';
+const PERSON = 'the user, as authenticated by a proxy in front of the gateway';
 const CERTIFICATE = 'the certificate of the client, as a proxy in front of the gateway saw it';
-const HOST = 'the host that is served';
-const SCHEME = 'the scheme by which the request came';
+const HOST = 'the requested host';
+const SCHEME = 'the scheme of the request';
 
-/** Every request header that is known to do so, the caller's own credential apart. */
+/** All known privileged request headers, except the caller's own credential. */
 export const PRIVILEGED_HEADERS: readonly PrivilegedHeader[] = [
-  row('cookie', 'account', 'a session at the upstream, and with it somebody', 'RFC 6265'),
-  row('cookie2', 'account', 'a session at the upstream, and with it somebody', 'RFC 2965'),
-  row('api-key', 'account', 'a credential', 'Azure OpenAI reference'),
-  row('ocp-apim-subscription-key', 'account', 'a credential', 'Azure API Management'),
-  row('x-goog-api-key', 'account', 'a credential', 'Gemini API reference'),
-  row('x-goog-user-project', 'account', 'the project that pays', 'Google Cloud, quota project'),
-  row('x-amz-security-token', 'account', 'a credential', 'AWS signature version 4'),
-  row('x-auth-token', 'account', 'a credential', 'several self-hosted servers'),
-  row('openai-organization', 'account', 'the organization that pays', 'OpenAI API reference, authentication'),
-  row('openai-project', 'account', 'the project that pays', 'OpenAI API reference, authentication'),
-  row('chatgpt-account-id', 'account', 'the account that pays', 'coding CLI, signed in'),
-  row('anthropic-workspace-id', 'account', 'the workspace that pays', 'Messages API reference, create a message'),
-  row('anthropic-user-profile-id', 'account', 'for whom it is, and who may pay', 'Messages API reference'),
-  row('x-vertex-ai-llm-*', 'price', 'the capacity that serves the request', 'Vertex AI, consumption options'),
-  row('x-amzn-bedrock-*', 'price', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
-  row('azureml-model-deployment', 'model', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
-  row('x-ms-model-mesh-model-name', 'model', 'the model', 'Azure AI model inference'),
-  row('x-openrouter-*', 'route', 'settings of a router', 'OpenRouter API reference'),
-  row('x-portkey-*', 'route', 'target, credential and retries of a router', 'Portkey documentation, headers'),
-  row('helicone-*', 'route', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),
-  row('cf-aig-*', 'route', 'credential, cost and retries of a router', 'Cloudflare AI Gateway, headers'),
-  row('x-litellm-*', 'route', 'routing tags and customer of a router', 'LiteLLM proxy, request headers'),
-  row('x-pass-*', 'route', 'headers that a router passes on', 'LiteLLM proxy, forward client headers'),
-  row('x-bf-*', 'route', 'credential and target of a router', 'Bifrost documentation'),
-  row('x-tfy-*', 'route', 'target of a router', 'TrueFoundry AI Gateway'),
-  row('x-original-url', 'route', 'the path that is served', 'Internet Information Services, ASP.NET; Symfony'),
-  row('x-original-uri', 'route', 'the path that is served', 'nginx, authentication by subrequest'),
-  row('x-rewrite-url', 'route', 'the path that is served', 'Internet Information Services, URL rewriting'),
-  row('x-forwarded-uri', 'route', 'the path that is served', 'Traefik and Caddy, forwarded authentication'),
-  row('x-forwarded-path', 'route', 'the path that is served', 'Kong, proxy headers'),
-  row('x-http-method*', 'route', 'the method that is served', 'several web frameworks, method override'),
-  row('x-method-override', 'route', 'the method that is served', 'several web frameworks, method override'),
-  row(
+  rows('cookie', 'account', 'a session at the upstream, and with it somebody', 'RFC 6265'),
+  rows('cookie2', 'account', 'a session at the upstream, and with it somebody', 'RFC 2965'),
+  rows('api-key', 'account', 'a credential', 'Azure OpenAI reference'),
+  rows('ocp-apim-subscription-key', 'account', 'a credential', 'Azure API Management'),
+  rows('x-goog-api-key', 'account', 'a credential', 'Gemini API reference'),
+  rows('x-goog-user-project', 'account', 'the project that pays', 'Google Cloud, quota project'),
+  rows('x-amz-security-token', 'account', 'a credential', 'AWS signature version 4'),
+  rows('x-auth-token', 'account', 'a credential', 'several self-hosted servers'),
+  rows('openai-organization', 'account', 'the organization that pays', 'OpenAI API reference, authentication'),
+  rows('openai-project', 'account', 'the project that pays', 'OpenAI API reference, authentication'),
+  rows('chatgpt-account-id', 'account', 'the account that pays', 'coding CLI, signed in'),
+  rows('anthropic-workspace-id', 'account', 'the workspace that pays', 'Messages API reference, create a message'),
+  rows('anthropic-user-profile-id', 'account', 'for whom it is, and who may pay', 'Messages API reference'),
+  rows('x-vertex-ai-llm-*', 'price', 'the capacity that serves the request', 'Vertex AI, consumption options'),
+  rows('x-amzn-bedrock-*', 'price', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
+  rows('azureml-model-deployment', 'model', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
+  rows('x-ms-model-mesh-model-name', 'model', 'the model', 'Azure AI model inference'),
+  rows('x-openrouter-*', 'route', 'settings of a router', 'OpenRouter API reference'),
+  rows('x-portkey-*', 'route', 'target, credential and retries of a router', 'Portkey documentation, headers'),
+  rows('helicone-*', 'route', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),
+  rows('cf-aig-*', 'route', 'credential, cost and retries of a router', 'Cloudflare AI Gateway, headers'),
+  rows('x-litellm-*', 'route', 'routing tags and customer of a router', 'LiteLLM proxy, request headers'),
+  rows('x-pass-*', 'route', 'headers that a router passes on', 'LiteLLM proxy, forward client headers'),
+  rows('x-bf-*', 'route', 'credential and target of a router', 'Bifrost documentation'),
+  rows('x-tfy-*', 'route', 'target of a router', 'TrueFoundry AI Gateway'),
+  rows('x-original-url', 'route', 'the path that is served', 'Internet Information Services, ASP.NET; Symfony'),
+  rows('x-original-uri', 'route', 'the path that is served', 'nginx, authentication by subrequest'),
+  rows('x-rewrite-url', 'route', 'the path that is served', 'Internet Information Services, URL rewriting'),
+  rows('x-forwarded-uri', 'route', 'the path that is served', 'Traefik and Caddy, forwarded authentication'),
+  rows('x-forwarded-path', 'route', 'the path that is served', 'Kong, proxy headers'),
+  rows(
+    'x-http-method* x-method-override',
+    'route',
+    'the method that is served',
+    'several web frameworks, method override',
+  ),
+  rows(
     'x-envoy-original-*',
     'route',
     'the host or path that is served',
     'Envoy, original destination and path rewriting',
   ),
-  row(
+  rows(
     'x-envoy-*',
     'route',
     'retries and time limits, and from where the request came',
     'Envoy, HTTP header manipulation',
   ),
-  row(
+  rows(
     'x-forwarded-*',
     'route',
     `${HOST}, its scheme, port and prefix, and ${ADDRESS}`,
     'reverse proxies (MDN, X-Forwarded-*)',
   ),
-  ...rows('forwarded forwarded-for x-forwarded', 'route', `${HOST}, and ${ADDRESS}`, 'RFC 7239 and what was before it'),
-  row('x-original-*', 'route', `${HOST}, or ${ADDRESS}`, 'ingress-nginx; ASP.NET, forwarded headers'),
-  ...rows(
+  rows('forwarded forwarded-for x-forwarded', 'route', `${HOST}, and ${ADDRESS}`, 'RFC 7239 and what was before it'),
+  rows('x-original-*', 'route', `${HOST}, or ${ADDRESS}`, 'ingress-nginx; ASP.NET, forwarded headers'),
+  rows(
     'x-host x-http-host x-http-host-override x-host-override x-proxy-host proxy-host x-request-host x-target-host x-backend-host x-upstream-host x-destination-host',
     'route',
     HOST,
     'several proxies and web frameworks',
   ),
-  ...rows('x-scheme x-url-scheme front-end-https', 'route', SCHEME, 'ingress-nginx; Internet Information Services'),
-  ...rows(
-    'x-script-name script-name x-base-path',
-    'route',
-    'the prefix of what is served',
-    'WSGI servers behind a proxy',
-  ),
-  ...rows(
+  rows('x-scheme x-url-scheme front-end-https', 'route', SCHEME, 'ingress-nginx; Internet Information Services'),
+  rows('x-script-name script-name x-base-path', 'route', 'the prefix of what is served', 'WSGI servers behind a proxy'),
+  rows(
     'x-forward-for x-real-ip x-real-port x-client-ip client-ip x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr',
     'origin',
     ADDRESS,
     'reverse proxies and balancers',
   ),
-  ...rows('true-client-ip akamai-* x-akamai-*', 'origin', ADDRESS, 'Akamai; Cloudflare'),
-  ...rows('proxy-client-ip wl-proxy-* x-proxyuser-ip', 'origin', ADDRESS, 'WebLogic and other application servers'),
-  row('cf-*', 'origin', `${ADDRESS}, its country, and who asks`, 'Cloudflare, HTTP headers; Cloudflare Access'),
-  ...rows(
+  rows('true-client-ip akamai-* x-akamai-*', 'origin', ADDRESS, 'Akamai; Cloudflare'),
+  rows('proxy-client-ip wl-proxy-* x-proxyuser-ip', 'origin', ADDRESS, 'WebLogic and other application servers'),
+  rows('cf-*', 'origin', `${ADDRESS}, its country, and who asks`, 'Cloudflare, HTTP headers; Cloudflare Access'),
+  rows(
     'fastly-* fly-* cloudfront-* x-vercel-* x-nf-* do-connecting-ip ali-cdn-real-ip incap-client-ip',
     'origin',
     ADDRESS,
     'Fastly, Fly.io, CloudFront, Vercel, Netlify, DigitalOcean, Alibaba Cloud, Imperva',
   ),
-  ...rows('x-azure-* x-arr-* x-appengine-*', 'origin', ADDRESS, 'Azure Front Door and App Service; App Engine'),
-  ...rows(
+  rows('x-azure-* x-arr-* x-appengine-*', 'origin', ADDRESS, 'Azure Front Door and App Service; App Engine'),
+  rows(
     'remote-user remote-groups remote-email remote-name x-remote-user x-remote-group x-remote-extra-* x-webauth-* x-auth-request-*',
     'account',
     PERSON,
     'Authelia, Kubernetes, Grafana, oauth2-proxy',
   ),
-  ...rows(
+  rows(
     'x-authentik-* x-pomerium-* tailscale-user-* x-goog-iap-* x-goog-authenticated-user-* x-amzn-oidc-* x-ms-client-principal* x-ms-token-*',
     'account',
     PERSON,
     'authentik, Pomerium, Tailscale, Identity-Aware Proxy, Application Load Balancer, App Service',
   ),
-  ...rows(
+  rows(
     'x-consumer-* x-anonymous-consumer x-authenticated-* x-credential-* x-userinfo x-user-info x-jwt-assertion x-jwt-payload x-token-payload',
     'account',
     PERSON,
     'Kong, Apache APISIX, WSO2, Envoy, Istio',
   ),
-  ...rows(
+  rows(
     'client-cert client-cert-chain x-client-cert* ssl-client-* x-ssl-* x-amzn-mtls-*',
     'account',
     CERTIFICATE,
     'RFC 9440; nginx, Apache httpd, Application Load Balancer',
   ),
-  row('x-orq-*', 'route', 'target of a router', 'orq.ai documentation'),
-  row('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
-];
+  rows('x-orq-*', 'route', 'target of a router', 'orq.ai documentation'),
+  rows('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
+].flat();
 
-/** Headers whose names begin like privileged ones, and which only say who asks. */
+/** Headers that match a privileged prefix but only name the client application. */
 const HARMLESS: ReadonlySet<string> = new Set(['x-openrouter-title', 'x-openrouter-categories']);
 
-/** Words at the end of other names that choose an account, a model or a price. */
+/** Endings of other header names that choose an account, a model or a price. */
 const PRIVILEGED_WORDS =
   /(?:^|-)(?:(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|model|deployment|fallbacks?|byok)(?:-(?:id|name|key|override|slug))?|(?:virtual|provider|api|secret)-?keys?|(?:service|price)-tier|speed-mode|service-level)$/;
 
 const privilegedRow = rowFinder(PRIVILEGED_HEADERS, ({ name }) => [name]);
 
-/** How betas of the Messages protocol that lengthen the context window are written: `context-1m-2025-08-07`. */
+/** Betas of the Messages protocol that lengthen the context window, such as `context-1m-2025-08-07`. */
 const WINDOW_BETA = /^context-(\d{1,6})([km])(?![a-z\d])/;
 
 const UNITS = { k: 1000, m: 1_000_000 } as const;
 
-/** The longest context window that betas in these headers ask for, in tokens; `undefined` where they ask for none. */
+/** The longest context window that beta headers request, in tokens; `undefined` without any. */
 export function requestedWindow(headers: IncomingHttpHeaders): number | undefined {
   let longest: number | undefined;
   for (const name in headers) {
@@ -497,14 +469,14 @@ export function requestedWindow(headers: IncomingHttpHeaders): number | undefine
   return longest;
 }
 
-/** Rows whose headers choose the path or the method that is served, whoever serves it. */
+/** Matches the meaning of headers that choose the path or method. */
 const OF_PATH = /\b(?:path|method)\b.* served$/;
 
-/** Words at the end of names that choose an account, or whose credential. */
+/** Endings of header names that choose an account or carry its credential. */
 const ACCOUNT_WORDS =
   /(?:^|-)(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|byok|(?:virtual|provider|api|secret)-?keys?)(?:-(?:id|name|key|override|slug))?$/;
 
-/** What a header that is dropped decides, by its name in lower case; `undefined` for all others. */
+/** What a privileged header decides, by its name in lower case; `undefined` for other headers. */
 export function decisionOf(name: string): PrivilegedHeader['decides'] | 'path' | undefined {
   if (!isPrivilegedHeader(name)) return undefined;
   const known = privilegedRow(name);
@@ -512,15 +484,12 @@ export function decisionOf(name: string): PrivilegedHeader['decides'] | 'path' |
   return ACCOUNT_WORDS.test(name) ? 'account' : 'model';
 }
 
-/** Headers of a body that the gateway may send in another form than it came. */
+/** Headers of the body that the gateway may change. */
 const REFRAMED: ReadonlySet<string> = new Set(['content-encoding', 'content-type']);
 
-/**
- * Whether a request header, in lower case, chooses who serves or pays or says from where a request came, or is one in another
- * spelling that ends here or says what the body is.
- */
+/** Whether a request header is privileged, or another spelling of one that ends here or frames the body. */
 export function isPrivilegedHeader(name: string): boolean {
-  // Many servers take an underscore for a hyphen.
+  // Many servers read an underscore as a hyphen.
   const spelt = name.replaceAll('_', '-');
   return (
     !HARMLESS.has(spelt) &&
@@ -530,7 +499,7 @@ export function isPrivilegedHeader(name: string): boolean {
   );
 }
 
-/** Headers that belong to one connection and never travel further (RFC 9110 section 7.6.1). */
+/** Hop-by-hop headers (RFC 9110 section 7.6.1). */
 export const CONNECTION_HEADERS: readonly string[] = [
   'connection',
   'keep-alive',
@@ -544,8 +513,8 @@ export const CONNECTION_HEADERS: readonly string[] = [
 ];
 
 /**
- * Request headers that end here: those of the connection, the caller's credential, what is set anew, and the page that sent a
- * request, which some servers refuse although it is the gateway that asks them.
+ * Request headers that are never forwarded: hop-by-hop headers, the caller's credential, headers that the gateway sets itself,
+ * and `origin`, on which some servers reject requests.
  */
 export const ENDING_HERE: ReadonlySet<string> = new Set([
   ...CONNECTION_HEADERS,
@@ -558,8 +527,8 @@ export const ENDING_HERE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Names that a Connection header adds to them, in lower case; none of those that describe the body, which are for whoever
- * reads it (RFC 9110 section 7.6.1).
+ * Hop-by-hop headers that a Connection header names, in lower case. `content-*` is ignored there: it describes the body for
+ * its final recipient (RFC 9110 section 7.6.1).
  */
 export function nominated(connection: string | string[] | undefined): readonly string[] {
   if (connection === undefined || connection === 'keep-alive' || connection === 'close') return [];
@@ -570,41 +539,41 @@ export function nominated(connection: string | string[] | undefined): readonly s
     .filter((name) => !name.startsWith('content-'));
 }
 
-/** Headers of an answer that are kept from clients for one reason. */
+/** Response headers that clients do not get, for one reason. */
 export interface OriginHeaders {
-  /** In lower case; one that ends in `*` stands for all names that begin so. */
+  /** In lower case; a trailing `*` makes the name a prefix. */
   readonly names: readonly string[];
-  /** What they would do, ending a sentence that begins with "it". */
+  /** Their effect, as the rest of a sentence that begins with "it". */
   readonly effect: string;
 }
 
 /**
- * Response headers that act on the whole host an answer comes from, or on the proxies in front of it, not on the answer.
- * That host is the gateway, and an upstream has no say over it. No client of a model API needs one of them.
+ * Response headers that affect the whole host or the proxies in front of it, not only this response.
+ * The host is the gateway's, so upstreams may not set them. Clients of model APIs need none of them.
  */
 export const ORIGIN_HEADERS: readonly OriginHeaders[] = [
-  { names: ['set-cookie', 'set-cookie2'], effect: "sets cookies for the gateway's host, its own sign-in among them" },
-  { names: ['clear-site-data'], effect: "deletes what a browser keeps for the gateway's host, sign-ins included" },
-  { names: ['strict-transport-security'], effect: "makes browsers refuse plain HTTP to the gateway's host for months" },
+  { names: ['set-cookie', 'set-cookie2'], effect: "sets cookies for the gateway's host, its sign-in included" },
+  { names: ['clear-site-data'], effect: "deletes browser data of the gateway's host, sign-ins included" },
+  { names: ['strict-transport-security'], effect: "makes browsers reject plain HTTP to the gateway's host for months" },
   { names: ['public-key-pins*', 'expect-ct'], effect: "pins certificates for the gateway's host" },
   { names: ['alt-svc'], effect: 'sends the next requests for the gateway to another address' },
   {
     names: ['access-control-*', 'timing-allow-origin', 'cross-origin-*'],
-    effect: 'lets pages of other sites read what the gateway answers',
+    effect: "lets pages of other sites read the gateway's responses",
   },
   {
     names: ['nel', 'report-to', 'reporting-endpoints', 'content-security-policy*', 'attribution-reporting-*'],
-    effect: "makes browsers report what happens at the gateway's host to somebody else",
+    effect: "makes browsers send reports about the gateway's host to a third party",
   },
-  { names: ['accept-ch*', 'critical-ch'], effect: "makes browsers tell more about themselves to the gateway's host" },
+  { names: ['accept-ch*', 'critical-ch'], effect: "makes browsers send client hints to the gateway's host" },
   {
     names: ['service-worker-allowed', 'service-worker-navigation-preload'],
     effect: "widens what scripts may take over at the gateway's host",
   },
-  { names: ['refresh'], effect: 'sends a browser on to another address' },
+  { names: ['refresh'], effect: 'redirects browsers to another address' },
   {
     names: ['www-authenticate', 'authentication-info', 'proxy-authentication-info'],
-    effect: "asks the caller for a password; what the upstream refuses is the gateway's credential, never the caller's",
+    effect: "asks the caller for credentials, but the upstream rejected the gateway's credential",
   },
   {
     names: ['sec-*', 'secure-session-*', 'set-login', 'activate-storage-access', 'origin-trial'],
@@ -612,7 +581,7 @@ export const ORIGIN_HEADERS: readonly OriginHeaders[] = [
   },
   {
     names: ['x-accel-redirect', 'x-sendfile', 'x-lighttpd-send-file', 'x-reproxy-url'],
-    effect: 'makes a reverse proxy in front of the gateway answer with a file or address of its own',
+    effect: 'makes a reverse proxy in front of the gateway serve a file or address of its own',
   },
 ];
 

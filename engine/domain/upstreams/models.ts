@@ -31,7 +31,6 @@ import { reaches } from './routes.ts';
 
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
 
-/** The price of requests that name no model, in tokens. */
 const FREE: EffectivePrice = {
   source: 'none',
   pico: { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 },
@@ -41,9 +40,8 @@ const FREE: EffectivePrice = {
 const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
 
 /**
- * The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that
- * cannot be kept.
- * @param lists what upstreams tell of their models, for a configuration that names none.
+ * The models of a configuration, with lookups prepared for requests. Throws a RangeError for a price that cannot be stored.
+ * @param lists model lists of the upstreams, for a configuration without `models`.
  */
 export function createModelCatalog(
   config: GatewayConfig,
@@ -85,10 +83,14 @@ export function createModelCatalog(
       if (policy?.models === undefined || isNamed(policy.models, model)) return undefined;
       return { by: 'policy', policy: policy.models_policy! };
     },
-    upstream: (name) => known(upstreams.get(name), 'upstream', name),
+    upstream(name) {
+      const upstream = upstreams.get(name);
+      if (upstream === undefined) throw new Error(`there is no upstream "${name}" in gateway.yaml`);
+      return upstream;
+    },
     answering(name, upstream, requested) {
       const model = answering(name, upstream, requested);
-      // A model of the catalogue has a price where its provider is, which need not be here.
+      // A model of the catalogue has a price at its provider's address only.
       return model?.catalogue === undefined || hasPrice(model, upstream) ? model : undefined;
     },
     price,
@@ -126,7 +128,6 @@ export function callerWithToken(group: string): ModelCaller {
   return { token_group: group, groups: [group], email: '' };
 }
 
-/** Whether a token group may use a model, computed ahead for the models of gateway.yaml. */
 function opener(
   { models: globs = [], families = [] }: TokenGroupConfig,
   { models, from_model_lists }: GatewayConfig,
@@ -138,29 +139,19 @@ function opener(
   return ({ id }) => ids.has(id);
 }
 
-function known<T>(value: T | undefined, kind: string, name: string): T {
-  if (value === undefined) throw new Error(`there is no ${kind} "${name}" in gateway.yaml`);
-  return value;
-}
-
-/** Longest model identifier an error message repeats. */
 const QUOTED_LENGTH_MAX = 120;
 
-const NOT_IN_CATALOGUE = `the catalogue of prices (${CATALOGUE_DATE}) does not know what it costs`;
-const NOT_LISTED = 'no upstream that serves you has it on its list of models';
+const NOT_IN_CATALOGUE = `the price catalogue (${CATALOGUE_DATE}) has no price for it`;
+const NOT_LISTED = 'no upstream available to you lists it';
 
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
 
-/**
- * Why a caller cannot use a model: access, the upstream of the request does not serve it, or its name is unknown and the upstream
- * does not allow unknown names in this field.
- */
+/** Why a caller cannot use a model; `unknown`: the upstream allows no unknown name in this field. */
 type Refusal =
   | ModelRefusal
   | { readonly by: 'upstream'; readonly upstream: string }
   | { readonly by: 'unknown'; readonly upstream: string; readonly field: string };
 
-/** Reason, remedy and details for the error. */
 function explain(refusal: Refusal | undefined): { why: string; remedy: string; details: ErrorDetails } {
   const unknown = 'no model of this gateway has that identifier';
   if (refusal === undefined) return { why: unknown, remedy: '', details: {} };
@@ -190,9 +181,7 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
   return { why: `the token group "${token_group}" may not use it`, remedy, details: { token_group } };
 }
 
-/**
- * Makes the error for a model that a caller cannot use. Where gateway.yaml lists no models, the log says what to write.
- */
+/** Makes the error for a model that a caller cannot use. Without `models`, the log says what to write. */
 export function createModelRefuser(
   config: Pick<GatewayConfig, 'from_model_lists'>,
   log: Log,
@@ -204,16 +193,16 @@ export function createModelRefuser(
     const model = quotable(id);
     const why = refusal === undefined ? NOT_IN_CATALOGUE : NOT_LISTED;
     const entry = refusal === undefined ? `{ id: ${model}, pricing: { input: ..., output: ... } }` : `{ id: ${model} }`;
-    const help = `list every model to serve in a section \`models\`, this one as ${entry}`;
-    logOnce({ model, help }, `a request for an unknown model was refused: ${why}`);
+    const help = `list all models to serve under \`models\`, this one as ${entry}`;
+    logOnce({ model, help }, `a request for an unknown model was rejected: ${why}`);
     const price = refusal === undefined ? ', with its price' : '';
-    const remedy = `An administrator can list it in gateway.yaml under \`models\`${price}, beside the others that are served.`;
+    const remedy = `An administrator can list it in gateway.yaml under \`models\`${price}, together with all other models to serve.`;
     const message = `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS} ${remedy}`;
     return new StageError('model_not_found', message, { details: { model } });
   };
 }
 
-/** The error for a model that a caller cannot have; `param` is where the request names it, other than as `model`. */
+/** The error for a model that a caller cannot use. @param param where the request names it, if not in `model` */
 export function modelNotFound(id: string, refusal: Refusal | undefined, param?: string): StageError {
   const model = quotable(id);
   const { why, remedy, details } = explain(refusal);
@@ -227,14 +216,14 @@ function quotable(id: string): string {
   return printable(id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id);
 }
 
-/** Why somebody who signed in may use no model at all, from what speaks against each of them, and who can do what about it. */
+/** Why a signed-in user may use no model at all, and how an administrator can change that. @param refusals one per model */
 export function noModelsBecause(
   refusals: readonly (ModelRefusal | undefined)[],
   groups: readonly string[],
   { from_model_lists }: Pick<GatewayConfig, 'from_model_lists'> = {},
 ): string {
   if (refusals.length === 0 && from_model_lists) {
-    return 'no upstream has a list of its models; those of the price catalogue are served';
+    return 'no upstream lists its models; the gateway serves those of the price catalogue';
   }
   if (refusals.length === 0) return 'this gateway has no models; an administrator adds them to gateway.yaml';
   const policy = refusals.find((refusal) => refusal?.by === 'policy');
@@ -246,25 +235,25 @@ export function noModelsBecause(
   if (group !== undefined) {
     return `your token group "${group}" may use no model of this gateway; an administrator adds models to the group in gateway.yaml`;
   }
-  const yours = groups.length === 0 ? 'no group of yours is known here' : `your groups are ${groups.join(', ')}`;
+  const yours = groups.length === 0 ? 'the gateway knows none of your groups' : `your groups are ${groups.join(', ')}`;
   return `you are a member of no token group (${yours}); an administrator adds one of your groups to the members of a token group in gateway.yaml`;
 }
 
-/** An upstream at which a model has a price: a model of the catalogue has one where its provider is, which need not be everywhere. */
+/** An upstream at which a model has a price; models of the catalogue have one at their provider's address only. */
 export function pricedAt({ catalogue }: ModelConfig, preferred: string): string {
   if (catalogue === undefined || preferred in catalogue) return preferred;
   return Object.keys(catalogue)[0] ?? preferred;
 }
 
-/** The ids of models that gateway.yaml refers to, each by one of its names. */
+/** The ids of models that rules and token groups of gateway.yaml name, one for each model. */
 function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[] {
   const globs = [...routing.rules, ...token_groups].flatMap(({ models = [] }) => models);
   const ids = globs.filter((glob) => !glob.includes('*'));
-  // The first of the names is the one that is written.
+  // Of several names of one model, the first stays.
   return [...Map.groupBy(ids, plainName).values()].map(([id]) => id!);
 }
 
-/** A model with what its upstream's list says of it: how long it may answer where nobody says, and how it is told to think. */
+/** A model with the default output limit and the thinking mode from its upstream's list. */
 function withTold(model: ModelConfig, { max_tokens, thinking }: ModelListEntry): ModelConfig {
   return deepFreeze({
     ...model,
@@ -279,7 +268,7 @@ interface Served {
   readonly is_reached: boolean;
 }
 
-/** Models that are found when somebody asks for them. */
+/** Models of the upstreams' lists and the price catalogue, looked up on demand. */
 export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
   const bare = modelFinder(config);
   const completed = new WeakMap<ModelConfig, ModelConfig>();
@@ -289,7 +278,7 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
   let served = new WeakMap<ModelConfig, Served>();
   let seen: number | undefined;
 
-  /** What is told of a model once a list has it holds until the next reload: requests end as they begin. */
+  /** Settings from a model list are fixed until the next reload, so that a request ends with what it began with. */
   function complete(model: ModelConfig): ModelConfig {
     const known = completed.get(model);
     if (known !== undefined) return known;
@@ -317,7 +306,7 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
     return found;
   }
 
-  /** Models that stay are the same objects as before: what is worked out for a model is kept by it. */
+  /** Unchanged models stay the same objects, because caches use them as keys. */
   function update(): void {
     if (seen === lists.version()) return;
     seen = lists.version();
@@ -331,25 +320,19 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
   }
 
   return {
-    /**
-     * Those that are served. Where an upstream tells no list, what the catalogue has of the provider at its address, and what
-     * gateway.yaml names in rules and token groups.
-     */
+    /** Those that are served: on a list, else in the catalogue or in the rules and token groups of gateway.yaml. */
     all(): readonly ModelConfig[] {
       update();
       return all;
     },
-    /**
-     * A model that the catalogue has a price for, served or not: the same object for the same id for as long as it is
-     * remembered. A request that began before a list changed ends with the model that it began with.
-     */
+    /** A model with a price, served or not; the same object also for requests that began before a list changed. */
     find(id: string): ModelConfig | undefined {
       update();
       return isModelId(id) ? remember(id) : undefined;
     },
-    /** Whether an upstream has a model, and the catalogue its price there. */
+    /** Whether an upstream serves a model and the catalogue has its price there. */
     isServedAt: (model: ModelConfig, upstream: string) => servedOf(model).at.has(upstream),
-    /** Whether any upstream that its requests can be routed to does. */
+    /** Whether any upstream that its requests can be routed to serves a model. */
     isServed: (model: ModelConfig) => servedOf(model).is_reached,
   };
 }

@@ -11,53 +11,50 @@ import {
 } from '../protocols/index.ts';
 import { modelNotFound } from './models.ts';
 
-/** A request whose route is known, as far as its privileged fields need it. */
+/** A routed request, with the values that the check of privileged fields needs. */
 export interface DecidedRequest {
   readonly caller: ModelCaller;
   readonly model: ModelConfig;
   readonly called: string;
   readonly upstream: UpstreamConfig;
-  /** Milliseconds since the epoch, for the prices in force. */
+  /** Milliseconds since the epoch; selects the prices in force. */
   readonly at: number;
-  /** Whether the upstream is one of those that serve another model for this caller. */
+  /** Whether the upstream also serves another model for this caller. */
   readonly servesThere: (model: ModelConfig) => boolean;
 }
 
 /** Checks the privileged fields of requests and returns the identifiers of all models that they name beside `model`. */
-export type PrivilegedCheck = (
-  choices: Readonly<Record<string, PrivilegedChoice>>,
-  request: DecidedRequest,
-) => string[];
+type PrivilegedCheck = (choices: Readonly<Record<string, PrivilegedChoice>>, request: DecidedRequest) => string[];
 
-/** Where prices by service tier, speed and region stand in the pricing of a model. */
+/** Keys of the prices by service tier, speed and region in the pricing of a model. */
 const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
   service_tier: { key: 'service_tier', pricing: 'service_tiers' },
   speed: { key: 'speed', pricing: 'speeds' },
   inference_geo: { key: 'inference_geo', pricing: 'inference_geos' },
 };
 
-/** Where the prices of audio stand in the pricing of a model, by the field and value that ask for it. */
+/** Keys of the audio prices in the pricing of a model, by the field and value that request audio. */
 const AUDIO_PRICES: Readonly<Record<string, 'audio_input' | 'audio_output'>> = {
   'input_audio audio': 'audio_input',
   'modalities audio': 'audio_output',
 };
 
-/** Values that an error message repeats: words, and never a text. */
+/** Values that an error message may quote: single words, never prompt text. */
 const PLAIN_WORD = /^[\w.-]{1,40}$/;
 
-/** Where APIs and routers are known to look for models; elsewhere a request may repeat the name of its own. */
+/** Places where APIs and routers look for models; elsewhere a request may repeat its own model's name. */
 const KNOWN_PLACE = new RegExp(`^(?:tools|mcp_servers|messages|input|${PRIVILEGED_NAMES.join('|')})\\b`, 'i');
 
 interface Allowed {
   readonly fields: ReadonlySet<string>;
-  /** The models of the catalogue by what the upstream calls them. */
+  /** The models of the catalogue by their name at the upstream. */
   readonly names: ReadonlyMap<string, readonly ModelConfig[]>;
 }
 
-/** Names that look like those of models: not every word that may be an alias, such as `auto`. */
+/** Matches typical model names, and not plain words that may be an alias, such as `auto`. */
 const TELLING_NAME = /[\d/:@.-]/;
 
-/** Makes the function that tells the name of a model, as the gateway or any upstream calls it, from other texts. */
+/** Makes the test whether a text is the name of a model at the gateway or any upstream. */
 export function modelNames(models: Pick<ModelCatalog, 'all'>): (text: string) => boolean {
   let of: readonly ModelConfig[] | undefined;
   let names: ReadonlySet<string> = new Set();
@@ -76,10 +73,7 @@ export function modelNames(models: Pick<ModelCatalog, 'all'>): (text: string) =>
   };
 }
 
-/**
- * The names by which requests of a configuration can ask for a tier, a speed or a region. Anything else that stands there is
- * refused, and could be a piece of a prompt: it becomes no fact.
- */
+/** Known names of tiers, speeds and regions. Anything else could be a piece of a prompt, and becomes no fact. */
 export function servedNames({ models, prices }: GatewayConfig): ReadonlySet<string> {
   const pricings = [...models, ...(prices?.rows ?? [])].map(({ pricing }) => pricing);
   const priced = [...pricings, prices?.unknown_model].flatMap((pricing) =>
@@ -119,20 +113,17 @@ export function createPrivilegedCheck(
   };
 }
 
-/**
- * Raises invalid_request for a query parameter that decides something: bodies are where models, prices and accounts are
- * checked, and some upstreams take them from the query as well.
- */
+/** Raises invalid_request for a privileged query parameter: some upstreams read the query as well as the body. */
 export function refusePrivilegedQuery(url: string, { name, allow_fields = [] }: UpstreamConfig): void {
   for (const key of parameterNames(url)) {
     const rule = parameterRule(key);
     if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
-    const why = `the query parameter decides ${rule.meaning}, and callers may not choose that in a query at the upstream "${name}"`;
+    const why = `the query parameter determines ${rule.meaning}; callers may not choose it in a query at the upstream "${name}"`;
     throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
   }
 }
 
-/** How often a query is decoded on its way, at most: servers behind proxies read what these have decoded. */
+/** Bound on repeated decoding of a query: servers behind proxies may decode it again. */
 const DECODINGS_MAX = 3;
 
 /** The names of all parameters that a server may find in a query. */
@@ -151,18 +142,18 @@ function* parameterNames(url: string): Generator<string> {
   }
 }
 
-/** Escapes of URLs, and those of scripts that some servers take as well (%u006d). */
+/** Decodes URL escapes, and script escapes that some servers accept as well (%u006d). */
 function decodeEscapes(escapes: string): string {
   if (/^%u/i.test(escapes)) return String.fromCharCode(Number.parseInt(escapes.slice(2), 16));
   return Buffer.from(escapes.replaceAll('%', ''), 'hex').toString('utf8');
 }
 
-/** How `allow_fields` writes a place: for all places of a list, and all lines of a file. */
+/** The spelling of a place in `allow_fields`: one for all items of a list, and for all lines of a file. */
 function settingFor(param: string): string {
   return param.replace(/^file line \d+: /, 'lines[].').replaceAll(/\[\d+\]/g, '[]');
 }
 
-/** The models of the catalogue that a name can stand for at the upstream; none where it is allowed though unknown. */
+/** The models of the catalogue that a name can mean at the upstream; none for an unknown name that is allowed. */
 function modelsNamed(
   { param, rule, value }: PrivilegedValue,
   is_allowed: boolean,
@@ -174,7 +165,7 @@ function modelsNamed(
     if (is_allowed) return [];
     throw refusal(
       param,
-      `must name its models, each as a string or as an object with \`model\`; it stands for ${rule.meaning}`,
+      `must name each model as a string or as an object with \`model\`; it determines ${rule.meaning}`,
     );
   }
   if (value === called && !KNOWN_PLACE.test(param)) return [];
@@ -190,8 +181,8 @@ function modelsNamed(
   if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
   const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;
   if (there !== value) {
-    const why = `is sent as it is, and the upstream "${upstream.name}" calls this model "${there}"`;
-    throw refusal(param, `${why}. Write that name`, { upstream: upstream.name });
+    const why = `is forwarded unchanged, and the upstream "${upstream.name}" calls this model "${there}"`;
+    throw refusal(param, `${why}. Use that name`, { upstream: upstream.name });
   }
   return served;
 }
@@ -208,7 +199,7 @@ function checkPriced(
     const price: EffectivePrice = models.price(models.charged(id)!, { upstream: upstream.name, at });
     if (priced !== undefined && value !== undefined && price.served?.names[priced.key].includes(value)) continue;
     if (audio !== undefined && price.pico[audio] !== undefined) continue;
-    const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'what it says';
+    const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'this value';
     const name = value !== undefined && PLAIN_WORD.test(value) ? value : 'NAME';
     const remedy =
       audio !== undefined
@@ -225,7 +216,7 @@ function checkPriced(
 }
 
 function refusedField({ param, rule }: PrivilegedValue, { name }: UpstreamConfig): StageError {
-  const why = `decides ${rule.meaning}, and callers may not choose that at the upstream "${name}"`;
+  const why = `determines ${rule.meaning}; callers may not choose it at the upstream "${name}"`;
   const remedy = `Leave it out, or have an administrator add "${rule.name}" to \`allow_fields\` of the upstream`;
   return refusal(param, `${why}. ${remedy}`, { upstream: name });
 }

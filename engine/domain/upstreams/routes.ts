@@ -1,7 +1,4 @@
-/**
- * Routing: the upstreams of a route that can serve a request, in which order, and session affinity.
- * @module
- */
+/** Routing: the upstreams of a route that can serve a request, in which order, and session affinity. @module */
 import type {
   GatewayConfig,
   ModelConfig,
@@ -17,7 +14,7 @@ import type { CacheLifetime } from '../../base/contract/services.ts';
 import { matchesGlob } from '../../base/kit/glob.ts';
 import { definitionNamed, definitionOf, sessionKey } from '../protocols/index.ts';
 
-/** A list of upstreams: of a routing rule, or the default one. In the order of gateway.yaml. */
+/** The upstreams of a routing rule, or the default ones, in the order of gateway.yaml. */
 export interface Route {
   readonly key: string;
   readonly upstreams: ReadonlySet<string>;
@@ -51,12 +48,11 @@ export interface Place {
 export interface Pool {
   readonly name: string;
   readonly seed: number;
-  /** Sum over all members, also those that cannot serve: their requests go to the others of the pool, whose cache is warm. */
+  /** Sum over all members, including unavailable ones: other members of the pool serve their requests with a warm cache. */
   readonly weight: number;
   readonly size: number;
 }
 
-/** The settings of a rule for requests with a 1-hour lifetime. */
 type RulePolicy = Pick<RoutingRuleConfig, 'on_unsupported_cache'>;
 
 export interface RouteSurroundings {
@@ -64,10 +60,7 @@ export interface RouteSurroundings {
   readonly translates: boolean;
 }
 
-/**
- * Makes a route of a list of at least one upstream.
- * @param rule settings of the routing rule
- */
+/** Makes a route of a list of at least one upstream, with the settings of its routing rule. */
 export function createRoute(
   entries: readonly RouteUpstream[],
   surroundings: RouteSurroundings,
@@ -134,11 +127,13 @@ function createPlace(
   const known: Partial<Record<CacheLifetime, ReturnType<Place['as']>>> = {};
   const keeps_hour = supports.prompt_cache_1h && model.supports.prompt_cache_1h;
   const make = (asked: CacheLifetime): ReturnType<Place['as']> => {
-    const { fate, facts } = cacheChoice(asked, keeps_hour, upstream, rule);
+    const fate = cacheFate(asked, keeps_hour, upstream, rule);
+    const downgraded = fate === 'downgrade';
+    const cache = { 'cache.effective_ttl': downgraded ? '5m' : asked, 'cache.downgraded': downgraded };
     const candidate: Candidate = {
       upstream,
       upstream_model,
-      facts: { ...upstreamFacts(protocol, model, upstream), ...facts },
+      facts: { ...upstreamFacts(protocol, model, upstream), ...cache },
     };
     return { candidate, alone: [{ ...candidate, is_alone: true }], fate };
   };
@@ -187,16 +182,10 @@ const facts_of_models = new WeakMap<ModelConfig, ModelFacts>();
 
 /** Facts about a model, for routing rules. */
 export function modelFacts(model: ModelConfig): ModelFacts {
-  let facts = facts_of_models.get(model);
-  if (facts === undefined) {
-    facts = describeModel(model);
-    facts_of_models.set(model, facts);
-  }
-  return facts;
-}
-
-function describeModel({ family, context_window, max_output_tokens, supports }: ModelConfig): ModelFacts {
-  return {
+  const known = facts_of_models.get(model);
+  if (known !== undefined) return known;
+  const { family, context_window, max_output_tokens, supports } = model;
+  const facts: ModelFacts = {
     ...(family !== undefined && { 'model.family': family }),
     'model.context_window': context_window,
     'model.max_output_tokens': max_output_tokens,
@@ -205,9 +194,11 @@ function describeModel({ family, context_window, max_output_tokens, supports }: 
     'model.supports.thinking': supports.thinking !== 'none',
     'model.supports.prompt_cache_1h': supports.prompt_cache_1h,
   };
+  facts_of_models.set(model, facts);
+  return facts;
 }
 
-/** Facts about an upstream that was chosen; `undefined` where unknown. */
+/** Facts about the chosen upstream; `undefined` where unknown. */
 export function upstreamFacts(
   protocol: string,
   model: ModelConfig,
@@ -224,65 +215,38 @@ export function upstreamFacts(
   };
 }
 
-/** Facts about the prompt cache that change with the upstream. */
+/** Facts about the prompt cache that depend on the upstream. */
 export const CACHE_FACTS = ['cache.effective_ttl', 'cache.downgraded'] as const;
 
-/** How a request for a 1-hour lifetime is handled; `as_asked`: the upstream supports it. */
-export type CacheFate = 'as_asked' | UpstreamConfig['on_unsupported_cache'];
-
-/** The prompt cache of a request at one upstream. */
-export interface CacheChoice {
-  readonly fate: CacheFate;
-  readonly facts: { readonly [path in (typeof CACHE_FACTS)[number]]: FactValue<path & FactPath> };
-}
-
-/** All possible choices, made once. */
-const CHOICES: ReadonlyMap<string, CacheChoice> = new Map(
-  (['as_asked', 'downgrade', 'refuse', 'pass'] as const).flatMap((fate) =>
-    (['none', '5m', '1h'] as const).map((asked) => [`${fate} ${asked}`, choiceOf(fate, asked)] as const),
-  ),
-);
-
-function choiceOf(fate: CacheFate, asked: CacheLifetime): CacheChoice {
-  const downgraded = fate === 'downgrade';
-  return Object.freeze({
-    fate,
-    facts: Object.freeze({
-      'cache.effective_ttl': downgraded ? '5m' : asked,
-      'cache.downgraded': downgraded,
-    }),
-  });
-}
+type CacheFate = 'as_asked' | UpstreamConfig['on_unsupported_cache'];
 
 /**
- * How an upstream handles the cache lifetime of a request.
- * @param asked the fact `cache.requested_ttl`; none where it is absent
+ * How an upstream handles the cache lifetime of a request; `as_asked`: it supports it.
+ * @param asked the fact `cache.requested_ttl`
  * @param keeps_hour whether upstream and model keep prompts for an hour (`route.supports.prompt_cache_1h`)
  * @param rule the routing rule; its settings override those of the upstream
  */
-export function cacheChoice(
+export function cacheFate(
   asked: string | undefined,
   keeps_hour: boolean,
   upstream: Pick<UpstreamConfig, 'on_unsupported_cache'>,
-  rule?: Pick<RoutingRuleConfig, 'on_unsupported_cache'>,
-): CacheChoice {
-  const fits = asked !== '1h' || keeps_hour;
-  const fate = fits ? 'as_asked' : (rule?.on_unsupported_cache ?? upstream.on_unsupported_cache);
-  return CHOICES.get(`${fate} ${asked ?? 'none'}`)!;
+  rule?: RulePolicy,
+): CacheFate {
+  if (asked !== '1h' || keeps_hour) return 'as_asked';
+  return rule?.on_unsupported_cache ?? upstream.on_unsupported_cache;
 }
 
-/** The error for a request with a 1-hour lifetime that no upstream of its route supports. */
 function refuseLifetime(upstreams: readonly string[]): StageError {
   const names = upstreams.map((name) => `"${name}"`).join(' and ');
   const what = upstreams.length === 1 ? `The upstream ${names} does` : `The upstreams ${names} do`;
-  const message = `${what} not cache prompts of this model for an hour, and the gateway refuses such requests (on_unsupported_cache). Request five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
+  const message = `${what} not cache prompts of this model for an hour, and the gateway rejects such requests (on_unsupported_cache). Request five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
   return new StageError('invalid_request', message, {
     details: { param: 'cache_control.ttl', ...(upstreams.length === 1 && { upstream: upstreams[0]! }) },
   });
 }
 
-// Weighted rendezvous hashing: every process ranks the same keys the same way, and where one entry leaves, only its own keys
-// move, to all others by their weights.
+// Weighted rendezvous hashing: every process ranks keys the same way. When an entry leaves, only its keys move, spread over
+// the other entries by weight.
 
 /** Hashes a text to 32 bits: FNV-1a with the finalizer of MurmurHash3, so that similar texts have unrelated hashes. */
 function hashOf(text: string): number {
@@ -301,12 +265,12 @@ function mix(hash: number): number {
 }
 
 /**
- * Score of an entry for a key in rendezvous hashing; the highest wins. Over many keys each entry has the share of its weight.
+ * Score of an entry for a key in rendezvous hashing; the highest wins. Over many keys, entries get shares in proportion to weight.
  * @param key hash of the key
  * @param seed hash of the entry's name
  */
 function scoreOf(key: number, seed: number, weight: number): number {
-  // Never 0 and never 1, so that the logarithm is a number below 0.
+  // Strictly between 0 and 1, so that the logarithm is negative and finite.
   const uniform = (mix((key ^ Math.imul(seed, 0x9e3779b1)) >>> 0) + 0.5) / 2 ** 32;
   return -weight / Math.log(uniform);
 }
@@ -327,16 +291,13 @@ export function reaches(
 }
 
 export interface Needs extends Session {
-  /** Estimated tokens, with the output where it is bounded; 0: unknown. */
+  /** Estimated tokens, including the output if it is bounded; 0: unknown. */
   readonly tokens: number;
   readonly cache_ttl: CacheLifetime;
   readonly by?: Seen | undefined;
-  /** Whether it holds state that only the upstream that made it can read. */
+  /** Whether the request contains state that only its issuing upstream can read. */
   readonly holds_state: boolean;
-  /**
-   * Checks the privileged fields for an upstream, and returns the models that they name there. Raises the error for the client.
-   * Absent where the request has none.
-   */
+  /** Checks the privileged fields for an upstream, and returns the models that they name there. Absent without any. */
   readonly decide?: ((place: Place) => readonly string[]) | undefined;
 }
 
@@ -349,9 +310,9 @@ export interface Choosing {
 
 export interface Choice {
   readonly candidates: readonly Candidate[];
-  /** Number of dropped ones at the end, which are tried only when all others have failed. */
+  /** Number of spare candidates at the end, which are tried only after all others failed. */
   readonly spare: number;
-  /** Those of the route that are not tried, each as `name: reason`; `undefined` without any. */
+  /** Dropped upstreams of the route, each as `name: reason`; `undefined` without any. */
   readonly dropped: readonly string[] | undefined;
 }
 
@@ -360,10 +321,10 @@ export interface Dropped {
   readonly reason: DropReason;
 }
 
-/** Why an upstream that could serve a request does not now. */
+/** Reasons that make an upstream temporarily unavailable. */
 const FOR_A_WHILE: ReadonlySet<DropReason> = new Set(['open', 'limited', 'credential', 'model_missing']);
 
-/** The upstreams of a route that can serve a request. Raises upstream_unavailable, and what `needs.decide` raises everywhere. */
+/** The upstreams of a route that can serve a request. Raises upstream_unavailable, or the error of `needs.decide`. */
 export function chooseCandidates(route: Route, places: readonly Place[], needs: Needs, choosing: Choosing): Choice {
   const [first] = places as [Place];
   if (places.length === 1) return { candidates: onlyCandidate(first, needs, choosing), spare: 0, dropped: undefined };
@@ -387,7 +348,7 @@ export function chooseCandidates(route: Route, places: readonly Place[], needs: 
     candidates[0] = { ...candidates[0]!, is_alone: true };
   }
   if (spare.length > 0) {
-    // They come last, when no other upstream is left.
+    // Spare upstreams come last.
     const others = namesOf(dropped.filter(({ place }) => !spare.includes(place)));
     const later = rankPlaces(spare, ranking).map((place) => candidateOf(place, needs, decided));
     candidates.push(...later.map((one) => ({ ...one, facts: { ...one.facts, 'route.dropped': others } })));
@@ -426,14 +387,12 @@ function withModels(candidate: Candidate, others: readonly string[]): Candidate 
   return { ...candidate, facts: { ...candidate.facts, 'request.other_models': models } };
 }
 
-/**
- * Keeps the places that can serve a request and read the state in it: those of the upstream that made it, else of the session.
- */
+/** Keeps the places that can read the state in a request: those of the upstream that made it, else of the session. */
 function dropForeign(places: readonly Place[], needs: Needs, ranking: Ranking, dropped: Dropped[]): Able {
   const { preferred } = ranking;
   if (preferred !== undefined) return dropUnable(near(preferred, places, dropped), needs, dropped);
   const { able, decided } = dropUnable(places, needs, dropped);
-  // Affinity must not depend on what is unavailable or busy now.
+  // Affinity must not depend on availability or load.
   const [owner] = rankPlaces(able, { ...ranking, states: { share: () => 1, active: () => 0 } });
   return { able: near(owner!, able, dropped), decided };
 }
@@ -442,9 +401,7 @@ function near({ upstream: { state_boundary } }: Place, places: readonly Place[],
   return leave(places, ({ upstream }) => upstream.state_boundary === state_boundary, 'state_boundary', dropped);
 }
 
-/**
- * Drops places that take no requests now. Where all are closed, keeps the one whose time ends first, unless the route has only one.
- */
+/** Drops places that take no requests now; where all are closed, keeps the one whose time ends first. */
 function dropClosed(
   places: readonly Place[],
   { states, now, is_bound, by }: Choosing & { readonly is_bound: boolean; readonly by: Seen | undefined },
@@ -476,14 +433,11 @@ function lastResort(closed: ReadonlyMap<Place, Closed>, now: number, is_bound: b
 
 export interface Able {
   readonly able: readonly Place[];
-  /** Further models that each of them may use; `undefined` where the request names none. */
+  /** Further models per place; `undefined` where the request names none. */
   readonly decided: ReadonlyMap<Place, readonly string[]> | undefined;
 }
 
-/**
- * Drops places that can never serve such a request. Where that is all of them, raises the common error, or keeps the first to report
- * what is wrong.
- */
+/** Drops places that can never serve such a request; of all of them, keeps the first, or raises its error. */
 function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]): Able {
   if (needs.decide === undefined && areAlike(places)) return { able: places, decided: undefined };
   const decided = needs.decide === undefined ? undefined : new Map<Place, readonly string[]>();
@@ -496,14 +450,13 @@ function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]):
   return { able, decided };
 }
 
-/** Fast path: whether all places are alike here. */
 function areAlike(places: readonly Place[]): boolean {
   const { context_window } = places[0]!;
   for (const place of places) if (!place.is_understood || place.context_window !== context_window) return false;
   return true;
 }
 
-/** Keeps those that pass a test, or `otherwise` where none does. */
+/** Keeps places that pass a test, or `otherwise` if none does. */
 function leave(
   places: readonly Place[],
   passes: (place: Place) => boolean,
@@ -518,7 +471,7 @@ function leave(
   return left;
 }
 
-/** Notes for each place which models a request may use there beside its own. @returns what refuses it elsewhere */
+/** Collects, per place, the other models the request may use there. @returns the errors of places that reject it */
 function decideAll(
   places: readonly Place[],
   decide: NonNullable<Needs['decide']>,
@@ -536,14 +489,14 @@ function decideAll(
   return refused;
 }
 
-/** The least window that will do: nobody knows tokens exactly, so the longest there is always does. */
+/** The smallest context window that may hold the request; token counts are estimates, so the largest always qualifies. */
 function longestWindow(places: readonly Place[], tokens: number): number {
   let longest = 0;
   for (const { context_window } of places) if (context_window > longest) longest = context_window;
   return Math.min(tokens, longest);
 }
 
-/** Drops places that refuse a 1-hour lifetime. Raises invalid_request where all do. */
+/** Drops places that reject a 1-hour lifetime. Raises invalid_request if all do. */
 function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
   if (cache_ttl !== '1h') return places;
   const left = leave(places, (place) => place.as(cache_ttl).fate !== 'refuse', 'cache', dropped);
@@ -551,10 +504,7 @@ function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: D
   return left;
 }
 
-/**
- * Drops places without a 1-hour cache where the request wants one and another place has it. They are tried when all others have
- * failed.
- */
+/** Moves places without a 1-hour cache to the end, where the request wants one and another place has it. */
 function splitByCache(
   places: readonly Place[],
   { cache_ttl }: Needs,
@@ -569,9 +519,8 @@ function splitByCache(
 }
 
 export interface Ranking {
-  /** Key of the session; `undefined` for requests without one. */
   readonly key: string | undefined;
-  /** The upstream with the prompt cache of the session; it need not be able to serve. */
+  /** The upstream with the prompt cache of the session, even if it cannot serve now. */
   readonly preferred: Place | undefined;
   readonly states: Pick<UpstreamStates, 'active' | 'share'>;
   /** A number from 0 up to 1. */
@@ -579,7 +528,7 @@ export interface Ranking {
 }
 
 /**
- * Ranks places: the upstream of the session first, then those that share its cache, then by `order`, and within one order by
+ * Ranks places: the session's upstream first, then those that share its cache, then by `order`, and within one order by
  * weighted rendezvous hashing, cache pools first. Without a session: power of two random choices.
  */
 export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] {
@@ -607,7 +556,7 @@ function weightOf({ upstream, upstream_model, weight }: Place, { share }: Rankin
   return weight * share(upstream.name, upstream_model);
 }
 
-/** Random, so that requests without a session spread. */
+/** A random score, so that requests without a session spread. */
 function chanceOf(place: Place, { random, states }: Ranking): number {
   return scoreOf((random() * 2 ** 32) >>> 0, place.seed, weightOf(place, states));
 }
@@ -617,7 +566,6 @@ function poolScore(place: Place, hash: number, states: Ranking['states']): numbe
   return scoreOf(hash, pool.seed, pool.size === 1 ? weightOf(place, states) : pool.weight);
 }
 
-/** Whether a place ranks before another. */
 function isBefore(
   place: Place,
   score: number,
@@ -637,7 +585,7 @@ function isBefore(
   if (place.order !== other.order) return place.order < other.order;
   if (place.weight > 0 !== other.weight > 0) return place.weight > 0;
   if (hash === undefined || place.pool.name !== other.pool.name)
-    // Two pools of the same score would be mixed.
+    // The name breaks ties, so that pools do not interleave.
     return score !== other_score ? score > other_score : place.pool.name < other.pool.name;
   return scoreOf(hash, place.seed, weightOf(place, states)) > scoreOf(hash, other.seed, weightOf(other, states));
 }
@@ -650,17 +598,14 @@ function lessBusyFirst(sorted: Place[], { active }: Ranking['states']): void {
   if (load(second) < load(first)) sorted.splice(0, 2, second, first);
 }
 
-/** Longest `retry-after`: for a longer one the Messages client gives up at once. */
+/** Longest `retry-after`: with a longer one the Messages client gives up at once. */
 const RETRY_SECONDS_MAX = 60;
 /** `retry-after` for a drained upstream, whose end is unknown. */
 const RETRY_SECONDS_DRAINED = 10;
 
 const ALONE = { caller: 'your requests', request: 'this request' } as const;
 
-/**
- * Whether not even the last upstream is tried. An upstream that is limited or refuses the credential is tried: it responds at once,
- * with a better error.
- */
+/** Whether not even the last upstream is tried; one that is limited responds at once, with a better error. */
 export function mustNotBeTried({ because }: Closed, is_alone: boolean): boolean {
   return because === 'drained' || (because === 'open' && is_alone);
 }
@@ -694,19 +639,18 @@ export function unavailable(
   );
 }
 
-/** How long the maker of the state in a session is remembered: far longer than prompts are cached. */
+/** How long a session's state stays bound to its upstream: far longer than prompts are cached. */
 const STATE_SECONDS = 24 * 60 * 60;
 const HOUR_SECONDS = 60 * 60;
 const SHORT_SECONDS = 5 * 60;
 
-/** The identifier at the beginning of a Responses response. */
 const RESPONSE_ID = /"id"\s*:\s*"(resp[\w-]{1,200})"/;
 const RESPONSE_HEAD_CHARS = 1000;
 
-/** What session affinity goes by. */
+/** The keys of session affinity. */
 export interface Session {
   readonly session_key: string | undefined;
-  /** Models have prompt caches of their own, and may have routes of their own. */
+  /** Each model has its own prompt cache, and may have its own route. */
   readonly model: string;
   readonly continues: string | undefined;
 }
@@ -730,7 +674,7 @@ export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 's
       states.settle(stateKey(session_key, model), upstream, STATE_SECONDS);
       states.settle(stateKey(session_key), upstream, STATE_SECONDS);
     },
-    /** Records which upstream keeps the Responses response that begins so. */
+    /** Records which upstream stores a Responses response. @param answer its beginning */
     keepStored(answer: string, upstream: string): void {
       const id = RESPONSE_ID.exec(answer.slice(0, RESPONSE_HEAD_CHARS))?.[1];
       if (id !== undefined) states.settle(sessionKey('stored', id), upstream, STATE_SECONDS);
@@ -738,7 +682,6 @@ export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 's
   };
 }
 
-/** The upstream with the prompt cache of a session; `undefined` where unknown. */
 function affinityOf(
   { affinity }: Pick<UpstreamStates, 'affinity'>,
   { session_key, model }: Session,
@@ -746,7 +689,6 @@ function affinityOf(
   return session_key === undefined ? undefined : affinity(affinityKey(session_key, model));
 }
 
-/** The upstream that made the state in a request; `undefined` where unknown. */
 function ownerOf(
   { affinity }: Pick<UpstreamStates, 'affinity'>,
   { session_key, model, continues }: Session,

@@ -19,11 +19,11 @@ import {
   upstreamCredential,
   upstreamPaths,
 } from './headers.ts';
-import { createDirectTransport } from './transports/direct-transport.ts';
+import { DirectTransport } from './transports/direct-transport.ts';
 import { createProxyTransport } from './transports/proxy-transport.ts';
 import type { OutgoingRequest, Transport, TransportOptions } from './transports/transport.ts';
 
-/** Facts that sending a request upstream needs. */
+/** Facts required for sending a request upstream. */
 export const FORWARD_READS = [
   'route.upstream',
   'route.upstream_model',
@@ -33,7 +33,7 @@ export const FORWARD_READS = [
   'request.client.address',
 ] as const;
 
-/** Optional facts that it reads. */
+/** Optional facts that sending reads. */
 export const FORWARD_READS_IF_SET = [
   'route.protocol',
   'cache.downgraded',
@@ -47,7 +47,7 @@ export const FORWARD_READS_IF_SET = [
   'outcome.unread',
 ] as const;
 
-/** Facts that it writes. */
+/** Facts that sending writes. */
 export const FORWARD_WRITES = [
   'request.dropped_headers',
   'upstream.status',
@@ -65,22 +65,20 @@ export type ForwardContext = StageContext<
   (typeof FORWARD_WRITES)[number]
 >;
 
-/** An upstream with everything a request to it needs, prepared once. */
+/** An upstream with its prepared settings. */
 export interface Target {
   readonly config: UpstreamConfig;
-  /** Appends a path to that of the base URL. */
+  /** Appends a request path to the base URL's path. */
   readonly pathOf: (path: string) => string;
   readonly transport: Transport;
   readonly credential: Readonly<Record<string, string>>;
-  /** Headers of gateway.yaml that every request gets. */
+  /** Headers of gateway.yaml, added to every request. */
   readonly fixed_headers: Readonly<Record<string, string>>;
   readonly credential_name: string | undefined;
   readonly header_prefixes: HeaderPrefixes;
-  /** Privileged headers that it gets. */
   readonly allowed_headers: ReadonlySet<string>;
-  /** Trace headers that it gets. */
   readonly propagate: Propagation;
-  /** Absent where a response is cancelled when its client disconnects. */
+  /** Absent if responses are cancelled when the client disconnects. */
   readonly drain: ReadToEndLimits | undefined;
 }
 
@@ -122,7 +120,7 @@ export interface PreparedRequest extends OutgoingRequest {
   readonly dropped_headers: readonly string[] | undefined;
 }
 
-/** Methods whose requests without a body have no `content-length`. */
+/** Methods that send no `content-length` without a body. */
 const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
 
 /** Makes the request for a target. Raises not_supported where the target does not speak the protocol of the body. */
@@ -162,21 +160,21 @@ function takenBy({ supports }: UpstreamConfig, compressed: CompressedBody | unde
   return compressed?.encodings.every((encoding) => taken.includes(encoding)) ? compressed : undefined;
 }
 
-/** The error for a request that is not translated; the reason is for the log of the operator. */
+/** The error for a request that is not translated; only the log has the reason. */
 function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, spoken: Protocol): StageError {
   const speaks = `the upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
   const reason =
     protocol === 'count_tokens'
       ? `${speaks}, so it cannot count tokens`
-      : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\``;
+      : `${speaks}, and this pipeline does not translate: add the stage \`translate\` above \`forward\``;
   return new StageError('not_supported', 'This API is not available for this model.', { cause: new Error(reason) });
 }
 
-/** Creates the transport to an upstream that its entry in gateway.yaml asks for. */
+/** Creates the transport to an upstream, as gateway.yaml selects it. */
 export function openTransport(
   { base_url, transport }: Pick<UpstreamConfig, 'base_url' | 'transport'>,
-  options: Omit<TransportOptions, 'url'>,
+  more: Omit<TransportOptions, 'url'>,
 ): Transport {
-  const create = transport === 'proxy' ? createProxyTransport : createDirectTransport;
-  return create({ ...options, url: new URL(base_url) });
+  const options = { ...more, url: new URL(base_url) };
+  return transport === 'proxy' ? createProxyTransport(options) : new DirectTransport(options);
 }

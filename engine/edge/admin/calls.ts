@@ -102,12 +102,10 @@ export interface LiveFeed {
 export interface ExportedList<Entry extends object> {
   /** File name without extension. */
   readonly name: string;
-  /** CSV columns. */
   readonly titles: readonly string[];
   /** Values of an entry by column; absent: the entry itself. */
   row?(entry: Entry): object;
   pages(): AsyncIterable<readonly Entry[]>;
-  /** Number of entries to read, counted up to `most`. */
   count(most: number): Promise<number>;
 }
 
@@ -116,23 +114,17 @@ export const EXPORT_PAGE = 500;
 /** Export limit; larger lists are exported in several periods. */
 const MAX_EXPORTED = 500_000;
 
-/** Exports a list as JSON lines. Raises OperationError for too many entries, and the errors of `count`. */
-export async function exportLines<Entry extends object>(list: ExportedList<Entry>): Promise<Download> {
-  await requireExportSize(list);
-  return { file_name: `${list.name}.jsonl`, chunks: linesOf(list) };
-}
-
-/** Exports a list as CSV. Raises OperationError for too many entries, and the errors of `count`. */
-export async function exportCsv<Entry extends object>(list: ExportedList<Entry>): Promise<Download> {
-  await requireExportSize(list);
-  return { file_name: `${list.name}.csv`, chunks: csvOf(list) };
-}
-
-async function requireExportSize({ count }: Pick<ExportedList<never>, 'count'>): Promise<void> {
-  if ((await count(MAX_EXPORTED + 1)) <= MAX_EXPORTED) return;
-  throw new OperationError(
-    `the export has more than ${MAX_EXPORTED} entries: send "since" and "until" to export one period after another`,
-  );
+/** Exports a list as JSON lines or CSV. Raises OperationError for too many entries, and the errors of `count`. */
+export async function exported<Entry extends object>(
+  list: ExportedList<Entry>,
+  form: 'jsonl' | 'csv',
+): Promise<Download> {
+  if ((await list.count(MAX_EXPORTED + 1)) > MAX_EXPORTED) {
+    throw new OperationError(
+      `the export has more than ${MAX_EXPORTED} entries: send "since" and "until" to export one period after another`,
+    );
+  }
+  return { file_name: `${list.name}.${form}`, chunks: form === 'csv' ? csvOf(list) : linesOf(list) };
 }
 
 async function* csvOf<Entry extends object>({ titles, row = (entry) => entry, pages }: ExportedList<Entry>) {
@@ -171,7 +163,7 @@ export function listById<Query, Entry extends { readonly id: number }>(
     count(query: Query, most: number): Promise<number>;
   },
 ) {
-  const exported = (query: Query): ExportedList<Entry> => ({
+  const all = (query: Query): ExportedList<Entry> => ({
     ...list,
     pages: () => pagesById((page) => list.read(query, page)),
     count: (most) => list.count(query, most),
@@ -179,12 +171,11 @@ export function listById<Query, Entry extends { readonly id: number }>(
   return {
     page: async (query: Query & PageBefore) =>
       pageOf(await list.read(query, { before: query.before, limit: query.limit + 1 }), query.limit),
-    lines: (query: Query) => exportLines(exported(query)),
-    csv: (query: Query) => exportCsv(exported(query)),
+    lines: (query: Query) => exported(all(query), 'jsonl'),
+    csv: (query: Query) => exported(all(query), 'csv'),
   };
 }
 
-/** All pages of a list with keyset pagination by descending id. */
 async function* pagesById<Entry extends { readonly id: number }>(
   read: (page: PageBefore) => Promise<readonly Entry[]>,
 ): AsyncIterable<readonly Entry[]> {

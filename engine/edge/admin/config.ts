@@ -1,6 +1,6 @@
 import { createTwoFilesPatch, structuredPatch } from 'diff';
 import { OperationError } from '../../base/contract/operation-error.ts';
-import { replicaName } from '../../base/kit/process/replica-name.ts';
+import { REPLICA } from '../../base/kit/process/gateway-process.ts';
 import {
   type ConfigVersion,
   countShadows,
@@ -14,31 +14,16 @@ import {
   type ShadowCount,
 } from '../../domain/audit/config-loads.ts';
 import { RULE_TITLES } from '../../pipeline/explain/rules.ts';
-import type { AdminOptions, OperationContext } from './calls.ts';
+import type { AdminOptions, OperationContext, PageBefore } from './calls.ts';
 import { pageOf } from './description.ts';
-
-/** How one file differs between two versions. */
-export interface FileDiff {
-  readonly name: string;
-  readonly change: 'added' | 'removed' | 'changed';
-  /** `null` if only digests are stored, or if the diff is too large. */
-  readonly hunks: readonly Hunk[] | null;
-}
-
-/** Lines that differ, with three lines of context. */
-interface Hunk {
-  readonly old_line: number;
-  readonly new_line: number;
-  readonly lines: readonly { readonly kind: 'same' | 'removed' | 'added'; readonly text: string }[];
-}
 
 const CONTEXT_LINES = 3;
 /** Two very different texts take long to compare. */
 const DIFF_TIMEOUT_MS = 250;
 const LINES_MAX = 5000;
 
-/** Files that differ, by name. */
-export function diffFiles(before: readonly KeptFile[], after: readonly KeptFile[]): FileDiff[] {
+/** Files that differ, by name; `hunks` is `null` if only digests are stored, or if the diff is too large. */
+export function diffFiles(before: readonly KeptFile[], after: readonly KeptFile[]) {
   const old_files = new Map(before.map((file) => [file.name, file]));
   const new_files = new Map(after.map((file) => [file.name, file]));
   const names = [...new Set([...old_files.keys(), ...new_files.keys()])].toSorted();
@@ -47,11 +32,11 @@ export function diffFiles(before: readonly KeptFile[], after: readonly KeptFile[
     if (old_file?.text === new_file?.text && old_file?.digest === new_file?.digest) return [];
     const change = old_file === undefined ? 'added' : new_file === undefined ? 'removed' : 'changed';
     const is_text = [old_file, new_file].every((file) => file === undefined || file.text !== null);
-    return [{ name, change, hunks: is_text ? hunksOf(old_file?.text ?? '', new_file?.text ?? '') : null }];
+    return [{ name, change, hunks: is_text ? hunksOf(old_file?.text ?? '', new_file?.text ?? '') : null }] as const;
   });
 }
 
-function hunksOf(before: string, after: string): readonly Hunk[] | null {
+function hunksOf(before: string, after: string) {
   const patch = structuredPatch('', '', before, after, '', '', { context: CONTEXT_LINES, timeout: DIFF_TIMEOUT_MS });
   if (patch === undefined) return null;
   if (patch.hunks.reduce((sum, { lines }) => sum + lines.length, 0) > LINES_MAX) return null;
@@ -62,7 +47,7 @@ function hunksOf(before: string, after: string): readonly Hunk[] | null {
   }));
 }
 
-function kindOf(line: string): Hunk['lines'][number]['kind'] {
+function kindOf(line: string): 'same' | 'removed' | 'added' {
   return line.startsWith('+') ? 'added' : line.startsWith('-') ? 'removed' : 'same';
 }
 
@@ -89,24 +74,16 @@ function isSameRule(a: KeptRule, b: KeptRule): boolean {
   return a.text === b.text && a.effect === b.effect && a.mode === b.mode;
 }
 
-/** A shadow rule with its match counts, and the patch that enforces it. */
-export interface ShadowRule extends KeptRule {
-  /** Name in audit records; stages with the same id in several pipelines are counted together. */
-  readonly recorded_as: string;
-  readonly requests: number;
-  readonly upstreams: readonly { readonly upstream: string | null; readonly requests: number }[];
-  readonly last_at: Date | null;
-  readonly last_request_id: string | null;
-  /** Unified diff of its file; `null` if the mode is in another place, or a redacted secret is nearby. */
-  readonly patch: string | null;
-}
-
 const MODE = /\bmode(["']?\s*:\s*["']?)shadow\b/;
 
-/** Shadow rules, the most frequent first. */
-export function shadowRules({ rules, files }: ConfigVersion, counts: readonly ShadowCount[]): ShadowRule[] {
+/**
+ * Shadow rules with their match counts, the most frequent first. `recorded_as`: name in audit records, where stages with the same id
+ * in several pipelines are counted together; `patch`: unified diff of its file that enforces it, `null` if the mode is in another
+ * place, or a redacted secret is nearby.
+ */
+export function shadowRules({ rules, files }: ConfigVersion, counts: readonly ShadowCount[]) {
   return together((rules ?? []).filter(({ mode }) => mode === 'shadow'))
-    .map((rule): ShadowRule => {
+    .map((rule) => {
       const recorded_as = recordedAs(rule);
       const count = counts.find(({ name }) => name === recorded_as);
       return {
@@ -127,7 +104,6 @@ export function shadowRules({ rules, files }: ConfigVersion, counts: readonly Sh
     .toSorted((a, b) => b.requests - a.requests);
 }
 
-/** Merges the limits of one entry of gateway.yaml, which are enforced together. */
 function together(rules: readonly KeptRule[]): KeptRule[] {
   const entries = Map.groupBy(rules, ({ kind, name, file, line }) => JSON.stringify([kind, name, file, line]));
   return [...entries.values()].map((own) => {
@@ -171,7 +147,7 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
 
   /** Version of this replica; outside a running gateway, the last loaded one. */
   async function state() {
-    const replica = upstreams === undefined ? null : replicaName();
+    const replica = upstreams === undefined ? null : REPLICA;
     const replicas = await listReplicas(database, new Date(clock.now()));
     const last = await lastLoad(database, { failed: false });
     const version = replicas.find(({ name }) => name === replica)?.version ?? last?.version ?? null;
@@ -186,10 +162,7 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
       return { replica, replicas, version, failing };
     },
 
-    async listConfigLoads(
-      _: OperationContext,
-      { before, limit }: { readonly before?: number; readonly limit: number },
-    ) {
+    async listConfigLoads(_: OperationContext, { before, limit }: PageBefore) {
       const page = pageOf(await listLoads(database, { before, limit: limit + 1 }), limit);
       return { loads: page.entries, next: page.next };
     },

@@ -40,13 +40,10 @@ export interface DescribedOperation {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   /** OpenAPI path template: `/admin/api/tokens/{id}`. */
   readonly path: string;
-  /** Whether it requires the admin role. */
   readonly needs_admin: boolean;
   /** Scope that a service token needs; absent: service tokens are refused. */
   readonly scope: ServiceScope | undefined;
-  /** Names of path parameters. */
   readonly path_names: readonly string[];
-  /** Query parameters as an object schema. */
   readonly query: JsonSchema;
   /** Schema of the JSON body; absent without body. */
   readonly body: JsonSchema | undefined;
@@ -55,7 +52,6 @@ export interface DescribedOperation {
   readonly answer: JsonSchema;
   /** Media type of a file response (`Download`); absent for JSON. */
   readonly file_type: string | undefined;
-  /** Whether the response has a Location header. */
   readonly has_location: boolean;
 }
 
@@ -118,6 +114,7 @@ interface Parameter {
   readonly name: string;
   readonly in: 'path' | 'query';
   readonly required?: boolean;
+  readonly description?: string;
   readonly schema: JsonSchema;
 }
 
@@ -134,7 +131,9 @@ function querySchema(parameters: readonly Parameter[]): JsonSchema {
     type: 'object',
     additionalProperties: false,
     required: parameters.filter(({ required }) => required).map(({ name }) => name),
-    properties: Object.fromEntries(parameters.map(({ name, schema }) => [name, schema])),
+    properties: Object.fromEntries(
+      parameters.map(({ name, schema, description = schema.description }) => [name, { ...schema, description }]),
+    ),
   };
 }
 
@@ -199,10 +198,8 @@ function normalized(schema: JsonSchema, input: unknown): Values {
   return Object.fromEntries(present.map(([name, value]) => [name, normalize(name, value)]));
 }
 
-/** Syntax of numbers in a query, by type. */
 const NUMBERS: Readonly<Record<string, RegExp>> = { integer: /^\d{1,15}$/, number: /^\d{1,15}(?:\.\d{1,9})?$/ };
 
-/** Parses the numbers of a query. */
 function typed(schema: JsonSchema, parameters: Values): Values {
   const entries = Object.entries(parameters).map(([name, value]) => {
     const form = NUMBERS[String(propertiesOf(schema)[name]?.type)];

@@ -11,60 +11,38 @@ import { limitOperations } from './limits.ts';
 import { type Shown, upstreamOperations } from './upstreams.ts';
 import { ofStore, showSums } from './usage.ts';
 
-/** An issue for administrators to look at. */
-export interface LookAt {
-  readonly kind:
-    | 'configuration_failed'
-    | 'route_without_upstream'
-    | 'upstream_closed'
-    | 'upstream_drained'
-    | 'configurations_differ'
-    | 'limit_near'
-    | 'many_refused'
-    | 'sign_ins_refused'
-    | 'cost_grows'
-    | 'estimates_grow';
-  /** `alarm`: requests or reloads fail now. */
-  readonly level: 'alarm' | 'warn';
-  readonly text: string;
-  /** Name of an upstream or a route, e-mail address or error code; `null` for the gateway as a whole. */
-  readonly subject: string | null;
-  /** Time of the issue, or its beginning; `null` if not applicable. */
-  readonly at: Date | null;
-}
+type Configuration = Awaited<ReturnType<ReturnType<typeof configOperations>['getConfig']>>;
 
 /** Current state of the gateway, from which issues are derived. */
 export interface Circumstances {
-  readonly configuration: {
-    readonly replicas: readonly { readonly version: string; readonly failing_since: Date | null }[];
-    readonly failing: {
-      readonly findings: readonly { readonly message: string }[];
-      readonly problem: string | null;
-    } | null;
-  };
-  readonly upstreams: readonly (Pick<Shown, 'name' | 'last_failure' | 'drained'> & {
-    readonly state: string;
-    readonly models: readonly (Pick<Shown['models'][number], 'upstream_model' | 'last_failure'> & {
-      readonly state: string;
-    })[];
-    readonly routes: readonly Pick<Shown['routes'][number], 'name' | 'is_last'>[];
-    readonly elsewhere: readonly Pick<Shown['elsewhere'][number], 'replica' | 'upstream_model' | 'last'>[];
-  })[];
-  /** Limits with the highest utilization. */
+  readonly configuration: Pick<Configuration, 'replicas' | 'failing'>;
+  readonly upstreams: readonly Shown[];
   readonly limits: readonly LimitInForce[];
   readonly requests: number;
-  readonly refused: readonly { readonly error: string; readonly requests: number }[];
-  /** Last 24 hours, newest first. */
-  readonly refused_sign_ins: readonly { readonly at: Date; readonly email: string; readonly detail: string }[];
-  readonly today: Pick<UsageSums, 'cost_nano_usd' | 'estimated_nano_usd'>;
-  /** Yesterday up to the same time of day. */
-  readonly yesterday: Pick<UsageSums, 'cost_nano_usd' | 'estimated_nano_usd'>;
+  readonly refused: Awaited<ReturnType<typeof refusedRequests>>;
+  readonly refused_sign_ins: Awaited<ReturnType<typeof listRefusals>>;
+  readonly today: UsageSums;
+  /** Up to the same time of day. */
+  readonly yesterday: UsageSums;
 }
+
+type LookAt = ReturnType<typeof issue>;
+
+/**
+ * An issue for administrators; `alarm`: requests or reloads fail now.
+ * @param subject an upstream or route, an e-mail address or an error code; `null` for the gateway as a whole
+ */
+const issue = (
+  kind: string,
+  level: 'alarm' | 'warn',
+  text: string,
+  subject: string | null = null,
+  at: Date | null = null,
+) => ({ kind, level, text: /[.!?]$/.test(text) ? text : `${text}.`, subject, at });
 
 const NEAR = 0.9;
 const MANY_REFUSED = 20;
 const MANY_REFUSED_SHARE = 0.1;
-/** Lowest daily cost at which doubling is reported. */
 const COST_NANO_USD = 10_000_000_000n;
 const ESTIMATED_PERCENT = 5n;
 
@@ -89,19 +67,17 @@ function configurationFailed({ configuration: { replicas, failing } }: Circumsta
   const why = failing?.findings[0]?.message ?? failing?.problem;
   const who = replicas.length === 1 ? 'The gateway' : `${since.length} of ${replicas.length} replicas`;
   const text = `${who} cannot load the configuration and ${since.length === 1 ? 'keeps' : 'keep'} the previous one${why ? `: ${why}` : ''}`;
-  return [{ kind: 'configuration_failed', level: 'alarm', text: sentence(text), subject: null, at: since[0]! }];
+  return [issue('configuration_failed', 'alarm', text, null, since[0]!)];
 }
 
 function configurationsDiffer({ configuration: { replicas } }: Circumstances): LookAt[] {
   const versions = new Set(replicas.map(({ version }) => version));
   if (versions.size < 2) return [];
   const text = `${replicas.length} replicas run ${versions.size} different configurations.`;
-  return [{ kind: 'configurations_differ', level: 'warn', text, subject: null, at: null }];
+  return [issue('configurations_differ', 'warn', text)];
 }
 
-type KnownUpstream = Circumstances['upstreams'][number];
-
-function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: KnownUpstream): LookAt[] {
+function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: Shown): LookAt[] {
   const because = (last: string | null) => (last === null ? '' : `: ${last}`);
   const open = models.find((model) => model.state === 'open');
   const [other] = elsewhere;
@@ -112,18 +88,18 @@ function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: K
         ? `${name} is unavailable for ${open.upstream_model}${because(open.last_failure)}`
         : other !== undefined && `${name} is unavailable for replica ${other.replica}${because(other.last)}`;
   if (text === false) return [];
-  return [{ kind: 'upstream_closed', level: 'alarm', text: sentence(text), subject: name, at: null }];
+  return [issue('upstream_closed', 'alarm', text, name)];
 }
 
-function upstreamDrained({ name, drained, routes }: KnownUpstream): LookAt[] {
+function upstreamDrained({ name, drained, routes }: Shown): LookAt[] {
   if (drained === null) return [];
   const alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
   if (alone.length > 0) {
     const text = `${name} is drained, which leaves no upstream for the ${alone.length === 1 ? 'route' : 'routes'} ${alone.join(', ')}.`;
-    return [{ kind: 'route_without_upstream', level: 'alarm', text, subject: name, at: drained.at }];
+    return [issue('route_without_upstream', 'alarm', text, name, drained.at)];
   }
   const text = `${name} was drained by ${drained.by}${drained.reason === null ? '' : `: ${drained.reason}`}`;
-  return [{ kind: 'upstream_drained', level: 'warn', text: sentence(text), subject: name, at: drained.at }];
+  return [issue('upstream_drained', 'warn', text, name, drained.at)];
 }
 
 function limitsNear({ limits }: Circumstances): LookAt[] {
@@ -142,15 +118,15 @@ function limitsNear({ limits }: Circumstances): LookAt[] {
       ? ''
       : `; ${near.length - 1} more ${near.length === 2 ? 'limit is' : 'limits are'} near exhaustion`;
   const text = `${whose.join(', ')} has used ${used}${others}.`;
-  return [{ kind: 'limit_near', level: 'warn', text: capital(text), subject: first.of.user ?? null, at: null }];
+  return [issue('limit_near', 'warn', capital(text), first.of.user ?? null)];
 }
 
 function manyRefused({ requests, refused }: Circumstances): LookAt[] {
   const count = refused.reduce((sum, each) => sum + each.requests, 0);
   const [first] = refused;
   if (first === undefined || count < MANY_REFUSED || count < (requests + count) * MANY_REFUSED_SHARE) return [];
-  const text = `${count} requests were refused today, most of them with ${first.error}.`;
-  return [{ kind: 'many_refused', level: 'warn', text, subject: first.error, at: null }];
+  const text = `${count} requests were rejected today, most of them with ${first.error}.`;
+  return [issue('many_refused', 'warn', text, first.error)];
 }
 
 function signInsRefused({ refused_sign_ins }: Circumstances): LookAt[] {
@@ -159,7 +135,7 @@ function signInsRefused({ refused_sign_ins }: Circumstances): LookAt[] {
   const many = refused_sign_ins.length;
   const who = last.email === '' ? 'a person without an address' : last.email;
   const text = `${many === 1 ? 'A sign-in was' : `${many} sign-ins were`} refused in the last 24 hours${many === 1 ? '' : ', the latest'} of ${who}: ${last.detail}`;
-  return [{ kind: 'sign_ins_refused', level: 'warn', text: sentence(text), subject: last.email || null, at: last.at }];
+  return [issue('sign_ins_refused', 'warn', text, last.email || null, last.at)];
 }
 
 function costGrows({ today, yesterday }: Circumstances): LookAt[] {
@@ -167,7 +143,7 @@ function costGrows({ today, yesterday }: Circumstances): LookAt[] {
   if (yesterday.cost_nano_usd === 0n) return [];
   const times = Number(today.cost_nano_usd) / Number(yesterday.cost_nano_usd);
   const text = `Today cost ${times.toFixed(1)} times as much as yesterday up to this time.`;
-  return [{ kind: 'cost_grows', level: 'warn', text, subject: null, at: null }];
+  return [issue('cost_grows', 'warn', text)];
 }
 
 function estimatesGrow({ today, yesterday }: Circumstances): LookAt[] {
@@ -176,7 +152,7 @@ function estimatesGrow({ today, yesterday }: Circumstances): LookAt[] {
   const [now, before] = [percent(today), percent(yesterday)];
   if (now < ESTIMATED_PERCENT || now <= before) return [];
   const text = `${now} % of today's cost is estimated, as upstreams did not report usage; yesterday it was ${before} %.`;
-  return [{ kind: 'estimates_grow', level: 'warn', text, subject: null, at: null }];
+  return [issue('estimates_grow', 'warn', text)];
 }
 
 function amount(value: number): string {
@@ -185,10 +161,6 @@ function amount(value: number): string {
 
 function capital(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
-}
-
-function sentence(text: string): string {
-  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 const DAY_MS = 86_400_000;
@@ -252,10 +224,7 @@ function meaningOf(code: string): string | null {
   return Object.hasOwn(ERRORS, code) ? ERRORS[code as keyof typeof ERRORS].meaning : null;
 }
 
-type Upstream = Awaited<ReturnType<ReturnType<typeof upstreamOperations>['listUpstreams']>>['upstreams'][number];
-
-/** Whether an upstream is unavailable, wholly or for a model, at this or another replica. */
-function isClosed({ state, models, elsewhere }: Upstream): boolean {
+function isClosed({ state, models, elsewhere }: Shown): boolean {
   return state === 'open' || models.some((model) => model.state === 'open') || elsewhere.length > 0;
 }
 

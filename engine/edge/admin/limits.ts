@@ -46,7 +46,6 @@ import { type ExpiryInput, expiryOf, notInList, pageOf, requireId } from './desc
 
 const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
-/** The counter of a limit, and an amount in one unit. */
 type LimitInput = LimitParts &
   Readonly<Partial<Record<AmountUnit, number>>> & { readonly window: LimitWindow; readonly reason?: string };
 
@@ -154,7 +153,8 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
   };
 }
 
-function partsIn(input: LimitParts): LimitParts {
+/** The scopes among the fields of a request. */
+export function partsIn(input: LimitParts): LimitParts {
   const named = SPEND_SCOPES.map((scope) => [scope, input[scope]] as const);
   return Object.fromEntries(named.filter(([, key]) => key !== undefined));
 }
@@ -184,14 +184,13 @@ function isSameCounter(name: CounterName, { scope, of, window, unit }: LimitInFo
   return is_same && nameCounter({ of, window, unit: name.unit }).key === name.key;
 }
 
-/** Notes on a grant that has no effect, or is not enough. */
 function notesOn(after: LimitInForce, others: readonly LimitInForce[]): string[] {
   const full = others.filter(({ room, window }) => room === 0 && isSpendWindow(window));
   return [
     describeWhere(after),
     describeNothingLimited({ ...after, grants: [after] }),
     ...(after.room === 0 ? ['Not enough: the new limit is already spent or reserved.'] : []),
-    ...full.map((limit) => `${describeWhose(limit)} is exhausted, too, and refuses the same requests.`),
+    ...full.map((limit) => `${describeWhose(limit)} is exhausted, too, and rejects the same requests.`),
   ].filter((note) => note !== undefined);
 }
 

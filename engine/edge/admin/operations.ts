@@ -27,13 +27,8 @@ export interface ChangesQuery {
   readonly subject?: string;
 }
 
-/** A change with a sentence that describes it. */
-export interface ChangeView extends AdminChange {
-  readonly words: string;
-}
-
 function changeOperations({ config, database }: AdminOptions) {
-  const viewOf = (change: AdminChange): ChangeView => ({
+  const viewOf = (change: AdminChange) => ({
     ...change,
     words: changeInWords(change, config.spend_limits?.time_zone ?? 'UTC'),
   });
@@ -44,7 +39,11 @@ function changeOperations({ config, database }: AdminOptions) {
   const list = listById({
     name: 'changes',
     titles: ['id', 'at', 'actor_kind', 'actor', 'action', 'subject', 'words', 'before', 'after'],
-    row: ({ actor, ...change }: ChangeView) => ({ ...change, actor_kind: actor.kind, actor: actor.name }),
+    row: ({ actor, ...change }: ReturnType<typeof viewOf>) => ({
+      ...change,
+      actor_kind: actor.kind,
+      actor: actor.name,
+    }),
     read: async (query: ChangesQuery, page) => {
       return (await listChanges(database, { ...filterOf(query), ...page })).map(viewOf);
     },

@@ -83,10 +83,7 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
   const at = { config, database, clock };
   const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');
   return {
-    async listPeople(
-      _: OperationContext,
-      { limit, ...only }: Pick<PeopleFilter, 'user' | 'search' | 'after' | 'limit'>,
-    ) {
+    async listPeople(_: OperationContext, { limit, ...only }: PeopleFilter) {
       const more = limit === undefined ? undefined : limit + 1;
       const found = await listPeople(at, { ...only, limit: more });
       const people = found.slice(0, limit).map((person) => ({ ...person, is_admin: isAdmin(person) }));

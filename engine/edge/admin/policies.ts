@@ -16,10 +16,9 @@ import {
   type PolicyPersonKnown,
   policyPerson,
 } from '../../domain/policies/policy-fetches.ts';
-import { type AdminOptions, type OperationContext, ownerToList } from './calls.ts';
+import { type AdminOptions, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
 import { emailInPath, showName } from './description.ts';
 
-/** Whether a person's clients have their current settings. */
 type Fetched = 'current' | 'older' | 'never' | 'nothing_meant';
 
 /** Managed policies: which people get which settings. */
@@ -70,12 +69,7 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
 
     async listPolicyPeople(
       _: OperationContext,
-      {
-        policy: name,
-        user,
-        limit,
-        after,
-      }: { readonly policy?: string; readonly user?: string; readonly limit: number; readonly after?: string },
+      { policy: name, user, limit, after }: PageQuery & { readonly policy?: string; readonly user?: string },
     ) {
       const policy = name === undefined ? undefined : named(name, policies);
       const people = await listPolicyPeople(database, {

@@ -18,19 +18,16 @@ import { readRequestAttempts, readRequestLedger } from '../../domain/budget/repo
 import { usagePeriod } from '../../domain/budget/reports/usage-summary.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Decision, DryRun, LimitStep } from '../../pipeline/explain/dry-run.ts';
-import { recordFor } from '../../pipeline/explain/limit-views.ts';
 import { recallRequest, replayRecord } from '../../pipeline/explain/past-request.ts';
 import { effectiveRules, type RuleInWords } from '../../pipeline/explain/rules.ts';
-import { type ReasonView, traceOf } from '../../pipeline/explain/trace.ts';
-import { describeAmount, describeReason } from '../../pipeline/explain/words.ts';
+import { describeAmount, describeReason, type ReasonView, recordFor, traceOf } from '../../pipeline/explain/trace.ts';
 import {
   type AdminOptions,
   type Caller,
   dateParameter,
   EXPORT_PAGE,
   type ExportedList,
-  exportCsv,
-  exportLines,
+  exported,
   type LiveFeed,
   type OperationContext,
   ownerToList,
@@ -49,17 +46,16 @@ function limitWords({ scope, key, unit, limit, spent, reserved, needed, window, 
   return `${describeCounter({ scope, key })}: ${used}, about ${shown(needed)} needed: ${room ? 'within the limit' : 'over the limit'}`;
 }
 
-/** The outcome of a replayed request, in one sentence. */
 function outcomeOf({ stages, limits, facts, routing }: DryRun): {
   readonly would: 'go_out' | 'refused' | 'unknown';
   readonly words: string;
 } {
   const raised = stages.find((stage) => stage.raised !== undefined)?.raised;
   if (raised !== undefined)
-    return { would: 'refused', words: `It would be refused now: ${raised.message} (${raised.code ?? 'error'}).` };
+    return { would: 'refused', words: `It would be rejected now: ${raised.message} (${raised.code ?? 'error'}).` };
   const full = limits.find(({ room }) => !room);
   if (full !== undefined)
-    return { would: 'refused', words: `It would be refused now by the limit ${full.rule}: ${limitWords(full)}.` };
+    return { would: 'refused', words: `It would be rejected now by the limit ${full.rule}: ${limitWords(full)}.` };
   const unknown = stages.find(({ fate }) => fate === 'unknown');
   const upstream = facts['route.upstream'];
   if (upstream === undefined)
@@ -71,7 +67,6 @@ function outcomeOf({ stages, limits, facts, routing }: DryRun): {
   return { would: 'go_out', words: `It would go to ${String(upstream)} now, by ${by}.${unless}` };
 }
 
-/** Replay of a past request under the active configuration. */
 function replayView(run: DryRun, record: AuditRecord) {
   const { would, words } = outcomeOf(run);
   const was = typeof record.upstream === 'string' && record.error === null ? record.upstream : undefined;
@@ -160,7 +155,6 @@ function sum(a: number | null, b: number | null): number | null {
   return a === null && b === null ? null : (a ?? 0) + (b ?? 0);
 }
 
-/** A whole audit record, as in `appscli audit tail --json`. */
 type Line = AuditRecord & { readonly id: number; readonly at: Date };
 
 function exportedRequests(
@@ -210,12 +204,8 @@ export function requestOperations(options: AdminOptions) {
   ): Promise<RequestFilter> {
     const filter = { ...query, user: ownerToList(caller, query.user) };
     if (since === undefined && until === undefined) return filter;
-    const zone = timeZoneParameter(time_zone, config);
-    const period = await usagePeriod(
-      options,
-      { since: dateParameter('since', since), until: dateParameter('until', until) },
-      zone,
-    );
+    const ends = { since: dateParameter('since', since), until: dateParameter('until', until) };
+    const period = await usagePeriod(options, ends, timeZoneParameter(time_zone, config));
     return {
       ...filter,
       ...(since !== undefined && { since: period.since! }),
@@ -250,10 +240,10 @@ export function requestOperations(options: AdminOptions) {
     },
 
     exportRequests: async ({ caller }: OperationContext, query: RequestsQuery) =>
-      exportLines(exportedRequests(options, await filterOf(query, caller), caller)),
+      exported(exportedRequests(options, await filterOf(query, caller), caller), 'jsonl'),
 
     exportRequestsCsv: async ({ caller }: OperationContext, query: RequestsQuery) =>
-      exportCsv(exportedRequests(options, await filterOf(query, caller), caller)),
+      exported(exportedRequests(options, await filterOf(query, caller), caller), 'csv'),
 
     async getRequest({ caller }: OperationContext, { id }: { readonly id: string }) {
       const found = await find(caller, id);

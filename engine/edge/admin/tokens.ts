@@ -13,7 +13,7 @@ import {
 import {
   countByGroup,
   createToken,
-  findTokens,
+  findToken,
   type GroupCount,
   type KnownToken,
   listTokens,
@@ -27,9 +27,7 @@ import { callerWithToken } from '../../domain/upstreams/models.ts';
 import { type AdminOptions, type Caller, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
 import { type ExpiryInput, expiryOf, notInList, pageOf, requireId } from './description.ts';
 
-/** Active access tokens that one person may create. */
 const MAX_SELF_MADE = 50;
-/** Allow one rotation per token. */
 const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;
 const MAX_LIFE_SECONDS = 10 * 366 * 86_400;
 
@@ -42,14 +40,16 @@ export interface TokenInput extends ExpiryInput {
   readonly project?: string | null;
 }
 
+type Rotation = ExpiryInput & { readonly id: string; readonly overlap_seconds: number };
+
 /** Access tokens: one's own, for administrators all. */
 export function tokenOperations({ config, database, clock }: AdminOptions) {
   const shown = <Known extends KnownToken>(token: Known) => showToken(token, clock.now(), config);
-  const known = async (id: string) => shown((await findTokens(database, { id }))[0]!);
+  const known = async (id: string) => shown((await findToken(database, { id }))!);
   const endOf = (input: ExpiryInput) => expiryOf(input, clock, MAX_LIFE_SECONDS);
   const requireToken = async ({ is_admin, email }: Caller, id_input: string): Promise<KnownToken> => {
     const id = requireId(id_input, 'access token');
-    const [token] = await findTokens(database, { id, user: is_admin ? undefined : email });
+    const token = await findToken(database, { id, user: is_admin ? undefined : email });
     if (token !== undefined) return token;
     const where = is_admin ? '; "appscli tokens list" shows all' : ' among yours';
     throw new OperationError(`there is no access token ${id}${where}`, 'missing');
@@ -58,7 +58,7 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
     async listTokens({ caller }: OperationContext, query: PageQuery & Omit<TokenFilter, 'after' | 'limit'>) {
       const { after, limit } = query;
       const user = ownerToList(caller, query.user);
-      if (after !== undefined && (await findTokens(database, { id: after, user })).length === 0) throw notInList();
+      if (after !== undefined && (await findToken(database, { id: after, user })) === undefined) throw notInList();
       const states = { now: clock.now(), verified_days: verifiedDays(config) };
       const page = pageOf(await listTokens(database, { ...query, user, limit: limit + 1 }, states), limit);
       return { tokens: page.entries.map(shown), next: page.next };
@@ -77,22 +77,15 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
 
     async revokeToken({ caller, by }: OperationContext, { id }: { readonly id: string }) {
       const token = await requireToken(caller, id);
-      return shown(await revokeToken(by, { id: token.id }));
+      return shown(await revokeToken(by, token.id));
     },
 
-    async rotateToken(
-      { caller, by }: OperationContext,
-      {
-        id: old_id,
-        overlap_seconds,
-        ...expiry
-      }: ExpiryInput & { readonly id: string; readonly overlap_seconds: number },
-    ) {
+    async rotateToken({ caller, by }: OperationContext, { id: old_id, overlap_seconds, ...expiry }: Rotation) {
       const end = endOf(expiry);
       const old = await requireToken(caller, old_id);
       requireRotationRight(caller, config, old, end);
       const rotation = { overlap_seconds, expires_at: end, max_self_service: MAX_SELF_MADE_ROTATED };
-      const { id, token, replaced } = await rotateToken(by, { id: old.id }, rotation);
+      const { id, token, replaced } = await rotateToken(by, old.id, rotation);
       return { token, ...(await known(id)), replaces: shown(replaced) };
     },
   };
@@ -146,7 +139,6 @@ function onlyOne(groups: readonly string[]): string {
   throw new OperationError('the field "group" is missing: the token group decides which models the token may use');
 }
 
-/** Team or project of a new token: the owner's, unless an administrator chooses another. */
 function partOf(input: TokenInput, name: 'team' | 'project', { is_admin }: Caller, own: string | undefined) {
   const value = input[name];
   if (value === null) return is_admin ? undefined : own;
@@ -202,10 +194,7 @@ export function serviceTokenOperations({ database, clock }: AdminOptions) {
       return known(id);
     },
 
-    async rotateServiceToken(
-      { by }: OperationContext,
-      { id: old, overlap_seconds, ...end }: ExpiryInput & { readonly id: string; readonly overlap_seconds: number },
-    ) {
+    async rotateServiceToken({ by }: OperationContext, { id: old, overlap_seconds, ...end }: Rotation) {
       const rotation = { overlap_seconds, expires_at: endOf(end) };
       const { token, id } = await rotateServiceToken(by, requireId(old, 'service token'), rotation);
       return { token, ...(await known(id)) };

@@ -1,9 +1,9 @@
-import type { GatewayConfig, ModelConfig } from '../../base/contract/config.ts';
+import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
 import type { Drained, UpstreamState } from '../../base/contract/forwarding.ts';
 import { OperationError } from '../../base/contract/operation-error.ts';
 import type { EffectivePrice, Principal } from '../../base/contract/services.ts';
-import { REPLICA } from '../../base/kit/process/replica.ts';
+import { REPLICA } from '../../base/kit/process/gateway-process.ts';
 import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
 import { isUnavailable } from '../../base/store/store-errors.ts';
 import { readSessionTurns, readTraffic, type TrafficCount } from '../../domain/budget/reports/traffic.ts';
@@ -18,7 +18,7 @@ import {
   listIncidents,
   resumeUpstream,
 } from '../../domain/upstreams/states/shared-states.ts';
-import type { AdminOptions, OperationContext } from './calls.ts';
+import type { AdminOptions, OperationContext, PageQuery } from './calls.ts';
 import { notInList, pageOf, showName } from './description.ts';
 
 const PICO_TO_USD_PER_MILLION = 1e6;
@@ -71,7 +71,7 @@ export function modelOperations({ config, models, clock }: AdminOptions) {
       function why(refused: typeof refusals): string {
         const by_rules = refused.length > 0 && refused.some((refusal) => refusal === undefined);
         return by_rules
-          ? 'access.rules in gateway.yaml refuse every model for you; an administrator can change them'
+          ? 'access.rules in gateway.yaml reject every model for you; an administrator can change them'
           : noModelsBecause(refused, groups, config);
       }
     },
@@ -153,10 +153,7 @@ export function upstreamTrafficOperations({ database, clock }: AdminOptions) {
       return { window, ...span, part_seconds: part_ms / 1000, attempts: all, upstreams: upstreams.toSorted(mostFirst) };
     },
 
-    async listUpstreamIncidents(
-      _: OperationContext,
-      { upstream, after, limit }: { upstream?: string; after?: string; limit: number },
-    ) {
+    async listUpstreamIncidents(_: OperationContext, { upstream, after, limit }: PageQuery & { upstream?: string }) {
       const before = after === undefined ? undefined : Number(after);
       if (before !== undefined && !Number.isSafeInteger(before)) throw notInList();
       const only = {
@@ -218,35 +215,17 @@ function inParts(counts: readonly TrafficCount[], parts: number) {
 type State = UpstreamState['state'] | 'unknown';
 
 /** An upstream in the admin API. */
-export interface Shown {
-  readonly name: string;
-  readonly configured: boolean;
-  readonly state: State;
-  readonly until: Date | null;
-  readonly last_failure: string | null;
-  readonly in_flight: number | null;
-  readonly breaker: 'enforce' | 'shadow' | 'off' | null;
-  readonly drained: { readonly by: string; readonly at: Date; readonly reason: string | null } | null;
-  readonly models: readonly {
-    readonly upstream_model: string;
-    readonly state: State;
-    readonly until: Date | null;
-    readonly last_failure: string | null;
-  }[];
-  readonly routes: readonly Route[];
-  /** Incidents at other replicas. */
-  readonly elsewhere: readonly Pick<KeptIncident, 'replica' | 'kind' | 'upstream_model' | 'until' | 'last'>[];
-}
+export type Shown = ReturnType<typeof showUpstream>;
 
-interface Route {
-  /** Name of the rule, or `default`. */
+/** A route of an upstream; `is_last`: all other upstreams of the route are drained. */
+export interface Route {
   readonly name: string;
-  /** Failover order from 0, the lowest first. */
   readonly order: number;
   readonly weight: number;
-  /** Whether all other upstreams of the route are drained. */
   readonly is_last: boolean;
 }
+
+type Change = { readonly name: string; readonly reason?: string };
 
 /** States of upstreams, drain and resume. For administrators. */
 export function upstreamOperations({ config, database, clock, upstreams: states }: AdminOptions) {
@@ -298,7 +277,6 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
     });
   }
 
-  /** Routes whose upstreams are all drained. */
   function routesWithoutUpstream(upstreams: readonly Shown[]): string[] {
     const drained = new Set(upstreams.filter((each) => each.drained !== null).map(({ name }) => name));
     return allRoutes(config)
@@ -311,10 +289,7 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
       return { replica: states === undefined ? null : REPLICA, upstreams: await show() };
     },
 
-    async drainUpstream(
-      { by }: OperationContext,
-      { name, reason }: { readonly name: string; readonly reason?: string },
-    ) {
+    async drainUpstream({ by }: OperationContext, { name, reason }: Change) {
       const names = config.upstreams.map((upstream) => upstream.name);
       if (!names.includes(name)) throw unknown(name, names);
       await drainUpstream(by, name, reason);
@@ -323,10 +298,7 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
       return { upstream, routes_without_upstream: routesWithoutUpstream(all) };
     },
 
-    async resumeUpstream(
-      { by }: OperationContext,
-      { name, reason }: { readonly name: string; readonly reason?: string },
-    ) {
+    async resumeUpstream({ by }: OperationContext, { name, reason }: Change) {
       const names = config.upstreams.map((upstream) => upstream.name);
       if (!names.includes(name) && !(await listDrained(database)).has(name)) throw unknown(name, names);
       const before = await resumeUpstream(by, name, reason);
@@ -349,13 +321,13 @@ function showUpstream(
     routes,
     elsewhere,
   }: {
-    readonly breaker: Shown['breaker'];
+    readonly breaker: UpstreamConfig['breaker']['mode'] | null;
     readonly known: readonly UpstreamState[];
     readonly drained: Drained | undefined;
     readonly routes: readonly Route[];
     readonly elsewhere: readonly KeptIncident[];
   },
-): Shown {
+) {
   const whole = known.find(({ upstream_model }) => upstream_model === undefined);
   const known_state = whole?.state === 'drained' ? 'closed' : whole?.state;
   return {

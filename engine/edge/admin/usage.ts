@@ -132,7 +132,6 @@ export function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
   };
 }
 
-/** SQLSTATE query_canceled: the statement timeout expired. */
 const QUERY_CANCELED = '57014';
 
 /** Awaits a report; converts a timeout to OperationError, and other database errors to errors of the store. */

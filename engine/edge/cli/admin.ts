@@ -7,11 +7,9 @@ import { createModelCatalog } from '../../domain/upstreams/models.ts';
 import { programCaller, refusalOf } from '../admin/calls.ts';
 import { operationOf, splitInput } from '../admin/description.ts';
 import { type AdminApi, type AdminOperations, createRunOperation, type InJson } from '../admin/operations.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
+import type { CommandContext, CommandRow } from './commands.ts';
 import { adminAtGateway, exitCodeOf, inputOf } from './gateway-admin.ts';
-import { say, showList, showReport, showResult, showSecret } from './show.ts';
-import type { ColumnSpec } from './table.ts';
+import { type Columns, say, showList, showReport, showResult, showSecret } from './output.ts';
 import { operator, withDatabase } from './with-database.ts';
 
 /** Options of a command that uses a remote gateway (`--base-url`) or the local database (`--config`). */
@@ -61,9 +59,7 @@ type Words = Omit<CommandRow, 'place' | 'run'>;
 
 /** How a command prints the response of its operation. `--json` prints it unchanged. */
 type Output<Answer, Options> =
-  /** Sentences on standard error. */
   | { sentence(answer: Answer, options: CommandOptions<Options>): string | readonly string[] }
-  /** Lines on standard output. */
   | { lines(answer: Answer, context: CommandContext, options: CommandOptions<Options>): readonly string[] }
   /** A sentence on standard error; the secret is alone on standard output. */
   | { secret(answer: Answer): string }
@@ -107,15 +103,10 @@ export function operation<Name extends keyof AdminOperations, Options = object, 
   };
 }
 
-/** A command that prints a list, which may have several pages. */
 interface ListRow<Entry, Options> extends Words {
-  /** The sentence for an empty list. */
   readonly none: string;
-  readonly columns: readonly (readonly [title: ColumnSpec, cell: (entry: Entry) => string | null])[];
-  /** `terminal`: print records instead of a table that is wider than the terminal. */
-  readonly within?: 'terminal';
+  readonly columns: Columns<Entry>;
   input?(options: CommandOptions<Options>): object;
-  /** A sentence below the table. */
   below?(entries: readonly Entry[]): string | undefined;
 }
 
@@ -126,18 +117,13 @@ export function listing<
   Options = object,
   Entry = AnswerOf<Name>[List] extends readonly (infer One)[] ? One : never,
 >(name: Name, list: List, row: ListRow<Entry, Options>): CommandRow {
-  const { none, columns, within, input = () => ({}), below, ...words } = row;
+  const { none, columns, input = () => ({}), below, ...words } = row;
   return operation<Name, Options, readonly Entry[]>(name, {
     json: 'print a JSON array',
     ...words,
     call: (admin, options) => allEntries<Entry>(admin, name, list as string, { ...options, ...input(options) }),
     show(context, entries, { json }) {
-      showList(context, entries, json, {
-        none,
-        columns: columns.map(([title]) => title),
-        cells: (entry) => columns.map(([, cell]) => cell(entry) ?? ''),
-        ...(within && { width: context.terminal.columns }),
-      });
+      showList(context, entries, json, { none, columns });
       const text = json ? undefined : below?.(entries);
       if (text !== undefined) say(context, text);
       return 0;

@@ -1,14 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
-import type { GatewayConfig } from '../../base/contract/config.ts';
 import { ERRORS } from '../../base/contract/errors.ts';
 import type { AuditRecord } from '../../base/contract/services.ts';
 import { formatUsd, usdToNano } from '../../base/kit/money.ts';
-import { jsonText, printable, printableLines, printableWord } from '../../base/kit/text/printable.ts';
-import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
+import { jsonText, printableLines, printableWord } from '../../base/kit/text/printable.ts';
+import { didYouMean } from '../../base/kit/text/suggest.ts';
 import type { Database } from '../../base/store/database.ts';
-import { ADMIN_ACTION_NAMES, type AdminAction, type AdminChange } from '../../domain/audit/admin-changes.ts';
+import type { AdminAction, AdminChange } from '../../domain/audit/admin-changes.ts';
 import {
   fitter,
   listRequestRecords,
@@ -19,22 +17,29 @@ import {
   type Senders,
   whoSent,
 } from '../../domain/audit/request-records.ts';
-import { describeChanges } from '../../pipeline/explain/limit-views.ts';
+import { describeChanges } from '../../pipeline/explain/trace.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { operation } from './admin.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_OK } from './exit-codes.ts';
-import { inputOf } from './gateway-admin.ts';
-import { assertPeriod, collected, count, email, moment, notEmpty, option, textThat } from './options.ts';
-import { formatTable, numbers } from './table.ts';
-import { formatMinute, formatTimestamp, titleInZone } from './times.ts';
+import {
+  assertPeriod,
+  type CommandContext,
+  type CommandRow,
+  collected,
+  count,
+  EXIT_OK,
+  email,
+  moment,
+  notEmpty,
+  option,
+  textThat,
+} from './commands.ts';
+import { fields, inputOf } from './gateway-admin.ts';
+import { type Columns, formatMinute, formatTable, formatTimestamp, paragraph, tableOf, titleInZone } from './output.ts';
 import { withDatabase } from './with-database.ts';
 
 const POLL_MS = 500;
 const PAGE = 1000;
 
-/** Filter options of audit records. */
 interface Meant {
   readonly since?: Date;
   readonly until?: Date;
@@ -57,7 +62,6 @@ interface TailOptions extends Meant {
   readonly json?: true;
 }
 
-/** The filter for the audit log; empty without options. */
 function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter {
   const { since, until, model, token, status, shadow } = others;
   const filter: RequestFilter = {
@@ -69,7 +73,6 @@ function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
 }
 
-/** `appscli audit tail`: the latest matching records, oldest first, and with `--follow` new ones until Ctrl-C. */
 async function tailAudit(context: CommandContext, options: TailOptions): Promise<number> {
   const { terminal } = context;
   const { lines, follow = false, json = false } = options;
@@ -80,49 +83,36 @@ async function tailAudit(context: CommandContext, options: TailOptions): Promise
     for (const { id, at, record } of rows) {
       const { request_id = null } = record;
       if (json) terminal.data(`${jsonText({ id, at, request_id, ...record })}\n`);
-      else terminal.data(printableLines(describeRecord({ at, record }, terminal.columns)));
+      else terminal.data(printableLines(describeRecord({ at, record })));
     }
   };
-  return withDatabase(context, options.config, async ({ config, database }) => {
+  return withDatabase(context, options.config, async ({ database }) => {
     if (options.users) {
-      printWho(context, await whoSent(database, filter, lines), { json, empty: nothingFound(options, config) });
+      printWho(context, await whoSent(database, filter, lines), { json, empty: nothingFound(options) });
       return EXIT_OK;
     }
     // Read before the list, so that --follow neither repeats nor skips a record.
     const newest = await newestRecordId(database);
-    const { found, more } = await latest(database, filter, lines, terminal);
+    const { found, more } = await latest(database, filter, lines);
     print(found.filter(({ id }) => id <= newest).toReversed());
-    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(options, config));
+    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(options));
     if (more && !follow && !json) terminal.info(`There are more records; try -n ${lines * 5}.\n`);
     if (follow) await printWhatComes(database, newest, (rows) => print(rows.filter(({ record }) => fits(record))));
     return EXIT_OK;
   });
 }
 
-/** The newest matching records, and whether there are more. */
-async function latest(
-  database: Database,
-  filter: RequestFilter,
-  lines: number,
-  terminal: CommandContext['terminal'],
-): Promise<{ readonly found: RequestRecord[]; readonly more: boolean }> {
+async function latest(database: Database, filter: RequestFilter, lines: number) {
   const found: RequestRecord[] = [];
-  const is_filtered = Object.keys(filter).length > 0;
-  let shows_progress = false;
-  for (let after: string | null | undefined; after !== null && found.length < lines; ) {
+  let after: string | null | undefined;
+  while (after !== null && found.length < lines) {
     const limit = Math.min(PAGE, lines - found.length);
     const page = await listRequestRecords(database, filter, { limit, after, now: Date.now() });
     if (page === undefined) break;
     found.push(...page.records);
     after = page.next;
-    if (after !== null && found.length === lines) return { found, more: is_filtered };
-    if (page.searched_to !== null && terminal.interactive) {
-      terminal.rewrite(`Searched back to ${formatMinute(page.searched_to)}`);
-      shows_progress = true;
-    }
   }
-  if (shows_progress) terminal.rewrite('');
-  return { found, more: false };
+  return { found, more: typeof after === 'string' && Object.keys(filter).length > 0 };
 }
 
 async function printWhatComes(
@@ -142,7 +132,6 @@ async function printWhatComes(
   }
 }
 
-/** `--users`: one row per sender instead of the requests. */
 function printWho(
   { terminal }: CommandContext,
   senders: readonly Senders[],
@@ -151,54 +140,26 @@ function printWho(
   if (json) for (const sender of senders) terminal.data(`${jsonText(sender)}\n`);
   else if (senders.length === 0) terminal.info(empty);
   else {
-    const rows = senders.map(({ person, requests, refused, last }) => [
-      person ?? '(unknown caller)',
-      String(requests),
-      String(refused),
-      formatMinute(last),
-    ]);
-    const titles = ['USER', ...numbers('REQUESTS', 'REFUSED'), titleInZone('LAST')];
-    terminal.data(printableLines(formatTable(titles, rows, terminal.table_columns)));
+    const columns: Columns<Senders> = [
+      ['USER', ({ person }) => person ?? '(unknown caller)'],
+      ['REQUESTS', ({ requests }) => String(requests), 'number'],
+      ['REFUSED', ({ refused }) => String(refused), 'number'],
+      [titleInZone('LAST'), ({ last }) => formatMinute(last)],
+    ];
+    terminal.data(printableLines(formatTable(...tableOf(columns, senders), terminal.table_columns)));
   }
 }
 
-/** The message without matching records, with hints about names that the configuration lacks. */
-function nothingFound(options: Meant, config: GatewayConfig): string {
-  const { since, until, model = [], rule = [], shadow } = options;
-  const marks = Array.isArray(shadow) ? shadow : [];
+function nothingFound(options: Meant): string {
+  const { since, until } = options;
   if (Object.keys(filterOf(options)).length === 0) return 'The audit log is empty.\n';
   const from = since === undefined ? '' : ` since ${formatMinute(since)}`;
   const to = until === undefined ? '' : ` before ${formatMinute(until)}`;
-  const hints = [
-    ...model.flatMap((id) => modelHint(id, config)),
-    ...[...rule, ...marks].flatMap((name) => ruleHint(name, config)),
-  ];
-  return `No matching record${from}${to}.${hints.map((hint) => `\n${hint}`).join('')}\n`;
-}
-
-function modelHint(id: string, { models }: GatewayConfig): string[] {
-  if (models.some((model) => model.id === id)) return [];
-  const named = models.find(({ aliases, group_aliases }) =>
-    [...aliases, ...group_aliases.map(({ name }) => name)].includes(id),
-  );
-  if (named !== undefined) return [`${id} is an alias; records use the model id ${named.id}.`];
-  const known = models.map((model) => model.id);
-  return [`gateway.yaml has no model ${id}: ${didYouMean(id, known, 'records use the model ids of gateway.yaml.')}`];
-}
-
-function ruleHint(name: string, config: GatewayConfig): string[] {
-  const { access, routing, spend_limits } = config;
-  const names = [...access.rules, ...routing.rules, ...(spend_limits?.rules ?? [])].map((rule) => rule.name);
-  const known = [...names, ...['access', 'routing', 'spend'].flatMap((kind) => names.map((each) => `${kind}:${each}`))];
-  if (known.includes(name)) return [];
-  // Stages are unknown here.
-  const help = didYouMean(name, known, 'unless it is a stage, see "appscli explain rules".');
-  return [`gateway.yaml has no rule or limit ${name}: ${help}`];
+  return `No matching record${from}${to}.\n`;
 }
 
 type Change = InJson<AdminChange> & { readonly words: string };
 
-const WIDTH = 80;
 interface MeantChanges {
   readonly since?: Date;
   readonly until?: Date;
@@ -223,12 +184,8 @@ async function latestChanges(admin: AdminApi, options: MeantChanges): Promise<Ch
   return found;
 }
 
-/** A line with time, action and subject, then the sentence. */
 function describeChange({ at, action, subject, words }: Change): string[] {
-  return [
-    ...wrapText(printable(`${formatTimestamp(at)}  ${action}  ${subject}`), WIDTH, '', '    '),
-    ...wrapText(printable(words), WIDTH, '    '),
-  ];
+  return [...paragraph(`${formatTimestamp(at)}  ${action}  ${subject}`, '', '    '), ...paragraph(words, '    ')];
 }
 
 const INDENT = '    ';
@@ -241,7 +198,7 @@ const words = (value: unknown): string[] =>
   Array.isArray(value) ? value.map((each) => printableWord(String(each))) : [];
 
 /** One record as text: time, status, user and model; then reason and cost. */
-export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>, line_width: number): string[] {
+export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>): string[] {
   const { user, model, upstream, protocol, path, status, route_rule } = record;
   const by = typeof route_rule === 'string' && route_rule !== 'default' ? ` by rule ${word(route_rule)}` : '';
   const where = typeof upstream === 'string' ? ` at ${word(upstream)}${by}` : '';
@@ -253,16 +210,15 @@ export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'recor
     `${word(model ?? (protocol === 'none' ? path : protocol)) ?? 'no model'}${where}`,
   ];
   return [
-    ...wrapText(printable(head.join('  ')), line_width, '', INDENT),
+    ...paragraph(head.join('  '), '', INDENT),
     ...[endOf(record), ...remarksOf(record), measuresOf(record)]
       .filter((text) => text !== undefined)
-      .flatMap((text) => wrapText(printable(text), line_width, INDENT, `${INDENT}  `)),
+      .flatMap((text) => paragraph(text, INDENT, `${INDENT}  `)),
   ];
 }
 
 const REFUSED_BY = /^(access rule|policy|token group) (.+)$/s;
 
-/** What rejected the request, or why it failed; `undefined` if it was served. */
 function endOf(record: AuditRecord): string | undefined {
   const { error, aborted, status, upstream } = record;
   if (typeof error === 'string') return `${refusalOf(record)} (${word(error)})`;
@@ -270,7 +226,6 @@ function endOf(record: AuditRecord): string | undefined {
   return Number(status ?? 0) >= 400 && typeof upstream === 'string' ? `error of ${word(upstream)}` : undefined;
 }
 
-/** The limit that rejected a request: its rule, and who changed it at run time. */
 function limitOf({ limits, spend_rule }: AuditRecord): string {
   const found = Array.isArray(limits) ? limits.find((limit) => limit?.rule === spend_rule) : undefined;
   const changes = found && describeChanges(found, { is_admin: true })?.replace(/\.$/, '');
@@ -307,13 +262,6 @@ function measuresOf({ cost_usd, duration_ms, request_id }: AuditRecord): string 
     .join(', ');
 }
 
-/** Parses the name of an administrative action. */
-function action(text: string): AdminAction {
-  const found = ADMIN_ACTION_NAMES.find((name) => name === text);
-  if (found !== undefined) return found;
-  throw new InvalidArgumentError(`${didYouMean(text, ADMIN_ACTION_NAMES, `Write ${listed(ADMIN_ACTION_NAMES)}`)}.`);
-}
-
 function errorCode(text: string, before: unknown): readonly string[] {
   const codes = Object.keys(ERRORS);
   if (!codes.includes(text)) {
@@ -336,7 +284,6 @@ const names = (text: string, before: unknown) => collected(text, Array.isArray(b
 const SINCE = option('--since <when>', 'only from this time: 7d, 12h or a date', moment);
 const UNTIL = option('--until <when>', 'only before this time: 1d, 12h or a date', moment);
 
-/** `appscli audit`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'tail',
@@ -377,9 +324,7 @@ export const commands: readonly CommandRow[] = [
     options: [
       SINCE,
       UNTIL,
-      option('--actor <name>', 'only changes by this user, account or service token'),
-      option('--action <name>', 'only this action, such as token.create', action),
-      option('--subject <name>', 'only changes of this subject or its parts: an id, an e-mail address or a name'),
+      ...fields('listChanges', 'actor', 'action', 'subject'),
       option('-n, --lines <count>', 'number of latest changes', count).default(100),
     ],
     json: 'print each change as one line of JSON',

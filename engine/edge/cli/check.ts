@@ -1,22 +1,24 @@
-import { DEFAULT_RETENTION, type GatewayConfig, type RetentionConfig } from '../../base/contract/config.ts';
-import type { StageDefinition } from '../../base/contract/stage.ts';
+import type { GatewayConfig } from '../../base/contract/config.ts';
 import { StageNotCreated } from '../../base/contract/start-error.ts';
 import { frozenClock } from '../../base/kit/clock.ts';
 import { formatUsd, nanoToUsd } from '../../base/kit/money.ts';
 import { jsonText, printable, printableLines } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { renderDiagnostics } from '../../base/source/diagnostics/render.ts';
-import { mostExpensiveRequest, type Overshoot, overshootBound } from '../../domain/budget/limits/overshoot.ts';
-import { CATALOGUE_DATE } from '../../domain/budget/prices/catalogue.ts';
+import { type Overshoot, overshootBound } from '../../domain/budget/limits/overshoot.ts';
 import { type CheckedPaths, loadPaths, type PathOptions } from '../../pipeline/load/paths.ts';
-import { SHIPPED_PROFILE } from '../../pipeline/load/profile.ts';
 import type { PlanObserver } from '../../pipeline/run/compiled.ts';
 import type { LiveCheck } from '../doctor/host/live/probe.ts';
-import { counted } from './amounts.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_OK, usageError } from './exit-codes.ts';
-import { choice, option, seconds } from './options.ts';
+import {
+  type CommandContext,
+  type CommandRow,
+  choice,
+  EXIT_FINDINGS,
+  EXIT_OK,
+  option,
+  seconds,
+  usageError,
+} from './commands.ts';
+import { counted, paragraph } from './output.ts';
 
 /**
  * Memory to parse one large body, as a multiple of its size: its text, its parsed values, and garbage of the previous body.
@@ -41,29 +43,19 @@ function memoryBound({ config: { server }, pipelines }: CheckedPaths['gateways']
   };
 }
 
-/** Options of a check. */
+/** Options of `appscli check`. */
 export interface CheckOptions {
   /** gateway.yaml, pipelines, fragments, policies, tests, or directories of them. */
   readonly paths: readonly string[];
-  /** Path of a gateway.yaml with any name. */
   readonly config?: string;
   readonly format: 'text' | 'json' | 'github';
-  /** Whether warnings cause exit code 1. */
-  readonly deny_warnings: boolean;
-  readonly stages: readonly StageDefinition[];
-  readonly env: NodeJS.ProcessEnv;
-  /** Whether missing environment variables and certificate files are errors. Ignored by default. */
-  readonly environment?: 'required' | 'ignored';
-  /** Checks the reachability of a configuration's services. Called for each gateway.yaml if the files have no errors. */
-  readonly live?: (config: GatewayConfig) => Promise<readonly LiveCheck[]>;
-  readonly color: boolean;
-  /** Whether to print bounds of spending and memory. */
+  readonly denyWarnings?: boolean;
   readonly verbose?: boolean;
+  /** Whether services are asked, and missing environment variables and certificate files are errors. */
+  readonly live?: boolean;
+  readonly timeout?: number;
   /** Base directory of printed paths; the current one by default. */
   readonly cwd?: string;
-  data(text: string): void;
-  /** Receives the statistics and the verdict. */
-  info(text: string): void;
 }
 
 function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
@@ -80,8 +72,7 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
   return named.filter((part) => part !== false).join(', ');
 }
 
-const LINE_WIDTH = 80;
-const paragraph = (text: string, indent = '') => printableLines(wrapText(text, LINE_WIDTH, indent, `${indent}  `));
+const block = (text: string, indent = '') => printableLines(paragraph(text, indent, `${indent}  `));
 
 /** By how much spending can exceed limits in USD: the bound of each limit, and its cause. */
 function describeOvershoot(overshoot: Overshoot): string {
@@ -98,10 +89,10 @@ function describeOvershoot(overshoot: Overshoot): string {
   const why = `each by overshoot_percent, or by the most that one request can cost${one ?? ''} if that is more; the same holds for limits that are set at run time; reserve: worst_case makes it 0`;
   const unbounded = `treated as unbounded: requests with only max_completion_tokens, at ${unbounded_at.join(', ')} (\`enforces\`)`;
   return [
-    paragraph(`spend limits: exceeded by at most ${formatUsd(bound_nano_usd)} USD`),
-    ...(limits.length === 0 ? [] : [paragraph(`each at most: ${bounds.join(', ')}`, '  '), paragraph(why, '  ')]),
-    paragraph(`not bounded: ${not_bounded.join(', ')}`, '  '),
-    ...(unbounded_at.length === 0 ? [] : [paragraph(unbounded, '  ')]),
+    block(`spend limits: exceeded by at most ${formatUsd(bound_nano_usd)} USD`),
+    ...(limits.length === 0 ? [] : [block(`each at most: ${bounds.join(', ')}`, '  '), block(why, '  ')]),
+    block(`not bounded: ${not_bounded.join(', ')}`, '  '),
+    ...(unbounded_at.length === 0 ? [] : [block(unbounded, '  ')]),
   ].join('');
 }
 
@@ -116,51 +107,23 @@ function describeMemory({
 }: ReturnType<typeof memoryBound>): string {
   const why = `buffered_bytes, ${inMib(buffered)}, and ${inMib(reading)} to read one body at a time`;
   const each = `${connections} of ${CONNECTION_BYTES / 1024} KiB`;
-  return `${paragraph(`memory for bodies: at most ${inMib(bodies)} (${why})`)}memory for connections: at most ${inMib(of_connections)} (${each})\n`;
+  return `${block(`memory for bodies: at most ${inMib(bodies)} (${why})`)}memory for connections: at most ${inMib(of_connections)} (${each})\n`;
 }
 
-function describeRetention({ ledger_months, audit_months }: RetentionConfig): string {
-  const time = (months: number | 'forever') => (months === 'forever' ? months : counted(months, 'month'));
-  const kept = `the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (about 1.6 KB a request)`;
-  return paragraph(`kept: ${kept}; database.retention changes that`);
-}
-
-function describeModels({ from_model_lists, upstreams }: GatewayConfig): string {
-  if (!from_model_lists) return '';
-  const names = upstreams.map(({ name }) => name).join(', ');
-  return paragraph(
-    `models: without a section \`models\`, the models on the lists of the upstreams (${names}) that the price catalogue (${CATALOGUE_DATE}) contains; check --live reads the lists`,
-  );
-}
-
-function describeNames({ server }: GatewayConfig): string {
-  if (server.profile.clients !== undefined) return '';
-  return paragraph(
-    `client names: neutral, which no real client uses; set server.profile: ${SHIPPED_PROFILE} for claude, codex and grok`,
-  );
-}
-
-/** `--verbose`: bounds of spending and memory, and retention. */
+/** `--verbose`: bounds of spending and memory. */
 function statistics({ gateways }: CheckedPaths): string {
-  const configs = gateways.map(({ config }) => config);
   return [
     ...new Set([
-      ...configs.map(describeModels),
       ...gateways.map(({ config, pipelines }) => describeOvershoot(overshootBound(config, pipelines))),
       ...gateways.map((gateway) => describeMemory(memoryBound(gateway))),
-      ...configs.map((config) => describeUnknownBills(unknownBills(config))),
-      ...configs.map(describeNames),
-      ...configs.map(({ database }) => describeRetention(database.retention ?? DEFAULT_RETENTION)),
     ]),
   ].join('');
 }
 
-/** Facts of the last line. */
 interface Verdict {
   readonly failed: boolean;
   readonly errors: number;
   readonly warnings: number;
-  /** Results of `--live`; `undefined` if it did not run. */
   readonly live: readonly LiveCheck[] | undefined;
   readonly is_live: boolean;
 }
@@ -177,8 +140,8 @@ function describeVerdict(checked: CheckedPaths, { failed, errors, warnings, live
   const code = checked.diagnostics[0]?.code;
   const more = code === undefined ? [] : [`see appscli explain ${code}`];
   const reached = is_live ? [`live: ${asked_text}`] : [];
-  if (errors > 0) return paragraph([found.join(', '), ...reached, ...more].join('; '));
-  const verdict = paragraph([`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached].join('; '));
+  if (errors > 0) return block([found.join(', '), ...reached, ...more].join('; '));
+  const verdict = block([`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached].join('; '));
   return more.map((line) => `${line}\n`).join('') + verdict;
 }
 
@@ -197,12 +160,7 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
     bodies_at_most_bytes: bodies,
     connections_at_most_bytes: of_connections,
   }));
-  const unknown_bills = checked.gateways.map(({ config }) => {
-    const { most_expensive, worst_case, drained, cancelled } = unknownBills(config);
-    const off_by_at_most_usd = inUsd(most_expensive?.cost_nano_usd);
-    return { drained, cancelled, off_by_at_most_usd, possibly_billed_counts: worst_case };
-  });
-  const document = { ...JSON.parse(findings), spend_limits, unknown_bills, memory, ...(live && { live }) };
+  const document = { ...JSON.parse(findings), spend_limits, memory, ...(live && { live }) };
   return `${jsonText(document, 2)}\n`;
 }
 
@@ -234,31 +192,46 @@ const tryStages: NonNullable<PathOptions['tryStages']> = async (gateway) => {
   return undefined;
 };
 
+/** Asks the services of a configuration. Tests replace it. */
+const askServices = async (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout?: number) =>
+  (await import('../doctor/host/live/check-live.ts')).checkLive(config, env, timeout);
+
 /**
- * Checks configuration files without running them and prints what was found.
+ * Checks configuration files without running them and prints what was found. Services are asked only if the files have no errors.
  * @returns the exit code: 0, or 1 when there is something to fix.
  */
-export async function runCheck(options: CheckOptions): Promise<number> {
-  const { format, deny_warnings, environment = 'ignored', color, cwd = process.cwd(), data, info } = options;
-  const checked = await loadPaths(options.paths, { ...options, environment, tryStages });
+export async function runCheck(
+  { terminal, env, stages }: CommandContext,
+  options: CheckOptions,
+  ask: typeof askServices = askServices,
+): Promise<number> {
+  const { format, live: is_live = false, cwd = process.cwd(), timeout } = options;
+  if (timeout !== undefined && !is_live) throw usageError('--timeout needs --live');
+  const environment = is_live ? 'required' : 'ignored';
+  const checked = await loadPaths(options.paths, {
+    ...{ stages: await stages(), env, environment, tryStages },
+    ...(options.config !== undefined && { config: options.config }),
+  });
   const { diagnostics, sources } = checked;
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
   const warnings = diagnostics.length - errors;
-  const { live: reach } = options;
-  const is_live = reach !== undefined;
-  const live = errors > 0 || !is_live ? undefined : (await Promise.all(checked.configs.map(reach))).flat();
+  const live =
+    errors > 0 || !is_live
+      ? undefined
+      : (await Promise.all(checked.configs.map((config) => ask(config, env, timeout)))).flat();
   const is_reached = !is_live || (live !== undefined && live.length > 0 && live.every(({ ok }) => ok));
-  const failed = errors > 0 || !is_reached || (deny_warnings && warnings > 0);
+  const failed = errors > 0 || !is_reached || (options.denyWarnings === true && warnings > 0);
+  const color = terminal.data_color;
   const findings = renderDiagnostics(diagnostics, { format, color, sources, cwd });
   if (format === 'json') {
-    data(asJson(checked, findings, live));
+    terminal.data(asJson(checked, findings, live));
   } else {
-    if (findings !== '') data(findings);
+    if (findings !== '') terminal.data(findings);
     const reached = live === undefined ? '' : renderLive(live, { format, color });
-    if (reached !== '') data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
-    if (findings + reached !== '') info('\n');
-    if (options.verbose && errors === 0 && checked.gateways.length > 0) info(`${statistics(checked)}\n`);
-    info(describeVerdict(checked, { failed, errors, warnings, live, is_live }));
+    if (reached !== '') terminal.data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
+    if (findings + reached !== '') terminal.info('\n');
+    if (options.verbose && errors === 0 && checked.gateways.length > 0) terminal.info(`${statistics(checked)}\n`);
+    terminal.info(describeVerdict(checked, { failed, errors, warnings, live, is_live }));
   }
   return failed ? EXIT_FINDINGS : EXIT_OK;
 }
@@ -285,14 +258,14 @@ function renderText(check: LiveCheck, width: number, color: boolean): string {
   const indent = ' '.repeat(STATE_WIDTH + width + 2);
   const how = `(${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
   // Keep parentheses on one line.
-  const sentence = wrapText(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, LINE_WIDTH, indent);
+  const sentence = paragraph(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, indent);
   const [first = '', ...rest] = sentence.map((line) => line.replaceAll(NO_BREAK, ' '));
   const more = [
     ...(help === undefined ? [] : [`help: ${help}`]),
     ...warnings.map((text) => `warning: ${text}`),
     ...notes.map((text) => `note: ${text}`),
   ];
-  const lines = more.flatMap((text) => wrapText(printable(text), LINE_WIDTH, indent));
+  const lines = more.flatMap((text) => paragraph(text, indent));
   return [`${painted}${name.padEnd(width)}  ${first.trimStart()}`, ...rest, ...lines]
     .map((line) => `${line}\n`)
     .join('');
@@ -310,81 +283,6 @@ function escaped(text: string): string {
   return printable(text).replaceAll('%', '%25').replaceAll('\n', '%0A');
 }
 
-/**
- * How requests are charged whose usage the gateway may never see: aborted requests, whose responses are drained or cancelled
- * by upstream, and failures of upstreams.
- */
-function unknownBills(config: GatewayConfig) {
-  const named = (mode: string) =>
-    config.upstreams.filter(({ on_client_abort }) => on_client_abort === mode).map(({ name }) => name);
-  return {
-    drained: named('drain'),
-    cancelled: named('cancel'),
-    // The error of one charge is at most the cost of the most expensive request.
-    most_expensive: mostExpensiveRequest(config),
-    worst_case: config.spend_limits?.reserve === 'worst_case',
-  };
-}
-
-function describeUnknownBills({
-  drained,
-  cancelled,
-  most_expensive,
-  worst_case,
-}: ReturnType<typeof unknownBills>): string {
-  const known = drained.length === 0 ? '' : `the reported usage (${drained.join(', ')}); `;
-  const where = drained.length === 0 ? '' : `beyond drain_limits${cancelled.length > 0 ? ', and' : ','} `;
-  const at = cancelled.length > 0 ? `where responses are cancelled (${cancelled.join(', ')}), ` : '';
-  const usual = worst_case ? 'the most they can cost' : 'what 95 of 100 such requests cost';
-  const off =
-    most_expensive === undefined ? '' : `, each off by at most ${formatUsd(most_expensive.cost_nano_usd)} USD`;
-  const possible = worst_case
-    ? 'counts against limits, up to the most that a request can cost'
-    : 'is kept apart and counts against no limit';
-  return [
-    paragraph(`aborted requests: charged ${known}${where}${at}${usual}${off}`),
-    paragraph(`failures of upstreams: charged nothing; their possible bill ${possible}`),
-  ].join('');
-}
-
-/** `appscli check`: checks the paths, and the configuration if it is named or there are no paths. */
-async function check(
-  context: CommandContext,
-  options: {
-    readonly config: string;
-    readonly config_named: boolean;
-    readonly paths: readonly string[];
-    readonly format: 'text' | 'json' | 'github';
-    readonly denyWarnings?: true;
-    readonly verbose?: true;
-    readonly live?: true;
-    readonly timeout?: number;
-  },
-): Promise<number> {
-  const { terminal, env } = context;
-  const { config, config_named, paths, format, live, timeout } = options;
-  if (timeout !== undefined && !live) {
-    throw usageError('--timeout needs --live');
-  }
-  return runCheck({
-    ...(config_named || paths.length === 0 ? { config } : {}),
-    paths,
-    format,
-    deny_warnings: options.denyWarnings === true,
-    verbose: options.verbose === true,
-    stages: await context.stages(),
-    env,
-    environment: live ? 'required' : 'ignored',
-    ...(live
-      ? { live: async (found) => (await import('../doctor/host/live/check-live.ts')).checkLive(found, env, timeout) }
-      : {}),
-    color: terminal.data_color,
-    data: terminal.data,
-    info: terminal.info,
-  });
-}
-
-/** `appscli check`. */
 export const commands: readonly CommandRow[] = [
   {
     arguments: [['[paths...]', 'files or directories to check (default: gateway.yaml, its pipelines and tests)']],
@@ -396,7 +294,7 @@ export const commands: readonly CommandRow[] = [
         'also check that database, upstreams and identity provider are reachable, and send a span to the collector',
       ),
       option('--timeout <seconds>', 'with --live: timeout of each check (default: 5)', seconds),
-      option('--verbose', 'also print bounds of spending and memory, and retention'),
+      option('--verbose', 'also print bounds of spending and memory'),
     ],
     place: 'configuration',
     asks_config_named: true,
@@ -406,6 +304,10 @@ export const commands: readonly CommandRow[] = [
       'appscli check --live',
       'appscli check --format github --deny-warnings',
     ],
-    run: check,
+    // A configuration that is not named is checked only without paths.
+    run(context, options: CheckOptions & { readonly config_named: boolean }) {
+      const { config: _, ...unnamed } = options;
+      return runCheck(context, options.config_named || options.paths.length === 0 ? options : unnamed);
+    },
   },
 ];

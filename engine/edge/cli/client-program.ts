@@ -1,5 +1,30 @@
-import { type CreateProgram, makeProgram } from './make-program.ts';
-import { CLIENT, MODELS, SIGN_IN } from './sign-in/words.ts';
+import { type CreateProgram, type LazyCommand, makeProgram } from './main.ts';
+
+const signIn = (name: 'login' | 'token' | 'logout', about: string): LazyCommand => [
+  name,
+  about,
+  async () => ({ commands: [(await import('./sign-in.ts')).SIGN_IN_COMMANDS[name]] }),
+];
+
+const account = (name: 'whoami' | 'models', about: string): LazyCommand => [
+  name,
+  about,
+  async () => ({ commands: [(await import('./account.ts')).ACCOUNT_COMMANDS[name]] }),
+];
+
+/** Commands of people who use a gateway, in both programs. */
+export const SIGN_IN: readonly LazyCommand[] = [
+  signIn('login', 'sign in at a gateway with your browser'),
+  signIn('token', 'print a valid token; a key helper for clients'),
+  account('whoami', 'show your account: groups, team, roles, models'),
+  signIn('logout', 'end your sign-in'),
+];
+export const MODELS = account('models', 'list the models you may use, with prices');
+export const CLIENT: LazyCommand = [
+  'client',
+  'set up a coding client for a gateway',
+  () => import('./client/client.ts'),
+];
 
 /** The command line in the package that a gateway serves: only the commands for developers. */
 export const createClientProgram: CreateProgram = (options) =>
@@ -10,7 +35,7 @@ export const createClientProgram: CreateProgram = (options) =>
       MODELS,
       ['usage', 'show your usage, cost and limits', () => import('./usage/gateway-usage.ts')],
       CLIENT,
-      ['doctor', 'diagnose problems of coding clients on this machine', () => import('./doctor/client-command.ts')],
+      ['doctor', 'diagnose problems of coding clients on this machine', () => import('./doctor/workstation.ts')],
     ],
     examples: [
       'appscli login                      sign in with your browser',

@@ -1,6 +1,206 @@
-import { Argument, type Command, type Option } from 'commander';
-import type { CommandContext } from './context.ts';
-import { atGateway, baseUrl, config, examples, json, type Parse } from './options.ts';
+import { existsSync } from 'node:fs';
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import type { Clock } from '../../base/contract/services.ts';
+import type { StageDefinition } from '../../base/contract/stage.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.ts';
+import { isTimeZone, parseListenAddress } from '../../base/kit/net/addresses.ts';
+import { isEmail } from '../../base/kit/text/email.ts';
+import { printableLines } from '../../base/kit/text/printable.ts';
+import { parseDate, parseDuration } from '../../base/kit/times.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Dependencies of every command. */
+export interface CommandContext {
+  readonly terminal: Terminal;
+  readonly env: NodeJS.ProcessEnv;
+  /** Loads the shipped stages; only for commands that need them. */
+  stages(): Promise<readonly StageDefinition[]>;
+  /** The system clock by default; tests replace it. */
+  readonly clock?: Clock;
+}
+
+export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../../base/contract/start-error.ts';
+
+/** Success. */
+export const EXIT_OK = 0;
+/** The command found problems, or was rejected. */
+export const EXIT_FINDINGS = 1;
+/** Wrong command line (sysexits EX_USAGE). */
+export const EXIT_USAGE = 64;
+
+/** The error of a wrong command line; the message names the remedy. */
+export function usageError(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_USAGE });
+}
+
+/** The error of a missing or unsuitable configuration; the message names the remedy. */
+export function configurationError(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_CONFIGURATION });
+}
+
+const config = () => new Option('--config <file>', 'path of gateway.yaml').default('gateway.yaml');
+/** `--base-url <url>` of a command for a remote gateway. */
+export const baseUrl = () =>
+  new Option('--base-url <url>', 'address of the gateway (default: $APPSCLI_BASE_URL, or your only sign-in)');
+const atGateway = () =>
+  new Option(
+    '--base-url <url>',
+    'use this remote gateway, with your sign-in (default: $APPSCLI_BASE_URL, or the database of --config)',
+  ).conflicts('config');
+/** `--json`, with its description. */
+export const json = (what: string) => new Option('--json', what);
+
+/** Parses the value of an option or argument; `before` is the value so far of a repeatable option. */
+type Parse = (text: string, before: never) => unknown;
+
+/** An option with an optional parser. */
+export function option(flags: string, about: string, parse?: Parse): Option {
+  const made = new Option(flags, about);
+  return parse === undefined ? made : made.argParser<unknown>(parse as (text: string) => unknown);
+}
+
+/** A mandatory option. */
+export const required = (...words: Parameters<typeof option>) => option(...words).makeOptionMandatory();
+
+/** An option with a choice of values. */
+export const choice = (flags: string, about: string, values: readonly string[]) =>
+  new Option(flags, about).choices([...values]);
+
+/** The examples at the end of a command's help. */
+export function examples(...lines: string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`;
+}
+
+/** Parses a past time: a date, a time, or a duration ago. */
+export function moment(text: string): Date {
+  const ago_ms = parseDuration(text);
+  const date = ago_ms === undefined ? parseDate(text) : new Date(Date.now() - ago_ms);
+  if (date === undefined)
+    throw new InvalidArgumentError('Expected a duration such as 7d, 12h or 90m, or a date such as 2027-01-31.');
+  return date;
+}
+
+/** Parses a past time. A date stays a text, because its start depends on the time zone. */
+export function dayOrMoment(text: string): Date | string {
+  return isDay(text) ? text : moment(text);
+}
+
+/** Makes a parser of texts that fulfil a condition. */
+export const textThat = (isRight: (text: string) => boolean, help: string) => (text: string) => {
+  if (isRight(text)) return text;
+  throw new InvalidArgumentError(help);
+};
+
+/** Makes a parser of numbers in a format that fulfil a condition. */
+export const numberThat =
+  (form: RegExp, help: string, isRight: (value: number) => boolean = () => true) =>
+  (text: string): number => {
+    if (form.test(text) && isRight(Number(text))) return Number(text);
+    throw new InvalidArgumentError(help);
+  };
+
+const isDay = (text: string) => /^\d{4}-\d{2}-\d{2}$/.test(text) && parseDate(text) !== undefined;
+/** Parses a calendar day (YYYY-MM-DD). */
+export const day = textThat(isDay, 'Expected a date such as 2027-01-31.');
+/** Parses the name of a time zone. */
+export const timeZone = textThat(isTimeZone, 'Expected the name of a time zone such as UTC or Europe/Berlin.');
+/** Parses an e-mail address. */
+export const email = textThat(isEmail, 'Expected an e-mail address.');
+/** Parses a text that is not blank. */
+export const notEmpty = textThat((text) => text.trim() !== '', 'Expected a text that is not empty.');
+/** Parses a listen address in the format of `server.listen`. */
+export const listenAddress = textThat(
+  (text) => parseListenAddress(text) !== undefined,
+  'Expected host:port, such as 127.0.0.1:8080, with a port up to 65535.',
+);
+
+/** Parses a whole number of up to six digits. */
+export const count = numberThat(/^\d{1,6}$/, 'Expected a number from 0 to 999999.');
+/** Parses a number of seconds, up to an hour. */
+export const seconds = numberThat(
+  /^\d+(?:\.\d+)?$/,
+  'Expected a number of seconds above 0, up to 3600.',
+  (value) => value > 0 && value <= 3600,
+);
+
+/** Parses a future time: a date, a time, or a duration from now. */
+export function expiry(text: string): Date {
+  const ahead_ms = parseDuration(text);
+  const date = ahead_ms === undefined ? parseDate(text) : new Date(Date.now() + ahead_ms);
+  if (date === undefined)
+    throw new InvalidArgumentError('Expected a duration such as 30d, 12h or 90m, or a date such as 2027-01-31.');
+  if (date.getTime() <= Date.now()) throw new InvalidArgumentError('Expected a time in the future.');
+  return date;
+}
+
+/** Parses a future time. A date stays a text, because it begins in the gateway's time zone. */
+export function expiryThere(text: string): Date | string {
+  return isDay(text) ? text : expiry(text);
+}
+
+/** Collects the texts of a repeatable option. */
+export function collected(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, notEmpty(text)];
+}
+
+/** Parses a date or time into milliseconds since the epoch. */
+export function time(text: string): number {
+  const date = parseDate(text);
+  if (date === undefined) throw new InvalidArgumentError('Expected a date or time such as 2027-01-31T22:30:00Z.');
+  return date.getTime();
+}
+
+/**
+ * Chooses the target of a command without `--config` and `--base-url`: the gateway of APPSCLI_BASE_URL, else the database of
+ * the local gateway.yaml, else the only gateway with a sign-in. Raises StartError.
+ */
+export async function chooseLocation(command: Command, { env, terminal }: CommandContext): Promise<void> {
+  const { config, baseUrl } = command.opts<{ config?: string; baseUrl?: string }>();
+  const has_gateway = command.options.some(({ long }) => long === '--base-url');
+  // Only commands with a default --config choose between both.
+  const has_default = command.options.some(
+    ({ long, defaultValue }) => long === '--config' && defaultValue !== undefined,
+  );
+  if (!has_gateway || !has_default || baseUrl !== undefined || config === undefined) return;
+  const is_named = command.getOptionValueSource('config') !== 'default';
+  const preset = is_named ? '' : (env.APPSCLI_BASE_URL ?? '');
+  const is_here = existsSync(config);
+  if (preset === '' && is_here) return;
+  const { openCredentials } = await import('../client/credentials.ts');
+  const signed_in = preset === '' && !is_named ? [...openCredentials(env).read().keys()] : [];
+  if (preset === '' && signed_in.length !== 1) {
+    const remedy = 'name the configuration to use with --config, or a gateway with --base-url or APPSCLI_BASE_URL';
+    throw configurationError(`${config} does not exist; ${remedy}`);
+  }
+  const { chooseBaseUrl } = await import('../client/base-url.ts');
+  const chosen = chooseBaseUrl(undefined, preset === '' ? {} : env, signed_in);
+  if (is_here) {
+    terminal.info(
+      printableLines([`Using ${chosen} (APPSCLI_BASE_URL); to use the local database: --config ${config}`]),
+    );
+  }
+  command.setOptionValueWithSource('baseUrl', chosen, 'env');
+}
+
+/** Raises StartError unless `since` is before `until`. A day and a time are not compared, because of time zones. */
+export function assertPeriod({
+  since,
+  until,
+}: {
+  readonly since?: Date | string | undefined;
+  readonly until?: Date | string | undefined;
+}): void {
+  if (since === undefined || until === undefined || typeof since !== typeof until || since < until) return;
+  throw usageError('--since must be before --until (exclusive)');
+}
+
+/** Renames option names to field names: `tokenGroup` to `token_group`. */
+export function byFieldNames(values: object): Readonly<Record<string, unknown>> {
+  const entries = Object.entries(values);
+  return Object.fromEntries(
+    entries.map(([key, value]) => [key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
+  );
+}
 
 /** Options by the target of a command: a configuration, its database or a remote gateway, a remote gateway only. */
 const PLACES = { configuration: [config], either: [config, atGateway], gateway: [baseUrl] } as const;
@@ -9,7 +209,6 @@ const PLACES = { configuration: [config], either: [config, atGateway], gateway: 
 export interface CommandRow {
   /** Absent for a command that is its own group. */
   readonly name?: string;
-  /** Description; by default that of the group. */
   readonly about?: string;
   /** Short description for lists, if `about` is too long. */
   readonly summary?: string;
@@ -17,14 +216,11 @@ export interface CommandRow {
   readonly arguments?: readonly (readonly [name: string, about: string, value?: Parse | readonly string[]])[];
   readonly options?: readonly Option[];
   readonly place?: keyof typeof PLACES;
-  /** Description of `--json`; absent without this option. */
   readonly json?: string;
-  /** Text after the options. */
   readonly notes?: string;
   readonly examples: readonly string[];
   /** Whether `run` needs `config_named`: that the command line contains `--config`. */
   readonly asks_config_named?: true;
-  /** Runs the command; returns the exit code. */
   run(context: CommandContext, options: never): Promise<number>;
 }
 

@@ -1,41 +1,38 @@
 import { printable } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { type AnswerOf, operation } from './admin.ts';
-import type { CommandRow } from './commands.ts';
-import { EXIT_OK } from './exit-codes.ts';
-import { count, notEmpty, option } from './options.ts';
-import { say, showList, showReport } from './show.ts';
-import { formatMinute, titleInZone } from './times.ts';
+import { type CommandRow, count, EXIT_OK, notEmpty, option } from './commands.ts';
+import { type Columns, counted, formatMinute, paragraph, say, showList, showReport, titleInZone } from './output.ts';
 
 type Load = AnswerOf<'listConfigLoads'>['loads'][number];
 type Diff = AnswerOf<'diffConfigVersions'>;
 type Rule = NonNullable<NonNullable<Diff['rules']>[number]['before']>;
 
-/** Loads of the configuration, and the version of each replica. */
 type Loads = AnswerOf<'listConfigLoads'> & Pick<AnswerOf<'getConfig'>, 'version' | 'replicas'>;
 
 const BECAUSE = { start: 'start', files: 'files changed', signal: 'signal' } as const;
-/** Largest page of the admin API. */
 const PAGE_MAX = 1000;
 
-function cellsOf({ at, failed, cause, version, errors, warnings, changed, replica, needs_restart }: Load): string[] {
-  const outcome = failed ? 'failed' : needs_restart.length > 0 ? 'needs restart' : 'in force';
-  const findings = errors > 0 ? `${errors} errors` : warnings > 0 ? `${warnings} warnings` : '';
-  return [
-    formatMinute(at),
-    outcome,
-    BECAUSE[cause],
-    version ?? '',
-    findings.replace(/^1 (\w+)s$/, '1 $1'),
-    changed.join(', '),
-    replica,
-  ];
-}
+const COLUMNS: Columns<Load> = [
+  [titleInZone('WHEN'), ({ at }) => formatMinute(at)],
+  [
+    'OUTCOME',
+    ({ failed, needs_restart }) => (failed ? 'failed' : needs_restart.length > 0 ? 'needs restart' : 'in force'),
+  ],
+  ['BECAUSE', ({ cause }) => BECAUSE[cause]],
+  ['VERSION', ({ version }) => version],
+  [
+    'FINDINGS',
+    ({ errors, warnings }) =>
+      errors > 0 ? counted(errors, 'error') : warnings > 0 ? counted(warnings, 'warning') : null,
+  ],
+  ['CHANGED', ({ changed }) => changed.join(', ')],
+  ['REPLICA', ({ replica }) => replica],
+];
 
-function linesOf({ rules, files }: Diff, line_width: number): string[] {
+function linesOf({ rules, files }: Diff): string[] {
   const rule_lines = (rules ?? []).flatMap(({ before, after }) => [
-    ...(before === null ? [] : wrapText(`- ${wordsOf(before)}`, line_width, '', '    ')),
-    ...(after === null ? [] : wrapText(`+ ${wordsOf(after)}`, line_width, '', '    ')),
+    ...(before === null ? [] : paragraph(`- ${wordsOf(before)}`, '', '    ')),
+    ...(after === null ? [] : paragraph(`+ ${wordsOf(after)}`, '', '    ')),
   ]);
   return [
     ...(rule_lines.length === 0 ? [] : ['Rules', ...rule_lines, '']),
@@ -62,7 +59,6 @@ function fileLines({ name, change, hunks }: Diff['files'][number]): string[] {
   ];
 }
 
-/** `appscli config`. */
 export const commands: readonly CommandRow[] = [
   operation<'listConfigLoads', { readonly lines: number }, Omit<Loads, 'next'>>('listConfigLoads', {
     name: 'loads',
@@ -79,8 +75,7 @@ export const commands: readonly CommandRow[] = [
       if (json) return showReport(context, true, found, () => []);
       showList(context, found.loads, undefined, {
         none: 'No loads yet: gateways record their starts and reloads.',
-        columns: [titleInZone('WHEN'), 'OUTCOME', 'BECAUSE', 'VERSION', 'FINDINGS', 'CHANGED', 'REPLICA'],
-        cells: cellsOf,
+        columns: COLUMNS,
       });
       for (const { name, version, failing_since } of found.loads.length === 0 ? [] : found.replicas) {
         const failing = failing_since === null ? '' : `; its reloads fail since ${formatMinute(failing_since)}`;
@@ -102,8 +97,7 @@ export const commands: readonly CommandRow[] = [
     call: async (admin, { from, to }) =>
       admin('diffConfigVersions', { from, to: to ?? (await admin('getConfig', {})).version ?? from }),
     show(context, found, { json }) {
-      if (json || found.files.length > 0)
-        return showReport(context, json, found, () => linesOf(found, context.terminal.columns));
+      if (json || found.files.length > 0) return showReport(context, json, found, () => linesOf(found));
       say(context, `No differences between ${found.from} and ${found.to}.`);
       return EXIT_OK;
     },

@@ -2,19 +2,14 @@ import { systemClock } from '../../base/kit/clock.ts';
 import { isLoopbackUrl } from '../../base/kit/net/addresses.ts';
 import { issuerOf } from '../../domain/identity/provider/provider.ts';
 import { endLinks, LINK_SECONDS, makeLink } from '../../domain/identity/sessions/console-sessions.ts';
-import { counted } from './amounts.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { configurationError } from './exit-codes.ts';
-import { option } from './options.ts';
-import { say, showResult } from './show.ts';
+import { type CommandContext, type CommandRow, configurationError, option } from './commands.ts';
+import { counted, say, showResult } from './output.ts';
 import { operator, withDatabase } from './with-database.ts';
 
 const SIGNED_IN = 'Open this in a browser, and sign in with your company account:';
 const LINKED =
   'Open this in a browser on this machine while the gateway runs. The link works once, within a minute, and gives administrator access:';
 
-/** `appscli console`: prints the console's address, or a one-time link without an identity provider. */
 async function openConsole(
   context: CommandContext,
   options: { readonly config: string; readonly json?: true; readonly end?: true },
@@ -48,7 +43,6 @@ async function endAll(
   });
 }
 
-/** `appscli console`. */
 export const commands: readonly CommandRow[] = [
   {
     options: [option('--end', 'end all console sessions of one-time links, and unused links')],

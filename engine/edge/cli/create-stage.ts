@@ -1,11 +1,8 @@
 import { join } from 'node:path';
 import { printableLines } from '../../base/kit/text/printable.ts';
 import { isName } from '../../pipeline/load/stage-definition.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_OK, usageError } from './exit-codes.ts';
+import { type CommandContext, type CommandRow, EXIT_OK, option, usageError } from './commands.ts';
 import { enterDirectory, isTaken, programPath, stagesTsconfig, writeNewFiles } from './new-files.ts';
-import { option } from './options.ts';
 
 /** Marks the files beside it as ES modules. */
 const MODULE_MARKER = join('stages', 'package.json');
@@ -128,7 +125,6 @@ test('rejects a request without the header, and names it', async () => {
 `;
 }
 
-/** `appscli create`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'stage',

@@ -1,28 +1,30 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { SpendWindow } from '../../base/contract/windows.ts';
-import { jsonText, printable, printableLines } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
-import { openDatabase } from '../../base/store/database.ts';
+import { jsonText, printableLines } from '../../base/kit/text/printable.ts';
 import { type FactPage, factPages } from '../../domain/audit/request-records.ts';
 import { readSpending } from '../../domain/budget/reports/spending.ts';
 import { loadToRun } from '../gateway/reload.ts';
 import type { Change, Usable } from '../simulate/diff/change.ts';
 import { diffConfigurations } from '../simulate/diff/index.ts';
-import { diffRequests, type RequestChanges } from '../simulate/diff/requests/index.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { configurationError, EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
-import { reportFailure } from './failure.ts';
-import { moment, option } from './options.ts';
-import { formatMinute, formatMoment } from './times.ts';
-import { commandLog } from './with-database.ts';
+import { diffRequests, type RequestChanges } from '../simulate/diff/requests.ts';
+import {
+  type CommandContext,
+  type CommandRow,
+  configurationError,
+  EXIT_FINDINGS,
+  EXIT_OK,
+  moment,
+  option,
+} from './commands.ts';
+import { reportFailure } from './main.ts';
+import { formatMinute, formatMoment, paragraph } from './output.ts';
+import { useDatabase } from './with-database.ts';
 
 interface DiffOptions {
   readonly old: string;
   readonly new: string;
   readonly ledger?: true;
-  /** Replay requests of the audit log since this time. */
   readonly audit?: Date;
   readonly exitCode?: true;
   readonly json?: true;
@@ -38,11 +40,10 @@ async function diff(context: CommandContext, options: DiffOptions): Promise<numb
   const all = [...changes, ...notes];
   if (options.json) terminal.data(`${jsonText(all, 2)}\n`);
   else if (all.length === 0) terminal.info('No changes.\n');
-  else terminal.data(printableLines(describeChanges(all, terminal.columns)));
+  else terminal.data(printableLines(describeChanges(all)));
   return options.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
-/** Loads both configurations; reports the errors of both. Raises StartError. */
 async function bothUsable(context: CommandContext, old_file: string, new_file: string): Promise<[Usable, Usable]> {
   const [before, after] = await Promise.allSettled([usable(context, old_file), usable(context, new_file)]);
   if (before.status === 'fulfilled' && after.status === 'fulfilled') return [before.value, after.value];
@@ -66,11 +67,9 @@ async function diffWithDatabase(
   [before, after]: readonly [Usable, Usable],
   { ledger, audit }: DiffOptions,
 ): Promise<RequestChanges> {
-  const { config } = after;
-  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
-  const time_zone = config.spend_limits?.time_zone ?? 'UTC';
-  const read = ledger && ((window: SpendWindow) => readSpending(database, window, time_zone));
-  try {
+  const time_zone = after.config.spend_limits?.time_zone ?? 'UTC';
+  return useDatabase(context, after.config, async (database) => {
+    const read = ledger && ((window: SpendWindow) => readSpending(database, window, time_zone));
     const changes = await diffConfigurations(before, after, read);
     if (audit === undefined) return { changes, notes: [] };
     const of_requests = await diffRequests(before, after, {
@@ -78,12 +77,9 @@ async function diffWithDatabase(
       period: `since ${formatMoment(audit)}`,
     });
     return { changes: [...changes, ...of_requests.changes], notes: of_requests.notes };
-  } finally {
-    await database.close();
-  }
+  });
 }
 
-/** Shows progress on a terminal. */
 async function* watched({ terminal }: CommandContext, pages: AsyncIterable<FactPage>): AsyncIterable<FactPage> {
   let requests = 0;
   for await (const page of pages) {
@@ -107,7 +103,6 @@ const TITLES: Readonly<Record<Change['section'], string>> = {
   requests: 'Past requests, by the audit log',
 };
 
-/** Merges equal changes of several pipelines into one. */
 function withPipelinesTogether(changes: readonly Change[]): readonly Change[] {
   const alike = Map.groupBy(changes, ({ section, subject, change, details }) =>
     JSON.stringify([section, section === 'pipelines' || subject, change, details]),
@@ -116,19 +111,18 @@ function withPipelinesTogether(changes: readonly Change[]): readonly Change[] {
 }
 
 /** Lines: a title per section, a paragraph per change. */
-export function describeChanges(changes: readonly Change[], line_width: number): string[] {
+export function describeChanges(changes: readonly Change[]): string[] {
   const sections = Map.groupBy(withPipelinesTogether(changes), ({ section }) => section);
   return [...sections].flatMap(([section, own], i) => [
     ...(i === 0 ? [] : ['']),
     TITLES[section],
     ...own.flatMap(({ subject, change, details = [] }) => [
-      ...wrapText(printable(`${subject}: ${change}`), line_width, '  ', '    '),
-      ...details.flatMap((detail) => wrapText(printable(detail), line_width, '    ', '      ')),
+      ...paragraph(`${subject}: ${change}`, '  ', '    '),
+      ...details.flatMap((detail) => paragraph(detail, '    ', '      ')),
     ]),
   ]);
 }
 
-/** `appscli diff`. */
 export const commands: readonly CommandRow[] = [
   {
     arguments: [

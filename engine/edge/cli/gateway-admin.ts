@@ -1,10 +1,17 @@
+import { Option } from 'commander';
 import { operationOf } from '../admin/description.ts';
 import type { AdminApi, AdminOperations } from '../admin/operations.ts';
 import { createAdminApi, openClient } from '../client/api-client.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_UNAVAILABLE, EXIT_USAGE } from './exit-codes.ts';
-import { byFieldNames } from './options.ts';
-import { warner } from './program-name.ts';
+import {
+  byFieldNames,
+  type CommandContext,
+  EXIT_FINDINGS,
+  EXIT_UNAVAILABLE,
+  EXIT_USAGE,
+  email,
+  notEmpty,
+} from './commands.ts';
+import { warner } from './terminal.ts';
 
 /**
  * The admin operations of a remote gateway, as the signed-in person: at `base_url`, else APPSCLI_BASE_URL, else the only
@@ -32,4 +39,22 @@ export function inputOf(name: keyof AdminOperations, values: object): object {
   return Object.fromEntries(
     known_values.map(([key, value]) => [key, value instanceof Date ? value.toISOString() : value]),
   );
+}
+
+type Field = Readonly<Record<string, unknown>> & { readonly description: string; readonly enum?: readonly string[] };
+
+/** Options for fields of an operation's input, with names, choices, formats and the first sentences of its description. */
+export function fields(name: keyof AdminOperations, ...names: readonly string[]): Option[] {
+  const { query, body } = operationOf(name);
+  const required = [query, body].flatMap((schema) => (schema?.required as readonly string[] | undefined) ?? []);
+  const known = { ...(query.properties as object), ...(body?.properties as object) } as Readonly<Record<string, Field>>;
+  return names.map((field) => {
+    const { description, enum: choices, format } = known[field]!;
+    const [first = ''] = description.replaceAll('`', '').replace(/\.$/, '').split('. ');
+    const flags = `--${field.replaceAll('_', '-')} <${format === 'email' ? 'email' : field.split('_').at(-1)}>`;
+    const made = new Option(flags, first[0]!.toLowerCase() + first.slice(1));
+    if (choices === undefined) made.argParser(format === 'email' ? email : notEmpty);
+    else made.choices(choices);
+    return made.makeOptionMandatory(required.includes(field));
+  });
 }

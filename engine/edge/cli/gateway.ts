@@ -1,9 +1,7 @@
 import { createLog } from '../../base/kit/log.ts';
 import { runUntilSignal } from '../gateway/signals.ts';
 import { startGateway } from '../gateway/start-gateway.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { listenAddress, option } from './options.ts';
+import { type CommandContext, type CommandRow, listenAddress, option } from './commands.ts';
 
 /** `appscli gateway`: runs the gateway until a signal; SIGHUP reloads. Logs to standard error, as JSON lines unless it is a terminal. */
 async function runGateway(
@@ -23,7 +21,6 @@ async function runGateway(
   return runUntilSignal(() => startGateway({ config_file, stages, env, log, watch, listen }), log);
 }
 
-/** `appscli gateway`. */
 export const commands: readonly CommandRow[] = [
   {
     options: [

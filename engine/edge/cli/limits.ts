@@ -1,9 +1,8 @@
 import { SPEND_SCOPES, type SpendScope } from '../../base/contract/config.ts';
 import type { LimitWindow } from '../../base/contract/services.ts';
-import { LIMIT_WINDOWS, perWindow, SPEND_WINDOWS } from '../../base/contract/windows.ts';
+import { perWindow, SPEND_WINDOWS } from '../../base/contract/windows.ts';
 import { printable, printableLines } from '../../base/kit/text/printable.ts';
 import { listed } from '../../base/kit/text/suggest.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import {
   AMOUNT_UNITS,
   type AmountUnit,
@@ -15,42 +14,40 @@ import {
   describeWhose,
   formatAmount,
   formatShownUsd,
-  type LimitParts,
   partsToFind,
   unitOfWindow,
 } from '../../domain/budget/limits/limit-names.ts';
 import type { LimitInForce as Limit, WrittenLimit } from '../../domain/budget/limits/limit-statuses.ts';
+import { partsIn } from '../admin/limits.ts';
 import type { InJson } from '../admin/operations.ts';
 import { type AnswerOf, type CommandOptions, type OperationRow, operation } from './admin.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_OK, usageError } from './exit-codes.ts';
-import { choice, email, expiryThere, notEmpty, numberThat, option, required } from './options.ts';
-import { say, showReport, showResult } from './show.ts';
-import { formatMoment } from './times.ts';
+import {
+  type CommandContext,
+  type CommandRow,
+  EXIT_OK,
+  expiryThere,
+  numberThat,
+  option,
+  required,
+  usageError,
+} from './commands.ts';
+import { fields } from './gateway-admin.ts';
+import { formatMoment, paragraph, say, showReport, showResult } from './output.ts';
 
 type LimitInForce = InJson<Limit>;
 
-/** The subject of a limit by options; several together are a combination. */
 type WhoseOptions = Readonly<Partial<Record<SpendScope, string>>>;
 
 interface LimitOptions extends WhoseOptions {
   readonly window: LimitWindow;
 }
 
-/** Options that name one limit and an amount. */
 type AmountOptions = LimitOptions & Readonly<Partial<Record<AmountUnit, number>>> & { readonly reason?: string };
 type ClearOptions = LimitOptions & { readonly unit?: AmountUnit };
 
 function unitMeant({ window, unit }: ClearOptions): AmountUnit | undefined {
   const only = unitOfWindow(window);
   return unit ?? (only === undefined ? undefined : amountUnit(only));
-}
-
-function partsIn(options: WhoseOptions): LimitParts {
-  return Object.fromEntries(
-    SPEND_SCOPES.flatMap((scope) => (options[scope] === undefined ? [] : [[scope, options[scope]]])),
-  );
 }
 
 function assertOneAmount(options: AmountOptions): void {
@@ -70,9 +67,7 @@ function showNow(context: CommandContext, now: InJson<LimitInForce>): void {
   }
 }
 
-const WIDTH = 80;
 const INDENT = '    ';
-/** A counter now: the limit in force, then its usage and the origin of the limit. */
 function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules, time_zone } = limit;
   const amount = (value: number) => formatAmount(value, unit);
@@ -96,8 +91,8 @@ function describeInForce(limit: LimitInForce): string[] {
     ...rules.map((rule) => `gateway.yaml: ${formatRule(limit, rule)}`),
   ];
   return [
-    ...wrapText(`${describeWhose(limit)}: ${in_force}`, WIDTH, '', INDENT),
-    ...from.flatMap((line) => wrapText(line, WIDTH, INDENT, `${INDENT}  `)),
+    ...paragraph(`${describeWhose(limit)}: ${in_force}`, '', INDENT),
+    ...from.flatMap((line) => paragraph(line, INDENT, `${INDENT}  `)),
   ];
 }
 
@@ -124,7 +119,7 @@ function describeWritten(written: readonly WrittenLimit[]): string[] {
     const each = `each ${scopes.join(' and ')} ${perWindow(window)}`;
     const matching = scope.endsWith('+rule');
     const extra = [forWhich({ always, condition }, matching), mode === 'shadow' ? ', shadow mode (only recorded)' : ''];
-    return wrapText(printable(`${rule}: ${amounts}, ${each}${extra.join('')}`), WIDTH, '', INDENT);
+    return paragraph(`${rule}: ${amounts}, ${each}${extra.join('')}`, '', INDENT);
   });
 }
 
@@ -137,7 +132,6 @@ function formatAmounts({ limit, by_group }: Pick<WrittenLimit, 'limit' | 'by_gro
   return amounts.length === 0 ? 'by group' : amounts.join(', ');
 }
 
-/** The requests that a limit applies to; empty for all. */
 function forWhich({ always, condition }: Pick<WrittenLimit, 'always' | 'condition'>, matching: boolean): string {
   if (condition === null) return always ? '' : ', for some requests';
   return matching ? `, counting only requests where ${condition}` : `, for requests where ${condition}`;
@@ -167,38 +161,19 @@ function formatRule({ unit, set, of }: LimitInForce, rule: LimitInForce['rules']
   return set === null ? `${name}${which}` : `${name}, replaced`;
 }
 
-/** An amount in USD, exact to the nano-dollar. */
 const usd = numberThat(/^\d{1,7}(?:\.\d{1,9})?$/, 'Expected an amount in USD below 10000000, such as 100 or 0.25.');
 const whole = numberThat(/^\d{1,13}$/, 'Expected a whole number of at most 13 digits, such as 500.');
 
-const WHOSE = [
-  option('--user <email>', 'limit of this user', email),
-  option('--team <name>', 'limit of this team', notEmpty),
-  option('--project <name>', 'limit of this project', notEmpty),
-  option('--token <id>', 'limit of this access token, see tokens list', notEmpty),
-  option('--model <id>', 'limit of this model', notEmpty),
-  option('--upstream <name>', 'limit of this upstream', notEmpty),
-  option('--rule <name>', 'limit of this rule with `count: matching`', notEmpty),
-];
-
-const WHICH = [
-  ...WHOSE,
-  choice(
-    '--window <window>',
-    'window of the limit; open counts concurrent requests',
-    LIMIT_WINDOWS,
-  ).makeOptionMandatory(),
-];
-
+const WHOSE = fields('listLimits', ...SPEND_SCOPES);
+const WHICH = [...WHOSE, ...fields('setLimit', 'window')];
 const AMOUNT = [
   ...WHICH,
   option('--usd <amount>', `amount in USD; window ${listed(SPEND_WINDOWS)}`, usd),
   option('--requests <number>', 'number of requests; window minute or open', whole),
   option('--tokens <number>', 'number of tokens; window minute', whole),
-  option('--reason <text>', 'reason for the audit log', notEmpty),
+  ...fields('setLimit', 'reason'),
 ];
 
-/** Makes a command that changes a limit and prints the limit in force. */
 function change<Name extends 'setLimit' | 'clearLimit' | 'grantLimit' | 'revokeGrant', Options>(
   name: Name,
   {
@@ -218,7 +193,6 @@ function change<Name extends 'setLimit' | 'clearLimit' | 'grantLimit' | 'revokeG
   });
 }
 
-/** `appscli limits`. */
 export const commands: readonly CommandRow[] = [
   operation<'listLimits', WhoseOptions>('listLimits', {
     name: 'list',
@@ -271,10 +245,7 @@ export const commands: readonly CommandRow[] = [
   change<'clearLimit', ClearOptions>('clearLimit', {
     name: 'clear',
     about: 'remove an override; the limits of gateway.yaml apply again',
-    options: [
-      ...WHICH,
-      choice('--unit <unit>', 'unit of the limit; required for window minute', ['usd', 'requests', 'tokens']),
-    ],
+    options: [...WHICH, ...fields('clearLimit', 'unit')],
     json: 'print a JSON object: what was set, and what holds now',
     examples: ['appscli limits clear --user ana@example.com --window day'],
     check(options) {

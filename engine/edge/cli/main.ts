@@ -1,12 +1,114 @@
-import { CommanderError } from 'commander';
+import { inspect } from 'node:util';
+import { Command, CommanderError } from 'commander';
+import { StageError } from '../../base/contract/errors.ts';
 import type { StageDefinition } from '../../base/contract/stage.ts';
-import { EXIT_OK, EXIT_USAGE } from './exit-codes.ts';
-import { reportFailure } from './failure.ts';
-import type { CreateProgram } from './make-program.ts';
-import { processTerminal, type Terminal } from './terminal.ts';
+import { EXIT_CONFIGURATION, EXIT_UNAVAILABLE, StageNotCreated, StartError } from '../../base/contract/start-error.ts';
+import { programVersion } from '../../base/kit/package-root.ts';
+import { printableLine } from '../../base/kit/text/printable.ts';
+import { ConfigurationError } from '../../base/source/configuration-error.ts';
+import {
+  addRows,
+  type CommandContext,
+  type Commands,
+  chooseLocation,
+  EXIT_FINDINGS,
+  EXIT_OK,
+  EXIT_USAGE,
+  examples,
+} from './commands.ts';
+import { hint, processTerminal, programName, type Terminal } from './terminal.ts';
 
-/** Dependencies of a command line. */
-export interface CommandLineOptions {
+type Finish = (exit_code: number) => void;
+
+/** A command or group, whose code is loaded only when it runs. */
+export type LazyCommand = readonly [name: string, about: string, load: () => Promise<Commands>];
+
+/** Options of a program. Without `arguments_` all commands are loaded. */
+type ProgramOptions = CommandContext & { readonly finish: Finish; readonly arguments_?: readonly string[] };
+
+/**
+ * Makes a command line. `finish` receives the exit code of the command. A wrong command line prints an error and rejects with
+ * CommanderError; a failed command rejects with its own error.
+ */
+export type CreateProgram = (options: ProgramOptions) => Promise<Command>;
+
+/** Makes a command line; help lists the commands in this order. */
+export async function makeProgram(
+  { finish, arguments_, ...context }: ProgramOptions,
+  what: {
+    readonly description: string;
+    readonly commands: readonly LazyCommand[];
+    readonly examples: readonly string[];
+  },
+): Promise<Command> {
+  const { terminal } = context;
+  const program = new Command(programName(terminal));
+  // Before any command is added: commands inherit both.
+  program.exitOverride().configureOutput({
+    writeOut: (text) => terminal.data(hint(terminal, text)),
+    writeErr: (text) => terminal.info(hint(terminal, text)),
+  });
+  program
+    .description(what.description)
+    .version(programVersion(), '-V, --version', 'show the version')
+    .helpOption('-h, --help', 'show this help')
+    .helpCommand(false)
+    .addHelpText('after', examples(...what.examples));
+  const named = arguments_?.find((word) => !word.startsWith('-'));
+  for (const [name, about, load] of what.commands) {
+    const commands = arguments_ === undefined || name === named ? await load() : { commands: [] };
+    addRows(program, name, about, commands, async (row, options) => finish(await row.run(context, options)));
+  }
+  nameHelp(program, programName(terminal));
+  program.hook('preAction', (_program, command) => chooseLocation(command, context));
+  return program;
+}
+
+/** Makes errors of a wrong command line refer to the help of its command. */
+function nameHelp(command: Command, name: string): void {
+  command.configureOutput({
+    outputError: (text, write) => {
+      const message = printableLine(text.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')).trim();
+      write(`appscli: ${message} (see ${name} --help)\n`);
+    },
+  });
+  for (const each of command.commands) nameHelp(each, `${name} ${each.name()}`);
+}
+
+function oneLine(text: string): string {
+  return printableLine(text.replace(/\s*\n\s*/g, ' ')).trim();
+}
+
+function describeFailure(error: unknown): { readonly line: string; readonly exit_code: number } {
+  if (error instanceof StartError) return { line: oneLine(error.message), exit_code: error.exit_code };
+  if (error instanceof StageNotCreated) return { line: oneLine(error.message), exit_code: EXIT_CONFIGURATION };
+  if (error instanceof StageError && error.code === 'store_unavailable') {
+    return { line: `${oneLine(error.message)} Try again when the database is available.`, exit_code: EXIT_UNAVAILABLE };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return {
+    line: `unexpected error: ${oneLine(message)}; please report it with the stack trace of APPSCLI_DEBUG=1`,
+    exit_code: EXIT_FINDINGS,
+  };
+}
+
+/**
+ * Prints a failure: the findings of a configuration, then one line. APPSCLI_DEBUG=1 adds the stack trace.
+ * @returns the exit code.
+ */
+export async function reportFailure(error: unknown, terminal: Terminal, env: NodeJS.ProcessEnv): Promise<number> {
+  const { line, exit_code } = describeFailure(error);
+  if (error instanceof ConfigurationError) {
+    const { renderDiagnostics } = await import('../../base/source/diagnostics/render.ts');
+    const { diagnostics, sources } = error.findings;
+    terminal.info(`${renderDiagnostics(diagnostics, { format: 'text', color: terminal.info_color, sources })}\n`);
+  }
+  if (env.APPSCLI_DEBUG === '1') terminal.info(`${inspect(error)}\n`);
+  terminal.info(`appscli: ${hint(terminal, line)}\n`);
+  return exit_code;
+}
+
+interface CommandLineOptions {
   readonly create: CreateProgram;
   readonly terminal: Terminal;
   readonly env: NodeJS.ProcessEnv;

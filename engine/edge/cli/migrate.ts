@@ -6,11 +6,8 @@ import { findServer } from '../../base/store/database-server.ts';
 import { migrate } from '../../base/store/migrate.ts';
 import { createConnections, describeOutage } from '../../base/store/postgres-client.ts';
 import { loadToRead } from '../gateway/reload.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { configurationError, EXIT_OK } from './exit-codes.ts';
-import { option } from './options.ts';
-import { showReport } from './show.ts';
+import { type CommandContext, type CommandRow, configurationError, EXIT_OK, option } from './commands.ts';
+import { showReport } from './output.ts';
 import { commandLog } from './with-database.ts';
 
 interface MigrateOptions {
@@ -20,7 +17,6 @@ interface MigrateOptions {
   readonly json?: true;
 }
 
-/** `appscli migrate`: applies pending migrations. */
 async function migrateDatabase(context: CommandContext, options: MigrateOptions): Promise<number> {
   const { env } = context;
   const loaded = await loadToRead(options.config, { stages: await context.stages(), env, environment: 'ignored' });
@@ -57,7 +53,6 @@ function withUrl(config: GatewayConfig, { urlEnv, urlFile }: MigrateOptions): Ga
   return { ...config, database: { ...config.database, postgres: { ...postgres, url_env } } };
 }
 
-/** `appscli migrate`. */
 export const commands: readonly CommandRow[] = [
   {
     about:

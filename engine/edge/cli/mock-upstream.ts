@@ -6,15 +6,12 @@ import { idsAt } from '../../domain/budget/prices/catalogue.ts';
 import { runUntilSignal } from '../gateway/signals.ts';
 import { type EchoPlace, openEcho } from '../selfcheck/echo/open-echo.ts';
 
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { option } from './options.ts';
+import { type CommandContext, type CommandRow, option } from './commands.ts';
 
 /** Providers whose models it lists, for a gateway.yaml without `models`. */
 const PROVIDERS = ['https://api.anthropic.com', 'https://api.openai.com'];
 const SAYS = 'This is a mock model. It says nothing else.';
 
-/** `appscli mock-upstream`: runs a mock provider until a signal. Raises StartError. */
 async function runMockUpstream(
   { terminal, env }: CommandContext,
   { listen }: { readonly listen: EchoPlace },
@@ -43,7 +40,6 @@ function place(text: string) {
   return found;
 }
 
-/** `appscli mock-upstream`. */
 export const commands: readonly CommandRow[] = [
   {
     options: [option('--listen <host:port>', 'listen address', place).default(parseListenAddress(LISTEN), LISTEN)],

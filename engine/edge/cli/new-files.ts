@@ -4,7 +4,7 @@ import { basename, delimiter, dirname, join, relative, resolve, sep } from 'node
 import type { StartError } from '../../base/contract/start-error.ts';
 import { failFile, makeDirectory } from '../../base/kit/files/user-files.ts';
 import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
-import { usageError } from './exit-codes.ts';
+import { usageError } from './commands.ts';
 
 function inTheWay(paths: readonly string[]): StartError {
   const exist = paths.length === 1 ? 'exists' : 'exist';
@@ -88,7 +88,6 @@ const OPTIONS = {
   verbatimModuleSyntax: true,
 };
 
-/** The nearest node_modules/@types with the types of Node.js. */
 function typeRoots(root = PACKAGE_ROOT): string | undefined {
   const types = join(root, 'node_modules', '@types');
   if (existsSync(join(types, 'node'))) return types;

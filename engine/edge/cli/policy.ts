@@ -2,10 +2,8 @@ import { relative } from 'node:path';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { type MapNode, type Node, pointerToken, type SourcePosition, toValue } from '../../base/source/node.ts';
 import type { Loaded, Policy } from '../../base/source/spec.ts';
-import { openDatabase } from '../../base/store/database.ts';
 import {
   type ApplyingPolicy,
   inOrder,
@@ -13,16 +11,21 @@ import {
   mergeAll,
   policiesFor,
 } from '../../domain/policies/managed-policies.ts';
+import { policyPerson } from '../../domain/policies/policy-fetches.ts';
 import { loadToRun } from '../gateway/reload.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
-import { collected, email, option, required } from './options.ts';
-import { say, showList, showReport } from './show.ts';
-import { formatList, numbers } from './table.ts';
+import {
+  type CommandContext,
+  type CommandRow,
+  collected,
+  EXIT_FINDINGS,
+  EXIT_OK,
+  email,
+  option,
+  required,
+} from './commands.ts';
+import { formatList, formatMoment, paragraph, say, showList, showReport, WIDTH } from './output.ts';
 import type { Terminal } from './terminal.ts';
-import { formatMoment } from './times.ts';
-import { commandLog } from './with-database.ts';
+import { useDatabase } from './with-database.ts';
 
 interface Person {
   readonly email: string;
@@ -54,20 +57,10 @@ export async function show(
   return applying.length === 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
-/** A person with the groups of their last sign-in. Raises StartError if the database is unavailable. */
 async function lastSignIn(context: CommandContext, config: GatewayConfig, email: string): Promise<Person> {
   try {
-    const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
-    try {
-      const [row] = await database.query<{ groups: readonly string[]; signed_in_at: Date | null }>(
-        'policy_person',
-        'select groups, signed_in_at from principals where id = $1',
-        [`user:${email}`],
-      );
-      return { email, groups: row?.groups ?? [], signed_in_at: row?.signed_in_at ?? null };
-    } finally {
-      await database.close();
-    }
+    const known = await useDatabase(context, config, (database) => policyPerson(database, email));
+    return { email, groups: known?.groups ?? [], signed_in_at: known?.signed_in_at ?? null };
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
@@ -108,22 +101,22 @@ function describe(
   config: GatewayConfig,
   person: Person,
   applying: readonly ApplyingPolicy[],
-  { columns: line_width, table_columns }: Pick<Terminal, 'columns' | 'table_columns'>,
+  { table_columns }: Terminal,
 ): string[] {
   const policies = applying.map(({ policy }) => policy);
   const { models, models_policy, checksum } = layOver(policies, config);
   const allowed = models === undefined ? [] : [`models: ${[...models].join(', ') || 'none'} (by ${models_policy})`];
   const rows = applying.map((each) => [each.policy.name, reasonOf(each), shortPath(each.policy.file)]);
   return [
-    ...wrapText(`${person.email} (${formatGroups(person)}) gets these policies, later ones override:`, line_width),
+    ...paragraph(`${person.email} (${formatGroups(person)}) gets these policies, later ones override:`),
     '',
     ...formatList(WHY_COLUMNS, rows, table_columns),
     '',
-    ...wrapText('Mappings merge by key, deny lists are united, everything else is replaced:', line_width),
+    ...paragraph('Mappings merge by key, deny lists are united, everything else is replaced:'),
     '',
-    ...describeSettings(mergedSettings(applying), ({ file, line }) => `${shortPath(file)}:${line}`, line_width),
+    ...describeSettings(mergedSettings(applying), ({ file, line }) => `${shortPath(file)}:${line}`),
     '',
-    ...allowed.flatMap((line) => wrapText(line, line_width, '', '  ')),
+    ...allowed.flatMap((line) => paragraph(line, '', '  ')),
     `checksum ${checksum}`,
   ];
 }
@@ -160,12 +153,11 @@ export async function list(
   }
   return showList(context, policies, undefined, {
     none: 'No managed policies; configure policies.managed in gateway.yaml.',
-    columns: ['POLICY', ...numbers('PRIORITY'), 'FOR', 'SUMMARY'],
-    cells: (policy) => [
-      policy.name,
-      policy.name === base ? '' : String(policy.priority),
-      audienceOf(policy, base),
-      policy.summary,
+    columns: [
+      ['POLICY', ({ name }) => name],
+      ['PRIORITY', ({ name, priority }) => (name === base ? '' : String(priority)), 'number'],
+      ['FOR', (policy) => audienceOf(policy, base)],
+      ['SUMMARY', ({ summary }) => summary],
     ],
   });
 }
@@ -181,43 +173,43 @@ function audienceOf({ name, match }: Policy, base: string | undefined): string {
   return words.length === 0 ? 'no users' : words.join(', ');
 }
 
-/** Formats a position, such as `policies/standard.yaml:7`. */
-export type FormatPosition = (position: SourcePosition) => string;
+type FormatPosition = (position: SourcePosition) => string;
 
 interface Line {
   readonly text: string;
-  /** Absent for the head of a mapping or list, whose parts have their own positions. */
+  /** JSON pointer and position; absent for the head of a mapping or list, whose parts have their own. */
+  readonly at?: string;
   readonly from?: string;
 }
 
-/** Widest text with its position beside it. */
 const MAX_TEXT_WIDTH = 52;
 
 /** Settings as lines of YAML, each with its origin as a comment: beside it, or above a long line. */
-export function describeSettings(settings: MapNode, format: FormatPosition, line_width: number): string[] {
+export function describeSettings(settings: MapNode, format: FormatPosition): string[] {
   if (settings.entries.length === 0) return ['{}'];
-  const lines = linesOf(settings, '', format);
+  const lines = linesOf(settings, format);
   const fitting = lines.filter(({ text }) => text.length <= MAX_TEXT_WIDTH);
   const width = fitting.reduce((widest, { text }) => Math.max(widest, text.length), 0);
   return lines.flatMap(({ text, from }) => {
     if (from === undefined) return [text];
     const line = `${text.padEnd(width)}  # ${from}`;
-    if (line.length <= line_width) return [line];
+    if (line.length <= WIDTH) return [line];
     const indent = text.slice(0, text.length - text.trimStart().length);
     return [`${indent}# ${from}`, text];
   });
 }
 
-function linesOf(owner: MapNode, indent: string, format: FormatPosition): Line[] {
+function linesOf(owner: MapNode, format: FormatPosition, indent = '', pointer = ''): Line[] {
   return owner.entries.flatMap(({ key, key_mark, value }): Line[] => {
-    const head = `${indent}${inYaml(key)}:`;
+    const [head, at] = [`${indent}${inYaml(key)}:`, pointer + pointerToken(key)];
     if (value.kind === 'map' && value.entries.length > 0)
-      return [{ text: head }, ...linesOf(value, `${indent}  `, format)];
-    if (value.kind === 'list' && value.items.length > 0) {
-      const items = value.items.map((item) => ({ text: `${indent}  - ${flow(item)}`, from: format(item.mark) }));
-      return [{ text: head }, ...items];
-    }
-    return [{ text: `${head} ${flow(value)}`, from: format(key_mark) }];
+      return [{ text: head }, ...linesOf(value, format, `${indent}  `, at)];
+    if (value.kind !== 'list' || value.items.length === 0)
+      return [{ text: `${head} ${flow(value)}`, at, from: format(key_mark) }];
+    const items = value.items.map((item, index) => {
+      return { text: `${indent}  - ${flow(item)}`, at: at + pointerToken(index), from: format(item.mark) };
+    });
+    return [{ text: head }, ...items];
   });
 }
 
@@ -226,24 +218,16 @@ function flow(node: Node): string {
   return typeof value === 'string' ? inYaml(value) : jsonText(value);
 }
 
-/** A text as a YAML scalar, quoted if necessary. */
 function inYaml(text: string): string {
   const is_plain = /^[A-Za-z_][\w./@-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
   return is_plain ? text : jsonText(text);
 }
 
 /** The position of every scalar and list item, by JSON pointer. */
-export function originsOf(settings: MapNode, format: FormatPosition, pointer = ''): Record<string, string> {
-  const origins = settings.entries.flatMap(({ key, key_mark, value }): [string, string][] => {
-    const at = pointer + pointerToken(key);
-    if (value.kind === 'map' && value.entries.length > 0) return Object.entries(originsOf(value, format, at));
-    if (value.kind !== 'list' || value.items.length === 0) return [[at, format(key_mark)]];
-    return value.items.map((item, index) => [at + pointerToken(index), format(item.mark)]);
-  });
-  return Object.fromEntries(origins);
+export function originsOf(settings: MapNode, format: FormatPosition): Record<string, string> {
+  return Object.fromEntries(linesOf(settings, format).flatMap(({ at, from }) => (at && from ? [[at, from]] : [])));
 }
 
-/** `appscli policy`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'show',

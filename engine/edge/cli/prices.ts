@@ -2,7 +2,6 @@ import type { GatewayConfig } from '../../base/contract/config.ts';
 import { type EffectivePrice, SERVED_FIELDS, type TokenRates } from '../../base/contract/services.ts';
 import { formatUsd } from '../../base/kit/money.ts';
 import { printable } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { CATALOGUE_DATE } from '../../domain/budget/prices/catalogue.ts';
 import { cataloguedModels } from '../../domain/budget/prices/known-models.ts';
 import {
@@ -16,8 +15,6 @@ import {
   CATALOGUE_DAYS_MAX,
   catalogueDays,
   findPriceProblems,
-  type IdleRow,
-  type OtherPrice,
   otherPrices,
   type PriceFindings,
   readUsedPrices,
@@ -26,38 +23,48 @@ import {
 } from '../../domain/budget/prices/used-prices.ts';
 import { load } from '../../pipeline/load/index.ts';
 import { loadToRead } from '../gateway/reload.ts';
-
-import { counted } from './amounts.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_OK, usageError } from './exit-codes.ts';
-import { moment, notEmpty, option, time } from './options.ts';
-import { describeFindings, showReport } from './show.ts';
-import { formatTable, numbers, withoutEmptyColumns } from './table.ts';
+import {
+  type CommandContext,
+  type CommandRow,
+  EXIT_FINDINGS,
+  EXIT_OK,
+  moment,
+  notEmpty,
+  option,
+  time,
+  usageError,
+} from './commands.ts';
+import {
+  type Columns,
+  counted,
+  describeFindings,
+  formatTable,
+  numbers,
+  paragraph,
+  showReport,
+  tableOf,
+} from './output.ts';
 import { withDatabase } from './with-database.ts';
 
-const WIDTH = 80;
 const DAYS = 90;
 const DAY_MS = 86_400_000;
 
-/** `appscli prices check`: whether all usage has a price, and all prices can apply. */
 async function checkPrices(
   context: CommandContext,
   options: { readonly config: string; readonly since?: Date; readonly json?: true },
 ): Promise<number> {
   const { since = new Date(Date.now() - DAYS * DAY_MS) } = options;
   const { findings, config } = await withDatabase(context, options.config, async ({ config, database }) => {
-    return { config, findings: findPriceProblems(config, await readUsedPrices(database, since), since.getTime()) };
+    return { config, findings: findPriceProblems(config, await readUsedPrices(database, since)) };
   });
   const catalogue = await compareWithCatalogue(context, options.config, config);
-  const { used, idle, ...extent } = findings;
-  const is_priced = used.length === 0 && idle.length === 0;
+  const { used, ...extent } = findings;
+  const is_priced = used.length === 0;
   const document = {
     ok: is_priced && !catalogue.is_old,
     since,
     ...extent,
     used: used.map(({ cost_nano_usd, ...finding }) => ({ ...finding, cost_usd: formatUsd(cost_nano_usd) })),
-    idle: idle.map(({ source, problem }) => ({ source, problem })),
     ...catalogueJson(catalogue),
   };
   showReport(context, options.json, document, () => [
@@ -69,7 +76,6 @@ async function checkPrices(
 
 const GIVE_PRICE = 'Set a price: models[].pricing, or an entry of prices.rows.';
 
-/** Titles and remedies by kind of problem. */
 const USED_KINDS: Readonly<Record<UsedPriceFinding['problem'], readonly [title: string, remedy: string]>> = {
   unknown_model: ['Models without their own price, charged at prices.unknown_model:', GIVE_PRICE],
   no_price: ['Models without a price at the upstream that served them:', GIVE_PRICE],
@@ -83,21 +89,15 @@ const USED_KINDS: Readonly<Record<UsedPriceFinding['problem'], readonly [title: 
   ],
 };
 
-/** Lines for people, at most 80 characters wide where no name is longer. */
 function describePriceFindings(findings: PriceFindings, since: Date, is_priced: boolean): string[] {
   const used = Object.entries(USED_KINDS).flatMap(([kind, [title, remedy]]) => {
     const those = findings.used.filter(({ problem }) => problem === kind);
     return describeFindings(title, those.map(describeUsed), remedy);
   });
-  const idle = describeFindings(
-    'Entries of prices.rows that never apply:',
-    findings.idle.map((row) => describeIdle(row, since)),
-    'Correct or remove them.',
-  );
-  const { models, requests, rows } = findings;
-  const extent = `${counted(requests, 'request')} to ${counted(models, 'model')} since ${dateOf(since)}, and ${counted(rows, 'entry', 'entries')} of prices.rows`;
-  const decision = is_priced ? 'All usage has a price' : 'Some prices are missing or unused';
-  return [...used, ...idle, ...wrapText(`${decision}: checked ${extent}.`, WIDTH)];
+  const { models, requests } = findings;
+  const extent = `${counted(requests, 'request')} to ${counted(models, 'model')} since ${dateOf(since)}`;
+  const decision = is_priced ? 'All usage has a price' : 'Some prices are missing';
+  return [...used, ...paragraph(`${decision}: checked ${extent}.`)];
 }
 
 function describeUsed({ model, upstream, tool, requests, uses, cost_nano_usd, last_at }: UsedPriceFinding): string {
@@ -108,36 +108,12 @@ function describeUsed({ model, upstream, tool, requests, uses, cost_nano_usd, la
   return `${model} at ${upstream}: ${counted(requests, 'request')} of ${formatUsd(cost_nano_usd)} USD, ${last}`;
 }
 
-function describeIdle({ source, row, problem }: IdleRow, since: Date): string {
-  const why: Record<IdleRow['problem'], string> = {
-    no_such_model: `no model matches ${row.models.join(', ')}`,
-    no_such_upstream: `there is no upstream ${row.upstream}`,
-    no_such_time: `it ends on ${row.until}, before it begins on ${row.from}`,
-    over: `it ended on ${row.until}, before the checked period from ${dateOf(since)}`,
-    covered: 'earlier entries cover all of its requests',
-  };
-  return `${source}: ${why[problem]}`;
-}
-
 function dateOf(moment: Date): string {
   return moment.toISOString().slice(0, 10);
 }
 
-/** Age of the price catalogue, and prices of gateway.yaml that differ from it. */
-interface CatalogueComparison {
-  readonly days: number;
-  /** Whether its prices are in use and may be outdated. */
-  readonly is_old: boolean;
-  readonly is_used: boolean;
-  /** With the line of gateway.yaml, if known. */
-  readonly other: readonly (OtherPrice & { readonly line: number | undefined })[];
-}
-
-async function compareWithCatalogue(
-  { env, stages }: CommandContext,
-  config_file: string,
-  config: GatewayConfig,
-): Promise<CatalogueComparison> {
+/** Age of the price catalogue, and prices of gateway.yaml that differ from it, with their lines. */
+async function compareWithCatalogue({ env, stages }: CommandContext, config_file: string, config: GatewayConfig) {
   const now = Date.now();
   const [found, days, is_used] = [otherPrices(config, now), catalogueDays(now), usesCatalogue(config)];
   const loaded =
@@ -145,6 +121,8 @@ async function compareWithCatalogue(
   const other = found.map((each) => ({ ...each, line: loaded?.positionOf(each.pointer)?.line }));
   return { days, is_old: is_used && days > CATALOGUE_DAYS_MAX, is_used, other };
 }
+
+type CatalogueComparison = Awaited<ReturnType<typeof compareWithCatalogue>>;
 
 /** Lines for people. */
 export function describeCatalogue({ days, is_old, is_used, other }: CatalogueComparison): string[] {
@@ -155,7 +133,7 @@ export function describeCatalogue({ days, is_old, is_used, other }: CatalogueCom
   const advice = is_old
     ? ` It is older than ${CATALOGUE_DAYS_MAX} days: prices may have changed. Upgrade this program, or set models[].pricing or prices.rows.`
     : '';
-  return [...(apart.length > 0 ? ['', ...apart] : []), ...wrapText(`${age}${advice}`, WIDTH)];
+  return [...(apart.length > 0 ? ['', ...apart] : []), ...paragraph(`${age}${advice}`)];
 }
 
 function describeOther({ model, kind, line, written, catalogue }: CatalogueComparison['other'][number]): string {
@@ -163,7 +141,6 @@ function describeOther({ model, kind, line, written, catalogue }: CatalogueCompa
   return `${model}, ${kind}${where}: ${written}, in the catalogue ${catalogue}`;
 }
 
-/** The comparison as JSON. */
 function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): object {
   return {
     catalogue: { date: CATALOGUE_DATE, days, is_old, is_used },
@@ -180,7 +157,6 @@ function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): o
   };
 }
 
-/** Options of `prices show`; the time in milliseconds since the epoch. */
 interface ShowPricesOptions {
   readonly config: string;
   readonly model?: string;
@@ -195,7 +171,6 @@ interface ShownPrice {
   readonly period: PricePeriod;
 }
 
-/** `appscli prices show`: the price of each model at each upstream, and its source. */
 async function showPrices(context: CommandContext, options: ShowPricesOptions): Promise<number> {
   const { terminal, env } = context;
   const { at = Date.now() } = options;
@@ -243,7 +218,6 @@ function periodAt(prices: PriceBook, model: string, upstream: string, at: number
   return prices.periods(model, upstream).find(({ until }) => at < until)!;
 }
 
-/** Merges upstreams with the same price from the same source. */
 function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): ShownPrice[] {
   const alike = Map.groupBy(shown, ({ model, period }) => JSON.stringify([model, { ...period, from: 0 }]));
   return [...alike.values()].map((group): ShownPrice => {
@@ -252,21 +226,28 @@ function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): S
   });
 }
 
-const COLUMNS = [
+const TITLES = [
   'MODEL, UPSTREAM',
-  ...numbers('INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H', 'AUDIO IN', 'AUDIO OUT'),
+  'INPUT',
+  'OUTPUT',
+  'CACHE R',
+  'W 5M',
+  'W 1H',
+  'AUDIO IN',
+  'AUDIO OUT',
   'UNTIL',
   'SOURCE',
 ];
+const COLUMNS: Columns<readonly string[]> = TITLES.map((title, i) => {
+  return [title, (row) => row[i]!, i > 0 && i <= KINDS_AND_AUDIO.length ? 'number' : 'text'];
+});
 
 const TOOL_COLUMNS = ['TOOL', 'MODEL', 'UPSTREAM', ...numbers('USD PER 1,000 USES')];
 
-/** A table with the models as headings, and one for tools with prices. */
 function describePrices(shown: readonly ShownPrice[], line_width: number): string[] {
   const by_model = [...Map.groupBy(shown, ({ model }) => model)];
   const rows = by_model.map(([, own]) => own.flatMap(tableRows));
-  const table = withoutEmptyColumns(COLUMNS, rows.flat());
-  const [titles, ...lines] = formatTable(table.columns, table.rows, line_width);
+  const [titles, ...lines] = formatTable(...tableOf(COLUMNS, rows.flat()), line_width);
   const described = by_model.flatMap(([model], i) => [printable(model), ...lines.splice(0, rows[i]!.length)]);
   const fees = shown.flatMap(({ model, upstreams, period }) =>
     Object.entries(period.price?.server_tools_pico ?? {}).map(([tool, pico]) => {
@@ -295,7 +276,6 @@ function tableRows({ upstreams, period: { price, until } }: ShownPrice): string[
   ];
 }
 
-/** Combinations of tier and speed with their own prices. */
 function waysOf({ served }: EffectivePrice): { readonly way: Record<string, string>; readonly rates: TokenRates }[] {
   return Object.entries(served?.rates ?? {}).flatMap(([key, rates]) => {
     const names = key.split('/');
@@ -308,7 +288,6 @@ function usdPerMillion(pico: number): string {
   return formatUsd(BigInt(pico) * 1000n);
 }
 
-/** The date of a moment in UTC; `undefined` if it is infinite. */
 function dayBeginning(moment: number): string | undefined {
   return Number.isFinite(moment) ? new Date(moment).toISOString().slice(0, 10) : undefined;
 }
@@ -347,12 +326,11 @@ function priceJson({ model, upstreams, period: { price, from, until } }: ShownPr
   }));
 }
 
-/** `appscli prices`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'check',
     about:
-      'find used models and tools without a price, entries of prices.rows that never apply, and prices that differ from the catalogue; exits 1 for missing or unused prices and for an outdated catalogue',
+      'find used models and tools without a price, and prices that differ from the catalogue; exits 1 for missing prices and for an outdated catalogue',
     options: [option('--since <when>', 'check requests from this time: 7d, 12h or a date (default: 90d)', moment)],
     place: 'configuration',
     json: 'print the result as JSON, amounts as exact decimals',

@@ -6,7 +6,7 @@ import { PACKAGE_ROOT, packageGateway } from '../../base/kit/package-root.ts';
 import { findProgram } from '../../base/kit/process/find-program.ts';
 import { createFindings } from '../../base/source/findings.ts';
 import { BUILT_IN, isBuiltIn, profileFile, readProfile, SHIPPED_PROFILE } from '../../pipeline/load/profile.ts';
-import { configurationError } from './exit-codes.ts';
+import { configurationError } from './commands.ts';
 
 /** The built-in profile. */
 export const NEUTRAL_PROFILE = 'neutral';

@@ -1,5 +1,5 @@
-import { type CreateProgram, makeProgram } from './make-program.ts';
-import { CLIENT, MODELS, SIGN_IN } from './sign-in/words.ts';
+import { CLIENT, MODELS, SIGN_IN } from './client-program.ts';
+import { type CreateProgram, makeProgram } from './main.ts';
 
 /** The command line as a whole, in the order in which help lists the commands. */
 export const createProgram: CreateProgram = (options) =>
@@ -17,7 +17,7 @@ export const createProgram: CreateProgram = (options) =>
         'explain a pipeline, the rules, a request, or a term of the reference',
         () => import('./explain/explain.ts'),
       ],
-      ['test', 'run tests of pipelines and rules, without network and database', () => import('./test/test.ts')],
+      ['test', 'run tests of pipelines and rules, without network and database', () => import('./test.ts')],
       ['stages', 'list the available stages, including your own', () => import('./stages.ts')],
       ['tokens', 'manage access tokens', () => import('./tokens.ts')],
       [
@@ -32,7 +32,7 @@ export const createProgram: CreateProgram = (options) =>
       MODELS,
       ['limits', 'show limits and change them at run time', () => import('./limits.ts')],
       ['upstreams', 'show upstreams, and drain or resume them', () => import('./upstreams.ts')],
-      ['ledger', 'verify and reprice the ledger, reconcile it with bills', () => import('./ledger/ledger.ts')],
+      ['ledger', 'verify and reprice the ledger, reconcile it with bills', () => import('./ledger.ts')],
       ['prices', 'show prices, and find missing ones', () => import('./prices.ts')],
       ['audit', 'show the audit log of requests and of administrative changes', () => import('./audit.ts')],
       ['create', 'write a new stage with a test', () => import('./create-stage.ts')],
@@ -41,7 +41,7 @@ export const createProgram: CreateProgram = (options) =>
       ['console', 'print the address of the web console, or a one-time link', () => import('./console.ts')],
       ...SIGN_IN,
       CLIENT,
-      ['selfcheck', 'check any gateway for what coding clients need', () => import('./selfcheck/command.ts')],
+      ['selfcheck', 'check any gateway for what coding clients need', () => import('./selfcheck.ts')],
       ['doctor', 'diagnose problems of coding clients, or of the gateway host', () => import('./doctor/command.ts')],
     ],
     examples: [

@@ -2,9 +2,8 @@ import { SERVICE_SCOPES, type ShownServiceToken } from '../../domain/identity/to
 import { isWellFormedServiceToken } from '../../domain/identity/tokens/token-format.ts';
 import type { InJson } from '../admin/operations.ts';
 import { listing, operation } from './admin.ts';
-import type { CommandRow } from './commands.ts';
-import { collected, expiry, notEmpty, option, required } from './options.ts';
-import { formatDay, formatMoment, titleInZone } from './times.ts';
+import { type CommandRow, collected, expiry, notEmpty, option, required } from './commands.ts';
+import { formatDay, formatMoment, titleInZone } from './output.ts';
 import { type Ending, endIn, OVERLAP, overlap, secretOf } from './tokens.ts';
 
 function made(token: InJson<ShownServiceToken> & { readonly token: string }): string {
@@ -16,7 +15,6 @@ function made(token: InJson<ShownServiceToken> & { readonly token: string }): st
 const day = (moment: string | null) => moment && formatDay(moment);
 const TOKEN_JSON = 'print a JSON object with the token and its attributes';
 
-/** `appscli service-tokens`. */
 export const commands: readonly CommandRow[] = [
   operation<'createServiceToken', Ending & { readonly scope: readonly string[] }>('createServiceToken', {
     name: 'create',
@@ -46,7 +44,6 @@ takes it over with "appscli service-tokens rotate".`,
     about: 'list service tokens, without their secrets',
     examples: ['appscli service-tokens list'],
     none: 'No service tokens; see "appscli service-tokens create --help".',
-    within: 'terminal',
     columns: [
       ['ID', ({ id }) => id],
       ['NAME', ({ name }) => name],

@@ -1,15 +1,9 @@
 import { printableLines } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
-import type { RefusedSignIn } from '../../domain/identity/provider/refused-sign-ins.ts';
-import type { KnownPerson } from '../../domain/identity/sessions/people.ts';
-import type { AdminApi, InJson } from '../admin/operations.ts';
+import type { AdminApi } from '../admin/operations.ts';
 import { type AnswerOf, allEntries, listing, operation } from './admin.ts';
-import { counted } from './amounts.ts';
-import type { CommandRow } from './commands.ts';
-import { usageError } from './exit-codes.ts';
-import { email, option } from './options.ts';
-import { showResult } from './show.ts';
-import { formatDay, titleInZone } from './times.ts';
+import { type CommandRow, email, option, usageError } from './commands.ts';
+import { fields } from './gateway-admin.ts';
+import { counted, formatDay, paragraph, showResult, titleInZone } from './output.ts';
 
 const BECAUSE = 'ended at the command line';
 
@@ -22,7 +16,6 @@ interface Ended {
 
 type Session = AnswerOf<'listSessions'>['sessions'][number];
 
-/** Sessions, newest first, optionally of one user. */
 const sessionsOf = (admin: AdminApi, user: string | undefined, ended: boolean) =>
   allEntries<Session>(admin, 'listSessions', 'sessions', { user, ended: String(ended) });
 
@@ -57,47 +50,35 @@ function describeGoingOn({ service_tokens = [] }: Ended): string[] {
   ];
 }
 
-interface SignIns {
-  readonly user: string;
-  readonly refused: readonly InJson<RefusedSignIn>[];
-  /** Rejected sign-ins without an address, if this address is unknown. */
-  readonly without_address: readonly InJson<RefusedSignIn>[];
-  /** The account of the address; absent if it never signed in. */
-  readonly account?: InJson<Pick<KnownPerson, 'subject' | 'issuer' | 'signed_in_at' | 'groups'>>;
-  readonly sessions: readonly Session[];
-}
-
 const REFUSED_SHOWN = 3;
 const LATEST = 100;
 const GROUPS_SHOWN = 20;
 const NO_GROUPS =
   'none received, so no models, teams or roles by group; "appscli check --live" shows whether a scope is missing';
-const WIDTH = 80;
 const INDENT = ' '.repeat(12);
 
-async function readSignIns(admin: AdminApi, user: string): Promise<SignIns> {
+async function readSignIns(admin: AdminApi, user: string) {
   const { refused_sign_ins: refused } = await admin('listRefusedSignIns', { user });
-  const { people } = await admin('listPeople', { user });
+  const [person] = (await admin('listPeople', { user })).people;
   const sessions = await sessionsOf(admin, user, true);
-  const [person] = people;
   if (person?.subject == null) {
     const is_unknown = refused.length + sessions.length === 0;
     const lately = is_unknown ? (await admin('listRefusedSignIns', { limit: LATEST })).refused_sign_ins : [];
-    return { user, refused, sessions, without_address: lately.filter(({ email }) => email === '') };
+    // Perhaps it was rejected without an address.
+    return { user, refused, sessions, without_address: lately.filter(({ email }) => email === ''), account: undefined };
   }
   const { subject, issuer, signed_in_at, groups } = person;
   return { user, refused, sessions, without_address: [], account: { subject, issuer, signed_in_at, groups } };
 }
 
-function describe({ user, refused, without_address, account, sessions }: SignIns, width: number): string[] {
+type SignIns = Awaited<ReturnType<typeof readSignIns>>;
+
+function describe({ user, refused, without_address, account, sessions }: SignIns): string[] {
   const open = sessions.filter(
     ({ revoked_at, expires_at }) => revoked_at === null && Date.parse(expires_at) > Date.now(),
   );
   const ended = sessions.filter(({ revoked_at }) => revoked_at !== null);
-  const line = (title: string, text: string) => {
-    const [first = '', ...more] = wrapText(text, width, INDENT);
-    return [`  ${title.padEnd(INDENT.length - 2)}${first.trimStart()}`, ...more];
-  };
+  const line = (title: string, text: string) => paragraph(text, `  ${title.padEnd(INDENT.length - 2)}`, INDENT);
   const nothing = refused.length + sessions.length === 0 && account === undefined;
   return [
     user,
@@ -142,12 +123,11 @@ function shown(at: string | null): string {
   return at === null ? 'never' : `${at.slice(0, 16).replace('T', ' ')} UTC`;
 }
 
-/** `appscli sessions`. */
 export const commands: readonly CommandRow[] = [
   listing<'listSessions', 'sessions', { readonly ended?: true }>('listSessions', 'sessions', {
     name: 'list',
     about: 'list sign-in sessions, newest first',
-    options: [option('--user <email>', 'only sessions of this user', email), option('--ended', 'also ended sessions')],
+    options: [...fields('listSessions', 'user'), option('--ended', 'also ended sessions')],
     examples: ['appscli sessions list --user alice@example.com --ended'],
     input: ({ ended }) => ({ ended: String(ended === true) }),
     none: 'No sessions.',
@@ -170,7 +150,7 @@ export const commands: readonly CommandRow[] = [
 sign-ins are kept for 14 days, at most ten per address.`,
     examples: ['appscli sessions explain dana@example.com'],
     call: (admin, { email }) => readSignIns(admin, email.toLowerCase()),
-    lines: (found, { terminal }) => describe(found, Math.min(terminal.columns, WIDTH)),
+    lines: describe,
   }),
   operation<'endSession', WhichSessions, Ended>('endSession', {
     name: 'end',

@@ -1,13 +1,11 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import { jsonText, printableLines } from '../../base/kit/text/printable.ts';
-import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { ConfigurationError } from '../../base/source/configuration-error.ts';
 import { createFindings } from '../../base/source/findings.ts';
 import { load, loadInto } from '../../pipeline/load/index.ts';
-import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
-import { configurationError, EXIT_OK } from './exit-codes.ts';
+import { type CommandContext, type CommandRow, configurationError, EXIT_OK } from './commands.ts';
+import { paragraph } from './output.ts';
 
 /** An available stage. */
 export interface KnownStage {
@@ -45,21 +43,8 @@ export async function knownStages(
 
 /** A stage's definition without its code. */
 export function stageData({ stage, own }: KnownStage) {
-  const {
-    name,
-    version,
-    summary,
-    place,
-    terminal,
-    options,
-    examples,
-    reads,
-    readsIfSet,
-    writes,
-    raises,
-    needs,
-    below,
-  } = stage;
+  const { name, version, summary, place, terminal, below, readsIfSet, ...rest } = stage;
+  const { reads, writes, raises, needs, options, examples } = rest;
   const facts = { reads, reads_if_set: readsIfSet, writes };
   return { name, version, own, summary, place, terminal, below, ...facts, raises, needs, options, examples };
 }
@@ -70,14 +55,14 @@ const GROUPS: readonly [title: string, is_in: (stage: StageDefinition) => boolea
   ['Stages after the response (finally)', ({ place }) => place === 'finally'],
 ];
 
-function describeStages(known: readonly KnownStage[], line_width: number): string[] {
+function describeStages(known: readonly KnownStage[]): string[] {
   const label = ({ stage, own }: KnownStage) => `  ${stage.name}@${stage.version}${own ? ' (yours)' : ''}  `;
   const width = Math.max(...known.map((entry) => label(entry).length));
   return GROUPS.flatMap(([title, is_in]) => {
     const entries = known.filter(({ stage }) => is_in(stage));
     if (entries.length === 0) return [];
     const lines = entries.flatMap((entry) =>
-      wrapText(entry.stage.summary, line_width, label(entry).padEnd(width), ' '.repeat(width)),
+      paragraph(entry.stage.summary, label(entry).padEnd(width), ' '.repeat(width)),
     );
     return [title, ...lines, ''];
   }).slice(0, -1);
@@ -90,13 +75,12 @@ export async function stages(context: CommandContext, options: StagesFrom & { re
   if (options.json) {
     terminal.data(`${jsonText(known.map(stageData), 2)}\n`);
   } else {
-    terminal.data(printableLines(describeStages(known, terminal.columns)));
+    terminal.data(printableLines(describeStages(known)));
     terminal.info('\nSee appscli explain stage NAME for options and an example.\n');
   }
   return EXIT_OK;
 }
 
-/** `appscli stages`. */
 export const commands: readonly CommandRow[] = [
   {
     place: 'configuration',

@@ -1,11 +1,41 @@
-import { printable, printableLine, printableStyled } from '../../base/kit/text/printable.ts';
+import { clientPackageUrl } from '../../base/contract/client-package.ts';
+import { printable, printableLine, printableLines, printableStyled } from '../../base/kit/text/printable.ts';
+
+type From = Pick<Terminal, 'gateway'>;
+
+/** The commands of the package that gateways serve; operators run all others with `appscli`. */
+const COMMAND = /(?<![\w./-])appscli(?=\s+(?:login|logout|token|whoami|usage|models|client|doctor)\b)/g;
+
+const EXAMPLE = 'https://gateway.example.com';
+
+/** How to run this program: `appscli`, or npx with the address of the gateway that served it. */
+export function programName({ gateway }: From): string {
+  return gateway === undefined ? 'appscli' : `npx --yes ${clientPackageUrl(gateway)}`;
+}
+
+/**
+ * Rewrites the commands in a help text, hint or error so that they can be pasted on this machine. Not for content of files.
+ */
+export function hint(terminal: From, text: string): string {
+  const { gateway } = terminal;
+  if (gateway === undefined) return text;
+  const named = text.replace(COMMAND, () => programName(terminal)).replaceAll(EXAMPLE, () => gateway);
+  // The gateway that served the program is its default.
+  return named.replace(/ --base-url (\S+?)(?=[\s"'`),;]|$)/gm, (option, address) =>
+    address === gateway ? '' : option,
+  );
+}
+
+/** Makes a function that prints warnings. */
+export function warner(terminal: Terminal): (message: string) => void {
+  return (message) => terminal.info(printableLines([`appscli: ${hint(terminal, message)}`]));
+}
 
 /**
  * Output of a command: data to standard output, information to standard error. Both remove control characters except own
  * colours; callers escape content for lines and JSON.
  */
 export interface Terminal {
-  /** Writes data that programs may read. */
   data(text: string): void;
   /** Writes data unchanged, such as the content of a file. */
   verbatim(text: string): void;
@@ -14,13 +44,12 @@ export interface Terminal {
   rewrite(line: string): void;
   /** From now on a closed standard output does not end the process. */
   outliveReader(): void;
-  /** Width for sentences: COLUMNS, else the width of the terminal, else 80. */
+  /** Width of progress lines: COLUMNS, else the width of the terminal, else 80. */
   readonly columns: number;
   /** Width for tables; infinite without a terminal, so that each row is one line for programs. */
   readonly table_columns: number;
   /** Address of the gateway that served this program; absent for an installed program. */
   readonly gateway?: string;
-  /** Whether standard error is a terminal. */
   readonly interactive: boolean;
   readonly data_color: boolean;
   readonly info_color: boolean;

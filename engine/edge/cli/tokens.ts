@@ -5,14 +5,12 @@ import { isWellFormedToken } from '../../domain/identity/tokens/token-format.ts'
 import { MAX_OVERLAP_SECONDS, nothingToDo, type ShownToken, theOne } from '../../domain/identity/tokens/tokens.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { type AnswerOf, allEntries, type CommandOptions, listing, operation } from './admin.ts';
-import type { CommandRow } from './commands.ts';
-import { usageError } from './exit-codes.ts';
-import { email, expiry, notEmpty, option, required } from './options.ts';
-import { formatDay, formatMoment, titleInZone } from './times.ts';
+import { type CommandRow, email, expiry, notEmpty, option, usageError } from './commands.ts';
+import { fields } from './gateway-admin.ts';
+import { formatDay, formatMoment, titleInZone } from './output.ts';
 
 type Shown = InJson<ShownToken>;
 
-/** Options that select one token: its id, or its user and name. */
 interface WhichToken {
   readonly id?: string;
   readonly user?: string;
@@ -61,11 +59,12 @@ function assertOneToken({ id, user, name, baseUrl }: CommandOptions<WhichToken>)
 /** The id of the selected token; `--name` alone selects among the signed-in person's tokens. */
 async function idOf(admin: AdminApi, options: WhichToken): Promise<string> {
   if (options.id !== undefined) return options.id;
-  const which = { user: options.user ?? (await admin('getMe', {})).email, name: options.name! };
-  const all = await allEntries<Shown>(admin, 'listTokens', 'tokens', { user: which.user });
-  const named = all.filter(({ name }) => name === which.name).map(withDates);
-  const token = theOne(which, named, Date.now());
-  if (token === undefined) throw nothingToDo(which, named, Date.now());
+  const user = options.user ?? (await admin('getMe', {})).email;
+  const all = await allEntries<Shown>(admin, 'listTokens', 'tokens', { user });
+  const found = all.filter(({ name }) => name === options.name).map(withDates);
+  const named = `the name "${options.name}" of ${user}`;
+  const token = theOne(named, found, Date.now());
+  if (token === undefined) throw nothingToDo(named, found.at(-1), Date.now());
   return token.id;
 }
 
@@ -82,7 +81,6 @@ function endOf({ expires_at }: Shown): string {
 
 const WARN_MS = 7 * 86_400_000;
 
-/** State of a token; an upcoming suspension takes precedence over the expiry. */
 function stateOf({ state, expires_at, suspends_at }: Shown): string {
   if (suspends_at !== null && Date.parse(suspends_at) < Date.now() + WARN_MS) {
     return `suspended from ${formatDay(suspends_at)}`;
@@ -101,7 +99,6 @@ const BY_NAME = [
   option('--name <name>', 'instead of the id: its name, with --user', notEmpty),
 ];
 
-/** `appscli tokens`. */
 export const commands: readonly CommandRow[] = [
   operation<'createToken', WhichToken & Ending & { readonly group?: string }>('createToken', {
     name: 'create',
@@ -109,9 +106,7 @@ export const commands: readonly CommandRow[] = [
     options: [
       option('--user <email>', 'its user (default with --base-url: you)', email),
       option('--group <name>', 'token group, which sets its models (default with --base-url: yours)', notEmpty),
-      required('--name <name>', 'its purpose, such as the device', notEmpty),
-      option('--team <name>', 'team for budgets', notEmpty),
-      option('--project <name>', 'project for budgets', notEmpty),
+      ...fields('createToken', 'name', 'team', 'project'),
       option('--expires <when>', 'expiry: 30d, 12h or a date (default: none)', expiry),
     ],
     json: 'print a JSON object with the token and its attributes',
@@ -130,7 +125,7 @@ export const commands: readonly CommandRow[] = [
   listing('listTokens', 'tokens', {
     name: 'list',
     about: 'list access tokens, without their secrets',
-    options: [option('--user <email>', 'only tokens of this user')],
+    options: fields('listTokens', 'user'),
     examples: ['appscli tokens list --user alice@example.com'],
     none: 'No access tokens; see "appscli tokens create --help".',
     columns: [

@@ -1,43 +1,40 @@
 import { listed } from '../../base/kit/text/suggest.ts';
 import { type AnswerOf, operation } from './admin.ts';
-import type { CommandRow } from './commands.ts';
-import { notEmpty, option } from './options.ts';
-import { say, showReport } from './show.ts';
-import { type Column, formatList, numbers, withoutEmptyColumns } from './table.ts';
-import { formatTimestamp } from './times.ts';
+import { type CommandRow, notEmpty } from './commands.ts';
+import { fields } from './gateway-admin.ts';
+import { type Columns, formatList, formatTimestamp, say, showReport, tableOf } from './output.ts';
 
-type Shown = AnswerOf<'listUpstreams'>['upstreams'][number];
+type Upstream = AnswerOf<'listUpstreams'>['upstreams'][number];
 
-/** The upstream argument. */
 interface Which {
   readonly name: string;
 }
 
-/** A row for the upstream, and one for each of its unhealthy models. */
-function rowsOf({ name, configured, in_flight, breaker, drained, models, ...whole }: Shown): string[][] {
-  const note = !configured ? ' (not in gateway.yaml)' : breaker === 'shadow' ? ' (shadow)' : '';
-  const stateCells = ({ state, until }: Pick<Shown, 'state' | 'until'>) => {
-    const word = state === 'unknown' ? '' : state.replace('_', '-');
-    return [`${word}${note}`.trim(), until === null ? '' : formatTimestamp(until)];
-  };
-  const under_way = in_flight === null ? '' : String(in_flight);
-  const drained_cells = [drained?.by ?? '', drained?.reason ?? ''];
-  return [
-    [name, '', ...stateCells(whole), under_way, whole.last_failure ?? '', ...drained_cells],
-    ...models.map((model) => {
-      return [name, model.upstream_model, ...stateCells(model), '', model.last_failure ?? '', '', ''];
-    }),
-  ];
-}
-
-const REASON = [option('--reason <text>', 'reason for the audit log', notEmpty)];
-const brief = (title: string): Column => ({ title, kind: 'brief' });
-const COLUMNS = [
-  ...['UPSTREAM', 'MODEL', 'STATE', 'UNTIL', ...numbers('IN FLIGHT')],
-  ...['LAST FAILURE', 'BY', 'REASON'].map(brief),
+const rowsOf = (upstream: Upstream) => [
+  { ...upstream, upstream, model: null },
+  ...upstream.models.map((model) => {
+    return { ...model, upstream, model: model.upstream_model, in_flight: null, drained: null };
+  }),
 ];
 
-/** `appscli upstreams`. */
+type Row = ReturnType<typeof rowsOf>[number];
+
+function stateOf({ state, upstream: { configured, breaker } }: Row): string {
+  const note = !configured ? ' (not in gateway.yaml)' : breaker === 'shadow' ? ' (shadow)' : '';
+  return `${state === 'unknown' ? '' : state.replace('_', '-')}${note}`.trim();
+}
+
+const COLUMNS: Columns<Row> = [
+  ['UPSTREAM', ({ upstream }) => upstream.name],
+  ['MODEL', ({ model }) => model],
+  ['STATE', stateOf],
+  ['UNTIL', ({ until }) => until && formatTimestamp(until)],
+  ['IN FLIGHT', ({ in_flight }) => (in_flight === null ? '' : String(in_flight)), 'number'],
+  ['LAST FAILURE', ({ last_failure }) => last_failure, 'brief'],
+  ['BY', ({ drained }) => drained?.by ?? null, 'brief'],
+  ['REASON', ({ drained }) => drained?.reason ?? null, 'brief'],
+];
+
 export const commands: readonly CommandRow[] = [
   operation('listUpstreams', {
     name: 'list',
@@ -46,8 +43,8 @@ export const commands: readonly CommandRow[] = [
 view of the rest: use --base-url or APPSCLI_BASE_URL.`,
     examples: ['appscli upstreams list', 'appscli upstreams list --base-url https://gateway.example.com'],
     show(context, found, { json }) {
-      const { columns, rows } = withoutEmptyColumns(COLUMNS, found.upstreams.flatMap(rowsOf));
-      showReport(context, json, found, () => formatList(columns, rows, context.terminal.table_columns));
+      const rows = found.upstreams.flatMap(rowsOf);
+      showReport(context, json, found, () => formatList(...tableOf(COLUMNS, rows), context.terminal.table_columns));
       const whose =
         found.replica === null
           ? 'The database contains only drained upstreams. For all states use a running gateway: --base-url <url>, or APPSCLI_BASE_URL.'
@@ -60,7 +57,7 @@ view of the rest: use --base-url or APPSCLI_BASE_URL.`,
     name: 'drain',
     about: 'stop sending new requests to an upstream, at every gateway; requests in flight finish',
     arguments: [['<name>', 'name of the upstream in gateway.yaml', notEmpty]],
-    options: REASON,
+    options: fields('drainUpstream', 'reason'),
     json: 'print a JSON object: the upstream, and routes without another one',
     examples: ['appscli upstreams drain main --reason "moving to another account"'],
     sentence({ upstream: { in_flight }, routes_without_upstream: routes }, { name }) {
@@ -75,7 +72,7 @@ view of the rest: use --base-url or APPSCLI_BASE_URL.`,
     name: 'resume',
     about: 'resume a drained upstream, at every gateway',
     arguments: [['<name>', 'name of the upstream, see upstreams list', notEmpty]],
-    options: REASON,
+    options: fields('resumeUpstream', 'reason'),
     json: 'print a JSON object: the upstream, and who had drained it',
     examples: ['appscli upstreams resume main'],
     sentence({ upstream, was_drained: { by, reason } }, { name }) {

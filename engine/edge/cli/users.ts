@@ -2,12 +2,9 @@ import { StartError } from '../../base/contract/start-error.ts';
 import type { KnownPerson, RebindRequest } from '../../domain/identity/sessions/people.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { type AnswerOf, allEntries, listing, operation } from './admin.ts';
-import { counted } from './amounts.ts';
-import type { CommandRow } from './commands.ts';
-import { EXIT_FINDINGS, usageError } from './exit-codes.ts';
-import { choice, email, notEmpty, option } from './options.ts';
-import { showResult } from './show.ts';
-import { formatDay, titleInZone } from './times.ts';
+import { type CommandRow, EXIT_FINDINGS, notEmpty, option, usageError } from './commands.ts';
+import { fields } from './gateway-admin.ts';
+import { counted, formatDay, showResult, titleInZone } from './output.ts';
 
 type Shown = InJson<KnownPerson>;
 type Rebinding = RebindRequest & { readonly emails: readonly string[]; readonly formerIssuer?: string };
@@ -34,12 +31,11 @@ function noteOf({ open_to_sign_in, subject, has_given_tokens, own_tokens_suspend
   return own_tokens_suspended && has_given_tokens ? 'tokens of an administrator stay valid' : '';
 }
 
-/** `appscli users`. */
 export const commands: readonly CommandRow[] = [
   listing('listPeople', 'people', {
     name: 'list',
     about: 'list users with their accounts',
-    options: [option('--user <email>', 'only this user', email)],
+    options: fields('listPeople', 'user'),
     examples: ['appscli users list', 'appscli users list --user ana@example.com --json'],
     none: 'No users yet: nobody has signed in or has an access token.',
     columns: [
@@ -58,9 +54,8 @@ export const commands: readonly CommandRow[] = [
     about: 'assign users to other accounts, and end their sessions',
     arguments: [['[emails...]', 'e-mail addresses of the users']],
     options: [
-      option('--subject <sub>', 'new account by its identifier (default: the next that signs in)', notEmpty),
+      ...fields('rebind', 'subject', 'tokens'),
       option('--former-issuer <url>', 'instead of addresses: all users of this former provider', notEmpty),
-      choice('--tokens <what>', 'keep or revoke their access tokens', ['keep', 'revoke']),
     ],
     json: 'print a JSON array of ended sessions and tokens',
     notes: `An address belongs to the account that first signed in with it. Sign-in with

@@ -9,7 +9,7 @@ import { type Database, openDatabase } from '../../base/store/database.ts';
 import { describeOutage, isOutage } from '../../base/store/postgres-client.ts';
 import type { Actor } from '../../domain/audit/admin-changes.ts';
 import { loadToRead } from '../gateway/reload.ts';
-import type { CommandContext } from './context.ts';
+import type { CommandContext } from './commands.ts';
 
 /** The log of a short-lived command: only warnings and errors, unless APPSCLI_DEBUG=1. */
 export function commandLog({ terminal, env }: CommandContext): Log {
@@ -18,28 +18,34 @@ export function commandLog({ terminal, env }: CommandContext): Log {
   return debug ? log : { ...log, info() {} };
 }
 
-/**
- * Runs `use` with the configuration and its database, and closes the database afterwards. Gateways may run meanwhile. Raises
- * StartError if the database is unavailable.
- */
+/** Runs `use` with the configuration in a file and its database, as `useDatabase` does. */
 export async function withDatabase<T>(
   context: CommandContext,
   config_file: string,
-  use: (opened: { config: GatewayConfig; database: Database; log: Log }) => Promise<T>,
+  use: (opened: { config: GatewayConfig; database: Database }) => Promise<T>,
 ): Promise<T> {
   const { env } = context;
-  const log = commandLog(context);
   const config = await loadToRead(config_file, { stages: await context.stages(), env, environment: 'ignored' });
-  const database = await openDatabase({ config, env, log, wait: 'until-ready' });
+  return useDatabase(context, config, (database) => use({ config, database }));
+}
+
+/**
+ * Runs `use` with the database of a configuration, and closes it afterwards. Gateways may run meanwhile. Raises StartError if
+ * the database is unavailable.
+ */
+export async function useDatabase<T>(
+  context: CommandContext,
+  config: GatewayConfig,
+  use: (database: Database) => Promise<T>,
+): Promise<T> {
+  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   try {
-    return await use({ config, database, log });
+    return await use(database);
   } catch (error) {
     if (error instanceof StartError || error instanceof StageError || !isOutage(error)) throw error;
     throw new StartError(
       `lost the database connection: ${describeOutage(error)}; try again when the database is available`,
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   } finally {
     await database.close();

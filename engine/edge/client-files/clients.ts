@@ -1,5 +1,6 @@
 import type { Signal } from '../../base/contract/client-telemetry.ts';
 import type { ManagedFiles } from '../../base/contract/config.ts';
+import type { Fields } from '../../base/kit/json/fields.ts';
 import { inFile, isTable, type Scalar, saysTheSame, tablesIn, type Values, valueAt } from './broken-file.ts';
 import { mergeJson, parseObject } from './json-text.ts';
 import {
@@ -47,9 +48,7 @@ export interface ClientSpec {
   readonly display_name?: string | undefined;
   /** Models by tier. This and the following are for the Messages client only. */
   readonly tiers?: Readonly<Partial<Record<(typeof TIERS)[number], string>>>;
-  /** Whether it reads the gateway's model list. */
   readonly discovery?: boolean;
-  /** Whether it requests a one-hour prompt cache. */
   readonly cache_1h?: boolean;
 }
 
@@ -75,7 +74,7 @@ export interface Row {
   /** Whether `doctor` does not fix it either. */
   readonly is_manual?: boolean;
   /** Accepts further values; `all` is the merged content of all files. */
-  readonly ok?: (found: unknown, all: Readonly<Record<string, unknown>>) => boolean;
+  readonly ok?: (found: unknown, all: Fields) => boolean;
 }
 
 /** The new content of a user's file. */
@@ -97,7 +96,7 @@ export interface ClientPlan {
 }
 
 /** Paths of a client's files, and how to read them. */
-export interface ClientPlace {
+interface ClientPlace {
   readonly path: string;
   /** Path of the key file, if the client has one. */
   readonly auth?: string | undefined;
@@ -105,9 +104,6 @@ export interface ClientPlace {
   readonly read: (path: string) => string | undefined;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** Definition of a client: its files, and their settings for a gateway. */
 interface ClientTable {
   readonly title: string;
   readonly parse: (text: string) => Record<string, unknown>;
@@ -137,7 +133,6 @@ export function isWindow(value: unknown): value is number {
 /** Share of the context window at which a client compacts its conversation. */
 const COMPACT_AT = 0.95;
 
-/** Whether a switch variable is off. */
 const isOff = (value: unknown) =>
   value === undefined || ['', '0', 'false', 'no', 'off'].includes(String(value).trim().toLowerCase());
 const isUnset = (value: unknown) => value === undefined || value === '';
@@ -156,7 +151,6 @@ export const HELPER = 'apiKeyHelper';
 
 const CLOUDS = ['BEDROCK', 'VERTEX', 'FOUNDRY', 'MANTLE'];
 
-/** Consequences of a wrong setting, by the ids of findings. */
 type Whys = Readonly<Record<string, string>>;
 
 /** Makes a row. A finding is an id with the client's usual reason, or a pair of id and reason. */

@@ -4,7 +4,6 @@ import type { Draft } from './clients.ts';
 
 const CONTEXT_LINES = 3;
 
-/** Replaces a credential. */
 const MASK = '<hidden>';
 
 /** Keys with a credential as value, in TOML and JSON. Does not match variable names (`env_key`) and token counts. */
@@ -14,7 +13,6 @@ const CREDENTIAL =
 /** Headers as an object, an inline table or a TOML table; lines of a diff begin with a marker. */
 const HEADERS = [/headers["']?\s*[=:]\s*\{[^}]*\}/gi, /^[ +-]?\[[^\]\n]*headers["']?\](?:\n(?![ +-]?\[|@@).*)*/gim];
 
-/** The value of a header. */
 const HEADER_VALUE = /([\w"'.-]\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'[^']*')/g;
 
 /** A file's text for display: credentials masked, control characters removed. */

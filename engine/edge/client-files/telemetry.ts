@@ -5,6 +5,7 @@ import {
   telemetryVariables,
   tracesVariable,
 } from '../../base/contract/client-telemetry.ts';
+import type { Fields } from '../../base/kit/json/fields.ts';
 import { isTable, type Values, valueAt } from './broken-file.ts';
 import type { ClientKind, ClientSpec, Credential, Row } from './clients.ts';
 import { type ClientPlatform, callsHelper, HELPER_KEEP_MS, headersHelper, helperLine } from './key-helper.ts';
@@ -19,8 +20,6 @@ const HEADERS_HELPER = 'otelHeadersHelper';
 
 /** Keys of the coding CLI's telemetry section, by signal. */
 const EXPORTERS = { metrics: 'metrics_exporter', logs: 'exporter', traces: 'trace_exporter' } as const;
-
-type Fields = Readonly<Record<string, unknown>>;
 
 interface TelemetryTable {
   /** Variables that override the file. */

@@ -1,44 +1,24 @@
 import { randomBytes } from 'node:crypto';
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  copyFileSync,
-  fchmodSync,
-  fchownSync,
-  fstatSync,
-  fsyncSync,
-  lstatSync,
-  openSync,
-  readFileSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, constants, copyFileSync, lstatSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { StartError } from '../../base/contract/start-error.ts';
-import { failFile, makeDirectory, PRIVATE_FILE, SHARED_FILE } from '../../base/kit/files/user-files.ts';
+import {
+  failFile,
+  makeDirectory,
+  PRIVATE_FILE,
+  readRegularFile,
+  SHARED_FILE,
+  writeNewFile,
+} from '../../base/kit/files/user-files.ts';
 import type { Draft } from './clients.ts';
 
-const FILE_BYTES_MAX = 1024 * 1024;
 const BACKUPS_MAX = 10_000;
 
 /** The text of a user's file; `undefined` if it does not exist. Raises StartError unless it is a regular file in UTF-8, 1 MiB at most. */
 export function readUserFile(path: string): string | undefined {
   try {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
-    // NONBLOCK: opening a named pipe would otherwise block forever.
-    const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
-    try {
-      const stat = fstatSync(file);
-      if (!stat.isFile()) throw new StartError(`${path} is not a regular file: move it away`);
-      if (stat.size > FILE_BYTES_MAX) throw new StartError(`${path} is larger than 1 MiB: change it by hand`);
-      return decode(path, readFileSync(file));
-    } finally {
-      closeSync(file);
-    }
+    return decode(path, readRegularFile(path));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
       throw new StartError(`${path} is a broken link: create its target, or remove the link`);
@@ -55,7 +35,6 @@ function decode(path: string, bytes: Buffer): string {
   }
 }
 
-/** A draft on disk, beside the file that it will replace. */
 interface Prepared {
   /** The path with links resolved. */
   readonly target: string;
@@ -99,7 +78,6 @@ function remove(path: string | undefined): void {
   if (path !== undefined) rmSync(path, { force: true });
 }
 
-/** Rolls back a replacement from its backup. */
 function putBack({ target, backup, is_new }: Prepared): void {
   if (backup !== undefined) renameSync(backup, target);
   else if (is_new) remove(target);
@@ -114,31 +92,13 @@ function prepare({ path, before, after, secret, shared }: Draft): Prepared {
   const backup = old === undefined || before === after ? undefined : makeBackup(target, secret);
   const draft = join(dirname(target), `.${basename(target)}.${randomBytes(6).toString('hex')}.tmp`);
   try {
-    writeDraft(draft, after, mode, old);
+    writeNewFile(draft, after, { mode, owner: old });
   } catch (error) {
     remove(draft);
     remove(backup);
     throw error;
   }
   return { target, draft, backup, is_new };
-}
-
-function writeDraft(
-  path: string,
-  text: string,
-  mode: number,
-  owner: { readonly uid: number; readonly gid: number } | undefined,
-): void {
-  const file = openSync(path, 'wx', PRIVATE_FILE);
-  try {
-    writeFileSync(file, text);
-    // Run as root, keep the owner of the file.
-    if (owner !== undefined && process.getuid?.() === 0) fchownSync(file, owner.uid, owner.gid);
-    if (process.platform !== 'win32') fchmodSync(file, mode);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
 }
 
 /** Copies a file to the first free name beside it; an earlier backup is never overwritten. */

@@ -1,5 +1,6 @@
 import type { JsonSchema } from '../../base/contract/json-schema.ts';
 import { StartError } from '../../base/contract/start-error.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { printable } from '../../base/kit/text/printable.ts';
 import { sameOrigin } from './base-url.ts';
 import { type HttpAnswer, sentence } from './http.ts';
@@ -32,11 +33,6 @@ const INTERVAL_SECONDS_MAX = 60;
 const INTERVAL_SECONDS_DEFAULT = 5;
 const NOTICE_LENGTH_MAX = 500;
 const URL_LENGTH_MAX = 2000;
-
-/** The fields of a JSON object; empty for any other value. */
-export function fieldsOf(body: unknown): Readonly<Record<string, unknown>> {
-  return typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
-}
 
 /** The OAuth error of a response (RFC 6749 section 5.2): its code and description. */
 export function oauthError({ body }: HttpAnswer): { readonly code: string; readonly text: string | undefined } {

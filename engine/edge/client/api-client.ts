@@ -1,9 +1,10 @@
 import type { Clock } from '../../base/contract/services.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { systemClock } from '../../base/kit/clock.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { type DescribedOperation, operationOf, splitInput } from '../admin/description.ts';
 import type { AdminApi } from '../admin/operations.ts';
-import { fieldsOf, shapeAnswer } from './answers.ts';
+import { shapeAnswer } from './answers.ts';
 import { chooseBaseUrl } from './base-url.ts';
 import { openCredentials } from './credentials.ts';
 import { assertSignInAvailable } from './device-sign-in.ts';
@@ -11,7 +12,7 @@ import { freshCredentials } from './fresh-credentials.ts';
 import { createAsk, sentence, signInOver } from './http.ts';
 
 /** A gateway's response: HTTP status and JSON body; `undefined` without a body. */
-export interface ApiAnswer {
+interface ApiAnswer {
   readonly status: number;
   readonly body: unknown;
 }
@@ -35,7 +36,6 @@ export async function openClient(options: {
   readonly base_url?: string | undefined;
   readonly env: NodeJS.ProcessEnv;
   readonly clock?: Clock | undefined;
-  /** Receives warnings about the credentials file. */
   readonly warn?: ((text: string) => void) | undefined;
 }): Promise<ApiClient> {
   const { env, clock = systemClock } = options;

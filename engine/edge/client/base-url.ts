@@ -4,7 +4,7 @@ import { isLoopbackUrl, urlProblem } from '../../base/kit/net/addresses.ts';
 const EXIT_USAGE = 64;
 
 /** Whether http is allowed for another machine, where the network can read the traffic. */
-export type PlainHttp = 'refused' | 'taken';
+type PlainHttp = 'refused' | 'taken';
 
 /** Parses and normalises a gateway's address (no trailing slash). Raises StartError that names its origin. */
 export function parseBaseUrl(text: string, origin = '--base-url', plain_http: PlainHttp = 'refused'): string {

@@ -1,25 +1,20 @@
 import { randomBytes } from 'node:crypto';
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  fstatSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, renameSync, rmSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { StartError } from '../../base/contract/start-error.ts';
 import { withLock } from '../../base/kit/files/file-lock.ts';
-import { failFile, makeDirectory, PRIVATE_FILE } from '../../base/kit/files/user-files.ts';
-import { fieldsOf, type Tokens } from './answers.ts';
+import {
+  failFile,
+  makeDirectory,
+  PRIVATE_FILE,
+  readRegularFile,
+  writeNewFile,
+} from '../../base/kit/files/user-files.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
+import type { Tokens } from './answers.ts';
 import { parseBaseUrl } from './base-url.ts';
 
-const FILE_BYTES_MAX = 1024 * 1024;
 const OTHERS = 0o077;
 /** Longest time that a process of this program holds the lock: four requests with timeouts. */
 const LOCK_TIMEOUT_SECONDS = 40;
@@ -86,23 +81,13 @@ export type CredentialsFile = ReturnType<typeof openCredentials>;
 
 /** The text of a file; `undefined` if it does not exist. Makes a readable file private. */
 function readPrivate(path: string, warn: (text: string) => void): string | undefined {
-  let file: number;
   try {
-    // NONBLOCK: opening a named pipe would otherwise block forever.
-    file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    return readRegularFile(path, ({ mode }) => {
+      if (process.platform !== 'win32' && (mode & OTHERS) !== 0) protect(path, warn);
+    }).toString('utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
-  }
-  try {
-    const stat = fstatSync(file);
-    if (!stat.isFile()) throw new StartError(`${path} is not a regular file: move it away and sign in again`);
-    if (stat.size > FILE_BYTES_MAX)
-      throw new StartError(`${path} is not a credentials file (larger than 1 MiB): move it away and sign in again`);
-    if (process.platform !== 'win32' && (stat.mode & OTHERS) !== 0) protect(path, warn);
-    return readFileSync(file, 'utf8');
-  } finally {
-    closeSync(file);
   }
 }
 
@@ -119,13 +104,7 @@ function protect(path: string, warn: (text: string) => void): void {
 function replaceFile(path: string, text: string): void {
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   try {
-    const file = openSync(draft, 'wx', PRIVATE_FILE);
-    try {
-      writeFileSync(file, text);
-      fsyncSync(file);
-    } finally {
-      closeSync(file);
-    }
+    writeNewFile(draft, text);
     renameSync(draft, path);
   } catch (error) {
     rmSync(draft, { force: true });

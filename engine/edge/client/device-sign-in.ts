@@ -1,15 +1,8 @@
 import { spawn } from 'node:child_process';
 import type { Clock } from '../../base/contract/services.ts';
 import { StartError } from '../../base/contract/start-error.ts';
-import {
-  type DeviceCode,
-  fieldsOf,
-  oauthError,
-  readDeviceCode,
-  readTokens,
-  type Tokens,
-  unexpected,
-} from './answers.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
+import { type DeviceCode, oauthError, readDeviceCode, readTokens, type Tokens, unexpected } from './answers.ts';
 import { sameOrigin } from './base-url.ts';
 import { type Ask, EXIT_REFUSED, type HttpAnswer, sentence, Unreachable } from './http.ts';
 

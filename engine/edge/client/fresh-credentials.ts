@@ -19,8 +19,7 @@ const CLOCK_SECONDS_MAX = 60;
 const BUSY_SECONDS_MAX = 2;
 const TRIES = 3;
 
-/** Input of a renewal. */
-export interface Renewal {
+interface Renewal {
   readonly credentials: CredentialsFile;
   readonly ask: Ask;
   readonly clock: Clock;

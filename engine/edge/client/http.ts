@@ -1,6 +1,6 @@
 import { StartError } from '../../base/contract/start-error.ts';
 import { type Exchange, exchange } from '../../base/kit/net/exchange.ts';
-import { formatNetworkError } from '../../base/kit/net/format-network-error.ts';
+import { formatNetworkError, networkFault } from '../../base/kit/net/format-network-error.ts';
 import { proxyRouteTo } from '../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { printable } from '../../base/kit/text/printable.ts';
@@ -91,9 +91,10 @@ function readAnswer({ status, headers, body, ending }: Exchange, url: string): H
 
 function unreachable(url: string, error: unknown, timeout_seconds: number): Unreachable {
   const reason = formatNetworkError(error, timeout_seconds);
-  const remedy = /not trusted/.test(reason)
-    ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of its authority'
-    : '';
+  const remedy =
+    networkFault(error) === 'untrusted'
+      ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of its authority'
+      : '';
   return new Unreachable(`no response from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
 }
 

@@ -131,7 +131,7 @@ function bodyOf(name: OperationName, values: Values): object {
 
 interface Watching {
   /** Refetch interval while the page is visible. */
-  readonly every_seconds?: number;
+  readonly every_seconds?: number | undefined;
   readonly enabled?: boolean;
 }
 
@@ -172,9 +172,6 @@ export interface ConsoleSession {
   } | null;
   /** Why the session ended; null if there was none. */
   readonly signed_out_because: string | null;
-  readonly support_url: string | null;
-  /** Absolute end of the session; null without one. */
-  readonly expires_at: string | null;
   /** Way to sign in: identity provider, or link of `appscli console`. */
   readonly sign_in: 'provider' | 'link';
   readonly name: string;
@@ -203,7 +200,7 @@ export async function readSession(): Promise<ConsoleSession> {
  * provider redirects there, and the sign-in cookie belongs to that host.
  */
 export function signInAddress({ public_url }: Pick<ConsoleSession, 'public_url'>, back_to: string): string {
-  return `${public_url}/console/sign-in?${new URLSearchParams({ back_to, at: 'public_url' })}`;
+  return `${public_url}/console/sign-in?${new URLSearchParams({ back_to })}`;
 }
 
 /** Ends the session and returns the URL of the next page. Raises ProblemError. */
@@ -227,15 +224,14 @@ export function useSession(): SignedIn {
 }
 
 /** Query parameters of the page's URL, and a function to change some; `undefined` and empty values are removed. */
-export function usePageSearch(): readonly [PageSearch, (change: PageSearch, options?: { replace?: boolean }) => void] {
+export function usePageSearch(): readonly [PageSearch, (change: PageSearch) => void] {
   const search = useSearch({ strict: false }) as PageSearch;
   const navigate = useNavigate();
   const change = useCallback(
-    (parts: PageSearch, { replace = false } = {}) => {
+    (parts: PageSearch) => {
       navigate({
         to: '.',
         search: ((before: PageSearch) => ({ ...before, ...parts })) as never,
-        replace,
         resetScroll: false,
       });
     },

@@ -5,7 +5,6 @@ import { type ConsoleSession, type ProblemError, signInAddress, signOut, useSess
 import { PAGES, preloadPages } from './pages/list.ts';
 import { Button, Choice, CopyBlock, Icon, TimeText, useNotify } from './parts/basic.tsx';
 
-/** Themes; `auto` follows the system. */
 const THEMES = { auto: 'auto', light: 'light', dark: 'dark' } as const;
 type Theme = keyof typeof THEMES;
 
@@ -22,7 +21,6 @@ export function chosenTheme(): Theme {
   }
 }
 
-/** Applies a theme and stores it in this browser. */
 function chooseTheme(theme: Theme): void {
   showTheme(theme);
   try {
@@ -155,7 +153,7 @@ export function Frame() {
         >
           {is_open && (
             <div className="side-sheet-body">
-              <div className="side-head">
+              <div className="row spread">
                 <SideTitle />
                 <Button kind="quiet" aria-label="Close" onClick={() => menu.current?.close()}>
                   <Icon name="close" />
@@ -184,7 +182,7 @@ export function Frame() {
 function SideTitle() {
   const { name } = useSession();
   return (
-    <p className="side-title">
+    <p className="side-title row">
       <Icon name="gateway" />
       <span>{name}</span>
     </p>

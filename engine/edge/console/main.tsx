@@ -43,7 +43,6 @@ const routes = PAGES.map(({ path, load }) => {
   return route;
 });
 
-/** Router of the pages. */
 const router = createRouter({
   routeTree: root.addChildren(routes),
   basepath: CONSOLE_PATH,

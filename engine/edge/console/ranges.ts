@@ -85,6 +85,11 @@ export function rangeOfWindow(window: SpendWindow, time_zone: string): RangeSear
   return { since: firstDay(window, today(time_zone)) };
 }
 
+/** When the calendar window of today ends, as ISO 8601 in UTC. */
+export function endOfWindow(window: SpendWindow, time_zone: string): string {
+  return beginningOf(firstDay(window, today(time_zone), 1), time_zone)!;
+}
+
 /** The first day of the calendar window of a day, or of the one so many windows later. */
 function firstDay(window: SpendWindow, day: string, later = 0): string {
   return new Date(beginningOfWindow(window, Date.parse(day), later)).toISOString().slice(0, 10);

@@ -1,6 +1,7 @@
 import { failed, ok, skipped, warning } from '../../base/contract/checks.ts';
 import { CLIENT_KINDS, CLIENTS, type ClientKind } from '../client-files/clients.ts';
 import { callsHelper, isHelperCall, quoteForSh } from '../client-files/key-helper.ts';
+import { withTexts } from '../selfcheck/without-secrets.ts';
 import { isKeyAnywhere } from './clients/credential-text.ts';
 import { diagnoseClient } from './clients/diagnose-client.ts';
 import { checkSignIn, tryHelper } from './clients/sign-in.ts';
@@ -43,7 +44,6 @@ async function* diagnoseAll(question: DiagnosisScope, onStep: (title: string) =>
       const whole = (diagnosis: Diagnosis) => withCommand(diagnosis, workstation, diagnosed, root_url);
       yield overview(workstation, diagnosed);
       yield* diagnosed.diagnoses.map(whole);
-      yield* misnamed(question, workstation, { diagnosed, found: found.map((each) => each.diagnosed) });
       const { connection } = diagnosed;
       if (connection === undefined) continue;
       if (root_url !== undefined && connection.root_url !== root_url) yield whole(elsewhere(connection, root_url));
@@ -93,29 +93,6 @@ function broken(id: string, title: string, error: unknown): Diagnosis {
 const idOf = (client: ClientKind) => client.replaceAll('-', '_');
 
 const programOf = ({ names }: Workstation, client: ClientKind) => CLIENTS[client].files(names).program;
-
-/** Whether a client is configured under names that its program does not read. */
-function misnamed(
-  { workstations: [neutral, ...others] }: DiagnosisScope,
-  workstation: Workstation,
-  {
-    diagnosed: { client, connection },
-    found,
-  }: { readonly diagnosed: ClientDiagnosis; readonly found: readonly ClientDiagnosis[] },
-): Diagnosis[] {
-  const other = others.find((each) => each.find(programOf(each, client)) !== undefined);
-  const is_set_up = found.some((each) => each.connection !== undefined && each.connection !== connection);
-  if (workstation !== neutral || connection === undefined) return [];
-  if (other === undefined || is_set_up || neutral.find(programOf(neutral, client)) !== undefined) return [];
-  const program = programOf(other, client);
-  return [
-    warning(
-      `the client is configured under neutral names, which ${program} does not read`,
-      withWholeCommand('appscli client', { ...connection, profile: other.profile }),
-      { id: `${idOf(client)}.names`, title: `names of the ${CLIENTS[client].title}` },
-    ),
-  ];
-}
 
 /** One line about a client: gateway, model, program. */
 function overview(workstation: Workstation, { client, connection }: ClientDiagnosis): Diagnosis {
@@ -196,18 +173,9 @@ const WORD = /[A-Za-z0-9_=+-]{12,}/g;
 
 /** A diagnosis with unmistakable keys masked, also in a model, an address or a number. */
 function withoutKeys(diagnosis: Diagnosis): Diagnosis {
-  const clean = (text: string) => text.replace(WORD, (word) => (isKeyAnywhere(word) ? '***' : word));
-  const { found, remedy, where, details } = diagnosis;
-  return {
-    ...diagnosis,
-    found: clean(found),
-    ...(remedy !== undefined && { remedy: clean(remedy) }),
-    ...(where !== undefined && { where: clean(where) }),
-    ...(details !== undefined && { details: details.map(clean) }),
-  };
+  return withTexts(diagnosis, (text) => text.replace(WORD, (word) => (isKeyAnywhere(word) ? '***' : word)));
 }
 
-/** Values for the options of a command that sets up a client. */
 interface CommandFacts {
   readonly client: ClientKind;
   readonly root_url: string | undefined;
@@ -219,7 +187,6 @@ interface CommandFacts {
 /** The command in a remedy, up to its first option. */
 const COMMAND = /appscli client(?: (?:messages|coding-cli|build-cli))?(?=$|[ :;,])/;
 
-/** Placeholder values of options. */
 const EXAMPLE = /(--base-url) https:\/\/gateway\.example\.com|(--model) MODEL/g;
 
 /** Completes the `appscli client` command in a remedy so that it runs as pasted. Other remedies stay unchanged. */

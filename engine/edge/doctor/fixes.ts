@@ -6,13 +6,9 @@ import type { Diagnosis, Fix, Workstation } from './workstation.ts';
 
 const OTHERS = 0o077;
 
-/** File changes that fix a workstation. */
-export interface ComposedFixes {
-  /** One change per file. */
+interface ComposedFixes {
   readonly changes: readonly Draft[];
-  /** Secrets in the changes, to mask when they are shown. */
   readonly hides: readonly string[];
-  /** Why a file cannot be changed, with its path. */
   readonly failures: readonly string[];
 }
 
@@ -42,7 +38,6 @@ export function composeFixes(
   return { changes, hides: [...fixes.flatMap(({ hides = [] }) => hides), ...texts.flatMap(keysIn)], failures };
 }
 
-/** Why a file stays unchanged. */
 function reasonOf(error: unknown, path: string): string {
   if (error instanceof BrokenFile) return `${path}: ${error.message}`;
   if (error instanceof StartError) return error.message;

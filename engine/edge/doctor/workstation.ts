@@ -12,7 +12,6 @@ export interface Workstation {
   readonly platform: NodeJS.Platform;
   /** Working directory of the clients: some also read project files. */
   readonly folder: string;
-  /** Names of the clients' files and variables. */
   readonly names: ClientNames;
   /** The profile file with these names; `undefined` for the default ones. */
   readonly profile?: string | undefined;
@@ -20,7 +19,6 @@ export interface Workstation {
   read(path: string): string | undefined;
   /** Permission bits of a file; `undefined` if it does not exist, and on Windows, where they mean nothing. */
   rights(path: string): number | undefined;
-  /** The path of a program on the PATH. */
   find(program: string): string | undefined;
   /** Milliseconds since the epoch. */
   now(): number;
@@ -93,7 +91,6 @@ export interface Connection {
   readonly context_window: number | undefined;
   /** Fixes that set another window, in tokens; absent if no file of the user configures it. */
   readonly fixWindow?: (tokens: number) => Pick<Diagnosis, 'fixes'>;
-  /** The command that the client runs for its credential. */
   readonly helper?: HelperCommand;
 }
 
@@ -101,7 +98,6 @@ export interface Connection {
 export interface HelperCommand {
   /** A program with its arguments, or a line for the shell. */
   readonly command: KeyHelper | { readonly line: string };
-  /** Position of its configuration. */
   readonly where: string;
 }
 

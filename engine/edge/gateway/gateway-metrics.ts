@@ -10,10 +10,9 @@ import { createHealth, type ReloadState } from '../../base/store/health.ts';
 import type { OpenAuditLog } from '../../domain/audit/audit-log.ts';
 import type { DatabaseLedger } from '../../domain/budget/ledger/ledger.ts';
 import { overshootBound } from '../../domain/budget/limits/overshoot.ts';
-import { spendLimits } from '../../domain/budget/limits/spend-limits.ts';
+import { servesWithoutReservations, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import type { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
-import { servesWithoutReservations } from '../../domain/budget/spool/without-store.ts';
-import type { OpenRevocations } from '../../domain/identity/sessions/sessions.ts';
+import type { Revocations } from '../../domain/identity/sessions/sessions.ts';
 import type { AccessTokens } from '../../domain/identity/tokens/access-tokens.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Metrics, Reading } from '../../domain/telemetry/metric-registry.ts';
@@ -26,8 +25,14 @@ const RESOLUTION_MS = 20;
 const WINDOW_MS = 60_000;
 
 type DelayHistogram = ReturnType<typeof monitorEventLoopDelay>;
-type DelayMetric = 'nodejs.eventloop.delay.p50' | 'nodejs.eventloop.delay.p99' | 'nodejs.eventloop.delay.max';
-type Delays = Readonly<Record<DelayMetric, number>>;
+
+/** Event loop delay: the whole time between two samples, in nanoseconds. */
+const DELAYS = {
+  'nodejs.eventloop.delay.p50': (histogram: DelayHistogram) => histogram.percentile(50),
+  'nodejs.eventloop.delay.p99': (histogram: DelayHistogram) => histogram.percentile(99),
+  'nodejs.eventloop.delay.max': (histogram: DelayHistogram) => histogram.max,
+} as const;
+type DelayMetric = keyof typeof DELAYS;
 
 /** Registers process metrics. Measurement begins with the first read. */
 function observeProcess(metrics: Metrics): void {
@@ -55,20 +60,13 @@ function observeProcess(metrics: Metrics): void {
     ];
   });
   const delays = watchDelays();
-  for (const name of [
-    'nodejs.eventloop.delay.p50',
-    'nodejs.eventloop.delay.p99',
-    'nodejs.eventloop.delay.max',
-  ] as const)
-    metrics.observe(name, () => delays(name));
+  for (const name of Object.keys(DELAYS) as DelayMetric[]) metrics.observe(name, () => delays(name));
 }
 
-/**
- * Event loop delay: the higher value of the current and the last minute, so that no reader misses a peak, whatever its interval.
- */
+/** Event loop delay: the higher value of the current and the last minute, so that no reader misses a peak. */
 function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
   let histogram: DelayHistogram | undefined;
-  let last: Delays | undefined;
+  let last: ReadonlyMap<DelayMetric, number> | undefined;
   let began_at = 0;
   return (name) => {
     const now = performance.now();
@@ -78,10 +76,10 @@ function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
       began_at = now;
     }
     if (histogram.count === 0 && last === undefined) return [];
-    const current = delaysOf(histogram);
-    const value = Math.max(current[name], last?.[name] ?? 0);
+    const value = Math.max(delayOf(histogram, name), last?.get(name) ?? 0);
     if (histogram.count > 0 && now - began_at >= WINDOW_MS) {
-      last = current;
+      const measured = histogram;
+      last = new Map((Object.keys(DELAYS) as DelayMetric[]).map((each) => [each, delayOf(measured, each)]));
       histogram.reset();
       began_at = now;
     }
@@ -89,14 +87,9 @@ function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
   };
 }
 
-function delaysOf(histogram: DelayHistogram): Delays {
-  // The histogram has the whole time between two samples, in nanoseconds.
-  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000);
-  return {
-    'nodejs.eventloop.delay.p50': seconds(histogram.percentile(50)),
-    'nodejs.eventloop.delay.p99': seconds(histogram.percentile(99)),
-    'nodejs.eventloop.delay.max': seconds(histogram.max),
-  };
+/** In seconds. */
+function delayOf(histogram: DelayHistogram, name: DelayMetric): number {
+  return Math.max(0, DELAYS[name](histogram) / 1e9 - RESOLUTION_MS / 1000);
 }
 
 /** Readiness checks of a running gateway, under the active configuration. */
@@ -105,7 +98,7 @@ export function createGatewayHealth(parts: {
   readonly ledger: Pick<DatabaseLedger, 'sayAlive'>;
   readonly spooling: Pick<SpoolingLedger, 'probe'>;
   readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
-  readonly revocations: Pick<OpenRevocations, 'known'>;
+  readonly revocations: Pick<Revocations, 'known'>;
   readonly upstreams: Pick<UpstreamStates, 'list'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -206,7 +199,6 @@ export function observeGateway(
   });
 }
 
-/** Overshoot bound per spend limit; empty if there is no bound. */
 function overshootBounds(
   config: GatewayConfig,
   pipelines: readonly PipelineSpec[],

@@ -6,7 +6,7 @@ import type { Clock, Log } from '../../base/contract/services.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { type Every, everyInBackground } from '../../base/kit/clock.ts';
 import { PACKAGE_ROOT, programVersion } from '../../base/kit/package-root.ts';
-import { replicaName } from '../../base/kit/process/replica-name.ts';
+import { REPLICA } from '../../base/kit/process/gateway-process.ts';
 import { waitAtMost } from '../../base/kit/wait-at-most.ts';
 import { ConfigurationError } from '../../base/source/configuration-error.ts';
 import type { Diagnostic } from '../../base/source/diagnostics/diagnostic.ts';
@@ -49,10 +49,7 @@ export function blockAround(lines: readonly string[], line: number): Block {
   return { first_line, last_line: blockEnd(lines, first_line) };
 }
 
-/**
- * Last line of the YAML block that begins on a line: all lines with a deeper indentation, and the rest of a list entry. Lines count
- * from 1.
- */
+/** Last line, from 1, of the YAML block that begins on a line: deeper lines, and the rest of a list entry. */
 export function blockEnd(lines: readonly string[], line: number): number {
   const first = lines[line - 1];
   if (first === undefined) return line;
@@ -103,10 +100,7 @@ function fileNamer(config_file: string): (file: string) => string {
 
 type KeptParts = Pick<Loaded, 'files' | 'sources' | 'of_machine'>;
 
-/**
- * The stored form of a configuration, loaded or failed. Redacts secrets and machine-specific values, so that replicas that differ
- * only in these share a version.
- */
+/** The stored form of a configuration, without secrets and machine-specific values: replicas share a version. */
 function keepVersion(
   config_file: string,
   loaded: KeptParts & Pick<Loaded, 'diagnostics'>,
@@ -198,7 +192,6 @@ interface EndedLoad {
   readonly cause: LoadCause;
   /** The configuration; `undefined` if it was unreadable. */
   readonly kept: KeptConfiguration | undefined;
-  /** Names of files that differ from the previous configuration. */
   readonly changed: readonly string[];
   /** The active configuration; absent after a failure. */
   readonly in_force?: { readonly config_hash: string; readonly needs_restart: readonly string[] };
@@ -220,7 +213,7 @@ export function openLoadRecord(options: {
   readonly every?: Every;
 }) {
   const { database, clock, log, every = everyInBackground } = options;
-  const [id, name, program] = [randomUUID(), replicaName(), programVersion()];
+  const [id, name, program] = [randomUUID(), REPLICA, programVersion()];
   const waiting: { readonly at: Date; readonly load: RecordedLoad }[] = [];
   let runs: Omit<ReplicaConfig, 'seen_at'> | undefined;
   let flushes = 0;
@@ -294,7 +287,6 @@ export function openLoadRecord(options: {
 /** Record of loads and of the active configuration. */
 export type LoadRecord = ReturnType<typeof openLoadRecord>;
 
-/** Result of a load: the active configuration, or an error. */
 type LoadEnd =
   | { readonly config: GatewayConfig; readonly loaded: Loaded; readonly needs_restart: readonly string[] }
   | { readonly error: unknown };

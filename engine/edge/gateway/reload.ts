@@ -34,10 +34,7 @@ export async function loadToRun(
   return { config: loaded.config, loaded };
 }
 
-/**
- * Loads a configuration for commands that use its database. Tolerates errors in pipelines: revoking a token must not wait for
- * their correction. Raises ConfigurationError.
- */
+/** Loads a configuration for its database, also with errors in pipelines. Raises ConfigurationError. */
 export async function loadToRead(config_file: string, options: LoadOptions): Promise<GatewayConfig> {
   const loaded = await loadExisting(config_file, options);
   if (loaded.config === undefined) throw new ConfigurationError(config_file, loaded);
@@ -51,15 +48,11 @@ function loadExisting(config_file: string, options: LoadOptions): Promise<Loaded
   });
 }
 
-interface Adopted {
-  /** The new configuration, with the old values of keys that need a restart. */
-  readonly config: GatewayConfig;
-  /** Changed keys that need a restart. */
-  readonly needs_restart: readonly string[];
-}
-
-/** Merges a new configuration into the running one: socket, TLS on or off, header limit, database and spool stay. */
-export function adoptConfig(running: GatewayConfig, next: GatewayConfig): Adopted {
+/**
+ * Merges a new configuration into the running one: socket, TLS on or off, header limit, database and spool stay.
+ * @returns the configuration, and the changed keys that need a restart
+ */
+export function adoptConfig(running: GatewayConfig, next: GatewayConfig) {
   const { listen, tls, limits } = running.server;
   const { tls: next_tls, ...next_server } = next.server;
   const { retention: _, ...database } = running.database;
@@ -111,38 +104,35 @@ export function beginReload({ telemetry, clock }: { readonly telemetry: Operatio
   const began_at = clock.now();
   const began = clock.monotonic();
   return (end: ReloadEnd): void => {
-    const how = 'error' in end ? describeFailure(end.error) : describeSuccess(end);
+    const how = describeReload(end);
     telemetry.operation({ name: 'gateway.reload', ...how, began_at, duration_ms: clock.monotonic() - began });
   };
 }
 
-function describeSuccess({ changed_files, needs_restart, config }: Exclude<ReloadEnd, { error: unknown }>) {
-  return {
-    attributes: {
+function describeReload(end: ReloadEnd) {
+  if (!('error' in end)) {
+    const attributes = {
       'gateway.reload.result': 'in_force',
-      'gateway.reload.changed_files': changed_files,
-      'gateway.reload.needs_restart': needs_restart,
-      'gateway.config.hash': configHash(config),
-    },
-  };
-}
-
-function describeFailure(error: unknown) {
-  const findings = error instanceof ConfigurationError ? codesOf(error.findings.diagnostics) : undefined;
+      'gateway.reload.changed_files': end.changed_files,
+      'gateway.reload.needs_restart': end.needs_restart,
+      'gateway.config.hash': configHash(end.config),
+    };
+    return { attributes };
+  }
+  const { error } = end;
+  const findings =
+    error instanceof ConfigurationError ? [...new Set(errorsIn(error).map(({ code }) => code))] : undefined;
   return {
     attributes: { 'gateway.reload.result': 'failed', 'gateway.reload.findings': findings },
     error_type: findings === undefined ? 'not_usable' : 'invalid_configuration',
   };
 }
 
-function codesOf(diagnostics: readonly Diagnostic[]): readonly string[] {
-  return [...new Set(diagnostics.filter(({ severity }) => severity === 'error').map(({ code }) => code))];
+function errorsIn({ findings }: ConfigurationError): readonly Diagnostic[] {
+  return findings.diagnostics.filter(({ severity }) => severity === 'error');
 }
 
-/**
- * The active configuration, for services that outlive reloads: that of the start until there is a reloader, then released for
- * garbage collection.
- */
+/** The active configuration, for services that outlive reloads; that of the start can be collected after a reload. */
 export function configInForce(config: GatewayConfig, reloader: () => Reloader | undefined): () => GatewayConfig {
   let of_start: GatewayConfig | undefined = config;
   return () => {
@@ -167,7 +157,6 @@ export function createReloader<P extends Plan>(options: {
   readonly plan: P;
   /** `moved`: the database URL points to another database. Raises ConfigurationError, StartError for a secret. */
   load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded; readonly moved: boolean }>;
-  /** Compiles a plan; may throw. */
   compile(config: GatewayConfig, loaded: Loaded): P;
   /** Activates a plan; if it throws, the previous plan stays. */
   use(plan: P): void;
@@ -250,7 +239,7 @@ export function createReloader<P extends Plan>(options: {
       log.error({ config_file, err: error }, kept);
       return;
     }
-    const errors = error.findings.diagnostics.filter(({ severity }) => severity === 'error');
+    const errors = errorsIn(error);
     for (const finding of errors)
       logFinding(log, finding.code === MISSING_VARIABLE ? { ...finding, help: RESTART } : finding);
     log.error({ config_file, errors: errors.length }, kept);
@@ -285,7 +274,6 @@ export function createReloader<P extends Plan>(options: {
      * more reload. Never rejects: failures are logged and counted.
      */
     reload,
-    /** Reloads when files of the configuration change. */
     watch(): void {
       watched = watchDirectories({
         directories: () => directoriesToWatch(parts),
@@ -295,7 +283,6 @@ export function createReloader<P extends Plan>(options: {
       });
     },
     config: (): GatewayConfig => plan.config,
-    /** Store requirements of the model pipelines. */
     storeNeeds: (): readonly StoreNeeds[] => plan.store_needs,
     state: (): ReloadState => state,
     /** Prevents new reloads. Resolves when a running one has ended. */

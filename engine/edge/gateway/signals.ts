@@ -39,10 +39,7 @@ export interface Closable {
 
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-/**
- * A second signal within this time is a duplicate: a terminal sends Ctrl-C to the whole process group, and npm and the launcher
- * forward theirs.
- */
+/** A second signal within this time is a duplicate: Ctrl-C reaches the whole process group, and npm forwards it. */
 const SAME_SIGNAL_MS = 500;
 /** Grace period for leftovers after the shutdown. */
 const LEFTOVER_MS = 500;
@@ -56,10 +53,7 @@ function canOpen(path: string): boolean {
   }
 }
 
-/**
- * Makes the function that checks whether the controlling terminal has closed; `false` for a process started without one. Windows
- * sends SIGHUP only for a closed window.
- */
+/** Whether the controlling terminal has closed. Windows sends SIGHUP only for a closed window. */
 function watchTerminal(): () => boolean {
   if (process.platform === 'win32') return () => true;
   // Not standard input: nohup leaves it a terminal on some systems.

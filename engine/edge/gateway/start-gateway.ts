@@ -18,12 +18,11 @@ import { createSecrets, readSecretFiles } from '../../base/store/secrets.ts';
 import { OpenAuditLog } from '../../domain/audit/audit-log.ts';
 import { type LiveRecords, openLiveRecords } from '../../domain/audit/live-records.ts';
 import { DatabaseLedger } from '../../domain/budget/ledger/ledger.ts';
-import { startRetention } from '../../domain/budget/ledger/retention.ts';
-import { startUsageSums } from '../../domain/budget/ledger/usage-sums.ts';
+import { startRetention, startUsageSums } from '../../domain/budget/ledger/upkeep.ts';
 import { createLimitsInForce } from '../../domain/budget/limits/limits-in-force.ts';
+import { goesOnWithoutStore } from '../../domain/budget/limits/spend-limits.ts';
 import type { WriteRecords } from '../../domain/budget/spool/spool.ts';
 import { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
-import { goesOnWithoutStore } from '../../domain/budget/spool/without-store.ts';
 import { verifiedDays } from '../../domain/identity/deprovisioning/deprovision.ts';
 import { startEndedGrants } from '../../domain/identity/deprovisioning/ended-grants.ts';
 import { startAccountChecks } from '../../domain/identity/deprovisioning/recheck-session.ts';
@@ -62,15 +61,8 @@ import { createNoteLoad, openLoadRecord } from './loads.ts';
 import { configInForce, createReloader, loadToRun, logFinding, type Reloader, recordStart } from './reload.ts';
 import { runShutdown, type ShutdownStep } from './signals.ts';
 
-interface StartPhases {
-  /** Ends a phase, and records its duration. */
-  end(name: string): void;
+function createStartPhases() {
   /** Milliseconds per phase, in order, with `total`. */
-  readonly durations_ms: Readonly<Record<string, number>>;
-}
-
-/** Times the start from process start; the phase `program` is loading the program. */
-function createStartPhases(): StartPhases {
   const durations_ms: Record<string, number> = {};
   let last = 0;
   const end = (name: string) => {
@@ -89,7 +81,6 @@ type PlanServices = Pick<SharedServices, 'config' | 'models' | 'policies' | 'sec
 /** Services that outlive reloads. */
 type LastingServices = Omit<SharedServices, keyof PlanServices>;
 
-/** Dependencies of the services of a configuration. */
 interface Foundation extends IdentityFoundation {
   readonly access_tokens: AccessTokens;
   readonly policy_fetches: PolicyFetches;
@@ -103,10 +94,7 @@ interface PlanParts extends Pick<Loaded, 'pipelines'> {
   readonly groups: DecidingGroups;
 }
 
-/**
- * Creates the services of a valid configuration, including sign-in if configured. Raises StartError for an invalid secret,
- * RangeError for an inexact price.
- */
+/** Creates the services of a configuration. Raises StartError for a secret, RangeError for an inexact price. */
 function createPlanServices(
   config: GatewayConfig,
   loaded: Pick<Loaded, 'policies' | 'pipelines'>,
@@ -133,7 +121,6 @@ interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
   readonly telemetry: GatewayTelemetry;
 }
 
-/** Routes outside the pipelines, in order. */
 function routesOf(served: Served): Router[] {
   const { plan, pipelines, policies, identity, database, foundation, telemetry } = served;
   const { upstreams, live, explained } = served;
@@ -180,7 +167,6 @@ export async function startGateway(options: {
   readonly env: NodeJS.ProcessEnv;
   readonly log: ExportedLog;
   readonly clock?: Clock;
-  /** Whether to reload when files of the configuration change. */
   readonly watch?: boolean;
   /** `host:port` to listen on instead of `server.listen`. */
   readonly listen?: string | undefined;
@@ -327,14 +313,13 @@ export async function startGateway(options: {
 /** A running gateway. */
 export type RunningGateway = Awaited<ReturnType<typeof startGateway>>;
 
-/** Opens the services that outlive reloads, and adds their shutdown steps. */
 async function openServices(
   options: Pick<Services, 'log' | 'clock'> & {
     readonly config: GatewayConfig;
     readonly env: NodeJS.ProcessEnv;
     readonly log: ExportedLog;
     secret(name: string): string;
-    readonly phases: StartPhases;
+    readonly phases: ReturnType<typeof createStartPhases>;
     reloader(): Reloader;
     keysInForce(): readonly string[];
     groups(): DecidingGroups | undefined;
@@ -357,8 +342,7 @@ async function openServices(
   const goes_on_without = () => goesOnWithoutStore(reloader().config());
   opened('housekeeping', startHousekeeping({ database, clock, log }));
   const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
-  const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
-  opened('retention', { close: stop });
+  opened('retention', startRetention({ database, clock, log, retention, every: everyInBackground }));
   opened('sums of usage', startUsageSums({ database, log, every: everyInBackground }));
   const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
   const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
@@ -447,7 +431,6 @@ async function listen(server: GatewayServer, config: GatewayConfig, place: strin
   }
 }
 
-/** Host for clients on this machine, with brackets around IPv6. */
 function reachableHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';

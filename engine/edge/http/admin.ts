@@ -49,7 +49,6 @@ import { answerHeaders, answerOrPass, methodNotAllowed, sendJson, unsupportedMed
 import type { ConsoleCallers } from './sign-in/console.ts';
 
 const MAX_BODY_BYTES = 65_536;
-/** Buffer quota for all requests of one configuration. */
 const MAX_BUFFERED_BYTES = 16 * MAX_BODY_BYTES;
 const MAX_BUFFERED_BYTES_PER_CALLER = 4 * MAX_BODY_BYTES;
 
@@ -149,10 +148,7 @@ async function identifyCaller(
   return { principal: found, email, is_admin: roles.includes('admin'), actor: { kind: 'person', name: email } };
 }
 
-/**
- * Raises an error if the credential of an open event stream is no longer valid. Does not rotate the console's cookie: the headers
- * are already sent.
- */
+/** Raises an error if the credential of an open event stream is invalid. Does not rotate the cookie. */
 async function requireStillValid(
   req: IncomingMessage,
   res: ServerResponse,
@@ -345,10 +341,7 @@ export function adminRoutes(options: AdminRoutesOptions): Router {
     throw new StageError('path_not_found', `Path not found; GET ${ADMIN_API_DESCRIPTION} describes the admin API.`);
   });
   router.use(ADMIN_API_PATH, (error: unknown, req: Request, res: Response, next: NextFunction) => {
-    const problem = isMalformedPath(error)
-      ? new StageError('bad_http', 'The percent-encoding of the path is malformed.')
-      : asStageError(error);
-    answerOrPass(problem, req, res, next);
+    answerOrPass(asStageError(error), req, res, next);
   });
   return router;
 }
@@ -402,8 +395,4 @@ async function catchUp({ catchUp, log }: AdminRoutesOptions, { request_id, trace
 function describe(public_url: string): object {
   const info = { ...ADMIN_API_DOCUMENT.info, version: programVersion() };
   return { ...ADMIN_API_DOCUMENT, info, servers: [{ url: public_url.replace(/\/+$/, '') }] };
-}
-
-function isMalformedPath(error: unknown): boolean {
-  return !(error instanceof StageError) && (error as { readonly status?: unknown } | null)?.status === 400;
 }

@@ -4,7 +4,7 @@ import { StageError } from '../../base/contract/errors.ts';
 import type { AuditRecord, Log, Principal } from '../../base/contract/services.ts';
 import { NO_TELEMETRY, type Telemetry } from '../../base/contract/telemetry.ts';
 import { verifyCaller } from '../../base/kit/net/credentials.ts';
-import { closest, listed } from '../../base/kit/text/suggest.ts';
+import { listed } from '../../base/kit/text/suggest.ts';
 import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
 import type { Plan } from '../../pipeline/run/plan.ts';
 import { createOriginReader } from './client.ts';
@@ -13,21 +13,11 @@ import { sendError } from './send-error.ts';
 
 type Served = Pick<Plan, 'pipelinesAt'>;
 
-/** Paths that clients request below their base URL. */
 const PATHS = Object.values(DEFINITIONS).map(({ path }) => path);
 const ENDS = [...PATHS, '/v1/messages/count_tokens', '/v1/models'];
 
-/** Paths of well-known APIs that no shipped pipeline serves. */
-const OTHER_APIS = [
-  ...['/v1/embeddings', '/v1/files', '/v1/batches', '/v1/messages/batches'],
-  ...['/v1/images/generations', '/v1/images/edits', '/v1/images/variations'],
-  ...['/v1/audio/transcriptions', '/v1/audio/translations', '/v1/audio/speech'],
-  ...['/v1/moderations', '/v1/completions', '/v1/uploads', '/v1/vector_stores', '/v1/fine_tuning/jobs', '/v1/realtime'],
-];
-
 const BASE_URLS = 'Messages clients use the root of the gateway as base URL; other clients use the root with /v1.';
 
-/** The error for a request that matches no pipeline, by path or by method. */
 function whyUnserved(plan: Served, path: string, method: string): StageError {
   const methods = plan.pipelinesAt(path);
   if (methods === undefined) {
@@ -39,21 +29,16 @@ function whyUnserved(plan: Served, path: string, method: string): StageError {
   return new StageError('method_not_allowed', problem, { headers: { allow } });
 }
 
-/** The 404 message; suggests a path for a wrong base URL or a typo. */
 function describeWrongPath(path: string, isServed: (path: string) => boolean): string {
   const typed = path
     .toLowerCase()
     .replace(/\/{2,}/g, '/')
     .replace(/\/$/, '');
-  const ends = [...ENDS, ...OTHER_APIS];
-  const suggestion =
-    ends.find((end) => typed.endsWith(end.slice('/v1'.length)) && isServed(end)) ??
-    closest(typed, ends.filter(isServed));
-  if (suggestion !== undefined) return `Path not found; did you mean ${suggestion}? ${BASE_URLS}`;
+  const meant = ENDS.find((end) => typed.endsWith(end.slice('/v1'.length)) && isServed(end));
+  if (meant !== undefined) return `Path not found; did you mean ${meant}? ${BASE_URLS}`;
   const served = PATHS.filter(isServed);
   const where = served.length === 0 ? '' : ` Model requests go to POST ${listed(served)}.`;
-  const is_known = OTHER_APIS.some((api) => typed === api || typed.startsWith(`${api}/`));
-  if (!is_known) return `Path not found.${where}`;
+  if (!typed.startsWith('/v1/')) return `Path not found.${where}`;
   return `This gateway does not serve this API; an administrator can add a pipeline with the stage route-to.${where}`;
 }
 
@@ -182,17 +167,19 @@ export function servePlan(
   app.use((error: unknown, req: Request, res: Response, _next: NextFunction) => {
     const path = pathOf(req.originalUrl);
     const { request_id, trace } = identityOf(res);
-    log.error({ err: error, method: req.method, path, request_id, trace_id: trace.trace_id }, 'a request failed');
+    const problem = asStageError(error);
+    if (problem.status >= 500)
+      log.error({ err: error, method: req.method, path, request_id, trace_id: trace.trace_id }, 'a request failed');
     if (res.headersSent) res.destroy();
-    else reject(res, path, asStageError(error));
+    else reject(res, path, problem);
   });
   return { ...plan, app };
 }
 
-/** Express marks client errors, such as an undecodable path, with a status. */
+/** Express marks an undecodable path with a status. */
 function asStageError(error: unknown): StageError {
   if (error instanceof StageError) return error;
   const { status } = error as { status?: unknown };
-  if (status === 400) return new StageError('bad_http', 'The request cannot be read: its path or body is malformed.');
+  if (status === 400) return new StageError('bad_http', 'The percent-encoding of the path is malformed.');
   return new StageError('internal_error', 'Internal error; see the log of the gateway.', { cause: error });
 }

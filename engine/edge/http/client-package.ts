@@ -71,7 +71,6 @@ const DATA = [
 /** The npm package of a gateway. */
 export interface ClientPackage {
   readonly bytes: Buffer;
-  /** In hexadecimal digits. */
   readonly sha256: string;
 }
 
@@ -135,7 +134,7 @@ async function pack(gateway: string, profile: Profile): Promise<ClientPackage | 
 
 const NOT_BUILT = new StageError(
   'path_not_found',
-  'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and let the user of the gateway read dist/client.',
+  'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and make dist/client readable by the account that runs the gateway.',
 );
 
 /** Serves the package without authentication: it holds no secret. */

@@ -47,7 +47,6 @@ export class CallerRates {
     known.left -= REQUEST_BYTES;
   }
 
-  /** Charges the bytes of a request. */
   count(caller: string, bytes: number): void {
     this.#refilled(caller).left -= bytes;
   }
@@ -123,7 +122,6 @@ export function clientTelemetryRoutes(options: ClientTelemetryOptions): Router {
   return router;
 }
 
-/** Makes the function that reads an export request and hands it to the relay. */
 function createReceive({ config, relay, verify, clock }: ClientTelemetryOptions) {
   const budget = new MemoryBudget(MAX_HELD_BYTES, MAX_HELD_BYTES_PER_CALLER);
   const rates = new CallerRates(clock);
@@ -151,10 +149,7 @@ function createReceive({ config, relay, verify, clock }: ClientTelemetryOptions)
   };
 }
 
-/**
- * Warning for an empty request, as `appscli client --check` sends it, if the signal has no destination. Other requests get no
- * warning: clients would log it each time.
- */
+/** Warning for an empty export without a destination, as `appscli client --check` sends it. */
 function missingDestination(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
   if (telemetry.forward_to.some((destination) => destination[signal])) return undefined;
   return `the gateway drops them: telemetry.forward_to has no destination for ${signal}`;

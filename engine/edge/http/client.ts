@@ -31,7 +31,6 @@ export function createOriginReader(server: Pick<GatewayConfig['server'], 'truste
       }
       return address;
     },
-    /** Region of the client, in lower case. */
     region(peer = '', headers: IncomingHttpHeaders): string | undefined {
       const value = region_header === undefined ? undefined : headers[region_header];
       if (typeof value !== 'string' || !isTrusted(peer)) return undefined;
@@ -148,14 +147,12 @@ export function createClientNotes({ server, facts }: GatewayConfig): (ctx: Reque
   };
 }
 
-/** Sets the fact of a header listed in `facts.headers`; ignores a value that is too long. */
 function noteHeader(ctx: RequestContext, name: string): void {
   const value = ctx.headers[name];
   if (typeof value !== 'string' || value === '' || value.length > HEADER_LENGTH_MAX) return;
   ctx.setOwnFact(`${HEADER_FACTS}${name}`, value);
 }
 
-/** Sets the kind of agent: main, subagent, or in the background. */
 function noteAgent(ctx: RequestContext): void {
   const { headers } = ctx;
   if (headers['x-app'] === 'cli-bg') ctx.note('request.agent', 'background');

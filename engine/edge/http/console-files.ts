@@ -7,10 +7,7 @@ import { REQUEST_ID_HEADER } from '../../pipeline/run/headers.ts';
 import { identityOf } from './request-identity.ts';
 import { methodNotAllowed, sendError } from './send-error.ts';
 
-/**
- * Security headers of every response below `/console`: same-origin scripts, styles and requests only, no frames, and no text that
- * becomes a script (W3C Content Security Policy 3, Trusted Types).
- */
+/** Security headers below `/console` (W3C Content Security Policy 3, Trusted Types). */
 export const CONSOLE_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy': [
     "default-src 'none'",
@@ -31,7 +28,6 @@ export const CONSOLE_HEADERS: Readonly<Record<string, string>> = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
-/** Path of the console below the public URL. */
 const CONSOLE_PATH = '/console';
 
 const NO_SUCH_FILE = new StageError('path_not_found', 'File not found; reload the console.');

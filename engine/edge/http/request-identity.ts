@@ -11,10 +11,7 @@ export function pathOf(url: string): string {
 /** First segments of the gateway's own paths. A public prefix that begins with one of them would be ambiguous. */
 const OWN_SEGMENTS = /^\/(?:v1|api|admin|console|managed|oauth|device|protocol|healthz|readyz|\.well-known)(?:\/|$)/;
 
-/**
- * Path of the public URL, without a trailing slash, which a proxy may leave on requests. Empty if there is none, or if it is
- * ambiguous and the proxy must strip it.
- */
+/** Path of the public URL, which a proxy may leave on requests. Empty without one, or where it is ambiguous. */
 export function prefixOf(public_url: string): string {
   const prefix = new URL(public_url).pathname.replace(/\/+$/, '');
   return OWN_SEGMENTS.test(prefix) ? '' : prefix;
@@ -32,13 +29,10 @@ export function belowPrefix(url: string, prefix: string): string {
 export interface RequestIdentity {
   readonly request_id: string;
   readonly trace: OwnTrace;
-  /** Error code of a failed request. */
   error?: string | undefined;
-  /** The sender, if known. */
   person?: Person | undefined;
 }
 
-/** The sender of a request outside the pipelines. */
 interface Person {
   readonly id?: string;
   readonly email?: string | undefined;

@@ -65,10 +65,7 @@ export function sendJson(res: http.ServerResponse, status: number, body: object,
   res.writeHead(status, headers).end(bytes);
 }
 
-/**
- * Sends an error for bytes that Node's HTTP parser rejected, and closes the connection.
- * @returns the error, or `undefined` if no response was possible
- */
+/** Sends an error for bytes that Node's HTTP parser rejected, and closes the connection. @returns it, if it was sent */
 export function answerClientError(
   error: NodeJS.ErrnoException,
   socket: Socket,

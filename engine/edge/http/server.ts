@@ -54,12 +54,6 @@ function shareOf({ buffered_bytes, buffered_bytes_per_principal, body_bytes }: S
   return buffered_bytes_per_principal ?? Math.max(body_bytes, Math.floor(buffered_bytes / 4));
 }
 
-function tooManyConnections(): StageError {
-  return new StageError('overloaded', 'Connection limit reached; retry later.', {
-    headers: { 'retry-after': '1' },
-  });
-}
-
 /** Dependencies of the server. */
 export interface GatewayServerOptions {
   readonly plan: ServedPlan;
@@ -164,10 +158,7 @@ export class GatewayServer {
     await closed;
   }
 
-  /**
-   * Serves new requests with another plan and reads the certificate again. Throws for an unusable certificate and keeps
-   * the current plan.
-   */
+  /** Serves new requests with another plan and certificate. Throws for an unusable certificate. */
   use(plan: ServedPlan): void {
     const { tls } = plan.config.server;
     if (tls !== undefined && this.#server instanceof https.Server) this.#server.setSecureContext(readCertificate(tls));
@@ -238,8 +229,11 @@ export class GatewayServer {
 
   #accept(socket: Socket): void {
     if (this.#connections.add(socket, this.#plan.config.server.limits.connections)) return;
+    const error = new StageError('overloaded', 'Connection limit reached; retry later.', {
+      headers: { 'retry-after': '1' },
+    });
     if (this.#server instanceof https.Server) socket.destroy();
-    else this.#countRejected(writeErrorResponse(socket, tooManyConnections()));
+    else this.#countRejected(writeErrorResponse(socket, error));
   }
 
   #answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {

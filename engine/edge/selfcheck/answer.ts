@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { createParser } from 'eventsource-parser';
 import { decompressor } from '../../base/kit/decompressor.ts';
 import { parseBounded } from '../../base/kit/json/bounded.ts';
+import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
 import { isJson, isPlain, mediaType } from '../../base/kit/media-type.ts';
 import type { Arrival, Exchange } from '../../base/kit/net/exchange.ts';
 import { growingBuffer } from '../../base/kit/net/growing-buffer.ts';
@@ -78,8 +79,6 @@ export interface Answer {
   readonly fault: Exclude<Exchange['ending'], 'whole'> | DecodedBody['fault'] | undefined;
 }
 
-export type Fields = Readonly<Record<string, unknown>>;
-
 /** A problem and its remedy. */
 export interface Problem {
   readonly found: string;
@@ -117,11 +116,6 @@ function jsonOf(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** The fields of a JSON object; empty for any other value. */
-export function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
 }
 
 /** The events of a stream, 20,000 at most. */

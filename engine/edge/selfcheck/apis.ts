@@ -1,5 +1,6 @@
 import type { Protocol } from '../../base/contract/protocol.ts';
-import { errorText, type Fields, fieldsOf, type ReadEvent, shortText } from './answer.ts';
+import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
+import { errorText, type ReadEvent, shortText } from './answer.ts';
 
 /** Requests of coding clients in one protocol, and validation of the responses. Faults are nouns or short sentences. */
 export interface Api {
@@ -7,7 +8,6 @@ export interface Api {
   /** In the plural, such as `chat completions`. */
   readonly what: string;
   readonly clients: string;
-  /** Fields of a request for at most `most` tokens. */
   request(prompt: string, most: number): Fields;
   readonly wrong: Fields;
   /** Extra fields that request usage in a stream. */

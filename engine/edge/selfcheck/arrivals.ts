@@ -1,10 +1,9 @@
 import type { Arrival } from '../../base/kit/net/exchange.ts';
 
 /** How the events of a stream arrived. `unclear`: too short or too fast to tell. */
-export type Arriving = 'one_by_one' | 'at_once' | 'in_blocks' | 'unclear';
+type Arriving = 'one_by_one' | 'at_once' | 'in_blocks' | 'unclear';
 
-/** A decompressed stream with its arrival times. */
-export interface ArrivedStream {
+interface ArrivedStream {
   readonly body: Buffer;
   readonly arrivals: readonly Arrival[];
   readonly total_ms: number;
@@ -74,7 +73,6 @@ export function describeArrivals(stream: ArrivedStream): string[] {
 
 const counted = (events: number) => `${events} event${events === 1 ? '' : 's'}`;
 
-/** Events that arrived together after a pause. */
 interface Group {
   readonly at_ms: number;
   readonly events: number;

@@ -1,17 +1,15 @@
 import { failed } from '../../base/contract/checks.ts';
 import { type Exchange, exchange } from '../../base/kit/net/exchange.ts';
-import { formatNetworkError } from '../../base/kit/net/format-network-error.ts';
+import { formatNetworkError, type NetworkFault, networkFault } from '../../base/kit/net/format-network-error.ts';
 import type { Way } from '../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { type CheckRequest, methodOf, type SelfCheckOutcome, type Subject } from './check.ts';
 
-/** Options of a gateway client. */
-export interface GatewayClientOptions {
+interface GatewayClientOptions {
   /** Without `/v1` and without a trailing slash. */
   readonly root_url: string;
   readonly token: string;
   readonly header_prefixes: readonly string[];
-  /** Default timeout of one request. */
   readonly seconds: number;
   /** Time limit of all requests together. */
   readonly total_seconds: number;
@@ -26,7 +24,6 @@ export class ChecksStopped extends Error {
   override readonly name = 'ChecksStopped';
 }
 
-/** A request that timed out before its response headers. */
 class NoAnswerInTime extends Error {
   override readonly name = 'TimeoutError';
   readonly seconds: number;
@@ -37,7 +34,6 @@ class NoAnswerInTime extends Error {
   }
 }
 
-/** Requested version of the Messages API. */
 const VERSION = '2023-06-01';
 
 /** Give up on the gateway after this many timeouts. */
@@ -86,7 +82,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
       if (answer.ending === 'too_late') recordWait(seconds);
       return answer;
     } catch (error) {
-      if (!isTimeout(error)) throw error;
+      if (networkFault(error) !== 'late') throw error;
       recordWait(seconds);
       throw new NoAnswerInTime(seconds);
     }
@@ -123,78 +119,46 @@ function headersOf(
   };
 }
 
-/** Remedies by the beginning of a network error's code. */
-const REMEDIES: readonly (readonly [codes: RegExp, remedy: string])[] = [
-  [/^(?:ENOTFOUND|EAI_)/, 'check the host name; it may need a VPN or another DNS server'],
-  [/^ECONNREFUSED/, 'nothing listens there: check that the gateway runs, and the port'],
-  [/^(?:CERT_HAS_EXPIRED|CERT_NOT_YET)/, "renew the certificate; if it is valid, set this machine's clock"],
-  [/^ERR_TLS_CERT_ALTNAME/, 'use the address in the certificate, or issue one for this address'],
-  [
-    /SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/,
+const REMEDIES: Readonly<Partial<Record<NetworkFault, string>>> = {
+  unknown_host: 'check the host name; it may need a VPN or another DNS server',
+  refused: 'nothing listens there: check that the gateway runs, and the port',
+  expired: "renew the certificate; if it is valid, set this machine's clock",
+  other_host: 'use the address in the certificate, or issue one for this address',
+  untrusted:
     'set NODE_EXTRA_CA_CERTS to a file with the certificate of its authority; coding clients need the same, the coding CLI and the build CLI in SSL_CERT_FILE',
-  ],
-  [/^(?:EPROTO|ERR_SSL)/, 'the server does not speak https: check scheme and port'],
-  [
-    /^ERR_PROXY_TUNNEL/,
+  no_tls: 'the server does not speak https: check scheme and port',
+  proxy:
     'allow the host at the proxy, with user and password in HTTPS_PROXY if it requires them; or add the host to NO_PROXY',
-  ],
-  [/^ERR_PROXY_INVALID/, 'set it to an address such as http://proxy.example.com:3128, or unset it'],
-  [/^HPE_HEADER_OVERFLOW/, 'no model API sends such large headers: find the proxy or login in front that adds them'],
-  [/^HPE_/, 'check the port, and whether the gateway needs https'],
-  [
-    /^(?:ECONNRESET|EPIPE|UND_ERR_SOCKET)/,
-    'see the logs of the gateway and of proxies in front; check whether it needs https',
-  ],
-];
-
-const WAITS = 'check whether the upstream is slow, or a firewall or proxy drops requests; --timeout waits longer';
+  proxy_setting: 'set it to an address such as http://proxy.example.com:3128, or unset it',
+  large_head: 'no model API sends such large headers: find the proxy or login in front that adds them',
+  no_http: 'check the port, and whether the gateway needs https',
+  cut: 'see the logs of the gateway and of proxies in front; check whether it needs https',
+  late: 'check whether the upstream is slow, or a firewall or proxy drops requests; --timeout waits longer',
+};
 
 /** The outcome of a request without a response. */
 export function noResponse(error: unknown, root_url: string, usual_seconds: number): SelfCheckOutcome {
-  const { code = '', seconds = usual_seconds } = (error ?? {}) as { code?: string; seconds?: number };
-  const known = REMEDIES.find(([codes]) => codes.test(code))?.[1];
+  const { seconds = usual_seconds } = (error ?? {}) as { seconds?: number };
+  const fault = networkFault(error);
   const why = formatNetworkError(error, seconds);
-  const host = new URL(root_url).host;
-  const reach = `check that ${host} is the address of the gateway, and reachable from here`;
-  return failed(isTimeout(error) ? why : `no response: ${why}`, known ?? (isTimeout(error) ? WAITS : reach));
-}
-
-/** A note that requests go through a proxy, which may be the cause of a missing response. */
-export function proxyNotes(root_url: string, env: NodeJS.ProcessEnv): string[] {
-  const name = root_url.startsWith('https:') ? 'https_proxy' : 'http_proxy';
-  const set = [name, name.toUpperCase()].find((each) => (env[each] ?? '') !== '');
-  if (set === undefined) return [];
-  return [`${set} is set: requests go through that proxy, unless NO_PROXY names the host`];
-}
-
-/** Whether an error is a timeout. */
-function isTimeout(error: unknown): boolean {
-  const name = (error as { name?: unknown } | null)?.name;
-  return name === 'TimeoutError' || name === 'AbortError';
+  const reach = `check that ${new URL(root_url).host} is the address of the gateway, and reachable from here`;
+  return failed(fault === 'late' ? why : `no response: ${why}`, REMEDIES[fault] ?? reach);
 }
 
 /** Whether an error comes from the network or the response, in contrast to a bug in a check. */
 export function isOfNetwork(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
-  if (isTimeout(error)) return true;
+  if (networkFault(error) === 'late') return true;
   return typeof code === 'string' && (!(error instanceof TypeError) || code === 'ERR_INVALID_CHAR');
 }
 
-/** Codes of errors without a connection, or without a trusted one. */
-const NO_CONNECTION =
-  /^(?:ECONNREFUSED|ENOTFOUND|EAI_|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|EPROTO|CERT_|ERR_TLS|ERR_SSL|DEPTH_ZERO|ERR_PROXY_|SELF_SIGNED|UNABLE_TO_)/;
-
-const ROOT_SECONDS = 5;
+/** Errors without a connection, or without a trusted one. */
+const NO_CONNECTION: ReadonlySet<NetworkFault> = new Set([
+  ...(['refused', 'unknown_host', 'no_route', 'expired', 'untrusted', 'other_host', 'no_tls'] as const),
+  ...(['proxy', 'proxy_setting'] as const),
+]);
 
 /** Whether the failure of the first request means that the gateway is unreachable, in contrast to one slow path. */
-export async function isUnreachable(error: unknown, subject: Pick<Subject, 'ask'>): Promise<boolean> {
-  const isFinal = (each: unknown) =>
-    each instanceof ChecksStopped || NO_CONNECTION.test((each as { code?: string } | null)?.code ?? '');
-  if (isFinal(error) || !isTimeout(error)) return isFinal(error);
-  try {
-    await subject.ask({ path: '/', token: null, seconds: ROOT_SECONDS });
-    return false;
-  } catch (second) {
-    return isFinal(second) || isTimeout(second);
-  }
+export function isUnreachable(error: unknown): boolean {
+  return error instanceof ChecksStopped || NO_CONNECTION.has(networkFault(error));
 }

@@ -1,18 +1,10 @@
 import { type CheckOutcome, failed, ok, skipped, warning } from '../../base/contract/checks.ts';
 import type { Protocol } from '../../base/contract/protocol.ts';
+import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
 import { isEventStream } from '../../base/kit/media-type.ts';
 import type { Exchange } from '../../base/kit/net/exchange.ts';
 import type { ClientNames } from '../client-files/names.ts';
-import {
-  type Answer,
-  cameLine,
-  errorText,
-  type Fields,
-  fieldsOf,
-  nonApiResponse,
-  readAnswer,
-  shortText,
-} from './answer.ts';
+import { type Answer, cameLine, errorText, nonApiResponse, readAnswer, shortText } from './answer.ts';
 import { APIS } from './apis.ts';
 import type { Echo } from './echo/open-echo.ts';
 
@@ -37,7 +29,6 @@ export interface SelfCheck {
   readonly title: string;
   /** The expected result, as a sentence; printed when the check fails. */
   readonly expected: string;
-  /** What it costs; nothing if absent. */
   readonly uses?: TokensUsed;
   /** Why the check cannot run, such as a missing option; `undefined` if it can. */
   skipped?(subject: Subject): string | undefined;
@@ -56,7 +47,6 @@ export interface CheckRequest {
   readonly headers?: Readonly<Record<string, string>>;
   /** Replaces the token under test; `null` sends none. */
   readonly token?: string | null;
-  /** Replaces the default timeout. */
   readonly seconds?: number;
 }
 
@@ -67,7 +57,6 @@ export interface ClientEnvironment {
   readonly names: readonly ClientNames[];
   /** The token under test. It goes only into the client's environment. */
   readonly token: string;
-  /** Timeout of one run. */
   readonly seconds: number;
 }
 
@@ -79,7 +68,6 @@ export interface Subject {
   readonly given_url?: string;
   /** The model to request; `undefined` if none was named and the gateway lists none. */
   readonly model: string | undefined;
-  /** A token with an exhausted limit. */
   readonly limit_token: string | undefined;
   /** Prefixes of version and beta headers, such as `vendor` for `vendor-version`. */
   readonly header_prefixes: readonly string[];
@@ -115,7 +103,7 @@ export interface Reply {
 }
 
 /** Sends a request and reads its response; `note` describes the request. Rejects without a response. */
-export async function sendRequest(subject: Subject, ask: CheckRequest, note?: string): Promise<Reply> {
+export async function sendRequest(subject: Pick<Subject, 'ask'>, ask: CheckRequest, note?: string): Promise<Reply> {
   const answer = await readAnswer(await subject.ask(ask));
   const token_note =
     ask.token === undefined ? undefined : ask.token === null ? 'without a token' : 'with another token';

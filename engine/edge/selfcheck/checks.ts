@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { failed, ok, skipped, warning } from '../../base/contract/checks.ts';
+import { failed, skipped } from '../../base/contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { isJson } from '../../base/kit/media-type.ts';
-import { describeJson, errorText, fieldsOf, readEvents, shortText } from './answer.ts';
+import { describeJson, errorText, readEvents, shortText } from './answer.ts';
 import { APIS, formatUsage, isCount, streamError, streamUsage, usageFaults } from './apis.ts';
 import { classifyArrivals, describeArrivals } from './arrivals.ts';
 import {
@@ -25,7 +26,6 @@ import {
 import { CLIENT_CHECKS } from './clients.ts';
 import { FORWARDING_CHECKS } from './forwarding.ts';
 import { LIMIT_CHECK } from './limits.ts';
-import { probeSignIn } from './sign-in-page.ts';
 
 const MODELS_PATH = '/v1/models?limit=1000';
 /** How long clients wait for the list before they continue without it. */
@@ -49,20 +49,13 @@ export const CHECKS: readonly SelfCheck[] = [
     id: 'models.no_token',
     title: 'The list of models without a token',
     expected: REFUSAL,
-    run: (subject) => checkRefusal(subject, { path: MODELS_PATH, token: null, seconds: MODELS_SECONDS }),
+    run: checkWithoutToken,
   },
   {
     id: 'models.wrong_token',
     title: 'The list of models with a wrong token',
     expected: REFUSAL,
     run: (subject) => checkRefusal(subject, { path: MODELS_PATH, token: wrongToken(), seconds: MODELS_SECONDS }),
-  },
-  {
-    id: 'console.sign_in',
-    title: 'The sign-in page of the console',
-    expected: 'a redirect to the identity provider, with a redirect URI at this address.',
-    run: ({ root_url, ask }) =>
-      probeSignIn({ root_url, get: (path) => ask({ path, token: null, headers: { accept: 'text/html' } }) }),
   },
   {
     id: 'messages.wrong_token',
@@ -85,8 +78,7 @@ export const CHECKS: readonly SelfCheck[] = [
     id: 'messages.stream_arrival',
     title: 'Events arrive as they are made',
     expected: 'event and data lines arrive continuously while the model writes, the first at once.',
-    // The second, short request runs only if the first is inconclusive.
-    uses: { requests: 2, input: 2 * SHORT.input, output: LONG_ANSWER_TOKENS + SHORT.output },
+    uses: { input: SHORT.input, output: LONG_ANSWER_TOKENS },
     skipped: withoutModel,
     run: checkArrival,
   },
@@ -169,7 +161,12 @@ async function checkList(subject: Subject): Promise<SelfCheckOutcome> {
   });
 }
 
-async function checkRefusal(subject: Subject, ask: CheckRequest): Promise<SelfCheckOutcome> {
+/** Whether the model list is rejected without a token. Rejects without a response. */
+export function checkWithoutToken(subject: Pick<Subject, 'ask'>): Promise<SelfCheckOutcome> {
+  return checkRefusal(subject, { path: MODELS_PATH, token: null, seconds: MODELS_SECONDS });
+}
+
+async function checkRefusal(subject: Pick<Subject, 'ask'>, ask: CheckRequest): Promise<SelfCheckOutcome> {
   const reply = await sendRequest(subject, ask);
   const foreign = nonApiOutcome(reply);
   if (foreign !== undefined) return foreign;
@@ -187,7 +184,8 @@ async function checkRefusal(subject: Subject, ask: CheckRequest): Promise<SelfCh
       ...(status < 300 && lists ? ['not rejected: clients cannot detect a wrong token by it'] : []),
       ...(status >= 300 && text === undefined ? ['the error does not say what is wrong with the token'] : []),
     ],
-    remedy: 'make the gateway verify the token first, and reject it with status 401 and an error in JSON',
+    remedy:
+      'make the gateway verify the token first, and reject it with status 401 and an error in JSON; no proxy may add a credential',
   });
 }
 
@@ -252,42 +250,31 @@ async function checkStream(subject: Subject, protocol: Protocol): Promise<SelfCh
 }
 
 async function checkArrival(subject: Subject): Promise<SelfCheckOutcome> {
-  const { path } = APIS.messages;
-  const ask = (prompt: string, most: number, note: string) =>
-    sendRequest(subject, { path, json: { ...requestOf(subject, 'messages', prompt, most), stream: true } }, note);
-  const long = await ask(LONG_PROMPT, LONG_ANSWER_TOKENS, 'a long response as a stream');
-  const instead = notStreamed(long);
+  const json = { ...requestOf(subject, 'messages', LONG_PROMPT, LONG_ANSWER_TOKENS), stream: true };
+  const reply = await sendRequest(subject, { path: APIS.messages.path, json }, 'a long response as a stream');
+  const instead = notStreamed(reply);
   if (instead !== undefined) return { ...instead, verdict: 'skipped', found: `inconclusive: ${instead.found}` };
-  const { travelled, answer } = long;
+  const { travelled, answer } = reply;
   const evidence = { ...travelled, details: describeArrivals(answer) };
-  const { 'content-length': length } = answer.headers;
-  const arriving = length === undefined ? classifyArrivals(answer) : 'whole';
-  if (arriving === 'one_by_one') return ok('events arrive one by one, as they are made', evidence);
-  if (arriving === 'unclear')
-    return skipped('inconclusive: the response was too short or too fast; use --echo or a slower model', evidence);
-  if (arriving === 'at_once' && !(await waitsForTheEnd(long, () => ask(PROMPT, SHORT.output, 'a short one')))) {
-    return warning(
-      'all events arrived at once: either a proxy buffers streams, or the model completes its response first',
-      `use --echo, or a model that streams, to find out; ${BUFFERING}`,
-      evidence,
-    );
-  }
-  const found = {
-    whole: 'it was complete before its first byte was sent: it has a content-length',
-    in_blocks: 'events arrive in blocks: a buffer on the way fills up',
-    at_once: 'a long response arrives all at once at its end, a short one much earlier',
-  };
-  return failed(found[arriving], BUFFERING, evidence);
+  if (answer.headers['content-length'] !== undefined)
+    return failed('it was complete before its first byte was sent: it has a content-length', BUFFERING, evidence);
+  const [verdict, found, remedy] = ARRIVING[classifyArrivals(answer)];
+  return { verdict, found, ...(remedy !== '' && { remedy }), ...evidence };
 }
 
 const BUFFERING =
   'make proxies and the gateway forward text/event-stream at once, without compression (nginx: proxy_buffering off, gzip off)';
 
-/** Whether the stream is buffered: only then a longer response takes longer until its first text. */
-async function waitsForTheEnd(long: Reply, askShort: () => Promise<Reply>): Promise<boolean> {
-  const { total_ms } = (await askShort()).answer;
-  return long.answer.total_ms - total_ms >= 500 && long.answer.total_ms >= 2 * total_ms;
-}
+const ARRIVING = {
+  one_by_one: ['ok', 'events arrive one by one, as they are made', ''],
+  unclear: ['skipped', 'inconclusive: the response was too short or too fast; use --echo or a slower model', ''],
+  at_once: [
+    'warning',
+    'all events arrived at once: either a proxy buffers streams, or the model completes its response first',
+    `use --echo, or a model that streams, to find out; ${BUFFERING}`,
+  ],
+  in_blocks: ['failed', 'events arrive in blocks: a buffer on the way fills up', BUFFERING],
+} as const;
 
 const MADE_UP = 'count with the upstream, or return an error such as status 501: clients rely on the count';
 const LONG_TEXT = Array.from({ length: 400 }, (_, index) => `word${index % 10}`).join(' ');

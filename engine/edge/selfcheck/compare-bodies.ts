@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Protocol } from '../../base/contract/protocol.ts';
 import { parseBounded } from '../../base/kit/json/bounded.ts';
+import type { Fields } from '../../base/kit/json/fields.ts';
 import { printableLine } from '../../base/kit/text/printable.ts';
-import type { Fields } from './answer.ts';
 
 /** A place where two JSON texts differ. */
 export interface Difference {
@@ -14,12 +14,10 @@ export interface Difference {
   readonly is_lesser?: boolean;
 }
 
-/** How a body changed on its way. */
-export interface BodyComparison {
+interface BodyComparison {
   readonly same_bytes: boolean;
   /** Whether only the model name changed. */
   readonly model_only: boolean;
-  /** Changes of the content, in the order of the sent body, except for the model name. */
   readonly differences: readonly Difference[];
 }
 
@@ -49,7 +47,6 @@ export function compareBodies(sent: string, came: Buffer): BodyComparison {
   return { same_bytes: false, model_only, differences: differences.filter(({ path }) => path !== 'model') };
 }
 
-/** Parses JSON and keeps the source text of numbers. */
 function parseExactly(text: string): unknown {
   try {
     parseBounded(text);
@@ -97,20 +94,10 @@ function* compareFields(before: Fields, after: Fields, path: string): Generator<
 }
 
 function* compareNumbers(before: Written, after: Written, path: string): Generator<Difference> {
-  if (exactValue(before.source) === exactValue(after.source)) return;
-  // A 64-bit float conversion on the way.
+  // Equal floats are equal numbers, unless one of more than 15 digits lost some of them.
   const is_lesser = Number(before.source) === Number(after.source);
+  if (before.source === after.source || (is_lesser && before.source.length <= 15)) return;
   yield { path, is: `is ${after.source.slice(0, SHOWN_MAX)} instead of ${before.source}`, is_lesser };
-}
-
-/** Canonical digits and exponent of a JSON number: equal for all notations of one value. */
-function exactValue(source: string): string {
-  const [, sign = '', whole = '', part = '', exponent = '0'] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(source) ?? [];
-  const digits = `${whole}${part}`.replace(/^0+/, '');
-  const short = digits.replace(/0+$/, '');
-  if (short === '') return '0';
-  return `${sign}${short}e${Number(exponent) - part.length + digits.length - short.length}`;
 }
 
 /** A value that is safe to show: short words and numbers, else its type. Alternating digits and letters may be a key. */
@@ -125,7 +112,6 @@ function shown(value: unknown): string {
   return isFields(value) ? 'an object' : String(value);
 }
 
-/** Values for the body of a probe. */
 interface ProbeInput {
   readonly model: string;
   readonly text: string;

@@ -1,6 +1,7 @@
 import { failed, ok, skipped } from '../../base/contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
-import { errorText, type Fields, fieldsOf, readEvents, shortText } from './answer.ts';
+import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
+import { errorText, readEvents, shortText } from './answer.ts';
 import { APIS, streamError, streamText, streamUsage } from './apis.ts';
 import { classifyArrivals, describeArrivals } from './arrivals.ts';
 import {
@@ -117,7 +118,6 @@ function translated(protocol: Protocol): SelfCheckOutcome {
 
 interface Probe {
   readonly path?: string;
-  /** Extra fields of the body. */
   readonly fields?: Fields;
   /** Replaces the default body; must contain the text. */
   body?(text: string): string;
@@ -319,6 +319,8 @@ async function checkBody(subject: Subject, echo: Echo, protocol: Protocol): Prom
 }
 
 /** Distinct counts, small enough to cost next to nothing if the gateway bills them. */
+const COUNTS = { input: 13, output: 7, cache_read: 31, cache_write_5m: 17, cache_write_1h: 30 } as const;
+/** The same in the protocol. */
 const USAGE = {
   input_tokens: 13,
   cache_creation_input_tokens: 47,
@@ -333,7 +335,7 @@ async function checkUsage(subject: Subject, echo: Echo): Promise<SelfCheckOutcom
   const faults: string[] = [];
   let last: Reply | undefined;
   for (const stream of [false, true]) {
-    const forwarded = await forward(subject, echo, 'messages', { fields: { stream }, answer: { usage: USAGE } });
+    const forwarded = await forward(subject, echo, 'messages', { fields: { stream }, answer: { usage: COUNTS } });
     const missing = notForwarded(forwarded) ?? (stream ? notStreamed : refusedOutcome)(forwarded);
     if (missing !== undefined) return missing;
     last = forwarded;

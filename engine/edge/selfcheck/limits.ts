@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { warning } from '../../base/contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
-import { errorText, type Fields, fieldsOf, shortText } from './answer.ts';
+import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
+import { errorText, shortText } from './answer.ts';
 import { APIS } from './apis.ts';
 import {
   NO_MODEL,

@@ -1,9 +1,10 @@
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { isPrintableLine } from '../../base/kit/text/printable.ts';
-import { fieldsOf, readAnswer } from './answer.ts';
+import { readAnswer } from './answer.ts';
 import type { SelfCheck, Subject, TokensUsed } from './check.ts';
 
 /** Why a model was chosen: by `--model`, for the echo upstream, as the cheapest, or as the first on the list. */
-export type ModelReason = 'named' | 'echo' | 'cheapest' | 'first';
+type ModelReason = 'named' | 'echo' | 'cheapest' | 'first';
 
 /** The model that checks use. */
 export interface ChosenModel {

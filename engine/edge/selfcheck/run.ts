@@ -5,11 +5,7 @@ import type { SelfCheck, SelfCheckOutcome, Subject } from './check.ts';
 /** Default timeout of a request, in seconds. */
 export const SECONDS = 60;
 
-/** Time for a stopped check to clean up. */
-const CLEANING_MS = 5000;
-
-/** Callbacks and options of a run. */
-export interface RunOptions {
+interface RunOptions {
   begin?(check: SelfCheck): void;
   /** The outcome of a check that should not run, such as one over the budget. */
   refuse?(check: SelfCheck): SelfCheckOutcome | undefined;
@@ -45,28 +41,10 @@ async function make(
 ): Promise<SelfCheckOutcome> {
   begin?.(check);
   try {
-    return await untilStopped(check.run(subject), subject.signal);
+    return await check.run(subject);
   } catch (error) {
     if (error instanceof ChecksStopped) return stopped(error);
     return isOfNetwork(error) ? noResponse(error, subject.root_url, seconds) : broken(error);
-  }
-}
-
-/** Waits for a check; once stopped, only as long as it may clean up. */
-async function untilStopped<T>(running: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return running;
-  let cleanup: NodeJS.Timeout | undefined;
-  let onStop = () => {};
-  const over = new Promise<never>((_, reject) => {
-    onStop = () => (cleanup = setTimeout(() => reject(signal.reason), CLEANING_MS));
-    if (signal.aborted) onStop();
-    else signal.addEventListener('abort', onStop, { once: true });
-  });
-  try {
-    return await Promise.race([running, over]);
-  } finally {
-    signal.removeEventListener('abort', onStop);
-    clearTimeout(cleanup);
   }
 }
 

@@ -5,18 +5,18 @@ const PART_LENGTH = 12;
 const MARK = '***';
 const TEXT_FIELDS = ['found', 'remedy', 'where', 'sent', 'came'] as const;
 
-/**
- * A result with secrets masked that a gateway may have put into its responses, also truncated ones: masks every part of
- * `PART_LENGTH` characters.
- */
-export function withoutSecrets<Result extends CheckOutcome & Partial<Pick<CheckResult, 'sent' | 'came' | 'where'>>>(
-  result: Result,
-  secrets: readonly string[],
-): Result {
-  const clean = secretHider(secrets);
-  const texts = TEXT_FIELDS.flatMap((key) => (result[key] === undefined ? [] : [[key, clean(result[key])]]));
-  const details = result.details === undefined ? {} : { details: result.details.map(clean) };
+type Texts = CheckOutcome & Partial<Pick<CheckResult, 'sent' | 'came' | 'where'>>;
+
+/** A result with its texts replaced. */
+export function withTexts<Result extends Texts>(result: Result, replace: (text: string) => string): Result {
+  const texts = TEXT_FIELDS.flatMap((key) => (result[key] === undefined ? [] : [[key, replace(result[key])]]));
+  const details = result.details === undefined ? {} : { details: result.details.map(replace) };
   return { ...result, ...Object.fromEntries(texts), ...details };
+}
+
+/** A result with secrets masked that a gateway may have put into its responses, also truncated ones. */
+export function withoutSecrets<Result extends Texts>(result: Result, secrets: readonly string[]): Result {
+  return withTexts(result, secretHider(secrets));
 }
 
 /** Makes a function that masks every long part of the secrets in a text, regardless of case. */

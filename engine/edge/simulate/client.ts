@@ -11,18 +11,6 @@ export interface ClientResponse {
   readonly body: Buffer;
 }
 
-/** A request ready to be sent. */
-export interface ClientRequest {
-  readonly method: string;
-  /** Path and query string. */
-  readonly path: string;
-  /** Names and values in turn. */
-  readonly headers: readonly string[];
-  readonly body: Buffer;
-  readonly leaves: CaseRequest['leaves'];
-}
-
-/** Default client address behind a proxy. */
 const DEFAULT_CALLER = '192.0.2.1';
 const FORWARDED_FOR = 'x-forwarded-for';
 
@@ -45,9 +33,9 @@ export function proxyHeaders(
 }
 
 /**
- * The request of a case. Its headers replace those of `added`, except x-forwarded-for, which the proxy decides.
+ * The request of a case, with headers as names and values in turn. Its own headers replace those of `added`, except x-forwarded-for, which the proxy decides.
  */
-export function clientRequest(request: CaseRequest, path: string, added: readonly string[]): ClientRequest {
+export function clientRequest(request: CaseRequest, path: string, added: readonly string[]) {
   const { method = 'POST', json, text, headers = {}, leaves } = request;
   const body = Buffer.from(text ?? (json === undefined ? '' : JSON.stringify(json)));
   const framing = body.length > 0 ? ['content-type', 'application/json', 'content-length', String(body.length)] : [];
@@ -62,13 +50,10 @@ export function pairs(list: readonly string[]): (readonly [name: string, value: 
   return list.flatMap((name, i) => (i % 2 === 0 ? [[name, list[i + 1]!] as const] : []));
 }
 
-/** Signals between the client and the scripted upstreams. */
-export interface Surroundings {
+interface Surroundings {
   /** Resolves when an upstream has received the request but does not respond. */
   readonly unanswered: Promise<unknown>;
-  /** Bytes that the upstream sends before it pauses. */
   answerBytes(): number;
-  /** Called for everything that arrives. */
   onArrival(): void;
 }
 
@@ -78,7 +63,7 @@ export interface Surroundings {
  */
 export async function send(
   gateway_url: string,
-  wanted: ClientRequest,
+  wanted: ReturnType<typeof clientRequest>,
   around: Surroundings,
 ): Promise<ClientResponse | undefined> {
   const { host, hostname, port } = new URL(gateway_url);
@@ -102,7 +87,6 @@ export async function send(
   return { status: head.statusCode!, headers: head.headers, body: received };
 }
 
-/** Reads a body to its end, even an abrupt one, or up to a number of bytes. */
 async function readUpTo(head: IncomingMessage, bytes: number, onArrival: () => void): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -46,14 +46,13 @@ export function gatewayFileFor(test_file: string): string | undefined {
   return [directory, dirname(directory)].map((place) => join(place, 'gateway.yaml')).find((file) => existsSync(file));
 }
 
-/** Alternative forms of a key: one replaces the other. */
 const OTHER_FORM: Readonly<Record<string, string>> = {
   default_upstream: 'default_upstreams',
   default_upstreams: 'default_upstream',
 };
 
 /** Overlays a mapping on another: mappings merge, other values are replaced. Nodes keep their positions. */
-export function overlay(base: MapNode, over: MapNode): MapNode {
+function overlay(base: MapNode, over: MapNode): MapNode {
   const kept = base.entries.filter(({ key }) => ![key, OTHER_FORM[key]].some((form) => form && childOf(over, form)));
   const laid = over.entries.map((entry) => ({ ...entry, value: merged(childOf(base, entry.key), entry.value) }));
   return { ...base, entries: [...kept, ...laid] };

@@ -17,7 +17,7 @@ import {
 } from '../../pipeline/explain/dry-run.ts';
 import { type ClientResponse, pairs } from './client.ts';
 import { parsed } from './suite/expectations.ts';
-import type { Call, Played } from './suite/played.ts';
+import type { Call, Played } from './suite/play.ts';
 import type { StageTrace } from './suite/watch.ts';
 
 /** Facts that are fake in a dry run: token ids, and everything after sending. */
@@ -38,7 +38,6 @@ function stageStep(trace: StageTrace, shadow: readonly string[], supplied: Reado
   };
 }
 
-/** Sent headers, with descriptions in place of secrets of the upstream. */
 function headerPairs({ upstream, raw_headers }: Call, config: GatewayConfig, host: string): [string, string][] {
   const { api_key_env, auth_token_env, headers = {} } = config.upstreams.find(({ name }) => name === upstream)!;
   const bearer_env = auth_token_env ?? api_key_env;

@@ -2,13 +2,13 @@
  * Public API for unit tests of custom stages, imported as `appscli/testing`.
  * @module
  */
-export { replaceTexts } from './replace-texts.ts';
 export {
   type Facts,
   type FakeContext,
   type FakeRequest,
   openStage,
   type Recorded,
+  replaceTexts,
   type ServiceStubs,
   type StageHarness,
   stageConfig,

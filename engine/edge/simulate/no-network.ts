@@ -1,9 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isIP, Socket } from 'node:net';
 
-/** Connection rules of the running task. */
 interface Confined {
-  /** Allowed loopback ports. */
   readonly ports: ReadonlySet<number>;
   onRefused(destination: string, stage: string | undefined): void;
   /** Whether an allowed port refuses connections now. */
@@ -59,23 +57,18 @@ function install(): void {
   } as typeof Socket.prototype.connect;
 }
 
-/** Blocks outgoing connections except to some loopback ports. */
-export interface Confinement {
-  /** Allows connections to a loopback port of the test. */
-  allow(port: number): void;
-  /** Runs a task, with everything it starts, on behalf of a stage. */
-  run<T>(stage: string, task: () => T): T;
-}
-
 /**
- * Creates a confinement. Other connections fail with ECONNREFUSED, like those to a port that `isClosed`, and are reported to
+ * Blocks outgoing connections except to allowed loopback ports, in tasks that run on behalf of a stage and in everything they
+ * start. Other connections fail with ECONNREFUSED, like those to a port that `isClosed`, and are reported to
  * `onRefused`.
  */
-export function createConfinement({ onRefused, isClosed }: Pick<Confined, 'onRefused' | 'isClosed'>): Confinement {
+export function createConfinement({ onRefused, isClosed }: Pick<Confined, 'onRefused' | 'isClosed'>) {
   install();
   const ports = new Set<number>();
   return {
-    allow: (port) => void ports.add(port),
-    run: (stage, task) => confined.run({ ports, onRefused, isClosed, stage }, task),
+    allow: (port: number) => void ports.add(port),
+    run: <T>(stage: string, task: () => T): T => confined.run({ ports, onRefused, isClosed, stage }, task),
   };
 }
+
+export type Confinement = ReturnType<typeof createConfinement>;

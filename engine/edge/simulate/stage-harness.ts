@@ -1,11 +1,14 @@
 /** Unit test harness for one stage, with a fake request and fake services. */
-
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import type { FactPath } from '../../base/contract/facts.ts';
+import { ENGINE_FACTS, type FactPath, type FactValue } from '../../base/contract/facts.ts';
 import { PROTOCOLS } from '../../base/contract/protocol.ts';
+import type { Rewriting } from '../../base/contract/rewriting.ts';
 import type {
   AuditRecord,
   ChargedAttempt,
+  Clock,
   CounterStatus,
   LimitDemand,
   ManagedPolicies,
@@ -16,7 +19,7 @@ import type {
   Services,
   Settlement,
 } from '../../base/contract/services.ts';
-import type { StageDefinition, StageHooks } from '../../base/contract/stage.ts';
+import type { RequestBody, StageDefinition, StageHooks } from '../../base/contract/stage.ts';
 import { type FrozenClock, frozenClock } from '../../base/kit/clock.ts';
 import { deepFreeze } from '../../base/kit/freeze.ts';
 import { compileCondition } from '../../base/rules/compile.ts';
@@ -27,13 +30,93 @@ import { validate } from '../../base/source/validate.ts';
 import { recordOf } from '../../domain/audit/recorded-facts.ts';
 import { BookedReservation, type Books, requestIdentity } from '../../domain/budget/ledger/reservation.ts';
 import { NO_CHANGES } from '../../domain/budget/limits/limits-in-force.ts';
+import { compileRewriting, TextRewriter } from '../../domain/protocols/rewriting.ts';
 import { createModelCatalog } from '../../domain/upstreams/models.ts';
 import { createUpstreamStates } from '../../domain/upstreams/states/upstream-states.ts';
 import { checkGateway, validateGateway } from '../../pipeline/load/gateway.ts';
 import { definitionProblem } from '../../pipeline/load/stage-definition.ts';
-import { FakeContext, type FakeRequest } from './fake-context.ts';
+import { BufferedBody } from '../../pipeline/run/body.ts';
+import type { CompiledPipeline } from '../../pipeline/run/compiled.ts';
+import { RequestContext, type RequestEnvironment } from '../../pipeline/run/context.ts';
+import { factMask } from '../../pipeline/run/fact-store.ts';
+import { ConcurrencyLimiter } from '../../pipeline/run/resources.ts';
+import { checkRewriting } from '../../pipeline/run/rewriting.ts';
 
-export { type Facts, FakeContext, type FakeRequest } from './fake-context.ts';
+/**
+ * Applies the result of a stage's `rewrite` hook to a text in pieces.
+ * @param rewriting return value of the hook. Throws if it is invalid.
+ * @returns the rewritten text and its pieces, the last being what was buffered until the end; and the number of replacements
+ */
+export function replaceTexts(
+  rewriting: Rewriting | undefined,
+  pieces: readonly string[],
+): { text: string; pieces: readonly string[]; replaced: number } {
+  const checked = checkRewriting(rewriting);
+  if (checked === undefined) return { text: pieces.join(''), pieces, replaced: 0 };
+  let replaced = 0;
+  const rewriter = new TextRewriter(compileRewriting(checked), () => replaced++);
+  const passed = [...pieces.map((piece) => rewriter.push(piece)), rewriter.end()];
+  return { text: passed.join(''), pieces: passed, replaced };
+}
+
+/** Values of facts by dotted path. */
+export type Facts = Readonly<Partial<Record<FactPath, unknown>>>;
+
+/** A request of a unit test. */
+export interface FakeRequest {
+  readonly facts?: Facts;
+  readonly headers?: Readonly<Record<string, string | string[]>>;
+  readonly url?: string;
+  readonly body?: string | Buffer;
+}
+
+/** The engine's request context for one stage, without a connection. */
+export class FakeContext extends RequestContext {
+  readonly written: Record<string, unknown> = {};
+
+  constructor(definition: StageDefinition, { facts = {}, headers = {}, url = '/', body }: FakeRequest, clock: Clock) {
+    const req = Object.assign(new EventEmitter(), { headers, url }) as unknown as IncomingMessage;
+    const res = new EventEmitter() as unknown as ServerResponse;
+    const environment = { clock, under_way: new ConcurrencyLimiter(clock) } as unknown as RequestEnvironment;
+    super({ rewrites: false } as CompiledPipeline, { req, res }, environment, 0);
+    if (body !== undefined)
+      this.incoming.held = new BufferedBody(Buffer.from(body), (key) => {
+        this.incoming.rewrites = [...this.rewrites, key];
+      });
+    this.noteAll(facts);
+    this.stage = {
+      id: definition.name,
+      definition,
+      hooks: {},
+      guard: undefined,
+      shadow: false,
+      readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
+      writable: factMask(definition.writes),
+    };
+  }
+
+  /** Sets facts on behalf of the engine or other stages. */
+  noteAll(facts: Facts): void {
+    for (const [path, value] of Object.entries(facts)) {
+      if (value !== undefined) this.note(path as FactPath, value as never);
+    }
+  }
+
+  override set<P extends FactPath>(path: P, value: FactValue<P>): void {
+    super.set(path, value);
+    this.written[path] = value;
+  }
+
+  override setOwnFact(path: string, value: unknown): void {
+    super.setOwnFact(path, value);
+    this.written[path] = value;
+  }
+
+  override async readBody(): Promise<RequestBody> {
+    if (this.body === undefined) throw new Error('the request of the test has no body');
+    return this.body;
+  }
+}
 
 /** Prices in nano-USD per token: 3000 input, 15000 output, 300 cache read, 3750 and 6000 cache write. */
 const GATEWAY = `
@@ -89,7 +172,6 @@ export interface Recorded {
   /** New amounts of raised reservations, in order. */
   readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
   readonly audit: AuditRecord[];
-  /** Records by file. */
   readonly lines: Map<string, AuditRecord[]>;
   /** Log records: level, message and fields. */
   readonly log: { readonly level: string; readonly message: string; readonly fields: object }[];
@@ -97,7 +179,6 @@ export interface Recorded {
 
 /** Behaviour of the fake services. */
 export interface ServiceStubs {
-  /** Result of `tokens.verify`; throws to refuse. */
   readonly verify?: (token: string) => Principal | Promise<Principal>;
   /** Overrides of the result of `ledger.reserve`, by default a reservation without limits; throws to fail. */
   readonly reserve?: (
@@ -109,9 +190,7 @@ export interface ServiceStubs {
   readonly typicalCost?: (user: string, model: string) => number | undefined;
   /** Result of `ledger.statuses`; throws to fail. */
   readonly statuses?: (demands: readonly LimitDemand[]) => readonly CounterStatus[] | Promise<readonly CounterStatus[]>;
-  /** Called by `ledger.settle` after recording. */
   readonly settle?: () => Promise<void>;
-  /** Result of `health.check`. */
   readonly health?: () => Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
   /** Start of the stopped clock: milliseconds since the epoch, or a text for `Date`. */
   readonly now?: number | string;
@@ -121,7 +200,6 @@ export interface ServiceStubs {
   readonly facts_read?: readonly string[];
   /** Stages of the pipeline; by default `translate`. */
   readonly stages?: readonly string[];
-  /** By default there are no policies. */
   readonly policies?: ManagedPolicies;
 }
 
@@ -131,7 +209,6 @@ function required<T>(value: T | undefined, message: string): T {
   return value;
 }
 
-/** Fake services that record their calls. Prices and conditions are real. */
 function fakeServices(
   config: GatewayConfig,
   stubs: ServiceStubs,

@@ -46,7 +46,6 @@ function writeHead({ res }: Exchange, { status = 200, headers, events }: CaseUps
   res.writeHead(status, own.includes('content-type') ? own : [...type, ...own]);
 }
 
-/** Upstream scripts of a test. */
 interface UpstreamInput {
   /** Script of every upstream, without `upstreams`. */
   readonly upstream?: CaseUpstream | undefined;
@@ -97,13 +96,10 @@ export function openScripts({ upstream = {}, upstreams }: UpstreamInput, names: 
   }
 
   return {
-    /** Increases with every activity. */
     activity: () => activity,
     /** Whole body of the last response, even if it was cut. */
     body: () => body,
-    /** Upstreams that got requests without a script. */
     unscripted,
-    /** Whether an upstream waits for time to pass. */
     waits: () => waiting.size > 0,
     /** Resolves when an upstream receives a request and hangs. */
     unanswered: unanswered.promise,
@@ -114,7 +110,6 @@ export function openScripts({ upstream = {}, upstreams }: UpstreamInput, names: 
       countOne(name);
       return true;
     },
-    /** Runs the script for a request. */
     async answer(exchange: Exchange): Promise<void> {
       const { received, res, socket } = exchange;
       const name = names[Number(/^\/(\d+)/.exec(received.url)?.[1])] ?? '';

@@ -19,7 +19,6 @@ export interface Received {
   /** Bytes received so far; all if `complete`. */
   readonly body: Buffer;
   readonly complete: boolean;
-  /** Hex SHA-256 of `body`. */
   readonly sha256: string;
   /** Whether the caller disconnected before the end of the response. */
   readonly cancelled: boolean;
@@ -40,7 +39,6 @@ export interface ScriptedUpstream {
   readonly url: string;
   /** Requests in order of arrival; set `length` to 0 to clear. */
   readonly requests: Received[];
-  /** Handler of the next requests. */
   script: Script;
   /** Whether `script` runs after the head instead of the body. */
   early: boolean;
@@ -58,7 +56,6 @@ export interface ScriptedUpstream {
 
 const MODEL_LIST = /\/models(?:\?|$)/;
 
-/** Recording of a request while it arrives. */
 function recordingOf({ method = '', url = '', rawHeaders: raw_headers, headers }: IncomingMessage) {
   const chunks: Buffer[] = [];
   return {

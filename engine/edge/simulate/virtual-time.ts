@@ -11,11 +11,8 @@ const DEAD_TICKS = 500;
 /** Longest virtual time of one request. */
 const TIMEOUT_MS = 24 * 3_600_000;
 
-/** Inputs for the decision to advance time. */
-export interface Signs {
-  /** Increases with every activity. */
+interface Signs {
   activity(): number;
-  /** Whether an upstream waits for time to pass. */
   waits(): boolean;
 }
 

@@ -19,7 +19,7 @@ import {
 import { compileLimits, describeLimit, type SpendLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import { modelOf } from '../../domain/budget/prices/known-models.ts';
 import type { RequestAttempt } from '../../domain/budget/reports/request-ledger.ts';
-import { cacheChoice } from '../../domain/upstreams/routes.ts';
+import { cacheFate } from '../../domain/upstreams/routes.ts';
 import { ACCESS_EFFECT } from './rules.ts';
 
 /** The result of a condition for a request. */
@@ -40,10 +40,8 @@ export interface StageStep {
   readonly guard?: Decision;
   /** `skipped` by its guard or its mode; `unknown` if its guard reads facts that the audit log does not record. */
   readonly fate: 'runs' | 'skipped' | 'unreached' | 'unknown';
-  /** Facts of the guard that are not recorded. */
   readonly missing?: readonly string[];
   readonly wrote: Readonly<Record<string, unknown>>;
-  /** The error of its refusal or failure. */
   readonly raised?: { readonly code: string | undefined; readonly message: string };
 }
 
@@ -65,14 +63,12 @@ export interface SentStep {
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body_bytes: number;
   readonly sha256: string;
-  /** Whether the body is the client's, byte for byte. */
   readonly unchanged: boolean;
   /** Top-level keys of the body that a stage rewrote; `*` for the whole body. */
   readonly rewrites: readonly string[];
 }
 
-/** A past request, with its outcome then. */
-export interface PastRequest {
+interface PastRequest {
   readonly request_id: string;
   /** Absent in records without one. */
   readonly trace_id?: string;
@@ -80,7 +76,6 @@ export interface PastRequest {
   readonly why: string;
   /** In order; empty if it was not sent, or no longer recorded. */
   readonly attempts: readonly RequestAttempt[];
-  /** Upstreams that were skipped, as `name: reason`. */
   readonly dropped: readonly string[];
 }
 
@@ -99,7 +94,6 @@ export interface DryRun {
   readonly sent?: SentStep;
   /** The gateway's own response; absent when the upstream's response would be relayed. */
   readonly answer?: { readonly status: number; readonly error: string | undefined; readonly message: string };
-  /** Set for a replay of a past request. */
   readonly past?: PastRequest;
 }
 
@@ -160,7 +154,6 @@ function exemptions({ scopes, limit, by_group }: SpendLimit, facts: FactView): s
   return [...lacking.map((scope) => `has no ${scope}`), ...(in_no_group ? ['is in none of these groups'] : [])];
 }
 
-/** The limits of one spend rule in words. */
 function spendingEffect(limits: readonly SpendLimit[], facts: FactView): string {
   const effect = limits.map((each) => describeLimit(each)).join(' and ');
   const reasons = [...new Set(limits.flatMap((limit) => exemptions(limit, facts)))];
@@ -186,36 +179,12 @@ export function spendingSteps(
   }));
 }
 
-/** A limit as the request would find it; amounts in the unit. */
-export interface LimitStep {
-  readonly rule: string;
-  readonly scope: string;
-  readonly key: string;
-  readonly window: string;
-  readonly unit: 'usd' | 'requests' | 'tokens';
-  readonly limit: number;
-  readonly spent: number;
-  readonly reserved: number;
-  readonly needed: number;
-  readonly room: boolean;
-  /** What administrators changed about it at run time; absent where nothing was. */
-  readonly changed?: ChangedStep;
-}
-
-/** Who set a limit and granted room on top of it; amounts in the unit of the limit, moments as ISO 8601. */
-interface ChangedStep {
-  readonly set: { readonly at: string; readonly by: string } | null;
-  readonly grants: readonly {
-    readonly amount: number;
-    readonly at: string;
-    readonly by: string;
-    readonly expires_at: string;
-  }[];
-}
+/** A limit as the request would find it; amounts in its unit. `changed`: by whom and until when, at run time. */
+export type LimitStep = ReturnType<typeof limitSteps>[number];
 
 const isoTime = (at: number) => new Date(at).toISOString();
 
-function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => number): ChangedStep {
+function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => number) {
   return {
     set: set && { at: isoTime(set.at), by: set.by },
     grants: grants.map(({ amount, at, by, expires_at }) => ({
@@ -225,7 +194,7 @@ function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => n
 }
 
 /** The limits among the counters of a request; money in USD. */
-export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
+export function limitSteps(statuses: readonly DemandStatus[]) {
   return statuses.flatMap((status) => {
     const { rule, scope, key, window, unit, room, in_force, spent, reserved, needed, shadow, changes } = status;
     // A counter without a limit.
@@ -327,7 +296,7 @@ function stepOf(
   const upstream = config.upstreams.find((each) => each.name === name)!;
   const model = modelOf(config, String(facts['request.model']))!;
   const keeps_hour = upstream.supports.prompt_cache_1h && model.supports.prompt_cache_1h;
-  const { fate } = cacheChoice(facts['cache.requested_ttl'] as string | undefined, keeps_hour, upstream, rule);
+  const fate = cacheFate(facts['cache.requested_ttl'] as string | undefined, keeps_hour, upstream, rule);
   const spoken = protocolOf(String(facts['request.protocol']));
   const is_translated = spoken !== undefined && !upstream.protocols.includes(spoken);
   const step: UpstreamStep = { upstream: name, upstream_model: model.upstream_ids[name] ?? model.id, order, weight };

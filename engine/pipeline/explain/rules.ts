@@ -73,7 +73,6 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
   ];
 }
 
-/** The effect of an entry on the requests that match its guard. */
 function effectOf({ definition, options: all, id }: StageEntry): string {
   const options = all as { readonly error?: ErrorCode; readonly status?: number };
   if (definition.name === 'reject' && options.error !== undefined) {

@@ -1,17 +1,154 @@
 /** The trace of a past request, from its audit record: what happened then, not what would happen now. @module */
-
 import { ERRORS } from '../../base/contract/errors.ts';
+import { ATTEMPT_REASONS, DROP_REASONS } from '../../base/contract/forwarding.ts';
 import type { AuditRecord } from '../../base/contract/services.ts';
-import { formatUsd, usdToNano } from '../../base/kit/money.ts';
+import { formatUsd, isNanoUsd, usdToNano } from '../../base/kit/money.ts';
+import { jsonText } from '../../base/kit/text/printable.ts';
 import { factsRead } from '../../base/rules/fact-paths.ts';
 import { factView } from '../../base/rules/fact-view.ts';
+import type { Reason } from '../../base/rules/trace.ts';
 import { RECORDED_FACTS, recordedFacts } from '../../domain/audit/recorded-facts.ts';
 import type { LimitReader } from '../../domain/budget/limits/limit-statuses.ts';
+import { describeCounter } from '../../domain/budget/limits/spend-limits.ts';
 import type { RequestAttempt } from '../../domain/budget/reports/request-ledger.ts';
 import { decisionOf } from './dry-run.ts';
-import { type LimitView, limitViews } from './limit-views.ts';
 import type { RuleInWords } from './rules.ts';
-import { describeAttempt, describeDropped, describeReason } from './words.ts';
+
+type FormatMoment = (moment: Date) => string;
+
+/** A time to the minute in UTC. */
+const formatInUtc: FormatMoment = (moment) => `${moment.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
+
+/** The value of a fact for people: money in USD, times as dates. */
+export function describeValue(path: string, value: unknown, format: FormatMoment = formatInUtc): string {
+  if (value === null || value === undefined) return 'not set';
+  if (isNanoUsd(path)) return `${formatUsd(Number(value))} USD`;
+  if (path.endsWith('_at')) return format(new Date(Number(value)));
+  return jsonText(value);
+}
+
+/** A comparison with the facts it read: `request.model is coder-1 (request.model is "coder-2")`. */
+export function describeReason({ condition, saw }: Reason, format: FormatMoment = formatInUtc): string {
+  const values = Object.entries(saw).map(([path, value]) => `${path} is ${describeValue(path, value, format)}`);
+  return values.length === 0 ? condition : `${condition} (${values.join(', ')})`;
+}
+
+/** An amount of a limit, in its unit. */
+export function describeAmount(unit: string, amount: number): string {
+  return unit === 'usd' ? `${formatUsd(usdToNano(amount))} USD` : `${amount} ${unit}`;
+}
+
+function withMeaning(words: Readonly<Record<string, string>>, word: string): string {
+  return Object.hasOwn(words, word) ? `${words[word]} (${word})` : word;
+}
+
+/** The result of an attempt: `main: overloaded, status 529, 12 ms; went to the next upstream: overloaded (next_overloaded)`. */
+export function describeAttempt(attempt: Omit<RequestAttempt, 'cost_nano_usd'>): string {
+  const { upstream, outcome, status, reason, ms, possibly_billed_nano_usd: possibly } = attempt;
+  const facts = [
+    outcome,
+    ...(status === null ? [] : [`status ${status}`]),
+    ...(ms === null || ms === undefined ? [] : [`${Math.round(ms)} ms`]),
+    ...(possibly ? [`possibly billed: ${formatUsd(possibly)} USD`] : []),
+  ];
+  return `${upstream}: ${facts.join(', ')}; ${withMeaning(ATTEMPT_REASONS, reason)}`;
+}
+
+/** Why an upstream was skipped, from `name: reason`. */
+export function describeDropped(text: string): string {
+  const [upstream = '', reason = ''] = text.split(': ');
+  return `${upstream}: ${withMeaning(DROP_REASONS, reason)}`;
+}
+
+/** The limits of an audit record. Skips malformed entries. */
+function limitViews(record: AuditRecord, reader: LimitReader) {
+  const limits = Array.isArray(record.limits) ? (record.limits as Record<string, unknown>[]) : [];
+  const isWhole = ({ limit, spent, reserved }: Record<string, unknown>) =>
+    [limit, spent, reserved].every((amount) => typeof amount === 'number' && Number.isFinite(amount));
+  return limits
+    .filter((found) => found !== null && isWhole(found))
+    .flatMap((limit) => {
+      try {
+        return [limitView(limit, record, reader)];
+      } catch {
+        // The record may come from an operator's stage, with invalid amounts or keys.
+        return [];
+      }
+    });
+}
+
+/** The author of a change; empty for readers who are not administrators. */
+const byWhom = (who: unknown, { is_admin }: LimitReader) => (is_admin && typeof who === 'string' ? ` by ${who}` : '');
+
+/** Formats a time; records of operators' stages may contain anything. */
+const moment = (at: unknown) => {
+  const read = new Date(String(at));
+  return Number.isNaN(read.getTime()) ? String(at) : formatInUtc(read);
+};
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+
+/** Sentences about changes and grants of a limit at run time; `undefined` without any. */
+export function describeChanges(limit: Readonly<Record<string, unknown>>, reader: LimitReader): string | undefined {
+  const { set_at, set_by, unit } = limit;
+  const grants = Array.isArray(limit.grants) ? limit.grants.filter(isRecord) : [];
+  const sentences = [
+    ...(typeof set_at === 'string' ? [`Set at run time${byWhom(set_by, reader)}, ${moment(set_at)}.`] : []),
+    ...grants.map(({ amount, granted_at, granted_by, expires_at }) => {
+      const until = `${moment(granted_at)}, until ${moment(expires_at)}`;
+      return `Includes a grant of ${describeAmount(String(unit), Number(amount))}${byWhom(granted_by, reader)}, ${until}.`;
+    }),
+  ];
+  return sentences.length === 0 ? undefined : sentences.join(' ');
+}
+
+/** An audit record for a reader. Names of those who changed or granted limits are for administrators only. */
+export function recordFor({ is_admin }: LimitReader, record: AuditRecord): AuditRecord {
+  if (is_admin || !Array.isArray(record.limits)) return record;
+  const limits = (record.limits as readonly unknown[]).map((limit) => {
+    if (!isRecord(limit)) return limit;
+    const { set_by: _, grants, ...known } = limit;
+    const nameless = ({ granted_by: _by, ...grant }: Record<string, unknown>) => grant;
+    return { ...known, ...(Array.isArray(grants) && { grants: grants.filter(isRecord).map(nameless) }) };
+  });
+  return { ...record, limits };
+}
+
+/**
+ * A limit before and after a request, amounts in its unit. `reserved`: by other requests in flight then; `after`: spent with this
+ * request, `null` if it was not settled and for other units than money; `changed`: changes at run time in words.
+ */
+function limitView(found: Record<string, unknown>, record: AuditRecord, reader: LimitReader) {
+  const { rule, scope, key, window, unit } = Object.fromEntries(
+    ['rule', 'scope', 'key', 'window', 'unit'].map((name) => [name, String(found[name])]),
+  ) as Record<'rule' | 'scope' | 'key' | 'window' | 'unit', string>;
+  const [limit, spent, reserved] = [Number(found.limit), Number(found.spent), Number(found.reserved)];
+  const refused = record.error !== null && record.reserved_usd === undefined;
+  const cost = Number(record.cost_usd ?? Number.NaN);
+  const is_usd = unit === 'usd';
+  const after = refused || !is_usd || Number.isNaN(cost) ? null : (usdToNano(spent) + usdToNano(cost)) / 1e9;
+  const shown = (amount: number) => describeAmount(unit, amount);
+  const per = window === 'open' ? 'at once' : `per ${window}`;
+  const others = reserved > 0 ? `, ${shown(reserved)} reserved by other requests` : '';
+  const then = after === null ? '' : `; ${shown(after)} with this request`;
+  return {
+    ...{
+      rule,
+      scope,
+      key,
+      window,
+      unit: unit as 'usd' | 'requests' | 'tokens',
+      limit,
+      spent,
+      reserved,
+      after,
+      refused,
+    },
+    resets_at: typeof found.resets_at === 'string' ? found.resets_at : null,
+    words: `${describeCounter({ scope, key })}: ${shown(spent)} of ${shown(limit)} ${per}${others}${then}`,
+    changed: describeChanges(found, reader) ?? null,
+  };
+}
 
 /** A comparison that determined a decision. */
 export interface ReasonView {
@@ -19,56 +156,12 @@ export interface ReasonView {
   readonly words: string;
 }
 
-interface PositionView {
-  readonly file: string | null;
-  readonly line: number | null;
-}
+type StageView = ReturnType<typeof stagesOf>[number];
 
-interface StageView extends PositionView {
-  readonly id: string;
-  readonly end: 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered';
-  readonly ms: number | null;
-  /** Its guard. */
-  readonly condition: string | null;
-  readonly reasons: readonly ReasonView[];
-}
-
-interface RuleView extends PositionView {
-  readonly kind: 'routing' | 'access' | 'spend';
-  readonly name: string;
-  readonly mode: 'enforce' | 'shadow';
-  /** `null`: not evaluated because an earlier rule decided, or unknown. */
-  readonly held: boolean | null;
-  readonly condition: string;
-  readonly effect: string;
-  readonly reasons: readonly ReasonView[];
-}
-
-/** The decisions about a request. */
-export interface Trace {
-  /** The reason of its outcome, in one or two sentences. */
-  readonly why: string;
-  /** Hash of its configuration; `null` in records without one. */
-  readonly config: string | null;
-  readonly rules_known: boolean;
-  readonly pipeline: string | null;
-  readonly stages: readonly StageView[];
-  readonly rules: readonly RuleView[];
-  readonly limits: readonly LimitView[];
-  readonly attempts: readonly { readonly n: number; readonly words: string }[];
-  readonly dropped: readonly string[];
-  /** Sentences about changes to the body and the response; `null` if nothing was sent. */
-  readonly bytes: string | null;
-  readonly shadow: readonly string[];
-}
-
-/** The sources of a trace besides the audit record. */
-export interface TraceSources {
+interface TraceSources {
   /** The rules of its configuration, if still known. */
   readonly rules?: readonly RuleInWords[] | undefined;
-  /** The attempts of the ledger; if empty, those of the record are used. */
   readonly attempts: readonly RequestAttempt[];
-  /** An administrator by default. */
   readonly reader?: LimitReader;
 }
 
@@ -78,7 +171,7 @@ const texts = (value: unknown): string[] => (Array.isArray(value) ? value.map(St
 const textOf = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
 /** The trace of a request. Records may come from operators' stages; missing fields are skipped. */
-export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINISTRATOR }: TraceSources): Trace {
+export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINISTRATOR }: TraceSources) {
   const seen = (typeof record.seen === 'object' ? record.seen : {}) as Readonly<Record<string, unknown>>;
   const facts = { ...recordedFacts(record), ...seen };
   const tried = attempts.length > 0 ? attempts : attemptsOf(record);
@@ -120,18 +213,19 @@ function reasonsOf(logic: unknown, facts: Facts, held: boolean): ReasonView[] {
   }
 }
 
+type StageEnd = 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered';
 const STEP = /^(.+): (ran|skipped|shadow|refused|failed|left out|answered)(?:, ([\d.]+) ms)?$/;
 const HELD: Readonly<Record<string, boolean>> = { skipped: false };
 
-function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[] | undefined): StageView[] {
-  return texts(record.steps).flatMap((text): StageView[] => {
+function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[] | undefined) {
+  return texts(record.steps).flatMap((text) => {
     const [, id, end, ms] = STEP.exec(text) ?? [];
     if (id === undefined || end === undefined) return [];
     const guard = rules?.find(({ kind, name }) => kind === 'guard' && name === `${record.pipeline}/${id}`);
     return [
       {
         id,
-        end: end.replace(' ', '_') as StageView['end'],
+        end: end.replace(' ', '_') as StageEnd,
         ms: ms === undefined ? null : Number(ms),
         condition: guard?.text ?? null,
         reasons: guard === undefined ? [] : reasonsOf(guard.logic, facts, HELD[end] ?? true),
@@ -143,12 +237,12 @@ function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords
 }
 
 /** The rules of gateway.yaml with their results. Routing rules have results up to the deciding one; spend rules, if limits were checked. */
-function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[]): RuleView[] {
+function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[]) {
   const shadows = texts(record.shadow);
   const decided = textOf(record.route_rule);
   const checked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
   let is_decided = decided === null;
-  const containingFact = ({ kind, name, mode, logic }: RuleInWords): boolean | null => {
+  const heldOf = ({ kind, name, mode, logic }: RuleInWords): boolean | null => {
     if (kind === 'spend') return checked_limits && logic !== undefined ? logic === true || holds(logic, facts) : null;
     if (kind === 'access' && decided === null) return null;
     if (kind === 'access') return shadows.includes(`access:${name}`) || record.refused_by === `access rule ${name}`;
@@ -156,10 +250,10 @@ function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[
     is_decided = mode === 'enforce' && name === decided;
     return mode === 'shadow' ? shadows.includes(`routing:${name}`) : is_decided;
   };
-  return rules.flatMap((rule): RuleView[] => {
+  return rules.flatMap((rule) => {
     const { kind, name, mode, text: condition, effect, file, line, logic } = rule;
     if (kind !== 'routing' && kind !== 'access' && kind !== 'spend') return [];
-    const held = containingFact(rule);
+    const held = heldOf(rule);
     const reasons = held === null ? [] : reasonsOf(logic, facts, held);
     return [{ kind, name, mode, condition, effect, file, line, held, reasons }];
   });
@@ -199,7 +293,6 @@ function bytesOf(record: AuditRecord): string[] {
   ];
 }
 
-/** The sources of `why` besides the record. */
 interface Known {
   readonly attempts: readonly RequestAttempt[];
   readonly stages: readonly StageView[];
@@ -226,7 +319,6 @@ function whyOf(record: AuditRecord, known: Known): string {
   return served(record, known);
 }
 
-/** The position of a rule in the configuration. */
 function placeOf(name: unknown, kind: RuleInWords['kind'], rules: Known['rules']): string {
   const rule = rules?.find((each) => each.kind === kind && each.name === name);
   return rule === undefined ? '' : ` (${rule.file}:${rule.line})`;
@@ -249,20 +341,20 @@ function refusal(record: AuditRecord, error: string, { stages, rules, reader }: 
   if (typeof reason === 'string') {
     const place = placeOf(spend_rule, 'spend', rules);
     const written = place === '' ? '' : ` Defined in${place.replace(/[()]/g, '')}.`;
-    return `Refused: ${ended(reason.replace(/\.$/, ''))}${written}${changesOf(record, reader)}`;
+    return `Rejected: ${ended(reason.replace(/\.$/, ''))}${written}${changesOf(record, reader)}`;
   }
   const meaning = meaningOf(error);
   if (typeof spend_rule === 'string') {
-    return `Refused by the limit ${spend_rule}${placeOf(spend_rule, 'spend', rules)}: ${ended(meaning)}`;
+    return `Rejected by the limit ${spend_rule}${placeOf(spend_rule, 'spend', rules)}: ${ended(meaning)}`;
   }
   if (typeof refused_by === 'string') {
-    return `Refused: the ${refused_by} does not let the caller use ${String(alias ?? model)}.`;
+    return `Rejected: the ${refused_by} does not let the caller use ${String(alias ?? model)}.`;
   }
   const by = stages.find(({ id }) => id === stage);
   const because = by?.reasons.map(({ words }) => words).join(' and ') ?? '';
   const where = by?.file == null ? '' : ` (${by.file}:${by.line})`;
   const whom = typeof stage === 'string' ? ` by the stage ${stage}${where}` : '';
-  return `Refused${whom}${because === '' ? '' : ` because ${because}`}: ${ended(meaning)} (${error})`
+  return `Rejected${whom}${because === '' ? '' : ` because ${because}`}: ${ended(meaning)} (${error})`
     .replace('. (', ' (')
     .concat('.');
 }

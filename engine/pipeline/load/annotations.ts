@@ -1,23 +1,15 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { ERRORS } from '../../base/contract/errors.ts';
-import { isAddressRange, isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../../base/kit/net/addresses.ts';
+import { rangeProblem } from '../../base/kit/net/address-range.ts';
+import { isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../../base/kit/net/addresses.ts';
 import { readSecretFile, type SecretFileError, secretKeys } from '../../base/kit/secret-names.ts';
 import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../../base/rules/check.ts';
 import { DIAGNOSTICS } from '../../base/source/diagnostics/codes.ts';
 import { isEnvironmentName, looksSecret } from '../../base/source/diagnostics/secrets.ts';
 import type { Findings } from '../../base/source/findings.ts';
-import {
-  childOf,
-  entriesOf,
-  isWritten,
-  keyName,
-  type Node,
-  nodeAt,
-  pointerTokens,
-  quote,
-} from '../../base/source/node.ts';
+import { childOf, entriesOf, holderAt, isWritten, keyName, type Node, nodeAt, quote } from '../../base/source/node.ts';
 import { namesBeside } from '../../base/source/read-text.ts';
 import { reportLiteralSecret } from '../../base/source/schema-errors.ts';
 import type { Annotation, Validated } from '../../base/source/validate.ts';
@@ -70,12 +62,13 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
   if (kind === 'x-rule') {
     const condition = context.conditions.check(node);
     if (condition === undefined) return;
-    replaceAt(validated.value, pointer, condition.logic);
+    const [owner, key] = holderAt(validated.value, pointer);
+    owner[key] = condition.logic;
     checkReads(condition, annotation.parameter, context);
   } else if (value === '' || (node.kind === 'scalar' && node.value === '')) {
     context.findings.report('C3007', node.mark, 'the value is empty', {
       expected: 'at least one character',
-      help: 'fill it in, or remove the key',
+      help: 'write a value, or remove the key',
     });
   } else if (typeof value === 'string') {
     TEXT_CHECKS[kind](annotation, node, context);
@@ -88,12 +81,9 @@ function checkReads(condition: Condition, known: unknown, { findings }: Annotati
   const paths = known as readonly string[];
   for (const { path, mark } of condition.reads) {
     if (paths.some((there) => path === there || path.startsWith(`${there}.`))) continue;
-    const [facts, sections] = [
-      paths.filter((there) => there.includes('.')),
-      paths.filter((there) => !there.includes('.')),
-    ];
+    const known = paths.map((there) => (there.includes('.') ? there : `${there}.*`));
     findings.report('C6003', mark, `the fact ${path} is not yet known when this condition is evaluated`, {
-      expected: [`a fact below ${listed(sections)}`, ...facts].join(', or '),
+      expected: `one of the facts ${listed(known, 20)}`,
     });
   }
 }
@@ -109,18 +99,15 @@ function environmentVariable({ parameter, value }: Annotation, node: Node, conte
   const state = env[name] === undefined ? 'is not set' : 'is empty';
   const code = environment === 'required' ? 'C4011' : 'W7004';
   const key = node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1);
-  if (/^[A-Z][A-Z0-9_]*$/.test(name)) {
-    findings.report(code, node.mark, `the environment variable ${name} ${state}`, {
-      help: `${keyName(key)} needs it: export ${name}=...`,
-      once: true,
-    });
-  } else {
-    // Few variables have such names, many passwords do.
-    findings.hide(node);
-    findings.report(code, node.mark, `the environment variable named here ${state}`, {
-      help: `${keyName(key)} holds the name of a variable, such as UPSTREAM_KEY; if it holds the secret itself, replace the secret`,
-    });
-  }
+  // Few variables have other names, many passwords do.
+  const is_name = /^[A-Z][A-Z0-9_]*$/.test(name);
+  if (!is_name) findings.hide(node);
+  findings.report(code, node.mark, `the environment variable ${is_name ? name : 'named here'} ${state}`, {
+    help: is_name
+      ? `${keyName(key)} needs it: export ${name}=...`
+      : `${keyName(key)} holds the name of a variable, such as UPSTREAM_KEY; if it holds the secret itself, replace the secret`,
+    once: is_name,
+  });
 }
 
 /** Whether a text is a path rather than the secret itself: many passwords are valid file names. */
@@ -187,48 +174,42 @@ function path({ parameter, value }: Annotation, node: Node, context: AnnotationC
   }
 }
 
-function url({ parameter: kind, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
-  if (kind === 'origin') {
-    origin(String(value), node, findings);
-    return;
-  }
-  const problem = urlProblem(String(value), kind);
+const URL_FORMS: Readonly<Record<string, string>> = {
+  base: 'http(s)://host[:port][/path]',
+  endpoint: 'http(s)://host[:port][/path][?query]',
+  origin: 'scheme://host[:port] as browsers send it, such as https://chat.example.com',
+};
+
+function url({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  const kind = String(parameter);
+  const text = String(value);
+  const of_origin = kind === 'origin' ? originProblem(text) : undefined;
+  const problem = kind === 'origin' ? of_origin?.problem : urlProblem(text, kind);
   if (problem === undefined) return;
-  if (/credentials/.test(problem)) findings.hide(node);
+  if (text.includes('@')) findings.hide(node);
+  const meant = kind === 'origin' ? of_origin?.meant : suggestUrl(text);
   const help = /credentials/.test(problem)
     ? 'put the credential into an environment variable, and name it in a key that ends in _env'
     : /metadata/.test(problem)
       ? 'use the address of the service itself'
-      : suggestUrl(String(value));
-  findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
-    expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
-    help,
-  });
-}
-
-function origin(text: string, node: Node, findings: Findings): void {
-  const { problem, meant } = originProblem(text) ?? {};
-  if (problem === undefined) return;
-  if (text.includes('@')) findings.hide(node);
-  findings.report('C4010', node.mark, `the origin cannot be used: ${problem}`, {
-    expected: 'scheme://host[:port] as browsers send it, such as https://chat.example.com',
-    help: meant === undefined ? undefined : `write ${meant}`,
-  });
+      : meant && `write ${meant}`;
+  const message = `the ${kind === 'origin' ? 'origin' : 'URL'} cannot be used: ${problem}`;
+  findings.report('C4010', node.mark, message, { expected: URL_FORMS[kind], help });
 }
 
 /** A suggestion for an incomplete URL. */
 function suggestUrl(text: string): string | undefined {
-  if (/^\$/.test(text)) return 'write the URL itself: variables are not expanded';
+  if (/^\$/.test(text)) return 'the URL itself: variables are not expanded';
   const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
   const scheme = /^http:/i.test(text) || isLoopbackUrl(`http://${rest}`) ? 'http' : 'https';
   const meant = `${scheme}://${rest}`;
   const is_host = /^[\w-]+(?:\.[\w-]+)*(?::\d{1,5})?(?:\/[^\s@]*)?$/.test(rest);
-  return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? `write ${meant}` : undefined;
+  return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? meant : undefined;
 }
 
 function address({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
   const is_single = parameter === 'single';
-  if (isAddressRange(String(value)) && !(is_single && String(value).includes('/'))) return;
+  if (rangeProblem(String(value)) === undefined && !(is_single && String(value).includes('/'))) return;
   const expected = is_single ? 'an IP address' : 'an IP address or a range such as 10.0.0.0/8';
   findings.report('C3006', node.mark, `${quote(String(value))} is not an address`, { expected });
 }
@@ -236,22 +217,8 @@ function address({ parameter, value }: Annotation, node: Node, { findings }: Ann
 function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
   if (isTimeZone(String(value))) return;
   const expected = 'a name of the IANA database, such as UTC or Europe/Berlin';
-  const zones = Intl.supportedValuesOf('timeZone');
-  // People write the city alone; zone names begin with a continent.
-  const city = String(value).toLowerCase().replaceAll(' ', '_');
-  const meant = zones.find((zone) => zone.toLowerCase().endsWith(`/${city}`));
-  const help = didYouMean(String(value), zones) ?? (meant && `did you mean \`${meant}\`?`);
+  const help = didYouMean(String(value), Intl.supportedValuesOf('timeZone'));
   findings.report('C3006', node.mark, `there is no time zone ${quote(String(value))}`, { expected, help });
-}
-
-/** Puts a value at a JSON pointer of a plain value. */
-function replaceAt(root: unknown, pointer: string, value: unknown): void {
-  const tokens = pointerTokens(pointer);
-  const last = tokens.pop();
-  if (last === undefined) return;
-  let owner = root as Record<string, unknown>;
-  for (const token of tokens) owner = owner[token] as Record<string, unknown>;
-  owner[last] = value;
 }
 
 /**

@@ -33,7 +33,14 @@ export interface PipelineSource {
   readonly removed?: ReadonlyMap<string, Mark>;
 }
 
-const STAGE_LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
+/** The lists of a pipeline. */
+export const STAGE_LISTS = ['stages', 'on_error', 'finally'] as const;
+/** The name of a list. */
+export type StageList = (typeof STAGE_LISTS)[number];
+
+/** Whether a key of a pipeline is one of its lists. */
+export const isStageList = (key: string): key is StageList => (STAGE_LISTS as readonly string[]).includes(key);
+
 /** Keys of an entry of `match` that describe its pipeline. */
 const ABOUT: readonly string[] = ['name', 'summary'];
 
@@ -42,11 +49,8 @@ export function splitPipelines(file: string, root: MapNode, findings: Findings):
   const match = childOf(root, 'match');
   const name = textOf(childOf(root, 'pipeline'));
   if (match?.kind !== 'list') {
-    const protocol = textOf(childOf(match, 'protocol'));
-    return [{ file, root: withoutOthers(root, protocol, findings), name }];
+    return [{ file, root: withoutOthers(root, textOf(childOf(match, 'protocol'))), name }];
   }
-  const protocols = match.items.map((item) => textOf(childOf(item, 'protocol')));
-  reportIdle(root, protocols, findings);
   return match.items.map((item) => {
     if (childOf(item, 'name') === undefined) {
       findings.report('C3002', item.mark, 'an entry of `match` has no name', {
@@ -77,12 +81,11 @@ function forMatch(root: MapNode, item: Node): MapNode {
 }
 
 /** Removes the entries for other protocols, and the key `protocols`. */
-function withoutOthers(root: MapNode, protocol: string | undefined, findings?: Findings): MapNode {
+function withoutOthers(root: MapNode, protocol: string | undefined): MapNode {
   const entries = root.entries.map((entry): Entry => {
-    if (!STAGE_LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    if (!isStageList(entry.key) || entry.value.kind !== 'list') return entry;
     return { ...entry, value: { ...entry.value, items: ofProtocol(entry.value.items, protocol) } };
   });
-  if (findings !== undefined && protocol !== undefined) reportIdle(root, [protocol], findings);
   return { ...root, entries };
 }
 
@@ -96,26 +99,6 @@ function ofProtocol(items: readonly Node[], protocol: string | undefined): reado
   });
 }
 
-/** Reports `protocols` of entries that no pipeline of the file serves. */
-function reportIdle(root: MapNode, served: readonly (string | undefined)[], findings: Findings): void {
-  if (served.includes(undefined)) return;
-  for (const { key, value } of entriesOf(root)) {
-    if (!STAGE_LISTS.includes(key)) continue;
-    for (const node of itemsOf(value).flatMap((item) => itemsOf(childOf(item, 'protocols')))) {
-      const protocol = textOf(node);
-      if (protocol === undefined || served.includes(protocol)) continue;
-      findings.report('C2014', node.mark, `no pipeline of this file serves the protocol "${protocol}"`, {
-        expected: [...new Set(served)].join(' or '),
-      });
-    }
-  }
-}
-
-// Inserts, replaces and removes entries of the lists of a pipeline.
-
-const LISTS = ['stages', 'on_error', 'finally'] as const;
-type List = (typeof LISTS)[number];
-
 /** The name of an entry: its id, else its stage, else its fragment. */
 function idOf(entry: Node): string | undefined {
   const written = textOf(childOf(entry, 'id')) ?? textOf(childOf(entry, 'stage'));
@@ -124,101 +107,81 @@ function idOf(entry: Node): string | undefined {
 
 /** The ids of a pipeline's entries. */
 function idsOf(root: MapNode): ReadonlySet<string> {
-  return new Set(LISTS.flatMap((list) => itemsOf(childOf(root, list)).flatMap((entry) => idOf(entry) ?? [])));
+  return new Set(STAGE_LISTS.flatMap((list) => itemsOf(childOf(root, list)).flatMap((entry) => idOf(entry) ?? [])));
 }
 
-/** The lists of a pipeline during edits. */
-class StageLists {
-  readonly removed = new Map<string, Mark>();
-  readonly #lists: Map<List, Node[]>;
-  readonly #root: MapNode;
-  readonly #pipeline: string;
-  readonly #findings: Findings;
-  readonly #advice: string | undefined;
+interface Edits {
+  /** A mapping with `remove`, `replace`, `insert`, `on_error` and `finally`: an extension, or `all_pipelines`. */
+  readonly edits: Node | undefined;
+  /** Whether an item of `remove`, `replace` or `insert` is for this pipeline. */
+  concerns(edit: Node): boolean;
+  /** Further help for an id that the pipeline does not have. */
+  readonly advice?: string;
+}
+
+/** Edits the lists of a pipeline. Also returns where `remove` names the entries of a stage. */
+function edited(
+  root: MapNode,
+  pipeline: string,
+  { edits, concerns, advice }: Edits,
+  findings: Findings,
+): { readonly root: MapNode; readonly removed: ReadonlyMap<string, Mark> } {
+  const protocol = textOf(childOf(root, 'match', 'protocol'));
+  const lists = new Map(STAGE_LISTS.map((list) => [list, [...itemsOf(childOf(root, list))]]));
+  const removed = new Map<string, Mark>();
   /** The last entry inserted after each anchor: further insertions follow it, in the order of the file. */
-  readonly #last_after = new Map<Node, Node>();
+  const last_after = new Map<Node, Node>();
+  const editsAt = (key: string) => itemsOf(childOf(edits, key)).filter(concerns);
+  const added = (owner: Node | undefined, key: string) => ofProtocol(itemsOf(childOf(owner, key)), protocol);
 
-  /** @param advice further help for an id that the pipeline does not have */
-  constructor(root: MapNode, pipeline: string, findings: Findings, advice?: string) {
-    this.#root = root;
-    this.#pipeline = pipeline;
-    this.#findings = findings;
-    this.#advice = advice;
-    this.#lists = new Map(LISTS.map((list) => [list, [...itemsOf(childOf(root, list))]]));
-  }
-
-  /** @param edit a mapping with `after` or `before`, and `stages` */
-  insert(edit: Node): void {
-    const point = entryOf(edit, 'after') ?? entryOf(edit, 'before');
-    const added = ofProtocol(itemsOf(childOf(edit, 'stages')), this.#protocol());
-    const place = point && this.#place(point.value, `\`${point.key}\` names`);
-    if (point === undefined || place === undefined || added.length === 0) return;
-    const anchor = place.items[place.at]!;
-    const from = point.key === 'before' ? place.at : place.items.indexOf(this.#last_after.get(anchor) ?? anchor) + 1;
-    place.items.splice(from, 0, ...added);
-    if (point.key === 'after') this.#last_after.set(anchor, added.at(-1)!);
-  }
-
-  /** @param entry a whole entry, with the id of the one it replaces */
-  replace(entry: Node): void {
-    const id = childOf(entry, 'id');
-    const place = id && this.#place(id, '`replace` names');
-    if (place !== undefined) place.items[place.at] = entry;
-  }
-
-  /** @param id the scalar that names an entry */
-  remove(id: Node): void {
-    const place = this.#place(id, '`remove` names');
-    if (place === undefined) return;
-    const [gone] = place.items.splice(place.at, 1);
-    const stage = textOf(childOf(gone, 'stage'));
-    if (stage !== undefined) this.removed.set(stage, id.mark);
-  }
-
-  /** Adds entries at the end of a list, or in front of it. */
-  add(list: List, entries: readonly Node[], where: 'end' | 'front' = 'end'): void {
-    const items = this.#lists.get(list)!;
-    items.splice(where === 'end' ? items.length : 0, 0, ...ofProtocol(entries, this.#protocol()));
-  }
-
-  /** The edited pipeline. */
-  result(): MapNode {
-    const kept = this.#root.entries.filter(({ key }) => !LISTS.includes(key as List));
-    const lists = LISTS.flatMap((list) => {
-      const items = this.#lists.get(list)!;
-      const written = entryOf(this.#root, list);
-      const { key_mark = this.#root.mark, value: { mark } = this.#root } = written ?? {};
-      if (items.length === 0 && written === undefined) return [];
-      return [{ key: list, key_mark, value: { kind: 'list' as const, mark, items } }];
-    });
-    return { ...this.#root, entries: [...kept, ...lists] };
-  }
-
-  #protocol(): string | undefined {
-    return textOf(childOf(this.#root, 'match', 'protocol'));
-  }
-
-  #find(id: string): { readonly items: Node[]; readonly at: number } | undefined {
-    for (const items of this.#lists.values()) {
-      const at = items.findIndex((item) => idOf(item) === id);
+  function find(id: Node | undefined, what: string): { readonly items: Node[]; readonly at: number } | undefined {
+    const name = textOf(id);
+    if (id === undefined || name === undefined) return undefined;
+    for (const items of lists.values()) {
+      const at = items.findIndex((item) => idOf(item) === name);
       if (at >= 0) return { items, at };
     }
-    return undefined;
-  }
-
-  #place(id: Node, what: string): { readonly items: Node[]; readonly at: number } | undefined {
-    const name = textOf(id);
-    if (name === undefined) return undefined;
-    const found = this.#find(name);
-    if (found !== undefined) return found;
-    const known = [...this.#lists.values()].flatMap((items) => items.flatMap((item) => idOf(item) ?? []));
-    const advice = closest(name, known) === undefined && this.#advice !== undefined ? `; or ${this.#advice}` : '';
-    this.#findings.report('C2012', id.mark, `${what} ${keyName(name)}, which does not exist`, {
-      found: `the pipeline ${quote(this.#pipeline)} has no such entry`,
-      help: `${oneOf(name, known, 'its entries')}${advice}`,
+    const known = [...lists.values()].flatMap((items) => items.flatMap((item) => idOf(item) ?? []));
+    const more = closest(name, known) === undefined && advice !== undefined ? `; or ${advice}` : '';
+    findings.report('C2012', id.mark, `\`${what}\` names ${keyName(name)}, which does not exist`, {
+      found: `the pipeline ${quote(pipeline)} has no such entry`,
+      help: `${oneOf(name, known, 'its entries')}${more}`,
     });
     return undefined;
   }
+
+  for (const id of editsAt('remove')) {
+    const place = find(id, 'remove');
+    const [gone] = place?.items.splice(place.at, 1) ?? [];
+    const stage = textOf(childOf(gone, 'stage'));
+    if (stage !== undefined) removed.set(stage, id.mark);
+  }
+  for (const entry of editsAt('replace')) {
+    const place = find(childOf(entry, 'id'), 'replace');
+    if (place !== undefined) place.items[place.at] = entry;
+  }
+  for (const edit of editsAt('insert')) {
+    const { key = '', value } = entryOf(edit, 'after') ?? entryOf(edit, 'before') ?? {};
+    const place = find(value, key);
+    const stages = added(edit, 'stages');
+    if (place === undefined || stages.length === 0) continue;
+    const anchor = place.items[place.at]!;
+    const from = key === 'before' ? place.at : place.items.indexOf(last_after.get(anchor) ?? anchor) + 1;
+    place.items.splice(from, 0, ...stages);
+    if (key === 'after') last_after.set(anchor, stages.at(-1)!);
+  }
+  // The first matching clause handles an error, so those of the extension come first.
+  lists.get('on_error')!.unshift(...added(edits, 'on_error'));
+  lists.get('finally')!.push(...added(edits, 'finally'));
+  const result = STAGE_LISTS.flatMap((list): Entry[] => {
+    const items = lists.get(list)!;
+    const written = entryOf(root, list);
+    if (items.length === 0 && written === undefined) return [];
+    const { key_mark = root.mark, value: { mark } = root } = written ?? {};
+    return [{ key: list, key_mark, value: { kind: 'list', mark, items } }];
+  });
+  const entries = [...root.entries.filter(({ key }) => !isStageList(key)), ...result];
+  return { root: { ...root, entries }, removed };
 }
 
 // A file with `extends` changes other pipelines, or makes a new one from another.
@@ -266,21 +229,14 @@ export function applyExtensions(
 }
 
 /** The pipelines with a name or family name; reports when there are none. */
-function sourcesOf(
-  node: Node,
-  sources: readonly PipelineSource[],
-  findings: Findings,
-  what_for = '',
-): readonly PipelineSource[] {
+function sourcesOf(node: Node, sources: readonly PipelineSource[], findings: Findings): readonly PipelineSource[] {
   const name = textOf(node);
   // Validation reports other types.
   if (name === undefined) return [];
   const found = sources.filter((source) => source.name === name || source.family === name);
   if (found.length > 0) return found;
   const known = [...new Set(sources.flatMap((source) => [source.name ?? [], source.family ?? []].flat()))];
-  findings.report('C2011', node.mark, `there is no pipeline ${quote(name)}${what_for}`, {
-    help: oneOf(name, known, 'pipelines'),
-  });
+  findings.report('C2011', node.mark, `there is no pipeline ${quote(name)}`, { help: oneOf(name, known, 'pipelines') });
   return [];
 }
 
@@ -292,24 +248,10 @@ function targetsOf(
 ): readonly (readonly [name: Node, source: PipelineSource])[] {
   const written = childOf(root, 'extends')!;
   const names = written.kind === 'list' ? written.items : [written];
-  const found = names.flatMap((node) =>
-    sourcesOf(node, sources, findings, ' to extend').map((one) => [node, one] as const),
-  );
-  const pipeline = entryOf(root, 'pipeline');
+  const found = names.flatMap((node) => sourcesOf(node, sources, findings).map((one) => [node, one] as const));
   const match = entryOf(root, 'match');
-  if (pipeline !== undefined && match === undefined) {
-    findings.report('C3002', pipeline.key_mark, 'missing key `match`: a new pipeline needs requests of its own', {
-      help: 'write `match: { methods: [...], paths: [...], protocol: ... }`, or remove `pipeline` to change the extended one',
-    });
-    return [];
-  }
-  const own = pipeline ?? match;
-  if (own === undefined || found.length < 2) return found;
-  const message =
-    own === pipeline
-      ? 'a new pipeline can extend only one other, and `extends` names several'
-      : '`match` can change only one pipeline, and `extends` names several';
-  findings.report('C4009', own.key_mark, message, {
+  if (match === undefined || found.length < 2) return found;
+  findings.report('C4009', match.key_mark, '`match` is for one pipeline, and `extends` names several', {
     help: 'remove `pipeline` and `match` to change all of them, or extend one',
   });
   return [];
@@ -322,30 +264,24 @@ function extend(
   ids: ReadonlySet<string>,
   findings: Findings,
 ): PipelineSource {
-  const replaced = source.root.entries.map(
-    (entry) => (REPLACED.includes(entry.key) && entryOf(root, entry.key)) || entry,
-  );
-  const more = root.entries.filter(({ key }) => REPLACED.includes(key) && entryOf(source.root, key) === undefined);
-  const base: MapNode = { ...source.root, entries: [...replaced, ...more] };
+  const replacing = root.entries.filter(({ key }) => REPLACED.includes(key));
+  const kept = source.root.entries.filter(({ key }) => !replacing.some((entry) => entry.key === key));
+  const base: MapNode = { ...source.root, entries: [...replacing, ...kept] };
   const name = textOf(childOf(root, 'pipeline')) ?? source.name;
-  const lists = new StageLists(base, name ?? '', findings);
   // When several pipelines are extended, an entry need not exist in all of them.
   const own = idsOf(base);
-  const isOfOthers = (id = '') => ids.has(id) && !own.has(id);
-  for (const id of itemsOf(childOf(root, 'remove'))) if (!isOfOthers(textOf(id))) lists.remove(id);
-  for (const entry of itemsOf(childOf(root, 'replace'))) if (!isOfOthers(idOf(entry))) lists.replace(entry);
-  for (const edit of itemsOf(childOf(root, 'insert'))) lists.insert(edit);
-  // The first matching clause handles an error, so those of the extension come first.
-  lists.add('on_error', itemsOf(childOf(root, 'on_error')), 'front');
-  lists.add('finally', itemsOf(childOf(root, 'finally')));
-  const edited = ADDED.reduce((whole, key) => withAdded(whole, key, root, findings), lists.result());
+  const concerns = (edit: Node) => {
+    const id = textOf(edit) ?? idOf(edit) ?? '';
+    return own.has(id) || !ids.has(id);
+  };
+  const result = edited(base, name ?? '', { edits: root, concerns }, findings);
   return {
     file,
-    root: edited,
+    root: ADDED.reduce<MapNode>((whole, key) => withAdded(whole, key, root, findings), result.root),
     name,
     ...(source.family && { family: source.family }),
     extended: true,
-    removed: lists.removed,
+    removed: result.removed,
   };
 }
 
@@ -372,14 +308,6 @@ function withAdded(root: MapNode, key: string, extension: MapNode, findings: Fin
 
 // `all_pipelines` of gateway.yaml adds stages to every pipeline.
 
-const LIST_PIPELINES = 'list the pipelines: pipelines: [...]';
-
-/** The pipelines that an entry of `all_pipelines.insert` names; `undefined`: all that send requests upstream. */
-function namesOf(edit: Node): readonly string[] | undefined {
-  const written = childOf(edit, 'pipelines');
-  return written === undefined ? undefined : itemsOf(written).flatMap((node) => textOf(node) ?? []);
-}
-
 /**
  * An expanded pipeline with the stages of `all_pipelines`.
  * @param section `all_pipelines` of gateway.yaml
@@ -393,14 +321,14 @@ export function withAllPipelines(
   findings: Findings,
 ): MapNode {
   if (section === undefined) return root;
-  const lists = new StageLists(root, name, findings, LIST_PIPELINES);
-  for (const edit of itemsOf(childOf(section, 'insert'))) {
-    const names = namesOf(edit);
-    const is_meant = names === undefined ? sends : names.some((each) => each === name || each === family);
-    if (is_meant) lists.insert(edit);
-  }
-  lists.add('finally', itemsOf(childOf(section, 'finally')));
-  return lists.result();
+  const concerns = (edit: Node) => {
+    const pipelines = childOf(edit, 'pipelines');
+    return pipelines === undefined
+      ? sends
+      : itemsOf(pipelines).some((node) => [name, family].includes(textOf(node) ?? ''));
+  };
+  return edited(root, name, { edits: section, concerns, advice: 'list the pipelines: pipelines: [...]' }, findings)
+    .root;
 }
 
 /** Reports pipelines that `all_pipelines` names and that do not exist. */

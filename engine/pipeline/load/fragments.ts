@@ -3,6 +3,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { didYouMean, oneOf } from '../../base/kit/text/suggest.ts';
+import { reportCircle, reportUnusedRule } from '../../base/rules/check.ts';
 import type { Findings } from '../../base/source/findings.ts';
 import {
   type Chain,
@@ -14,7 +15,6 @@ import {
   type ListNode,
   type MapNode,
   type Node,
-  quote,
   remark,
   type ScalarNode,
   scalarsOf,
@@ -23,6 +23,7 @@ import {
 import { FRAGMENT_SCHEMA } from '../../base/source/schemas.ts';
 import { readSource } from '../../base/source/source.ts';
 import { validate } from '../../base/source/validate.ts';
+import { reportOtherName } from './link/link-keys.ts';
 
 const PLACEHOLDER = /^\$\{\{\s*([A-Za-z_][\w-]*)\s*\}\}$/;
 
@@ -95,11 +96,7 @@ function written(node: Node, rules: ReadonlyMap<string, Node>, open: readonly st
     return { ...node, entries: node.entries.map((entry): Entry => ({ ...entry, value: inner(entry.value) })) };
   }
   if (!open.includes(name)) return inner(rule, [...open, name]);
-  const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
-  findings.report('C5010', entryOf(node, 'rule')!.value.mark, `the rule ${keyName(name)} refers to itself`, {
-    found: circle.length > 2 ? circle.join(' -> ') : undefined,
-    help: 'write out the condition in one of them',
-  });
+  reportCircle(name, open, entryOf(node, 'rule')!.value.mark, findings);
   return { kind: 'scalar', value: false, mark: node.mark, range: [0, 0] };
 }
 
@@ -120,11 +117,8 @@ export interface Fragment {
   readonly root: MapNode;
 }
 
-/** The fragments a pipeline can use. */
-export interface FragmentLibrary {
-  /** The fragment that a `use:` value names; `undefined` after a finding. */
-  find(use: Node): Fragment | undefined;
-}
+/** The fragment that a `use:` value names; `undefined` after a finding. */
+type FindFragment = (use: Node) => Fragment | undefined;
 
 const NAME = /^fragments\/([a-z0-9]+(?:[-_/][a-z0-9]+)*)$/;
 
@@ -136,26 +130,18 @@ function namesIn(directory: string): string[] {
     .map((name) => `fragments/${name.slice(0, -'.yaml'.length)}`);
 }
 
-function checkName(root: MapNode, file: string, findings: Findings): void {
-  const written = childOf(root, 'fragment');
-  const expected = basename(file).replace(/\.ya?ml$/, '');
-  if (written === undefined || textOf(written) === expected) return;
-  findings.report('C2010', written.mark, `the fragment is named ${quote(textOf(written) ?? '')}, but its file is not`, {
-    expected,
-    help: 'rename one of them: `use` finds a fragment by its file name',
-  });
-}
-
-/** Reports parameters without a placeholder, at a misspelt placeholder where there is one. */
+/** Reports parameters without a placeholder, and named rules that no condition refers to. */
 function reportUnused(root: MapNode, findings: Findings): void {
-  const scalars = ['stages', 'rules'].flatMap((key) => scalarsOf(childOf(root, key) ?? root));
-  const used = new Set(scalars.flatMap(({ value }) => placeholdersIn(String(value))));
+  const parts = ['stages', 'rules'].flatMap((key) => childOf(root, key) ?? []);
+  const used = new Set(parts.flatMap(scalarsOf).flatMap(({ value }) => placeholdersIn(String(value))));
   for (const { key, key_mark } of entriesOf(childOf(root, 'parameters'))) {
     if (used.has(key)) continue;
-    const half = scalars.find(({ value }) => String(value).replaceAll(' ', '').includes(`{${key}}`));
-    findings.report('W7030', half?.mark ?? key_mark, `no placeholder uses the parameter ${keyName(key)}`, {
-      help: `${half === undefined ? 'remove it, or use it' : 'write the placeholder as'}: ${placeholder(key)}`,
-    });
+    const help = `remove it, or use it: ${placeholder(key)}`;
+    findings.report('W7030', key_mark, `no placeholder uses the parameter ${keyName(key)}`, { help });
+  }
+  const rules = new Set(parts.flatMap(rulesIn));
+  for (const { key, key_mark } of entriesOf(childOf(root, 'rules'))) {
+    if (!rules.has(key)) reportUnusedRule(key, key_mark, findings);
   }
 }
 
@@ -163,22 +149,9 @@ function reportUnused(root: MapNode, findings: Findings): void {
 export function readFragment(file: string, name: string, findings: Findings): Fragment | undefined {
   const root = readSource(file, findings);
   if (root === undefined || !validate(FRAGMENT_SCHEMA, root, dirname(file), findings).ok) return undefined;
-  checkName(root, file, findings);
+  reportOtherName('fragment', childOf(root, 'fragment'), file, findings);
   reportUnused(root, findings);
-  reportUnusedRules(root, findings);
   return { name, file, root };
-}
-
-/** Reports named rules that no condition of the fragment refers to. */
-function reportUnusedRules(root: MapNode, findings: Findings): void {
-  const parts = entriesOf(root).filter(({ key }) => key === 'stages' || key === 'rules');
-  const used = new Set(parts.flatMap(({ value }) => rulesIn(value)));
-  for (const { key, key_mark } of entriesOf(childOf(root, 'rules'))) {
-    if (used.has(key)) continue;
-    findings.report('W7008', key_mark, `nothing refers to the rule ${keyName(key)}`, {
-      help: `remove it, or refer to it: when: { rule: ${key} }`,
-    });
-  }
 }
 
 /** A suggestion where a path is written in place of a name. */
@@ -188,31 +161,29 @@ function suggestName(text: string): string | undefined {
 }
 
 /** @param directories that may contain `fragments/`, in order */
-export function createFragmentLibrary(directories: readonly string[], findings: Findings): FragmentLibrary {
+export function createFragmentLibrary(directories: readonly string[], findings: Findings): FindFragment {
   const read = new Map<string, Fragment | undefined>();
-  return {
-    find(use) {
-      const name = textOf(use);
-      // Validation reports other types.
-      if (name === undefined) return undefined;
-      if (!NAME.test(name)) {
-        findings.report('C2001', use.mark, 'this is not the name of a fragment', {
-          expected: 'fragments/<name>, without a file extension',
-          help: suggestName(name),
-        });
-        return undefined;
-      }
-      const file = directories.map((directory) => join(directory, `${name}.yaml`)).find((path) => existsSync(path));
-      if (file === undefined) {
-        const known = [...new Set(directories.flatMap(namesIn))];
-        findings.report('C2001', use.mark, `there is no fragment ${keyName(name)}`, {
-          help: oneOf(name, known, 'fragments'),
-        });
-        return undefined;
-      }
-      if (!read.has(file)) read.set(file, readFragment(file, name, findings));
-      return read.get(file);
-    },
+  return (use) => {
+    const name = textOf(use);
+    // Validation reports other types.
+    if (name === undefined) return undefined;
+    if (!NAME.test(name)) {
+      findings.report('C2001', use.mark, 'this is not the name of a fragment', {
+        expected: 'fragments/<name>, without a file extension',
+        help: suggestName(name),
+      });
+      return undefined;
+    }
+    const file = directories.map((directory) => join(directory, `${name}.yaml`)).find((path) => existsSync(path));
+    if (file === undefined) {
+      const known = [...new Set(directories.flatMap(namesIn))];
+      findings.report('C2001', use.mark, `there is no fragment ${keyName(name)}`, {
+        help: oneOf(name, known, 'fragments'),
+      });
+      return undefined;
+    }
+    if (!read.has(file)) read.set(file, readFragment(file, name, findings));
+    return read.get(file);
   };
 }
 
@@ -222,8 +193,6 @@ const INHERITED = ['mode', 'timeout_seconds', 'fail_closed'];
 /** A valid id. */
 const ID = /^[a-z][a-z0-9]*(?:[-/][a-z0-9]+)*$/;
 
-const STAGE_LISTS = ['stages', 'finally'];
-
 /** A pipeline with its fragments expanded. */
 export interface Expanded {
   readonly root: MapNode;
@@ -232,113 +201,103 @@ export interface Expanded {
 }
 
 /** Replaces every `use:` entry of a pipeline by the stages of its fragment. */
-export function expand(root: MapNode, library: FragmentLibrary, findings: Findings): Expanded {
+export function expand(root: MapNode, find: FindFragment, findings: Findings): Expanded {
   refusePlaceholders(root, findings);
   const before = findings.errors();
-  const expansion = new Expansion(library, findings);
-  const entries = root.entries.map((entry) => {
-    if (!STAGE_LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
-    return { ...entry, value: expansion.list(entry.value, []) };
-  });
-  return { root: { ...root, entries }, complete: findings.errors() === before };
-}
-
-class Expansion {
-  private readonly library: FragmentLibrary;
-  private readonly findings: Findings;
-
-  constructor(library: FragmentLibrary, findings: Findings) {
-    this.library = library;
-    this.findings = findings;
-  }
 
   /** @param open files of the fragments being expanded, outermost first */
-  list(list: ListNode, open: readonly string[]): ListNode {
-    return { ...list, items: list.items.flatMap((item) => (item.kind === 'map' ? this.item(item, open) : [item])) };
-  }
+  const expandList = (list: ListNode, open: readonly string[]): ListNode => ({
+    ...list,
+    items: list.items.flatMap((item) => (item.kind === 'map' ? expandItem(item, open) : [item])),
+  });
 
-  private item(item: MapNode, open: readonly string[]): readonly Node[] {
+  function expandItem(item: MapNode, open: readonly string[]): readonly Node[] {
     const use = entryOf(item, 'use');
     if (use === undefined) {
       const stray = entryOf(item, 'with');
-      if (stray !== undefined && entryOf(item, 'stage') !== undefined) {
-        this.findings.report('C2008', stray.key_mark, '`with` is for fragments', { help: 'a stage takes `options`' });
-        return [{ ...item, entries: item.entries.filter((entry) => entry !== stray) }];
-      }
-      return [item];
+      if (stray === undefined || entryOf(item, 'stage') === undefined) return [item];
+      findings.report('C2008', stray.key_mark, '`with` is for fragments', { help: 'a stage takes `options`' });
+      return [{ ...item, entries: item.entries.filter((entry) => entry !== stray) }];
     }
+    // Kept after a finding, so that the list is not also reported as empty.
+    const unresolved: MapNode = { ...item, entries: [use] };
     const clash = entryOf(item, 'stage') ?? entryOf(item, 'options');
     if (clash !== undefined) {
-      this.findings.report('C2008', clash.key_mark, `an entry with \`use\` cannot have ${keyName(clash.key)}`, {
+      findings.report('C2008', clash.key_mark, `an entry with \`use\` cannot have ${keyName(clash.key)}`, {
         help: clash.key === 'options' ? 'a fragment takes `with`' : 'split it into two entries',
       });
-      return [unresolved(item, use)];
+      return [unresolved];
     }
-    const before = this.findings.errors();
-    const stages = this.fragment(item, use, open);
-    return this.findings.errors() === before && stages !== undefined ? stages : [unresolved(item, use)];
+    const errors = findings.errors();
+    const stages = stagesOf(item, use, open);
+    return findings.errors() === errors && stages !== undefined ? stages : [unresolved];
   }
 
-  private fragment(item: MapNode, use: Entry, open: readonly string[]): readonly Node[] | undefined {
-    const fragment = this.library.find(use.value);
+  function stagesOf(item: MapNode, use: Entry, open: readonly string[]): readonly Node[] | undefined {
+    const fragment = find(use.value);
     if (fragment === undefined) return undefined;
     if (open.includes(fragment.file)) {
-      this.findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
-        help: `the cycle: ${[...open.slice(open.indexOf(fragment.file)), fragment.file].map(baseName).join(' -> ')}`,
+      const circle = [...open.slice(open.indexOf(fragment.file)), fragment.file];
+      findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
+        help: `the cycle: ${circle.map((file) => basename(file)).join(' -> ')}`,
       });
-      return [];
+      return undefined;
     }
     const { mark } = use.value;
     const chain: Chain = [...(mark.chain ?? []), { file: mark.file, line: mark.line }];
     const placed = remark(fragment.root, (inner) => ({ ...inner, chain })) as MapNode;
-    const values = this.parameters(item, use, placed);
+    const values = parametersOf(item, use, placed, findings);
     const stages = childOf(placed, 'stages');
-    if (values === undefined || stages?.kind !== 'list') return [];
-    const ruled = withRules(stages, childOf(placed, 'rules'), this.findings) as ListNode;
-    const filled = substitute(ruled, values, this.findings) as ListNode;
-    return this.list(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
+    if (values === undefined || stages?.kind !== 'list') return undefined;
+    const ruled = withRules(stages, childOf(placed, 'rules'), findings) as ListNode;
+    const filled = substitute(ruled, values, findings) as ListNode;
+    return expandList(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
   }
 
-  /** The value of every parameter; `undefined` after a finding. */
-  private parameters(item: MapNode, use: Entry, fragment: MapNode): ReadonlyMap<string, Node> | undefined {
-    const declared = entriesOf(childOf(fragment, 'parameters'));
-    const written = childOf(item, 'with');
-    // Validation reported other types.
-    if (written !== undefined && written.kind !== 'map') return undefined;
-    const given = entriesOf(written);
-    const names = declared.map((parameter) => parameter.key);
-    const unknown = given.filter((entry) => !names.includes(entry.key));
-    for (const { key, key_mark } of unknown) {
-      this.findings.report('C2003', key_mark, `the fragment has no parameter ${keyName(key)}`, {
-        help: oneOf(key, names, 'parameters', 'it has no parameters'),
+  const entries = root.entries.map((entry) => {
+    if (!['stages', 'finally'].includes(entry.key) || entry.value.kind !== 'list') return entry;
+    return { ...entry, value: expandList(entry.value, []) };
+  });
+  return { root: { ...root, entries }, complete: findings.errors() === before };
+}
+
+/** The value of every parameter; `undefined` after a finding. */
+function parametersOf(
+  item: MapNode,
+  use: Entry,
+  fragment: MapNode,
+  findings: Findings,
+): ReadonlyMap<string, Node> | undefined {
+  const declared = entriesOf(childOf(fragment, 'parameters'));
+  const written = childOf(item, 'with');
+  // Validation reported other types.
+  if (written !== undefined && written.kind !== 'map') return undefined;
+  const given = entriesOf(written);
+  const names = declared.map((parameter) => parameter.key);
+  const unknown = given.filter((entry) => !names.includes(entry.key));
+  for (const { key, key_mark } of unknown) {
+    findings.report('C2003', key_mark, `the fragment has no parameter ${keyName(key)}`, {
+      help: oneOf(key, names, 'parameters', 'it has no parameters'),
+    });
+  }
+  const values = new Map<string, Node>();
+  let complete = unknown.length === 0;
+  for (const { key, value } of declared) {
+    const set = childOf(written, key) ?? childOf(value, 'default');
+    if (set !== undefined) {
+      values.set(key, set);
+      continue;
+    }
+    // Validation has reported a parameter beside `use`.
+    if (complete && childOf(item, key) === undefined) {
+      findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
+        help: `add it: with: { ${key}: ... }`,
       });
     }
-    const values = new Map<string, Node>();
-    let complete = unknown.length === 0;
-    for (const { key, value } of declared) {
-      const set = given.find((entry) => entry.key === key)?.value ?? childOf(value, 'default');
-      if (set !== undefined) {
-        values.set(key, set);
-      } else if (childOf(item, key) !== undefined) {
-        // Validation has reported it beside `use`.
-        complete = false;
-      } else if (complete) {
-        this.findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
-          help: `add it: with: { ${key}: ... }`,
-        });
-        complete = false;
-      }
-    }
-    return complete ? values : undefined;
+    complete = false;
   }
+  return complete ? values : undefined;
 }
-
-/** Keeps an entry for a fragment that could not be expanded, so that the list is not also reported as empty. */
-function unresolved(item: MapNode, use: Entry): MapNode {
-  return { ...item, entries: [use] };
-}
-
-const baseName = (file: string): string => file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1);
 
 /** A stage of a fragment with the guard, the inherited keys and the id prefix of the entry that uses it. */
 function withOuter(stage: Node, item: MapNode): Node {

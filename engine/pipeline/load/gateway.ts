@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { NO_STAGE_FACTS } from '../../base/contract/own-facts.ts';
-import { type ConditionChecker, createGatewayChecker } from '../../base/rules/check.ts';
+import { type ConditionChecker, createConditionChecker } from '../../base/rules/check.ts';
 import type { Findings } from '../../base/source/findings.ts';
 import { childOf, itemsOf, type MapNode, textOf } from '../../base/source/node.ts';
 import { GATEWAY_SCHEMA } from '../../base/source/schemas.ts';
@@ -9,7 +9,7 @@ import { type Validated, validate } from '../../base/source/validate.ts';
 import { type AnnotationContext, allowWarnings, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
 import { shapeConfig } from './config-shape.ts';
 import { factNames, linkGroups } from './link/known-names.ts';
-import { checkRoutes, linkGateway, linkWays } from './link/link-gateway.ts';
+import { checkProxies, checkRoutes, linkGateway } from './link/link-gateway.ts';
 import { textsAt } from './link/link-keys.ts';
 import { checkPrices } from './link/link-money.ts';
 import { type PolicySource, policySource } from './policies.ts';
@@ -89,7 +89,7 @@ export function checkGateway(
   };
   const fact_names = factNames(root, names);
   const headers = textsAt(root, 'facts.headers.*').map(({ text }) => text.toLowerCase());
-  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, {
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings, undefined, {
     headers,
     of_stages: stages.facts,
     knows_stages: stages.complete,
@@ -99,7 +99,7 @@ export function checkGateway(
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
   linkGateway(root, names, findings);
-  linkWays(root, { ...options, directory: dirname(file) });
+  checkProxies(root, { ...options, directory: dirname(file) });
   linkGroups(root, fact_names.get('principal.groups'), findings);
   allowWarnings(root, findings);
   const profiles = loadProfiles(root, file, options);

@@ -7,7 +7,7 @@ import {
   isWritten,
   type MapNode,
   nodeAt,
-  replaceScalar,
+  replaceNode,
   type SourcePosition,
   scalarsAt,
 } from '../../base/source/node.ts';
@@ -15,7 +15,7 @@ import { readSource } from '../../base/source/source.ts';
 import type { Policy } from '../../base/source/spec.ts';
 import { type Loaded, type PipelineSpec, positionOf } from '../../base/source/spec.ts';
 import { type CheckedGateway, checkGateway, validateGateway } from './gateway.ts';
-import { lintFoundModels, lintPrices, lintRoutes, lintRouting, lintTranslation } from './lints.ts';
+import { lintGateway, lintTranslation } from './lints.ts';
 import { compileOtherRequests, loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { loadPolicies } from './policies.ts';
 import { loadStages, type StageSet } from './stage-modules.ts';
@@ -52,16 +52,17 @@ export async function loadInto(
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
   const written = (options.read ?? readSource)(file, findings);
   if (written === undefined) return undefined;
-  const root = options.listen === undefined ? written : replaceScalar(written, ['server', 'listen'], options.listen);
+  const listen = childOf(written, 'server', 'listen');
+  const root =
+    options.listen === undefined || listen?.kind !== 'scalar'
+      ? written
+      : replaceNode(written, listen, { ...listen, value: options.listen });
   const valid = validateGateway(root, file, findings);
   // Conditions of gateway.yaml may read the facts of operators' stages.
   const stages = await loadStages(options.stages, valid.modules, findings, valid.knows_modules);
   const gateway = checkGateway(valid, { env, environment, findings }, stages);
   const { config, names, pipelines, conditions: shared_conditions } = gateway;
-  if (config !== undefined) lintRouting(config, root, findings);
-  if (config !== undefined) lintRoutes(config, root, findings);
-  if (config !== undefined) lintPrices(root, findings);
-  if (config !== undefined) lintFoundModels(config, root, findings);
+  if (config !== undefined) lintGateway(config, root, findings);
   const all_pipelines = childOf(root, 'all_pipelines');
   const context = { env, environment, findings, stages, config, names, shipped, all_pipelines, shared_conditions };
   const compiled = loadPipelines(pipelines, context);

@@ -1,15 +1,14 @@
 import { dirname } from 'node:path';
-import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../../base/contract/config.ts';
+import type { GatewayConfig, UpstreamConfig } from '../../base/contract/config.ts';
 import { ERRORS, type ErrorCode } from '../../base/contract/errors.ts';
-import type { FactPath } from '../../base/contract/facts.ts';
 import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import { matchesGlob } from '../../base/kit/glob.ts';
 import { isPathPattern } from '../../base/kit/path-patterns.ts';
-import { closest, didYouMean, listed } from '../../base/kit/text/suggest.ts';
+import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
 import { routingRules } from '../../base/rules/config-rules.ts';
 import { coverAll, implies } from '../../base/rules/guards.ts';
 import { simplify } from '../../base/rules/simplify.ts';
-import { createFindings, type Findings } from '../../base/source/findings.ts';
+import type { Findings } from '../../base/source/findings.ts';
 import {
   childOf,
   entriesOf,
@@ -21,21 +20,18 @@ import {
   type Node,
   nodeAt,
   quote,
-  type ScalarNode,
   textOf,
 } from '../../base/source/node.ts';
-import { filesIn } from '../../base/source/read-text.ts';
-import { readSource } from '../../base/source/source.ts';
 import type { PipelineSpec, StageEntry } from '../../base/source/spec.ts';
 import { CATALOGUE_DATE, idsAt } from '../../domain/budget/prices/catalogue.ts';
 import { modelById } from '../../domain/budget/prices/known-models.ts';
 import { definitionOf } from '../../domain/protocols/index.ts';
 import { reaches } from '../../domain/upstreams/routes.ts';
-import { type PipelineSource, splitPipelines } from './compose.ts';
+import type { PipelineSource } from './compose.ts';
 import { ownBoundary } from './config-shape.ts';
-import { isAudit, isEnforced, type LinkedPipeline } from './flow.ts';
+import { isEnforced, isSender, type LinkedPipeline } from './flow.ts';
 import { markOfEntry, type WrittenRoute, writtenRoutes } from './link/link-gateway.ts';
-import { itemsAt, textsAt, type Written } from './link/link-keys.ts';
+import { itemsAt, textsAt } from './link/link-keys.ts';
 import type { LinkedStage } from './link/link-stages.ts';
 
 /** Codes that the engine raises whatever the stages. */
@@ -44,25 +40,14 @@ const ENGINE_CODES: readonly ErrorCode[] = ['bad_http', 'draining', 'internal_er
 /** Codes that streaming an upstream's response raises. */
 const RELAY_CODES: readonly ErrorCode[] = ['upstream_failed', 'upstream_timeout'];
 
-/** A stage that every request to an upstream should pass, identified by a fact that it writes. */
-interface Safeguard {
-  readonly code: 'W7010' | 'W7011' | 'W7012';
-  readonly writes: FactPath;
-  readonly stage: string;
-  readonly missing: string;
-  readonly why: string;
-  /** Codes that only its stage raises: without the stage, clauses for them are not reported. */
-  readonly raises: readonly ErrorCode[];
-}
-
-const SAFEGUARDS: readonly Safeguard[] = [
+/** Stages that every request to an upstream should pass, each identified by a fact that it writes. */
+const SAFEGUARDS = [
   {
     code: 'W7010',
     writes: 'principal.id',
     stage: 'authenticate',
     missing: 'anyone who reaches the gateway can spend your money:',
     why: 'no stage above authenticates callers',
-    raises: ['credential_missing', 'credential_invalid', 'credential_expired', 'credential_revoked'],
   },
   {
     code: 'W7011',
@@ -70,7 +55,6 @@ const SAFEGUARDS: readonly Safeguard[] = [
     stage: 'check-budget',
     missing: 'no spend limit applies to these requests:',
     why: 'no stage above reserves a budget',
-    raises: ['spend_limit_exceeded'],
   },
   {
     code: 'W7012',
@@ -78,9 +62,8 @@ const SAFEGUARDS: readonly Safeguard[] = [
     stage: 'meter-usage',
     missing: 'usage is not metered:',
     why: 'no stage above reads the response',
-    raises: [],
   },
-];
+] as const;
 
 /**
  * Warns about a valid pipeline with a probable gap, such as a route to upstreams without authentication.
@@ -93,13 +76,10 @@ export function lintPipeline(
   config: GatewayConfig | undefined,
   findings: Findings,
 ): void {
-  const at = pipeline.stages.findIndex(
-    (stage) => isEnforced(stage) && stage.entry.definition.terminal && stage.entry.definition.needs.includes('network'),
-  );
+  const at = pipeline.stages.findIndex(isSender);
   if (at >= 0) {
     const sender = pipeline.stages[at]!;
     for (const safeguard of SAFEGUARDS) lintSafeguard(sender, pipeline.stages.slice(0, at), safeguard, findings);
-    lintAudit(sender, pipeline, findings);
   }
   lintErrorCodes(pipeline, at >= 0, findings);
   for (const { entry, mark } of pipeline.stages) {
@@ -137,7 +117,7 @@ export function lintPipeline(
 function lintSafeguard(
   sender: LinkedStage,
   above: readonly LinkedStage[],
-  { code, writes, stage, missing, why }: Safeguard,
+  { code, writes, stage, missing, why }: (typeof SAFEGUARDS)[number],
   findings: Findings,
 ): void {
   const all = above.filter(({ entry }) => entry.definition.writes.includes(writes));
@@ -174,21 +154,6 @@ function reportOpen(mark: Mark, message: string, what: string, findings: Finding
   findings.report('W7024', mark, message, { help: `remove \`fail_closed: false\` to reject such ${what}` });
 }
 
-function lintAudit(sender: LinkedStage, pipeline: LinkedPipeline, findings: Findings): void {
-  if (pipeline.finally.some((stage) => isAudit(stage) && isEnforced(stage) && stage.entry.when === undefined)) return;
-  // A stage that rewrites bodies without an audit is an error (C6006).
-  if (pipeline.stages.some((stage) => isEnforced(stage) && stage.entry.definition.needs.includes('rewrite-body')))
-    return;
-  const audit = pipeline.finally.find(isAudit);
-  const message =
-    audit === undefined
-      ? `no stage records the requests that ${quote(sender.entry.id)} sends`
-      : `${quote(audit.entry.id)} does not record every request that ${quote(sender.entry.id)} sends`;
-  findings.report('W7013', (audit ?? sender).mark, message, {
-    help: audit === undefined ? 'add to the pipeline: finally: [{ stage: audit }]' : 'remove its guard and its `mode`',
-  });
-}
-
 /** The codes that an entry can raise. A stage that can raise any, such as reject, names one in its options. */
 function codesOf({ entry }: LinkedStage): readonly ErrorCode[] {
   const { raises } = entry.definition;
@@ -199,10 +164,6 @@ function codesOf({ entry }: LinkedStage): readonly ErrorCode[] {
 
 function lintErrorCodes({ stages, on_error }: LinkedPipeline, relays: boolean, findings: Findings): void {
   const raised = new Set<ErrorCode>([...ENGINE_CODES, ...(relays ? RELAY_CODES : [])]);
-  for (const { writes, raises } of relays ? SAFEGUARDS : []) {
-    if (!stages.some(({ entry }) => entry.definition.writes.includes(writes)))
-      for (const code of raises) raised.add(code);
-  }
   for (const stage of stages.filter(isEnforced)) for (const code of codesOf(stage)) raised.add(code);
   for (const { error_marks } of on_error) {
     for (const [code, mark] of error_marks) {
@@ -245,7 +206,7 @@ function conditionsByRule(config: GatewayConfig): readonly RouteCondition[] {
 }
 
 /** Warns about routing rules of gateway.yaml that never match because an earlier one always does. */
-export function lintRouting(config: GatewayConfig, root: MapNode, findings: Findings): void {
+function lintRouting(config: GatewayConfig, root: MapNode, findings: Findings): void {
   const { rules } = config.routing;
   const by_rule = conditionsByRule(config);
   rules.forEach((rule, index) => {
@@ -306,18 +267,15 @@ const FAMILY = 'model-requests';
 
 /**
  * Warns about copies of shipped pipelines that lack one of their stages, such as include-usage.
- * @param shipped directory of the shipped pipelines
+ * @param shipped the shipped pipelines
  */
-export function lintCopies(all: readonly Compiled[], shipped: string, findings: Findings): void {
-  const copies = all.filter(({ source: { file, extended } }) => dirname(file) !== shipped && extended !== true);
-  const ignored = createFindings();
-  const theirs = (copies.length === 0 ? [] : filesIn(shipped)).flatMap((file) => {
-    const root = readSource(file, ignored);
-    return root === undefined ? [] : splitPipelines(file, root, ignored);
-  });
+export function lintCopies(all: readonly Compiled[], shipped: readonly PipelineSource[], findings: Findings): void {
+  const copies = all.filter(
+    ({ source }) => source.extended !== true && !shipped.some(({ file }) => file === source.file),
+  );
   for (const { source, spec } of copies) {
     const own = new Set([...spec.stages, ...spec.finally].map(({ definition }) => definition.name));
-    const root = theirs.find(({ name }) => name === spec.name)?.root;
+    const root = shipped.find(({ name }) => name === spec.name)?.root;
     const items = ['stages', 'finally'].flatMap((list) => itemsOf(childOf(root, list)));
     const missing = items.flatMap((item) => textOf(childOf(item, 'stage')) ?? []).filter((stage) => !own.has(stage));
     const name = childOf(source.root, 'pipeline');
@@ -399,55 +357,30 @@ function routesOf({ upstreams, routing }: GatewayConfig): readonly (readonly Ups
 
 // Routes without real failover, and settings without effect.
 
-interface Linted {
-  readonly config: GatewayConfig;
-  readonly root: MapNode;
-  readonly findings: Findings;
-}
-
-/** Warns about the routes and the failover settings of a configuration without errors. */
-export function lintRoutes(config: GatewayConfig, root: MapNode, findings: Findings): void {
-  const linted = { config, root, findings };
+/** Warns about the routes, prices and models of a configuration without errors. */
+export function lintGateway(config: GatewayConfig, root: MapNode, findings: Findings): void {
+  lintRouting(config, root, findings);
   const routes = writtenRoutes(config, root);
+  if (routes.some(({ upstreams }) => upstreams.length > 1)) lintAttempts(config, root, findings);
   for (const route of routes) {
-    lintOrders(route, linted);
-    lintDuplicates(route, linted);
+    lintWeights(route, root, findings);
+    lintDuplicates(route, config, root, findings);
   }
-  if (routes.some(({ upstreams }) => upstreams.length > 1)) lintAttempts(linted);
-  config.upstreams.forEach((upstream, index) => {
-    lintShared(upstream, index, linted);
-    lintBreaker(upstream, index, linted);
-  });
-  lintCachePolicies(linted);
-  lintWindows(linted);
+  for (const path of ['models', 'prices.rows', 'upstreams'])
+    for (const node of itemsAt(root, path)) lintPrices(node, findings);
+  if (config.from_model_lists) lintFoundModels(config, root, findings);
 }
 
-/** Weights without effect, and orders that are equal by accident. */
-function lintOrders(route: WrittenRoute, { root, findings }: Linted): void {
+/** Reports weights without effect. */
+function lintWeights(route: WrittenRoute, root: MapNode, findings: Findings): void {
   const { upstreams, pointer } = route;
-  if (pointer === undefined) return;
-  const written = (index: number, key: string) => isWritten(root, `${pointer}/${index}/${key}`);
-  const is_shared = upstreams.some((_, index) => written(index, 'weight'));
   upstreams.forEach(({ upstream, order }, index) => {
-    const others = upstreams.filter((other, i) => i !== index && other.order === order);
-    if (written(index, 'weight') && others.length === 0) {
-      const message = `\`weight\` has no effect: no other upstream has the order ${order}`;
-      findings.report('W7050', markOfEntry(root, route, index, 'weight'), message, {
-        help: `remove it, or give another upstream the same order to share sessions with ${quote(upstream)}`,
-      });
-    }
-    const same = upstreams.findIndex((other, i) => other.order === order && written(i, 'order'));
-    if (is_shared || written(index, 'order') || same < 0) return;
-    const [one, other] = [quote(upstream), quote(upstreams[same]!.upstream)];
-    findings.report(
-      'W7081',
-      markOfEntry(root, route, index),
-      `${one} shares sessions with ${other}, probably by accident`,
-      {
-        found: `order ${order} by position, and \`order: ${order}\` at ${other}`,
-        help: 'write `order` for every entry of the list, or for none',
-      },
-    );
+    const is_alone = upstreams.every((other, i) => i === index || other.order !== order);
+    if (pointer === undefined || !is_alone || !isWritten(root, `${pointer}/${index}/weight`)) return;
+    const message = `\`weight\` has no effect: no other upstream has the order ${order}`;
+    findings.report('W7050', markOfEntry(root, route, index, 'weight'), message, {
+      help: `remove it, or give another upstream the same order to share sessions with ${quote(upstream)}`,
+    });
   });
 }
 
@@ -456,23 +389,8 @@ function namesAt({ name }: UpstreamConfig, { models }: GatewayConfig): string {
   return JSON.stringify(models.map(({ id, upstream_ids }) => upstream_ids?.[name] ?? id));
 }
 
-/** Upstreams of one route with the same server, account and models: they fail together. */
-function lintDuplicates(route: WrittenRoute, { config, root, findings }: Linted): void {
-  const upstreams = route.upstreams.map(({ upstream }) => config.upstreams.find(({ name }) => name === upstream)!);
-  const identity = (upstream: UpstreamConfig) => `${ownBoundary(upstream, '/')} ${namesAt(upstream, config)}`;
-  upstreams.forEach((upstream, index) => {
-    const first = upstreams.slice(0, index).find((other) => identity(other) === identity(upstream));
-    if (first === undefined) return;
-    const [one, other] = [quote(upstream.name), quote(first.name)];
-    findings.report('W7080', markOfEntry(root, route, index), `${one} fails whenever ${other} does`, {
-      found: 'both have the same address, credential and model names',
-      help: 'use another server or account, or remove it from the route',
-    });
-  });
-}
-
-/** Settings of attempts that rule out a second one. */
-function lintAttempts({ config, root, findings }: Linted): void {
+/** Warns about settings of attempts that rule out a second one. */
+function lintAttempts(config: GatewayConfig, root: MapNode, findings: Findings): void {
   const { max, seconds, unconfirmed } = config.routing.attempts;
   const attempts = nodeAt(root, '/routing/attempts');
   if (max === 1) {
@@ -492,103 +410,23 @@ function lintAttempts({ config, root, findings }: Linted): void {
   });
 }
 
-/** Pools and boundaries with a single upstream. */
-function lintShared(upstream: UpstreamConfig, index: number, { config, root, findings }: Linted): void {
-  const others = config.upstreams.filter((other) => other !== upstream);
-  for (const key of ['cache_pool', 'state_boundary'] as const) {
-    const pointer = `/upstreams/${index}/${key}`;
-    if (!isWritten(root, pointer) || others.some((other) => other[key] === upstream[key])) continue;
-    if (key === 'state_boundary' && others.some((other) => ownBoundary(other, '/') === ownBoundary(upstream, '/')))
-      continue;
-    const named = config.upstreams.flatMap((other, i) =>
-      other === upstream || !isWritten(root, `/upstreams/${i}/${key}`) ? [] : other[key],
-    );
-    const meant = closest(upstream[key], named);
-    const message = `${keyName(key)} has no effect: no other upstream is in ${quote(upstream[key])}`;
-    findings.report('W7050', nodeAt(root, pointer).mark, message, {
-      help: meant === undefined ? 'add it to the upstreams that share it, or remove it' : `did you mean \`${meant}\`?`,
-    });
-  }
-}
-
-/**
- * The largest share of failures, in percent, in a window of at least `requests_min` requests without `failures` in a row:
- * each run of `failures - 1` failures is followed by a success.
- */
-function largestShare(failures: number, requests_min: number): number {
-  const sizes = Array.from({ length: failures }, (_, i) => requests_min + i);
-  return Math.max(...sizes.map((size) => (100 * (size - Math.floor(size / failures))) / size));
-}
-
-/** Settings of a breaker that others make redundant. */
-function lintBreaker({ breaker }: UpstreamConfig, index: number, { root, findings }: Linted): void {
-  const { mode, failures, failure_percent, requests_min } = breaker;
-  const entries = entriesOf(childOf(nodeAt(root, `/upstreams/${index}`), 'breaker'));
-  for (const { key, key_mark } of mode === 'off' ? entries : []) {
-    if (key === 'mode') continue;
-    findings.report('W7050', key_mark, `${keyName(key)} has no effect: \`mode: off\` disables the breaker`, {
-      help: 'remove it, or remove `mode`',
-    });
-  }
-  const of_share = entries.find(({ key }) => ['failure_percent', 'requests_min', 'window_seconds'].includes(key));
-  if (mode === 'off' || of_share === undefined || largestShare(failures, requests_min) >= failure_percent) return;
-  const row = failures === 1 ? 'the first failure' : `${failures} failures in a row`;
-  findings.report(
-    'W7050',
-    of_share.key_mark,
-    `${keyName(of_share.key)} has no effect: ${row} always trip the breaker first`,
-    {
-      found: `${failure_percent} % of ${requests_min} or more requests can fail only if ${failures} in a row do`,
-      help: 'raise `failures`, lower `failure_percent`, or remove it',
-    },
-  );
-}
-
-/** `on_unsupported_cache` where the 1-hour cache is supported. */
-function lintCachePolicies({ config: { models, routing, upstreams }, root, findings }: Linted): void {
-  const lint = (pointer: string, who: string, there: readonly (UpstreamConfig | ModelConfig)[]) => {
-    if (!isWritten(root, pointer) || !there.every(({ supports }) => supports.prompt_cache_1h)) return;
-    findings.report(
-      'W7050',
-      nodeAt(root, pointer).mark,
-      `\`on_unsupported_cache\` has no effect: ${who} the 1-hour cache`,
-      {
-        help: 'write `supports: { prompt_cache_1h: false }` at the upstream or model without it, or remove the key',
-      },
-    );
-  };
+/** Upstreams of one route with the same server, account and models: they fail together. */
+function lintDuplicates(route: WrittenRoute, config: GatewayConfig, root: MapNode, findings: Findings): void {
+  const upstreams = route.upstreams.map(({ upstream }) => config.upstreams.find(({ name }) => name === upstream)!);
+  const identity = (upstream: UpstreamConfig) => `${ownBoundary(upstream, '/')} ${namesAt(upstream, config)}`;
   upstreams.forEach((upstream, index) => {
-    lint(`/upstreams/${index}/on_unsupported_cache`, 'the upstream supports', [upstream, ...models]);
-  });
-  routing.rules.forEach(({ upstreams: listed_there, models: globs }, index) => {
-    const there = upstreams.filter(({ name }) => listed_there.some(({ upstream }) => upstream === name));
-    const routed = models.filter(({ id }) => globs?.some((glob) => matchesGlob(glob, id)) ?? true);
-    const who = there.length === 1 ? 'its upstream supports' : 'its upstreams support';
-    lint(`/routing/rules/${index}/on_unsupported_cache`, who, [...there, ...routed]);
-  });
-}
-
-/** Context windows of a model at an upstream that are not below its own. */
-function lintWindows({ config, root, findings }: Linted): void {
-  config.models.forEach(({ context_window, context_windows = {} }, index) => {
-    for (const [upstream, window] of Object.entries(context_windows)) {
-      if (window < context_window) continue;
-      const { mark } = childOf(nodeAt(root, `/models/${index}/context_windows`), upstream)!;
-      const message = `the window at ${quote(upstream)} has no effect: \`context_window\` is ${context_window} tokens`;
-      findings.report('W7050', mark, message, {
-        help: 'remove it, or set context_window to the largest window of any upstream',
-      });
-    }
+    const first = upstreams.slice(0, index).find((other) => identity(other) === identity(upstream));
+    if (first === undefined) return;
+    const [one, other] = [quote(upstream.name), quote(first.name)];
+    findings.report('W7080', markOfEntry(root, route, index), `${one} fails whenever ${other} does`, {
+      found: 'both have the same address, credential and model names',
+      help: 'use another server or account, or remove it from the route',
+    });
   });
 }
-
-// Prices and multipliers in the wrong unit.
 
 /** Below the price of a million tokens at any provider, and above the price of a single token. */
 const LEAST_USD_PER_MILLION = 0.001;
-
-/** Above the multiplier of any contract, tier or region. */
-const MAX_MULTIPLIER = 10;
 
 const TOKEN_PRICES: ReadonlySet<string> = new Set([
   'input',
@@ -599,75 +437,55 @@ const TOKEN_PRICES: ReadonlySet<string> = new Set([
   'audio_input',
   'audio_output',
 ]);
+
+const MAX_MULTIPLIER = 10;
 const MULTIPLIERS: ReadonlySet<string> = new Set(['price_multiplier', 'multiplier']);
 
-/** A decimal number times a power of ten, without binary rounding errors. */
-const shifted = (value: number, digits: number): string => String(Number(`${value}e${digits}`));
-
-function lintPrice(key: string, { value, mark }: ScalarNode, findings: Findings): boolean {
-  if (typeof value !== 'number' || value === 0 || value >= LEAST_USD_PER_MILLION) return false;
-  findings.report('W7180', mark, `${keyName(key)} looks like the price of one token`, {
-    found: `${value} USD per million tokens`,
-    help: `prices are per million tokens: write ${shifted(value, 6)}`,
-  });
-  return true;
-}
-
-function lintMultiplier(key: string, { value, mark }: ScalarNode, findings: Findings): void {
-  if (typeof value !== 'number' || value <= MAX_MULTIPLIER) return;
-  findings.report('W7180', mark, `${keyName(key)} makes everything ${value} times as expensive`, {
-    help: `for ${value} percent of the price, write ${shifted(value, -2)}`,
-  });
-}
-
-/** Checks all prices in a part of the configuration, and reports one of those with the same mistake. */
-function lintWithin(node: Node, findings: Findings): void {
-  let reported = false;
+/** Warns about prices in the wrong unit, at one of those with the same mistake. */
+function lintPrices(node: Node, findings: Findings): void {
   for (const { key, value } of entriesOf(node)) {
-    if (value.kind !== 'scalar') lintWithin(value, findings);
-    else if (MULTIPLIERS.has(key)) lintMultiplier(key, value, findings);
-    else if (!reported && TOKEN_PRICES.has(key)) reported = lintPrice(key, value, findings);
+    lintPrices(value, findings);
+    const factor = value.kind === 'scalar' && MULTIPLIERS.has(key) ? value.value : undefined;
+    if (typeof factor !== 'number' || factor <= MAX_MULTIPLIER) continue;
+    findings.report('W7180', value.mark, `${keyName(key)} makes everything ${factor} times as expensive`, {
+      help: `for ${factor} percent of the price, write ${Number(`${factor}e-2`)}`,
+    });
   }
-}
-
-/** Warns about prices of models, of rows of `prices` and of upstreams that are in the wrong unit. */
-export function lintPrices(root: MapNode, findings: Findings): void {
-  for (const path of ['models', 'prices.rows', 'upstreams'])
-    for (const node of itemsAt(root, path)) lintWithin(node, findings);
+  for (const { key, value: node_of_price } of entriesOf(node).filter((entry) => TOKEN_PRICES.has(entry.key))) {
+    const value = node_of_price.kind === 'scalar' ? node_of_price.value : undefined;
+    if (typeof value !== 'number' || value === 0 || value >= LEAST_USD_PER_MILLION) continue;
+    findings.report('W7180', node_of_price.mark, `${keyName(key)} looks like the price of one token`, {
+      found: `${value} USD per million tokens`,
+      help: `prices are per million tokens: write ${Number(`${value}e6`)}`,
+    });
+    return;
+  }
 }
 
 const HELP =
   'without `models`, the gateway only serves models of the catalogue: list all models under `models`, this one with `pricing`';
 
 /** Warns about references of a gateway.yaml without `models` to models that the price catalogue does not have. */
-export function lintFoundModels(config: GatewayConfig, root: MapNode, findings: Findings): void {
-  if (!config.from_model_lists) return;
+function lintFoundModels(config: GatewayConfig, root: MapNode, findings: Findings): void {
   const at_homes = config.upstreams.map(({ base_url }) => idsAt(base_url));
   const ids = [...new Set(at_homes.flat())];
   // The catalogue lists the models of some providers only; elsewhere a glob cannot be checked.
   const are_complete = at_homes.every(({ length }) => length > 0);
   for (const path of ['routing.rules.*', 'access.rules.*', 'token_groups.*']) {
-    for (const model of textsAt(root, `${path}.models.*`))
-      checkModel(model, config, are_complete ? ids : undefined, findings);
+    for (const { text, mark } of textsAt(root, `${path}.models.*`)) {
+      const is_glob = text.includes('*');
+      const matching = ids.some((id) => matchesGlob(text, id));
+      if (is_glob ? matching || !are_complete : modelById(text, config) !== undefined) continue;
+      const what = is_glob ? `no model that matches ${quote(text)}` : `no model ${quote(text)}`;
+      findings.report('W7190', mark, `the price catalogue (${CATALOGUE_DATE}) has ${what}`, {
+        help: didYouMean(text, are_complete ? ids : [], HELP),
+      });
+    }
     for (const { text, mark } of textsAt(root, `${path}.families.*`))
       findings.report('W7002', mark, `no model is of the family ${quote(text)}`, {
         help: 'families are set under `models`; without that section, use globs: models: [...]',
       });
   }
-}
-
-function checkModel(
-  { text, mark }: Written,
-  config: GatewayConfig,
-  ids: readonly string[] | undefined,
-  findings: Findings,
-): void {
-  const is_glob = text.includes('*');
-  if (is_glob ? (ids?.some((id) => matchesGlob(text, id)) ?? true) : modelById(text, config) !== undefined) return;
-  const what = is_glob ? `no model that matches ${quote(text)}` : `no model ${quote(text)}`;
-  findings.report('W7190', mark, `the price catalogue (${CATALOGUE_DATE}) has ${what}`, {
-    help: didYouMean(text, ids ?? [], HELP),
-  });
 }
 
 /** Reserved domains (RFC 2606, RFC 6761): placeholders in examples. */
@@ -683,15 +501,13 @@ export function lintTranslation(
   const namesOf = ({ protocols: [to] }: UpstreamConfig) =>
     pipelines.filter((pipeline) => translatesInto(pipeline, to!)).map(({ name }) => name);
   const reached = models.map((model) => reaches(model, routing));
-  for (const upstream of upstreams) {
+  for (const [index, upstream] of upstreams.entries()) {
     const { name, base_url, profile, protocols } = upstream;
     const names = namesOf(upstream);
     const { form_headers, name: protocol } = definitionOf(protocols[0]);
-    if (names.length === 0 || Object.keys(form_headers).length === 0) continue;
-    if (profile !== undefined || RESERVED.test(new URL(base_url).hostname)) continue;
-    if (!reached.some((places) => places.has(name))) continue;
-    const node = itemsAt(root, 'upstreams')[upstreams.findIndex((upstream) => upstream.name === name)];
-    const { mark } = childOf(node, 'base_url') ?? node!;
+    if (names.length === 0 || Object.keys(form_headers).length === 0 || profile !== undefined) continue;
+    if (RESERVED.test(new URL(base_url).hostname) || !reached.some((places) => places.has(name))) continue;
+    const { mark } = nodeAt(root, `/upstreams/${index}/base_url`);
     findings.report('W7026', mark, `the header names of the upstream ${quote(name)} are unknown`, {
       expected: `\`profile\`, because requests are translated into ${protocol} in ${listed(names)}`,
       help: 'write `profile: anthropic` beside `base_url`, or name a profile file',
@@ -702,8 +518,7 @@ export function lintTranslation(
     const asked = bounded.filter(({ name }) => reached[index]!.has(name));
     const names = [...new Set(asked.flatMap(namesOf))];
     if (!model.assumed.includes('max_output_tokens') || names.length === 0) continue;
-    const node = itemsAt(root, 'models')[index];
-    const { mark } = childOf(node, 'id') ?? node!;
+    const { mark } = nodeAt(root, `/models/${index}/id`);
     const sent = `max_tokens: ${model.default_output_tokens}`;
     findings.report('W7027', mark, `the output limit of the model ${quote(model.id)} is unknown`, {
       help: `set max_output_tokens; without it, requests without a limit get ${sent} in ${listed(names)}`,

@@ -87,9 +87,9 @@ export interface PathOptions extends LoadOptions {
  */
 export async function loadPaths(paths: readonly string[], options: PathOptions): Promise<CheckedPaths> {
   const findings = createFindings();
-  const checker = new PathChecker(options, findings);
-  const config = options.config === undefined ? [] : [resolve(options.config)];
-  const wanted = new Map<string, Kind | undefined>(config.map((file) => [file, 'gateway']));
+  const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
+  const config_file = options.config === undefined ? undefined : resolve(options.config);
+  const wanted = new Map<string, Kind | undefined>(config_file === undefined ? [] : [[config_file, 'gateway']]);
   for (const path of paths.map((each) => resolve(each))) {
     const before = findings.errors();
     const found = filesAt(path, findings).map((file) => [file, kindOf(file)] as const);
@@ -99,24 +99,119 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
     for (const [file, kind] of telling) if (!wanted.has(file)) wanted.set(file, kind);
   }
   const ofKind = (kind: Kind) => [...wanted].flatMap(([file, its]) => (its === kind ? file : []));
+  const unreadOfKind = (kind: Kind) => ofKind(kind).filter((file) => !findings.files().includes(file));
+
+  const gateways: { readonly file: string; readonly directory: string; readonly loaded: LoadedGateway }[] = [];
+  /** Whether a gateway.yaml could not be read: it may list further stages. */
+  let is_unread = false;
+  /** Pipelines that belong to no gateway.yaml. */
+  const alone: PipelineSpec[] = [];
+
+  async function checkGateway(file: string): Promise<void> {
+    const before = findings.errors();
+    const loaded = await loadInto(file, options, findings);
+    if (loaded === undefined) {
+      is_unread = true;
+      return;
+    }
+    const { config, stages } = loaded;
+    if (config !== undefined && stages.own.size > 0 && findings.errors() === before) {
+      const broken = await options.tryStages?.({ ...loaded, config });
+      if (broken !== undefined) {
+        const mark = { file: broken.file, line: broken.line, column: 1, length: 1, pointer: '' };
+        findings.report('C4002', mark, `the stage ${quote(broken.stage)} cannot be created: ${broken.problem}`);
+      }
+    }
+    gateways.push({ file, directory: dirname(file), loaded });
+  }
+
+  /** The gateway.yaml in the nearest directory above a file, else the only one of this check. */
+  function gatewayOf(file: string): LoadedGateway | undefined {
+    const above = gateways
+      .filter(({ directory }) => file.startsWith(directory + sep))
+      .toSorted((a, b) => b.directory.length - a.directory.length);
+    return (above[0] ?? (gateways.length === 1 ? gateways[0] : undefined))?.loaded;
+  }
+
+  /** Checks a single pipeline, with the stages and names of the gateway.yaml it probably belongs to. */
+  async function checkPipeline(file: string): Promise<void> {
+    const gateway = gatewayOf(file);
+    const stages = gateway?.stages ?? (await loadStages(options.stages, [], findings, !is_unread));
+    const names = gateway && { names: gateway.names, shared_conditions: gateway.conditions };
+    const context = { findings, env, environment, stages, config: gateway?.config, shipped, ...names };
+    alone.push(...pipelinesOf(file, context).flatMap((source) => compilePipeline(source, context) ?? []));
+  }
+
+  /** The pipeline beside a test file, whether or not it belongs to a gateway.yaml. */
+  async function pipelineBeside(test_file: string, name: string): Promise<readonly PipelineSpec[] | undefined> {
+    const directory = dirname(test_file);
+    // The pipeline may be one of several in a file.
+    for (const file of pipelineFiles(directory))
+      if (kindOf(file) === 'pipeline' && !findings.files().includes(file)) await checkPipeline(file);
+    const all = [...alone, ...gateways.flatMap(({ loaded }) => loaded.compiled)];
+    const found = all.find((pipeline) => pipeline.name === name && dirname(pipeline.file) === directory);
+    return found === undefined ? undefined : [found];
+  }
+
+  /** The gateway.yaml that `appscli test` would use for a test file; `undefined` if it has errors. */
+  async function gatewayNear(test_file: string): Promise<LoadedGateway | undefined> {
+    const directory = dirname(test_file);
+    const near = [directory, dirname(directory)].map((each) => join(each, 'gateway.yaml')).find((at) => existsSync(at));
+    if (near === undefined) return undefined;
+    const ignored = createFindings();
+    const loaded = await loadInto(near, options, ignored);
+    return ignored.errors() > 0 ? undefined : loaded;
+  }
+
+  /**
+   * Checks a test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
+   * @param is_sound whether those have no errors
+   * @returns whether it could be read
+   */
+  async function checkTest(file: string, is_sound: boolean): Promise<boolean> {
+    const test = readTestFile(file, findings);
+    if (test === undefined) return false;
+    const gateway = gatewayOf(file) ?? (is_sound ? await gatewayNear(file) : undefined);
+    const known =
+      gateway?.compiled ??
+      (await pipelineBeside(file, test.pipeline)) ??
+      // If `pipeline` is misspelt, the file name still has the right name.
+      (await pipelineBeside(file, basename(file).split('.')[0]!));
+    // The contents of a pipeline with errors are unknown.
+    if (is_sound && known !== undefined) checkAgainstPipeline(test, known, findings);
+    if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, findings);
+    return true;
+  }
+
   // gateway.yaml first: it lists the operator's stages.
   for (const file of ofKind('gateway')) {
-    if (config.includes(file) && isMissing(file)) reportMissing(file, findings, NO_CONFIG);
-    else await checker.gateway(file);
+    if (file === config_file && isMissing(file)) reportMissing(file, findings, NO_CONFIG);
+    else await checkGateway(file);
   }
-  for (const file of ofKind('pipeline')) if (!findings.files().includes(file)) await checker.pipeline(file);
-  for (const file of ofKind('fragment')) if (!findings.files().includes(file)) checker.fragment(file);
-  for (const file of ofKind('policy')) if (!findings.files().includes(file)) checker.policy(file);
+  for (const file of unreadOfKind('pipeline')) await checkPipeline(file);
+  const fragments = unreadOfKind('fragment').filter(
+    (file) => readFragment(file, basename(file), findings) !== undefined,
+  );
+  const policies = unreadOfKind('policy').filter((file) => readPolicy(file, findings) !== undefined);
   const is_sound = findings.errors() === 0;
-  for (const file of checker.testsAlong()) wanted.set(file, 'test');
-  for (const file of ofKind('test')) await checker.test(file, is_sound);
-  const { configs, pipelines, fragments, policies, tests } = checker;
+  for (const { file, directory, loaded } of gateways) {
+    // gateway.test.yaml belongs to gateway.yaml, not to a configuration under another name.
+    const own = /^gateway\.ya?ml$/.test(basename(file)) ? testFilesIn(directory) : [];
+    for (const test of own) if (basename(test) === 'gateway.test.yaml') wanted.set(test, 'test');
+    for (const test of testFilesIn(loaded.pipelines)) wanted.set(test, 'test');
+  }
+  let tests = 0;
+  for (const file of ofKind('test')) if (await checkTest(file, is_sound)) tests += 1;
+  const sound = gateways.flatMap(({ loaded: { config, compiled } }) =>
+    config === undefined ? [] : [{ config, pipelines: compiled }],
+  );
+  const compiled = [...gateways.flatMap(({ loaded }) => loaded.compiled), ...alone];
   return {
-    configs,
-    gateways: checker.sound(),
-    pipelines,
-    fragments,
-    policies,
+    configs: sound.map(({ config }) => config),
+    gateways: sound,
+    pipelines: compiled.map(({ name }) => name),
+    fragments: fragments.length,
+    policies: policies.length + gateways.reduce((sum, { loaded }) => sum + loaded.policies.length, 0),
     tests,
     diagnostics: findings.diagnostics(),
     sources: findings.sources(),
@@ -165,139 +260,5 @@ function testFilesIn(directory: string | undefined): string[] {
   } catch {
     // Loading its pipelines has reported the problem.
     return [];
-  }
-}
-
-class PathChecker {
-  readonly configs: GatewayConfig[] = [];
-  readonly pipelines: string[] = [];
-  fragments = 0;
-  policies = 0;
-  tests = 0;
-  private readonly gateways: { readonly file: string; readonly directory: string; readonly loaded: LoadedGateway }[] =
-    [];
-  /** Whether a gateway.yaml could not be read: it may list further stages. */
-  private is_unread = false;
-  /** Pipelines that belong to no gateway.yaml. */
-  private readonly alone: PipelineSpec[] = [];
-  private readonly options: PathOptions;
-  private readonly findings: Findings;
-
-  constructor(options: PathOptions, findings: Findings) {
-    this.options = options;
-    this.findings = findings;
-  }
-
-  async gateway(file: string): Promise<void> {
-    const before = this.findings.errors();
-    const loaded = await loadInto(file, this.options, this.findings);
-    if (loaded === undefined) {
-      this.is_unread = true;
-      return;
-    }
-    const { config, stages } = loaded;
-    if (config !== undefined && stages.own.size > 0 && this.findings.errors() === before) {
-      const broken = await this.options.tryStages?.({ ...loaded, config });
-      if (broken !== undefined) {
-        const mark = { file: broken.file, line: broken.line, column: 1, length: 1, pointer: '' };
-        this.findings.report('C4002', mark, `the stage ${quote(broken.stage)} cannot be created: ${broken.problem}`);
-      }
-    }
-    this.gateways.push({ file, directory: dirname(file), loaded });
-    if (loaded.config !== undefined) this.configs.push(loaded.config);
-    this.pipelines.push(...loaded.compiled.map(({ name }) => name));
-    this.policies += loaded.policies.length;
-  }
-
-  sound(): CheckedPaths['gateways'] {
-    return this.gateways.flatMap(({ loaded: { config, compiled } }) =>
-      config === undefined ? [] : [{ config, pipelines: compiled }],
-    );
-  }
-
-  /** Test files that belong to each gateway.yaml: beside it, and beside its pipelines. */
-  testsAlong(): string[] {
-    return this.gateways.flatMap(({ file, directory, loaded }) => {
-      // gateway.test.yaml belongs to gateway.yaml, not to a configuration under another name.
-      const has_usual_name = /^gateway\.ya?ml$/.test(basename(file));
-      const own = testFilesIn(has_usual_name ? directory : undefined).filter(
-        (name) => basename(name) === 'gateway.test.yaml',
-      );
-      return [...own, ...testFilesIn(loaded.pipelines)];
-    });
-  }
-
-  fragment(file: string): void {
-    if (readFragment(file, basename(file), this.findings) !== undefined) this.fragments += 1;
-  }
-
-  policy(file: string): void {
-    if (readPolicy(file, this.findings) !== undefined) this.policies += 1;
-  }
-
-  /** Checks a single pipeline, with the stages and names of the gateway.yaml it probably belongs to. */
-  async pipeline(file: string): Promise<void> {
-    const { findings } = this;
-    const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = this.options;
-    const gateway = this.gatewayOf(file);
-    const stages = gateway?.stages ?? (await loadStages(this.options.stages, [], findings, !this.is_unread));
-    const names = gateway && { names: gateway.names, shared_conditions: gateway.conditions };
-    const context = { findings, env, environment, stages, config: gateway?.config, shipped, ...names };
-    for (const source of pipelinesOf(file, context)) {
-      const compiled = compilePipeline(source, context);
-      if (compiled === undefined) continue;
-      this.pipelines.push(compiled.name);
-      this.alone.push(compiled);
-    }
-  }
-
-  /**
-   * Checks a test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
-   * @param is_sound whether those have no errors
-   */
-  async test(file: string, is_sound: boolean): Promise<void> {
-    const test = readTestFile(file, this.findings);
-    if (test === undefined) return;
-    this.tests += 1;
-    const gateway = this.gatewayOf(file) ?? (is_sound ? await this.gatewayNear(file) : undefined);
-    const known =
-      gateway?.compiled ??
-      (await this.beside(file, test.pipeline)) ??
-      // If `pipeline` is misspelt, the file name still has the right name.
-      (await this.beside(file, basename(file).split('.')[0]!));
-    // The contents of a pipeline with errors are unknown.
-    if (is_sound && known !== undefined) checkAgainstPipeline(test, known, this.findings);
-    if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, this.findings);
-  }
-
-  /** The pipeline beside a test file, whether or not it belongs to a gateway.yaml. */
-  private async beside(test_file: string, name: string): Promise<readonly PipelineSpec[] | undefined> {
-    const directory = dirname(test_file);
-    // The pipeline may be one of several in a file.
-    const unread = pipelineFiles(directory).filter(
-      (file) => kindOf(file) === 'pipeline' && !this.findings.files().includes(file),
-    );
-    for (const file of unread) await this.pipeline(file);
-    const all = [...this.alone, ...this.gateways.flatMap(({ loaded }) => loaded.compiled)];
-    const found = all.find((pipeline) => pipeline.name === name && dirname(pipeline.file) === directory);
-    return found === undefined ? undefined : [found];
-  }
-
-  /** The gateway.yaml that `appscli test` would use for a test file; `undefined` if it has errors. */
-  private async gatewayNear(test_file: string): Promise<LoadedGateway | undefined> {
-    const directory = dirname(test_file);
-    const near = [directory, dirname(directory)].map((each) => join(each, 'gateway.yaml')).find((at) => existsSync(at));
-    if (near === undefined) return undefined;
-    const findings = createFindings();
-    const loaded = await loadInto(near, this.options, findings);
-    return findings.errors() > 0 ? undefined : loaded;
-  }
-
-  /** The gateway.yaml in the nearest directory above a file, else the only one of this check. */
-  private gatewayOf(file: string): LoadedGateway | undefined {
-    const above = this.gateways
-      .filter(({ directory }) => file.startsWith(directory + sep))
-      .toSorted((a, b) => b.directory.length - a.directory.length);
-    return (above[0] ?? (this.gateways.length === 1 ? this.gateways[0] : undefined))?.loaded;
   }
 }

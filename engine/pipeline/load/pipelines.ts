@@ -3,13 +3,13 @@ import { basename, dirname, join } from 'node:path';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import { deepFreeze } from '../../base/kit/freeze.ts';
 import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
-import { listed } from '../../base/kit/text/suggest.ts';
 import { type ConditionChecker, createConditionChecker } from '../../base/rules/check.ts';
 import { OPERATORS } from '../../base/rules/operators.ts';
 import type { Findings } from '../../base/source/findings.ts';
 import {
   childOf,
   entriesOf,
+  entryOf,
   itemsOf,
   keyName,
   type MapNode,
@@ -19,6 +19,7 @@ import {
   textOf,
 } from '../../base/source/node.ts';
 import { filesIn } from '../../base/source/read-text.ts';
+import { reportMisplaced } from '../../base/source/schema-errors.ts';
 import { PIPELINE_SCHEMA } from '../../base/source/schemas.ts';
 import { readSource } from '../../base/source/source.ts';
 import { type NamedRule, type PipelineSpec, positionOf } from '../../base/source/spec.ts';
@@ -27,9 +28,11 @@ import { allowWarnings } from './annotations.ts';
 import {
   applyExtensions,
   checkAllPipelines,
-  type Extension,
   isExtension,
+  isStageList,
   type PipelineSource,
+  STAGE_LISTS,
+  type StageList,
   splitPipelines,
   withAllPipelines,
 } from './compose.ts';
@@ -39,8 +42,6 @@ import { repeated } from './link/link-keys.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
 import { lintCopies, lintGuards, lintPipeline, lintProtocols } from './lints.ts';
 import { isName } from './stage-definition.ts';
-
-const LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
 
 const { definitions } = PIPELINE_SCHEMA as unknown as {
   definitions: Readonly<Record<'entry' | 'clause', { properties: object }>>;
@@ -53,7 +54,7 @@ const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ prop
  */
 function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): MapNode {
   const entries = pipeline.entries.map((entry) => {
-    if (!LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    if (!isStageList(entry.key) || entry.value.kind !== 'list') return entry;
     const items = entry.value.items.map((item) => nested(item, stages, findings));
     return { ...entry, value: { ...entry.value, items } };
   });
@@ -95,11 +96,7 @@ function moved(item: Node, home: string, belongs: (key: string) => boolean, find
   const [first] = misplaced;
   const can_move = inside === undefined || inside.kind === 'map' || isNothing(inside);
   if (item.kind !== 'map' || first === undefined || !can_move) return item;
-  const names = listed(misplaced.map(({ key }) => keyName(key))).replace(/ or (\S+)$/, ' and $1');
-  const is_many = misplaced.length > 1;
-  findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${names}`, {
-    help: `${is_many ? 'they belong' : 'it belongs'} under \`${home}\`, indented further`,
-  });
+  reportMisplaced(misplaced, home, findings);
   const entries = [...entriesOf(inside), ...misplaced];
   const value: MapNode = { kind: 'map', entries, mark: inside?.mark ?? first.key_mark };
   const others = item.entries.filter((entry) => entry.key !== home && !misplaced.includes(entry));
@@ -108,8 +105,6 @@ function moved(item: Node, home: string, belongs: (key: string) => boolean, find
 
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
-
-type StageList = 'stages' | 'on_error' | 'finally';
 
 export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   /** Directory of the shipped pipelines and fragments. */
@@ -128,41 +123,17 @@ export function pipelineFiles(directory: string): string[] {
   return filesIn(directory);
 }
 
-interface ReadPipelines {
-  readonly sources: readonly PipelineSource[];
-  readonly extensions: readonly Extension[];
-}
-
-function readPipelines(directory: string, { findings }: PipelineContext): ReadPipelines {
-  const files = pipelineFiles(directory).flatMap((file) => {
+/** The pipelines and the extensions in a directory. */
+function readPipelines(directory: string | undefined, { findings }: PipelineContext) {
+  const files = (directory === undefined ? [] : pipelineFiles(directory)).flatMap((file) => {
     const root = readSource(file, findings);
     return root === undefined ? [] : [{ file, root }];
   });
+  const sources = files.filter(({ root }) => !isExtension(root));
   return {
-    sources: files
-      .filter(({ root }) => !isExtension(root))
-      .flatMap(({ file, root }) => splitPipelines(file, root, findings)),
+    sources: sources.flatMap(({ file, root }) => splitPipelines(file, root, findings)),
     extensions: files.filter(({ root }) => isExtension(root)),
   };
-}
-
-/** The shipped and the operator's pipelines, after `extends`. The operator's replace shipped ones of the same name. */
-function composePipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSource[] {
-  const { findings } = context;
-  const own = directory === undefined ? { sources: [], extensions: [] } : readPipelines(directory, context);
-  const replaced = new Set(own.sources.flatMap(({ name, family }) => [name, family]));
-  const shipped = directory === context.shipped ? [] : readPipelines(context.shipped, context).sources;
-  const kept = shipped.filter(
-    ({ name, family }) => !replaced.has(name) && (family === undefined || !replaced.has(family)),
-  );
-  // A replacement of one pipeline of a family stays in the family.
-  const families = new Map(shipped.map(({ name, family }) => [name, family]));
-  const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
-  const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
-  reportDuplicates(sources, context);
-  reportClaims(sources, context);
-  checkAllPipelines(context.all_pipelines, sources, findings);
-  return sources;
 }
 
 /** The pipelines of one file. Its `extends` applies to the shipped ones. */
@@ -175,31 +146,44 @@ export function pipelinesOf(file: string, context: PipelineContext): readonly Pi
   return applyExtensions(sources, [{ file, root }], findings).filter((source) => source.file === file);
 }
 
-/** Compiles the pipelines of a configuration. */
+/** Compiles the shipped and the operator's pipelines. The operator's replace shipped ones of the same name. */
 export function loadPipelines(directory: string | undefined, given: PipelineContext): readonly PipelineSpec[] {
   const context = { ...given, own: directory };
-  const sources = composePipelines(directory, context);
+  const { findings } = context;
+  const own = readPipelines(directory, context);
+  const replaced = new Set(own.sources.flatMap(({ name, family }) => [name, family]));
+  const shipped = directory === context.shipped ? [] : readPipelines(context.shipped, context).sources;
+  const kept = shipped.filter(
+    ({ name, family }) => !replaced.has(name) && (family === undefined || !replaced.has(family)),
+  );
+  // A replacement of one pipeline of a family stays in the family.
+  const families = new Map(shipped.map(({ name, family }) => [name, family]));
+  const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
+  const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
+  reportDuplicates(sources, context);
+  reportClaims(sources, context);
+  checkAllPipelines(context.all_pipelines, sources, findings);
   const compiled = sources.flatMap((source) => {
     const spec = compilePipeline(source, context);
     return spec === undefined ? [] : [{ source, spec }];
   });
-  lintCopies(compiled, context.shipped, given.findings);
-  lintGuards(compiled, context.shipped, given.findings);
+  lintCopies(compiled, shipped, findings);
+  lintGuards(compiled, context.shipped, findings);
   return compiled.map(({ spec }) => spec);
 }
 
 function reportDuplicates(files: readonly PipelineSource[], { findings }: PipelineContext): void {
-  for (const [{ root, name, file }, first] of repeated(files, (each) => each.name)) {
+  for (const [{ root, name }, first] of repeated(files, (each) => each.name)) {
     const { mark } = childOf(root, 'pipeline')!;
     const other = childOf(first.root, 'pipeline')!.mark;
-    findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, {
-      help:
-        first.file === file
-          ? `the first one is in line ${other.line}`
-          : `the other is in ${basename(other.file)}:${other.line}`,
-    });
+    const help = `the other is ${placeOf(other, mark)}`;
+    findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, { help });
   }
 }
+
+/** A place for people, seen from another. */
+const placeOf = ({ file, line }: Mark, from: Mark): string =>
+  file === from.file ? `in line ${line}` : `in ${basename(file)}:${line}`;
 
 /** Reports methods and paths that two pipelines serve, at the later one; at the operator's, if the other is shipped. */
 function reportClaims(files: readonly PipelineSource[], context: PipelineContext): void {
@@ -244,7 +228,9 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
   const root = validated.node as MapNode;
   const { shared_conditions: shared } = given;
-  const conditions = createConditionChecker(childOf(root, 'rules'), findings, shared, given.stages.complete);
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings, shared, {
+    knows_stages: given.stages.complete,
+  });
   const context = { ...given, conditions };
   const before = findings.errors();
   const lists = {
@@ -255,17 +241,12 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   const is_valid = complete && given_form.ok && validated.ok;
   if (is_valid) conditions.reportUnused();
   reportSameIds(lists, context);
-  const resolved = (['stages', 'on_error', 'finally'] as const).every(
-    (list) => lists[list].length === itemsOf(childOf(root, list)).length,
-  );
+  const resolved = STAGE_LISTS.every((list) => lists[list].length === itemsOf(childOf(root, list)).length);
   if (!is_valid || !resolved) return undefined;
   // After other errors, such as a stage in the wrong list, these checks would report the same mistake again.
   if (findings.errors() === before) {
-    const stages_mark = entriesOf(root).find(({ key }) => key === 'stages')?.key_mark ?? root.mark;
-    const item_marks = itemsOf(childOf(source, 'stages')).map(
-      (item) => (childOf(item, 'stage') ?? childOf(item, 'use') ?? item).mark,
-    );
-    const linked = { ...lists, stages_mark, item_marks, removed: pipeline.removed ?? new Map() };
+    const stages_mark = entryOf(root, 'stages')?.key_mark ?? root.mark;
+    const linked = { ...lists, stages_mark, removed: pipeline.removed ?? new Map() };
     checkFlow(linked, given.stages.stages, findings);
     const { match } = validated.value as RawPipeline;
     const isShared = (mark: Mark) => mark.chain !== undefined || mark.file !== file || pipeline.family !== undefined;
@@ -314,18 +295,15 @@ function reportSameIds(
   { findings, shipped }: PipelineContext,
 ): void {
   // A misplaced stage is reported as such, and often exists in the right list, too.
-  const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+  const stages = STAGE_LISTS.flatMap((list) =>
     lists[list].filter(({ entry }) => list === 'on_error' || entry.definition.place === list),
   );
   for (const [later, first] of repeated(stages, (stage) => stage.entry.id)) {
     // Report the operator's entry, not that of the shipped pipeline.
     const is_theirs = dirname(later.mark.file) === shipped && dirname(first.mark.file) !== shipped;
     const [{ entry, mark }, other] = is_theirs ? [first, later] : [later, first];
-    const which = mark.file === other.mark.file ? 'the first one is in' : 'the other one is in';
-    const place =
-      mark.file === other.mark.file ? `line ${other.mark.line}` : `${basename(other.mark.file)}:${other.mark.line}`;
     findings.report('C4005', mark, `there are two stages with the id ${quote(entry.id)}`, {
-      help: `${which} ${place}; give this one an id: id: ${entry.id}-2`,
+      help: `the other is ${placeOf(other.mark, mark)}; give this one an id: id: ${entry.id}-2`,
     });
   }
 }

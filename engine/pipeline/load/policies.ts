@@ -33,9 +33,8 @@ import { validate } from '../../base/source/validate.ts';
 import { inOrder, isDenyKey, MODELS_KEY, mergeSettings, namesModel } from '../../domain/policies/managed-policies.ts';
 import { allowWarnings } from './annotations.ts';
 import { checkGroups } from './link/known-names.ts';
-import { checkGroupName, keptGroups, reportDroppedGroups } from './link/link-auth.ts';
-import { itemsAt, repeated, textsAt, type Written } from './link/link-keys.ts';
-import { isName } from './stage-definition.ts';
+import { checkGroupName } from './link/link-auth.ts';
+import { itemsAt, nameOf, reportOtherName, textsAt, type Written } from './link/link-keys.ts';
 
 /** Keys that would allow prototype pollution in programs that merge settings into objects. */
 const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
@@ -51,49 +50,30 @@ const LIKE_MODELS =
 function checkSettings(settings: MapNode, is_valid: boolean, findings: Findings): void {
   for (const { key, key_mark, value } of settings.entries) {
     const is_slip = key !== MODELS_KEY && closest(spelling(key), [spelling(MODELS_KEY)]) !== undefined;
-    if (is_slip) reportRestrictsNothing(key, key_mark, `did you mean \`${MODELS_KEY}\`?`, findings);
-    else if (value.kind === 'list' && LIKE_MODELS.test(spelling(key))) {
-      reportRestrictsNothing(key, key_mark, `list the models that may be used under \`${MODELS_KEY}\``, findings);
-    }
+    if (!is_slip && !(value.kind === 'list' && LIKE_MODELS.test(spelling(key)))) continue;
+    findings.report('W7063', key_mark, `${keyName(key)} restricts nothing: the gateway only enforces ${MODELS_KEY}`, {
+      help: is_slip ? `did you mean \`${MODELS_KEY}\`?` : `list the models that may be used under \`${MODELS_KEY}\``,
+    });
   }
-  checkEntries(settings, { findings, is_valid, in_env: false, is_top: true });
-}
-
-function reportRestrictsNothing(key: string, mark: Mark, help: string, findings: Findings): void {
-  findings.report('W7063', mark, `${keyName(key)} restricts nothing: the gateway only enforces ${MODELS_KEY}`, {
-    help,
-  });
+  checkNode(settings, [], is_valid, findings);
 }
 
 const spelling = (key: string): string => key.toLowerCase().replaceAll(/[_-]/g, '');
 
-interface SettingsContext {
-  readonly findings: Findings;
-  readonly is_valid: boolean;
-  /** Whether this is the root of the settings. */
-  readonly is_top: boolean;
-  /** Whether this is below `env`, the environment of clients, where people put credentials. */
-  readonly in_env: boolean;
-}
-
-function checkEntries(owner: MapNode, context: SettingsContext): void {
-  for (const { key, key_mark, value } of owner.entries) {
+/** @param path keys that lead to the node, with an empty one for each list */
+function checkNode(node: Node, path: readonly string[], is_valid: boolean, findings: Findings): void {
+  if (node.kind === 'scalar') checkScalar(node, path, is_valid, findings);
+  if (node.kind === 'list') for (const item of node.items) checkNode(item, [...path, ''], is_valid, findings);
+  for (const { key, key_mark, value } of entriesOf(node)) {
     if (RESERVED.has(key)) {
-      context.findings.report('C9004', key_mark, `the key ${keyName(key)} is reserved`, { help: 'use another name' });
+      findings.report('C9004', key_mark, `the key ${keyName(key)} is reserved`, { help: 'use another name' });
     }
-    if (key === MODELS_KEY && !context.is_top) {
+    if (key === MODELS_KEY && path.length > 0) {
       const message = `${keyName(key)} restricts nothing here: the gateway only enforces it directly under \`settings\``;
-      const help = 'move it up to `settings`';
-      context.findings.report('W7063', key_mark, message, { help });
+      findings.report('W7063', key_mark, message, { help: 'move it up to `settings`' });
     }
-    checkNode(value, key, { ...context, is_top: false, in_env: context.in_env || key === 'env' });
+    checkNode(value, [...path, key], is_valid, findings);
   }
-}
-
-function checkNode(node: Node, key: string, context: SettingsContext): void {
-  if (node.kind === 'map') checkEntries(node, context);
-  else if (node.kind === 'list') for (const item of node.items) checkNode(item, '', context);
-  else checkScalar(node, key, context);
 }
 
 /** Values that are credentials under any key. Shorter ones may be words. */
@@ -106,8 +86,11 @@ function isCredential(text: string, in_env: boolean): boolean {
   return in_env && (looksSecret(text) || /\b(?:bearer|basic)(?:\s|%20)+[\w.~+/=-]{8,}/i.test(text));
 }
 
-function checkScalar(node: ScalarNode, key: string, { findings, is_valid, in_env }: SettingsContext): void {
+function checkScalar(node: ScalarNode, path: readonly string[], is_valid: boolean, findings: Findings): void {
   const { value, range, mark } = node;
+  const key = path.at(-1) ?? '';
+  // People put credentials into the environment of clients.
+  const in_env = path.includes('env');
   if (value === null && range[0] === range[1]) {
     if (!is_valid) return;
     findings.report('C3007', mark, 'the empty value would override other policies', {
@@ -125,47 +108,34 @@ function checkScalar(node: ScalarNode, key: string, { findings, is_valid, in_env
   }
 }
 
-/** Reports settings that would replace a deny list of a policy below it, and strings that a deny list above would replace. */
+/** Reports settings that would replace a deny list of a policy below them, and strings that a deny list above would replace. */
 function checkDropped(policies: readonly Policy[], default_policy: string | undefined, findings: Findings): void {
   const base = policies.filter(({ name }) => name === default_policy);
-  const lists = new Map<string, { readonly path: readonly string[]; readonly policy: string }>();
-  const texts = new Map<string, Entry>();
-  for (const { name, settings } of [...base, ...inOrder(policies.filter((policy) => !base.includes(policy)))]) {
-    reportDropping(settings, [...lists.values()], findings);
+  const ordered = [...base, ...inOrder(policies.filter((policy) => !base.includes(policy)))];
+  const reported = new Set<Entry>();
+  const lists = new Set<string>();
+  const report = (entry: Entry, message: string, expected = 'a list: lists are merged') => {
+    if (!reported.has(entry)) findings.report('C9006', entry.key_mark, message, { expected });
+    reported.add(entry);
+  };
+  ordered.forEach(({ name, settings }, index) => {
     for (const { path, entry } of denials(settings)) {
-      const key = JSON.stringify(path);
-      if (entry.value.kind !== 'list') texts.set(key, entry);
-      else {
-        const text = texts.get(key);
-        if (text !== undefined) {
-          const list = keyName(path.join('.'));
-          const message = `the deny list ${list} of the policy ${quote(name)} would replace this string`;
-          findings.report('C9006', text.key_mark, message, { expected: MERGED });
+      const list = keyName(path.join('.'));
+      const is_list = entry.value.kind === 'list';
+      if (is_list && lists.has(list)) continue;
+      if (is_list) lists.add(list);
+      for (const over of ordered.slice(index + 1)) {
+        const dropping = is_list ? droppingEntry(over.settings, path) : undefined;
+        if (dropping !== undefined) {
+          const message = `this would replace the deny list ${list} of the policy ${quote(name)}`;
+          report(dropping, message, dropping.key === path.at(-1) ? undefined : 'a mapping');
+        } else if (!is_list && childOf(over.settings, ...path)?.kind === 'list') {
+          report(entry, `the deny list ${list} of the policy ${quote(over.name)} would replace this string`);
         }
-        if (!lists.has(key)) lists.set(key, { path, policy: name });
       }
     }
-  }
+  });
 }
-
-/** Reports each entry of settings that would replace a deny list below. */
-function reportDropping(
-  settings: MapNode,
-  lists: readonly { readonly path: readonly string[]; readonly policy: string }[],
-  findings: Findings,
-): void {
-  const reported = new Set<Entry>();
-  for (const { path, policy } of lists) {
-    const entry = droppingEntry(settings, path);
-    if (entry === undefined || reported.has(entry)) continue;
-    reported.add(entry);
-    const message = `this would replace the deny list ${keyName(path.join('.'))} of the policy ${quote(policy)}`;
-    const expected = entry.key === path.at(-1) ? MERGED : 'a mapping';
-    findings.report('C9006', entry.key_mark, message, { expected });
-  }
-}
-
-const MERGED = 'a list: lists are merged';
 
 /** Deny lists, and strings under such keys, with their paths. */
 function denials(settings: MapNode): { readonly path: string[]; readonly entry: Entry }[] {
@@ -224,17 +194,10 @@ function checkTelemetry(signals: Node | undefined, { server, telemetry }: Server
   for (const item of items) {
     const signal = textOf(item) as Signal;
     if (telemetry.forward_to.some((destination) => destination[signal])) continue;
-    findings.report(
-      'W7066',
-      item.mark,
-      `clients will send ${signal} to the gateway, which has no destination for them`,
-      {
-        help:
-          telemetry.forward_to.length === 0
-            ? 'add a destination under `telemetry.forward_to` of gateway.yaml'
-            : `set \`${signal}: true\` at a destination under \`telemetry.forward_to\` of gateway.yaml`,
-      },
-    );
+    const message = `clients will send ${signal} to the gateway, which has no destination for them`;
+    findings.report('W7066', item.mark, message, {
+      help: `set \`${signal}: true\` at a destination under \`telemetry.forward_to\` of gateway.yaml`,
+    });
   }
 }
 
@@ -259,8 +222,6 @@ export interface PolicySource {
   /** Absent for the default directory. */
   readonly directory_mark?: Mark | undefined;
   readonly default_policy?: Node | undefined;
-  /** The globs of `keep_groups`; empty when all groups are kept. */
-  readonly kept_groups: readonly string[];
   /** The identity provider's groups in each token group. */
   readonly token_groups: ReadonlyMap<string, readonly string[]>;
   /** The known groups; absent when gateway.yaml has none. */
@@ -277,7 +238,6 @@ export function policySource(root: MapNode, value: unknown, groups?: NameSet): P
     directory,
     directory_mark: childOf(node, 'directory')?.mark,
     default_policy: childOf(node, 'default_policy'),
-    kept_groups: keptGroups(root),
     groups,
     token_groups: new Map(
       itemsAt(root, 'token_groups').map((group) => {
@@ -297,19 +257,22 @@ export function loadPolicies(
   const files = source === undefined ? undefined : policyFiles(source, findings);
   if (source === undefined || files === undefined) return [];
   const policies = files.flatMap((file) => readPolicy(file, findings, source) ?? []);
-  reportDuplicates(policies, findings);
   const default_policy = textOf(source.default_policy);
+  policies.forEach((policy, index) => {
+    const first = policies.slice(0, index).find(({ name }) => name === policy.name);
+    if (first === undefined) return;
+    const mark = (childOf(policy.root, 'policy') ?? policy.root).mark;
+    const help = `the other is ${first.file}`;
+    findings.report('C4005', mark, `there are two policies named ${quote(policy.name)}`, { help });
+  });
   reportUnknownDefault(source, files, findings);
-  for (const policy of policies) {
-    if (policy.name === default_policy) reportIdle(policy, findings);
-    else if (entryOf(policy.root, 'match') === undefined) reportNobody(policy, findings);
-  }
   checkDropped(policies, default_policy, findings);
-  if (config !== undefined) {
-    for (const { root, settings } of policies) {
-      if (!config.from_model_lists) checkModels(settings, config.models, findings);
-      checkTelemetry(childOf(root, 'telemetry'), config, findings);
-    }
+  for (const policy of policies) {
+    const { root, settings } = policy;
+    if (policy.name === default_policy) reportIdle(policy, findings);
+    else if (entryOf(root, 'match') === undefined) reportNobody(policy, findings);
+    if (config !== undefined && !config.from_model_lists) checkModels(settings, config.models, findings);
+    if (config !== undefined) checkTelemetry(childOf(root, 'telemetry'), config, findings);
   }
   return deepFreeze(
     policies.map(({ root, ...policy }) => {
@@ -319,10 +282,8 @@ export function loadPolicies(
   );
 }
 
-const nameMark = ({ root }: ReadPolicy): Mark => (childOf(root, 'policy') ?? root).mark;
-
-function reportNobody(policy: ReadPolicy, findings: Findings): void {
-  findings.report('W7060', nameMark(policy), `the policy ${quote(policy.name)} applies to no one`, {
+function reportNobody({ root, name }: ReadPolicy, findings: Findings): void {
+  findings.report('W7060', (childOf(root, 'policy') ?? root).mark, `the policy ${quote(name)} applies to no one`, {
     help: 'add match: { groups: [...] }, or make it the default_policy of gateway.yaml',
   });
 }
@@ -340,41 +301,28 @@ function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
 }
 
 /** The policy files in a directory, sorted; `undefined` when it cannot be read. */
-function policyFiles(source: PolicySource, findings: Findings): readonly string[] | undefined {
-  const { directory, directory_mark, default_policy } = source;
-  const files = filesOrWhy(directory);
-  if (typeof files !== 'string') return files;
+function policyFiles(
+  { directory, directory_mark, default_policy }: PolicySource,
+  findings: Findings,
+): readonly string[] | undefined {
   const mark = directory_mark ?? default_policy?.mark;
-  // The default directory is optional.
-  if (mark === undefined && files === NO_DIRECTORY) return undefined;
-  const name = textOf(default_policy);
-  const write = name === undefined ? undefined : howToWrite(name, directory);
-  const help =
-    files === NO_DIRECTORY ? didYouMean(basename(directory), namesBeside(directory, 'directories'), write) : undefined;
-  if (directory_mark === undefined && name !== undefined && files === NO_DIRECTORY) {
-    // Only a warning: a new gateway.yaml may name the policy before it is written.
-    const message = `there are no policies, so no one gets the policy ${quote(name)}`;
-    findings.report('W7065', mark!, message, { help });
-    return undefined;
-  }
-  findings.report('C4015', mark ?? { file: directory }, files, {
-    expected: `a directory at ${directory}`,
-    help,
-  });
-  return undefined;
-}
-
-const NO_DIRECTORY = 'the directory of policies does not exist';
-
-/** The policy files in a directory, sorted, or why it cannot be read. */
-function filesOrWhy(directory: string): readonly string[] | string {
   try {
     return filesIn(directory);
   } catch (error) {
     const failure = error as NodeJS.ErrnoException;
-    if (failure.code === 'ENOENT') return NO_DIRECTORY;
-    if (failure.code === 'ENOTDIR') return 'this is not a directory';
-    return `the directory of policies cannot be read: ${whyUnreadable(failure)}`;
+    // The default directory is optional.
+    if (mark === undefined && failure.code === 'ENOENT') return undefined;
+    const name = textOf(default_policy);
+    const write = name === undefined ? undefined : howToWrite(name, directory);
+    const help = didYouMean(basename(directory), namesBeside(directory, 'directories'), write);
+    if (directory_mark === undefined && name !== undefined && failure.code === 'ENOENT') {
+      // Only a warning: a new gateway.yaml may name the policy before it is written.
+      findings.report('W7065', mark!, `there are no policies, so no one gets the policy ${quote(name)}`, { help });
+    } else {
+      const message = `the directory of policies cannot be read: ${whyUnreadable(failure)}`;
+      findings.report('C4015', mark ?? { file: directory }, message, { expected: `a directory at ${directory}`, help });
+    }
+    return undefined;
   }
 }
 
@@ -390,8 +338,6 @@ interface RawPolicy {
   readonly priority: number;
 }
 
-const nameOf = (file: string): string => basename(file).replace(/\.ya?ml$/, '');
-
 /** Reads and checks one policy file; `undefined` after an error. */
 export function readPolicy(file: string, findings: Findings, source?: PolicySource): ReadPolicy | undefined {
   const text = readSource(file, findings);
@@ -403,8 +349,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
     checkContent(settings, findings);
   }
   checkPolicyGroups(textsAt(root, 'match.groups.*'), source, findings);
-  const name = childOf(root, 'policy');
-  if (name !== undefined) reportOtherName(name, nameOf(file), findings);
+  if (ok) reportOtherName('policy', childOf(root, 'policy'), file, findings);
   allowWarnings(root, findings);
   if (!ok || settings?.kind !== 'map') return undefined;
   const { policy, version, summary, match, priority } = value as RawPolicy;
@@ -425,9 +370,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
 function checkPolicyGroups(groups: readonly Written[], source: PolicySource | undefined, findings: Findings): void {
   for (const { node } of groups) checkGroupName(node, findings);
   if (source === undefined) return;
-  const { token_groups, kept_groups } = source;
-  const others = groups.filter(({ text }) => !token_groups.has(text)).map(({ node }) => node);
-  reportDroppedGroups(others, kept_groups, findings);
+  const { token_groups } = source;
   checkGroups(groups, source.groups, findings);
   const names = groups.map(({ text }) => text);
   for (const { text, mark } of groups) {
@@ -435,25 +378,6 @@ function checkPolicyGroups(groups: readonly Written[], source: PolicySource | un
     if (missed.length === 0) continue;
     const message = `only access tokens of the group ${quote(text)} get this policy; its members who sign in do not`;
     findings.report('W7064', mark, message, { help: `also list their groups: ${missed.join(', ')}` });
-  }
-}
-
-function reportOtherName(node: Node, file_name: string, findings: Findings): void {
-  const name = textOf(node);
-  // Invalid names are reported elsewhere.
-  if (name === undefined || name === file_name || !isName(name)) return;
-  findings.report('C2010', node.mark, `the policy is named ${quote(name)}, but its file is not`, {
-    ...(isName(file_name) && { expected: file_name }),
-    help: isName(file_name) ? 'rename one of them' : `rename the file to ${name}.yaml`,
-  });
-}
-
-/** Reports files with the same name and different extensions. Names that differ from the file name are reported elsewhere. */
-function reportDuplicates(policies: readonly ReadPolicy[], findings: Findings): void {
-  const named = policies.filter(({ name, file }) => name === nameOf(file));
-  for (const [policy, first] of repeated(named, ({ name }) => name)) {
-    const help = `the other is ${first.file}`;
-    findings.report('C4005', nameMark(policy), `there are two policies named ${quote(policy.name)}`, { help });
   }
 }
 

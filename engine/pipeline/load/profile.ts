@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path';
 import type { Profile } from '../../base/contract/config.ts';
 import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
 import type { Findings } from '../../base/source/findings.ts';
-import { childOf, itemsOf, type MapNode, type Node, quote, textOf } from '../../base/source/node.ts';
+import { childOf, itemsOf, type MapNode, type Node, textOf } from '../../base/source/node.ts';
 import { PROFILE_SCHEMA } from '../../base/source/schemas.ts';
 import { readSource } from '../../base/source/source.ts';
 import { validate } from '../../base/source/validate.ts';
@@ -100,15 +100,9 @@ function profileNamed(
   if (isBuiltIn(name)) return BUILT_IN[name];
   const file = profileFile(name, dirname(gateway_file));
   if (!existsSync(file)) {
-    const meant = /\.ya?ml$/.test(name)
-      ? {}
-      : {
-          help: `${quote(name)} is read as a file name; the built-in profiles are ${NAMES.slice(0, -1).join(', ')} and ${NAMES.at(-1)}`,
-        };
     const code = environment === 'required' ? 'C4021' : 'W7007';
     findings.report(code, node.mark, 'the profile does not exist', {
       expected: `${NAMES.join(', ')}, or a file at ${file}`,
-      ...meant,
     });
   }
   const known = files.get(file);

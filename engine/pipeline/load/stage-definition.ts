@@ -56,11 +56,11 @@ function optionsProblem(options: unknown): string | undefined {
   return problem === undefined ? undefined : `\`options\` is not a valid JSON Schema: ${problem}`;
 }
 
-/** The problem of a value that is not a stage definition. */
-export const NOT_DEFINED = 'it is not made with `defineStage`';
+const NOT_DEFINED = 'it is not made with `defineStage`';
 
 /** The problem of a stage definition; `undefined` without one. */
 export function definitionProblem(value: unknown): string | undefined {
+  if (value === undefined) return 'it has no default export';
   if (typeof value !== 'object' || value === null) return NOT_DEFINED;
   const stage = value as Loose;
   const { name, version, summary, create, check, place, terminal, timeout_seconds } = stage;

@@ -11,7 +11,7 @@ import { runAsStage } from '../../base/kit/unhandled-errors.ts';
 import { hideSecrets } from '../../base/source/diagnostics/secrets.ts';
 import type { Findings } from '../../base/source/findings.ts';
 import { type Mark, quote } from '../../base/source/node.ts';
-import { definitionProblem, NOT_DEFINED } from './stage-definition.ts';
+import { definitionProblem } from './stage-definition.ts';
 
 const ENGINE_URL = new URL('../..', import.meta.url).href;
 const API_URL = new URL(`../../api${extname(import.meta.url)}`, import.meta.url).href;
@@ -236,18 +236,11 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     });
     return undefined;
   }
-  if (module.default === undefined) {
-    findings.report('C4013', { file }, 'the stage module has no default export', {
-      expected: 'export default defineStage({ ... })',
-    });
-    return undefined;
-  }
-  const problem = definitionProblem(module.default) ?? reservedProblem(module.default as StageDefinition);
-  if (problem === undefined) return writingItsFacts(module.default as StageDefinition);
-  const is_defined = problem !== NOT_DEFINED;
+  const definition = module.default as StageDefinition;
+  const problem = definitionProblem(definition) ?? reservedProblem(definition);
+  if (problem === undefined) return writingItsFacts(definition);
   findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
-    expected: is_defined ? undefined : 'export default defineStage({ ... })',
-    help: is_defined ? 'correct it in the call of `defineStage`' : undefined,
+    help: 'correct it in `export default defineStage({ ... })`',
   });
   return undefined;
 }

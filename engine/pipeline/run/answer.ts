@@ -1,8 +1,7 @@
 import { type IncomingMessage, type OutgoingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { StageError } from '../../base/contract/errors.ts';
-import type { Clock, Timer } from '../../base/contract/services.ts';
-import type { Relay, StageContext } from '../../base/contract/stage.ts';
+import type { StageError } from '../../base/contract/errors.ts';
+import type { StageContext } from '../../base/contract/stage.ts';
 
 /** The caller of a connection; stored on the socket, which costs less than a map of all connections. */
 const OWNER = Symbol('owner');
@@ -117,7 +116,6 @@ function repeatedHeader(raw: readonly string[]): string | undefined {
   return undefined;
 }
 
-/** A request that can be cancelled. */
 interface CancellableRequest {
   readonly call: StageContext['call'];
   given_up: StageError | undefined;
@@ -204,51 +202,4 @@ export function endSocket(socket: Socket, bytes: string): void {
   socket.end(bytes);
   const timer = setTimeout(() => socket.destroy(), LINGER_MS);
   socket.on('close', () => clearTimeout(timer)).resume();
-}
-
-/** The read timeout of an upstream response: until its first chunk, then between chunks. */
-export class ReadTimeout {
-  readonly #clock: Clock;
-  readonly #relay: Relay;
-  readonly #onTimeout: (error: StageError) => void;
-  #seconds: number;
-  #timer: Timer | undefined;
-
-  constructor(clock: Clock, relay: Relay, onTimeout: (error: StageError) => void) {
-    this.#clock = clock;
-    this.#relay = relay;
-    this.#onTimeout = onTimeout;
-    this.#seconds = relay.first_chunk_seconds ?? relay.idle_seconds;
-  }
-
-  start(): void {
-    this.#timer = this.#clock.after(this.#seconds * 1000, () => this.#onTimeout(silent(this.#seconds)));
-  }
-
-  onChunk(): void {
-    const { idle_seconds } = this.#relay;
-    if (this.#seconds === idle_seconds) {
-      this.#timer?.refresh();
-      return;
-    }
-    this.#seconds = idle_seconds;
-    if (this.#timer === undefined) return;
-    this.#timer.close();
-    this.start();
-  }
-
-  /** Restarts the timeout after a pause by back-pressure. */
-  refresh(): void {
-    this.#timer?.refresh();
-  }
-
-  close(): void {
-    this.#timer?.close();
-  }
-}
-
-/** Tells clients not to retry: the upstream has begun to respond, and charges for a second request, too. */
-function silent(seconds: number): StageError {
-  const message = `The upstream sent nothing for ${seconds} seconds.`;
-  return new StageError('upstream_timeout', message, { headers: { 'x-should-retry': 'false' } });
 }

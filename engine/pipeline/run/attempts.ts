@@ -13,12 +13,11 @@ export class RequestAttempts {
   records: readonly AttemptRecord[] = NOTHING;
   /** Whether `attempt` hooks are running; they may overwrite facts. */
   is_running = false;
-  /** The last error of an `attempt` hook. `thrown` is what the forwarding stage got for it, and may rethrow. */
+  /** The last error of an `attempt` hook. `thrown` is the error raised to the forwarding stage, which may rethrow it. */
   failed: { readonly stage: CompiledStage; readonly error: unknown; readonly thrown: unknown } | undefined;
   /** The request before the first attempt; set while another upstream may follow. */
   #before: { readonly body: BodyState | undefined; readonly conversion: RequestContext['conversion'] } | undefined;
 
-  /** See `StageContext.prepareAttempt`. */
   prepare(ctx: RequestContext, facts: RouteFacts, is_last: boolean): void | Promise<void> {
     const sender = ctx.stage;
     this.#reset(ctx, is_last);
@@ -31,7 +30,7 @@ export class RequestAttempts {
     const fail = (error: unknown): never => {
       const stage = ctx.stage!;
       done();
-      // A refusal moves on to the next upstream; a failure of the stage must end the request.
+      // A rejection moves on to the next upstream; a failure of the stage must end the request.
       const is_failure = error instanceof StageError && !isRefusal(stage, error);
       const thrown = is_failure ? new Error('a stage failed before an attempt', { cause: error }) : error;
       this.failed = { stage, error, thrown };
@@ -52,7 +51,6 @@ export class RequestAttempts {
     this.records = [...this.records.slice(0, attempt.n - 1), attempt];
   }
 
-  /** See `StageContext.dropFirstCandidate`. */
   dropFirstCandidate(ctx: RequestContext, reason: DropReason): boolean {
     const [passed, ...others] = this.candidates ?? [];
     const [next] = others;
@@ -67,7 +65,7 @@ export class RequestAttempts {
     return true;
   }
 
-  /** Undoes what the hooks of the last attempt did to the request. */
+  /** Undoes the changes of the last attempt's hooks to the request. */
   #reset(ctx: RequestContext, is_last: boolean): void {
     if (this.#before === undefined) {
       if (!is_last) this.#before = { body: ctx.incoming.save(), conversion: ctx.conversion };

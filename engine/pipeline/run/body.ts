@@ -9,18 +9,24 @@ import type {
   SkimmedBody,
   WantedTexts,
 } from '../../base/contract/request-body.ts';
-import { findElements, findTexts, findValues, parseScanned, scanAll } from '../../base/kit/json/cooperative.ts';
-import { type ByteRange, type ElementPath, skipSpace } from '../../base/kit/json/elements.ts';
+import { parseScanned, readInSteps, scanAll } from '../../base/kit/json/cooperative.ts';
+import {
+  type ByteRange,
+  type ElementPath,
+  rangesOfElements,
+  skipSpace,
+  startsOfValues,
+} from '../../base/kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../../base/kit/json/faults.ts';
 import { keyText } from '../../base/kit/json/key-names.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan, type ScanOptions } from '../../base/kit/json/scan.ts';
 import { TEXT_BYTES_MAX, withShortTexts } from '../../base/kit/json/short-texts.ts';
+import { textsIn } from '../../base/kit/json/texts.ts';
 import { CLOSE_BRACE, OPEN_BRACE } from '../../base/kit/json/tokens.ts';
 import { releaseMemory } from '../../base/kit/memory.ts';
 import type { ReceivedContent } from './receive-body.ts';
 import type { BufferQuota } from './resources.ts';
 
-/** The default bounds of a JSON body. */
 const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 
 /** Where the members of the outermost JSON value are. */
@@ -60,9 +66,9 @@ export class BufferedBody implements RequestBody {
   #saved: Buffer | undefined;
 
   /**
-   * @param onRewrite called before a rewrite; throws to refuse it
-   * @param quota counts the bytes already, and grows with rewrites
-   * @param compressed what the bytes were decompressed from
+   * @param onRewrite called before a rewrite; throws to reject it
+   * @param quota already counts the bytes, and grows with rewrites
+   * @param compressed the body as received
    */
   constructor(
     bytes: Buffer,
@@ -170,7 +176,7 @@ export class BufferedBody implements RequestBody {
   }
 
   async remove(paths: readonly ElementPath[]): Promise<void> {
-    const ranges = await findElements(this.bytes, paths, this.#owner);
+    const ranges = await readInSteps(this.bytes, this.#owner, rangesOfElements(this.bytes, paths));
     const tops = new Set(paths.map(([first]) => String(first)));
     this.#put(
       ranges.map((range) => ({ ...range, put: NOTHING })),
@@ -185,7 +191,7 @@ export class BufferedBody implements RequestBody {
     const { bytes } = this;
     const puts: Put[] = [];
     const tops = new Set<string>();
-    for (const { found, text, top, start, end } of await findTexts(bytes, wanted, this.#owner)) {
+    for (const { found, text, top, start, end } of await readInSteps(bytes, this.#owner, textsIn(bytes, wanted))) {
       const put = replacement(found, text);
       if (put === undefined || put === text) continue;
       puts.push({ start, end, put: Buffer.from(JSON.stringify(put)) });
@@ -196,11 +202,8 @@ export class BufferedBody implements RequestBody {
 
   async addFields(objects: readonly AddedFields[]): Promise<void> {
     const { bytes } = this;
-    const starts = await findValues(
-      bytes,
-      objects.map(({ path }) => path),
-      this.#owner,
-    );
+    const paths = objects.map(({ path }) => path);
+    const starts = await readInSteps(bytes, this.#owner, startsOfValues(bytes, paths));
     const added = new Map<number, Map<string, string>>();
     const tops = new Set<string>();
     for (const [index, { path, fields }] of objects.entries()) {
@@ -238,7 +241,6 @@ export class BufferedBody implements RequestBody {
     this.replaced = true;
   }
 
-  /** Takes a snapshot for `restore`. */
   save(): Omit<BodyState, 'rewrites'> {
     this.#saved = this.bytes;
     return { bytes: this.bytes, replaced: this.replaced, rewritten: this.rewritten, outermost: this.#outermost };
@@ -322,7 +324,7 @@ export class IncomingBody {
     return this.#reading;
   }
 
-  /** @param mayRewrite throws to refuse a rewrite */
+  /** @param mayRewrite throws to reject a rewrite */
   receive(received: ReceivedContent, quota: BufferQuota, bounds: JsonBounds, mayRewrite: () => void): BufferedBody {
     const onRewrite = (key: string) => {
       mayRewrite();
@@ -362,7 +364,6 @@ function jsonText(value: JsonValue): string {
   throw new Error(`a rewrite puts a JSON value into the body, not ${Number.isNaN(value) ? 'NaN' : typeof value}`);
 }
 
-/** The replacement of a byte range. */
 interface Put extends ByteRange {
   readonly put: Buffer;
 }

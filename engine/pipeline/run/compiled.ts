@@ -9,7 +9,7 @@ import type { FactSelection } from './fact-store.ts';
 export interface CompiledStage {
   readonly id: string;
   readonly definition: StageDefinition;
-  /** The contained hooks; see `contain.ts` for what they guarantee. */
+  /** The contained hooks; see `contain.ts` for their guarantees. */
   readonly hooks: StageHooks;
   /** Absent means always. */
   readonly guard: ((facts: FactView) => boolean) | undefined;

@@ -25,10 +25,9 @@ import type { JsonBounds } from '../../base/kit/json/scan.ts';
 import type { Connections } from './answer.ts';
 import { RequestAttempts } from './attempts.ts';
 import { type BufferedBody, IncomingBody } from './body.ts';
-import type { CompiledPipeline, CompiledStage } from './compiled.ts';
-import { rewritesAnswer } from './compiled.ts';
+import { type CompiledPipeline, type CompiledStage, rewritesAnswer } from './compiled.ts';
+import { requireCapability } from './contained/result.ts';
 import { writeStageFact } from './contained/stage-data.ts';
-import { ResponseDrain } from './drain.ts';
 import { FactStore, factIndex } from './fact-store.ts';
 import { type BodyLimits, receiveContent } from './receive-body.ts';
 import { describeRequest, RequestRecorder } from './request-record.ts';
@@ -38,18 +37,19 @@ import {
   type DrainingRequest,
   type MemoryBudget,
   RequestResources,
+  ResponseDrain,
   type SetMember,
   tooManyRequests,
 } from './resources.ts';
 
-/** What one request needs from the server it arrived at. */
+/** The server's part of one request. */
 export interface RequestEnvironment {
   readonly budget: MemoryBudget;
   readonly under_way: ConcurrencyLimiter;
-  /** Most concurrent requests of one caller. */
+  /** Maximum concurrent requests of one caller. */
   readonly requests_per_principal: number;
   readonly connections: Connections;
-  /** Most keep-alive connections of one caller. */
+  /** Maximum keep-alive connections of one caller. */
   readonly connections_per_principal: number;
   readonly body_limits: BodyLimits;
   readonly json_bounds: JsonBounds;
@@ -59,29 +59,17 @@ export interface RequestEnvironment {
 
 type MakeConverter = Parameters<StageContext['convertResponse']>[0];
 
-/** The converter that a stage asked for. */
+/** The converter that a stage requested. */
 interface Conversion {
   readonly stage: CompiledStage | undefined;
   readonly make: MakeConverter;
-}
-
-/** Makes the response converter, if a stage asked for one. Errors count as that stage's. */
-export function makeConverter(
-  ctx: Pick<RequestContext, 'stage' | 'conversion'>,
-  head: ConvertedHead,
-): ReturnType<MakeConverter> {
-  if (ctx.conversion === undefined) return undefined;
-  ctx.stage = ctx.conversion.stage;
-  const converter = ctx.conversion.make(head);
-  ctx.stage = undefined;
-  return converter;
 }
 
 const NOTHING: readonly never[] = [];
 
 /** The error of a request whose client has disconnected; recorded, never sent. */
 export function clientGone(more = ''): StageError {
-  return new StageError('bad_http', `The client went away${more}.`);
+  return new StageError('bad_http', `The client disconnected${more}.`);
 }
 
 type Call = StageContext['call'];
@@ -99,12 +87,12 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   stage: CompiledStage | undefined;
   readonly incoming = new IncomingBody();
   readonly attempted = new RequestAttempts();
-  /** Reads the response on, for its usage, once the client has gone. */
+  /** Drains the response for its usage after the client has disconnected. */
   readonly drain = new ResponseDrain();
   reservation: Reservation | undefined;
   aborted = false;
   given_up: StageError | undefined;
-  /** When the client had its response or disconnected, on the monotonic clock. A drain may go on after it. */
+  /** When the response was complete or the client disconnected, on the monotonic clock. A drain may last longer. */
   ended_at: number | undefined;
   set_index = 0;
   relayed_bytes = 0;
@@ -142,7 +130,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     this.notes = new RequestRecorder(call.req.headers, environment.telemetry);
     this.#environment = environment;
     this.clock = environment.clock;
-    this.#resources = new RequestResources(environment.under_way);
+    this.#resources = new RequestResources(environment.under_way, this);
   }
 
   get body(): BufferedBody | undefined {
@@ -175,7 +163,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
 
   /** @param now in milliseconds since the epoch */
   auditRecord(now: number): AuditRecord {
-    // Other stages may read it earlier; only the stage "audit" writes it.
+    // Other stages may read the record earlier; only the stage "audit" writes it.
     if (this.stage?.definition.name === 'audit') this.notes.is_recorded = true;
     return describeRequest(this, now);
   }
@@ -266,7 +254,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   }
 
   replaceFacts(facts: RouteFacts): void {
-    for (const path in facts) this.#facts.replace(path as FactPath, facts[path as FactPath]);
+    for (const path in facts) this.#facts.put(factIndex(path), facts[path as FactPath], true);
   }
 
   onCancel(listener: (reason: StageError) => void): void {
@@ -298,11 +286,11 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   #beginDrain(seconds: number): boolean {
     const onTimeUp = () => this.cancel?.(clientGone(', and the response took too long'));
     if (!this.drain.begin(this.clock, { caller: this.#caller(), seconds, onTimeUp })) return false;
-    this.#resources.detach(this);
+    this.#resources.detach();
     return true;
   }
 
-  /** A new request of the same caller needs the slot. */
+  /** Frees the slot for a new request of the same caller. */
   preempt(): void {
     this.cancel?.(clientGone(', and a later request takes its slot'));
   }
@@ -311,12 +299,12 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     if (!this.shadows.includes(name)) this.shadows = [...this.shadows, name];
   }
 
-  /** Continues the request without a failed stage: of its hooks only `finish` is still called. */
+  /** Continues the request without a failed stage: only its `finish` hook still runs. */
   leaveOut(stage: CompiledStage): void {
     this.left_out = new Set([...(this.left_out ?? []), stage]);
   }
 
-  convertResponse(make: Conversion['make']): void {
+  convertResponse(make: MakeConverter): void {
     this.#require('convert-response', 'converting the response');
     if (this.conversion !== undefined) throw new Error('another stage already converts the response of this request');
     this.conversion = { stage: this.stage, make };
@@ -326,12 +314,21 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     return this.conversion !== undefined || rewritesAnswer(this);
   }
 
+  /** Makes the response converter, if a stage asked for one. Errors count as that stage's. */
+  makeConverter(head: ConvertedHead): ReturnType<MakeConverter> {
+    if (this.conversion === undefined) return undefined;
+    this.stage = this.conversion.stage;
+    const converter = this.conversion.make(head);
+    this.stage = undefined;
+    return converter;
+  }
+
   readBody(): Promise<RequestBody> {
     return this.incoming.read(() => this.#receiveBody());
   }
 
   async #receiveBody(): Promise<RequestBody> {
-    if (this.#answered) throw new StageError('bad_http', 'The request has been answered; its body is gone.');
+    if (this.#answered) throw new StageError('bad_http', 'The request is already answered; its body is discarded.');
     if (this.aborted) throw clientGone();
     const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
@@ -355,17 +352,17 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     return this.#facts.get('principal.id') ?? `address ${this.#facts.get('request.client.address')}`;
   }
 
-  /** Whether the request is answered or its client has gone: it no longer needs what it waits for. */
+  /** Whether the request is answered or its client has disconnected. */
   get is_over(): boolean {
     return this.#answered || this.aborted;
   }
 
   claimSlot(key: string, max: number): boolean {
-    return !this.is_over && this.#resources.claimSlot(key, max);
+    return this.#resources.claimSlot(key, max);
   }
 
   async waitForSlot(key: string, max: number): Promise<boolean> {
-    const has_slot = !this.is_over && (await this.#resources.waitForSlot(key, max, this));
+    const has_slot = await this.#resources.waitForSlot(key, max);
     if (this.aborted) throw clientGone();
     return has_slot;
   }
@@ -390,14 +387,12 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     this.incoming.drop();
   }
 
-  /** Releases the slots and the memory of the request. */
   leave(): void {
     this.dropBody();
-    this.#resources.leave(this);
+    this.#resources.leave();
   }
 
   #require(capability: Capability, what: string): void {
-    if (this.stage === undefined || this.stage.definition.needs.includes(capability)) return;
-    throw new Error(`${what} needs the capability "${capability}"`);
+    if (this.stage !== undefined) requireCapability(this.stage, capability, what);
   }
 }

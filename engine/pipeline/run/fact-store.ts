@@ -30,7 +30,7 @@ function selected(isWanted: (path: string) => boolean): FactSelection {
 
 const EVERY_FACT = selected(() => true);
 
-/** The facts that these paths of conditions cover: all facts of a section, the whole fact for a part of it. */
+/** The facts that these paths of conditions read: all facts of a section, and the whole fact for a path into it. */
 export function selectFacts(read: readonly string[]): FactSelection {
   return selected((path) =>
     read.some((wanted) => path === wanted || path.startsWith(`${wanted}.`) || wanted.startsWith(`${path}.`)),
@@ -80,7 +80,6 @@ export class FactStore {
     return this.#view;
   }
 
-  /** A new view of all facts. */
   copy(): FactView {
     return buildView(this.#values, this.#own, EVERY_FACT);
   }
@@ -98,17 +97,7 @@ export class FactStore {
     this.#view = undefined;
   }
 
-  /** Throws when there is no such fact or it was already written. */
-  set<P extends FactPath>(path: P, value: FactValue<P>): void {
-    this.put(factIndex(path), value, false);
-  }
-
-  /** Overwrites a fact; `undefined` removes it. */
-  replace<P extends FactPath>(path: P, value: FactValue<P> | undefined): void {
-    this.put(factIndex(path), value, true);
-  }
-
-  /** Writes the fact at an index. Throws when it was already written, unless `may_change`. */
+  /** Writes the fact at an index; `undefined` removes it. Throws when it was already written, unless `may_change`. */
   put(index: number, value: unknown, may_change: boolean): void {
     if (!may_change && this.#values[index] !== undefined)
       throw new Error(`the fact "${PATHS[index]}" was already written`);

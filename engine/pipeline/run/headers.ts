@@ -9,7 +9,7 @@ export const REQUEST_ID_HEADER = 'x-gateway-request-id';
 const NOT_FORWARDED: ReadonlySet<string> = new Set([...CONNECTION_HEADERS, REQUEST_ID_HEADER]);
 
 /**
- * The headers of an upstream's response to pass to the client, as a flat list of names and values in the received order and
+ * The response headers that the client gets, as a flat list of names and values in the received order and
  * spelling: all but hop-by-hop headers and those that act on the gateway's origin.
  */
 export function passedHeaders(raw: readonly string[], connection: string | string[] | undefined): string[] {
@@ -23,7 +23,6 @@ export function passedHeaders(raw: readonly string[], connection: string | strin
   return kept;
 }
 
-/** Bounds the cache; upstreams send the same few names. */
 const CACHED_MAX = 1000;
 
 const cache = new Map<string, boolean>();
@@ -62,7 +61,7 @@ export class UpstreamHead implements ResponseHead {
     return at < 0 ? undefined : this.headers[at + 1];
   }
 
-  /** Throws for a name or value that no header can have, and for a header of the connection. */
+  /** Throws for an invalid name or value, and for a hop-by-hop header. */
   set(name: string, value: string): void {
     checkHeader(name, value);
     this.remove(name);

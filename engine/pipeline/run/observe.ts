@@ -1,10 +1,13 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
+import type { Clock, Timer } from '../../base/contract/services.ts';
 import type { ResponseEvent } from '../../base/contract/stage.ts';
 import { decompressor } from '../../base/kit/decompressor.ts';
 import { tryParseBounded } from '../../base/kit/json/bounded.ts';
-import { outlineInSteps } from '../../base/kit/json/cooperative.ts';
+import { readInSteps } from '../../base/kit/json/cooperative.ts';
+import { outline } from '../../base/kit/json/outline.ts';
 import { isEventStream, isPlain } from '../../base/kit/media-type.ts';
 import type { BufferQuota } from './resources.ts';
 
@@ -29,14 +32,16 @@ export interface Observer {
   end(): Promise<boolean>;
 }
 
-/** `read` parses what has arrived so far, also where no `end` follows. `end` returns a promise for a large document. */
-type Sink = { readonly overflown: boolean; write(chunk: Buffer): void; read(): void; end(): Promise<void> | undefined };
+type OnEvent = (event: ResponseEvent) => void;
 
-async function showLarge(bytes: Buffer, owner: string, onEvent: (event: ResponseEvent) => void): Promise<void> {
-  const outline = (await outlineInSteps(bytes, owner)) ?? '';
+/** `read` parses what has arrived so far, also where no `end` follows. `end` returns a promise for a large document. */
+type Sink = { overflown: boolean; write(chunk: Buffer): void; read(): void; end(): Promise<void> | undefined };
+
+async function showLarge(bytes: Buffer, owner: string, onEvent: OnEvent): Promise<void> {
+  const kept = (await readInSteps(bytes, owner, outline(bytes))) ?? '';
   onEvent({
     name: undefined,
-    large: { bytes: bytes.length, outline },
+    large: { bytes: bytes.length, outline: kept },
     // Lazy: most observers only need the outline.
     get data() {
       return bytes.toString('utf8');
@@ -44,17 +49,15 @@ async function showLarge(bytes: Buffer, owner: string, onEvent: (event: Response
   });
 }
 
-/** Chunks are parsed together after so many bytes or milliseconds: a batch costs little more than one small chunk. */
+/** Batch limits in bytes and milliseconds: parsing a batch costs little more than one small chunk. */
 const BATCH_BYTES = 16_384;
 const BATCH_MS = 50;
 
-/** Parses server-sent events in batches. */
-function eventSink(onEvent: (event: ResponseEvent) => void, quota: BufferQuota): Sink {
+function eventSink(onEvent: OnEvent, quota: BufferQuota, clock: Clock): Sink {
   const decoder = new StringDecoder('utf8');
   let unread: Buffer[] = [];
   let size = 0;
-  let timer: NodeJS.Timeout | undefined;
-  let overflown = false;
+  let timer: Timer | undefined;
   let is_last = false;
   /** Bytes since the last event ended. */
   let pending = 0;
@@ -71,42 +74,41 @@ function eventSink(onEvent: (event: ResponseEvent) => void, quota: BufferQuota):
     },
   });
   function overflow(): void {
-    overflown = true;
+    sink.overflown = true;
     parser.reset();
     quota.hold(0);
   }
   function read(): void {
-    clearTimeout(timer);
+    timer?.close();
     timer = undefined;
     if (size === 0) return;
     const text = decoder.write(unread.length === 1 ? unread[0]! : Buffer.concat(unread, size));
     pending += size;
     unread = [];
     size = 0;
-    if (!overflown) parser.feed(text);
-    if (overflown || pending <= UNCOUNTED_BYTES) return;
+    if (!sink.overflown) parser.feed(text);
+    if (sink.overflown || pending <= UNCOUNTED_BYTES) return;
     if (pending > EVENT_BYTES_MAX || !quota.hold(pending)) overflow();
   }
-  return {
-    get overflown() {
-      return overflown;
-    },
+  const sink: Sink = {
+    overflown: false,
     write(chunk) {
-      if (overflown) return;
+      if (sink.overflown) return;
       unread.push(chunk);
       size += chunk.length;
       if (size >= BATCH_BYTES) read();
-      else timer ??= setTimeout(read, BATCH_MS);
+      else timer ??= clock.after(BATCH_MS, read);
     },
     read,
     end() {
       read();
       is_last = true;
-      if (!overflown) parser.feed(`${decoder.end()}\n\n`);
+      if (!sink.overflown) parser.feed(`${decoder.end()}\n\n`);
       quota.hold(0);
       return undefined;
     },
   };
+  return sink;
 }
 
 /** Some servers omit the blank line after the last event. A truncated event is not valid JSON. */
@@ -114,19 +116,16 @@ function isWhole(data: string): boolean {
   return data === '[DONE]' || tryParseBounded(data) !== undefined;
 }
 
-function documentSink(onEvent: (event: ResponseEvent) => void, quota: BufferQuota): Sink {
+function documentSink(onEvent: OnEvent, quota: BufferQuota): Sink {
   const chunks: Buffer[] = [];
   let size = 0;
-  let overflown = false;
-  return {
-    get overflown() {
-      return overflown;
-    },
+  const sink: Sink = {
+    overflown: false,
     write(chunk) {
-      if (overflown) return;
+      if (sink.overflown) return;
       size += chunk.length;
-      overflown = size > DOCUMENT_BYTES_MAX || !quota.hold(size);
-      if (!overflown) chunks.push(chunk);
+      sink.overflown = size > DOCUMENT_BYTES_MAX || !quota.hold(size);
+      if (!sink.overflown) chunks.push(chunk);
       else {
         chunks.length = 0;
         quota.hold(0);
@@ -142,6 +141,7 @@ function documentSink(onEvent: (event: ResponseEvent) => void, quota: BufferQuot
       return undefined;
     },
   };
+  return sink;
 }
 
 async function shown(sink: Sink): Promise<boolean> {
@@ -177,24 +177,23 @@ function compressedObserver(sink: Sink, inflate: Duplex): Observer {
 }
 
 /**
- * An observer for a response with these headers; `undefined` for an unknown content-encoding. What exceeds the quota is
+ * An observer for a response with these headers; `undefined` for an unknown content-encoding. Bytes beyond the quota are
  * relayed and not observed. The caller contains errors thrown by `onEvent`.
  */
 export function createObserver(
-  content_type: string | undefined,
-  content_encoding: string | undefined,
-  onEvent: (event: ResponseEvent) => void,
+  { 'content-type': type, 'content-encoding': encoding }: IncomingHttpHeaders,
+  onEvent: OnEvent,
   quota: BufferQuota,
+  clock: Clock,
 ): Observer | undefined {
-  const stream = isEventStream(content_type);
-  const sink = stream ? eventSink(onEvent, quota) : documentSink(onEvent, quota);
-  if (isPlain(content_encoding)) {
+  const sink = isEventStream(type) ? eventSink(onEvent, quota, clock) : documentSink(onEvent, quota);
+  if (isPlain(encoding)) {
     const write = (chunk: Buffer) => {
       sink.write(chunk);
       return true;
     };
     return { write, onDrain() {}, end: () => shown(sink) };
   }
-  const inflate = decompressor(content_encoding!);
+  const inflate = decompressor(encoding!);
   return inflate === undefined ? undefined : compressedObserver(sink, inflate);
 }

@@ -7,7 +7,7 @@ import { StageNotCreated } from '../../base/contract/start-error.ts';
 import { pathFinder } from '../../base/kit/path-patterns.ts';
 import { runAsStage } from '../../base/kit/unhandled-errors.ts';
 import { compileCondition } from '../../base/rules/compile.ts';
-import type { ErrorClause, Loaded, PipelineSpec, StageEntry } from '../../base/source/spec.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../base/source/spec.ts';
 import type { StoreNeeds } from '../../base/store/health.ts';
 import { RECORDED_FACTS } from '../../domain/audit/recorded-facts.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
@@ -17,28 +17,21 @@ import { auditLogOf } from './contained/stage-data.ts';
 import { factMask, selectFacts } from './fact-store.ts';
 import { ruleFacts } from './request-record.ts';
 
-const HOOKS: readonly (keyof StageHooks)[] = [
-  ...(['request', 'attempt', 'response', 'rewrite', 'event', 'finish', 'finally', 'close'] as const),
-];
+const HOOKS: readonly string[] = 'request attempt response rewrite event finish finally close'.split(' ');
 
-/** The stage that writes the audit records of requests. */
 const RECORDER = 'audit';
-
-const DATABASE_SERVICES = ['tokens', 'ledger', 'audit'] as const;
-
-function refuse(service: string, stage: string): never {
-  throw new Error(
-    `services.${service} needs the capability "database", which the stage "${stage}" does not declare under \`needs\``,
-  );
-}
 
 /** Withholds the services for which the stage does not declare a capability. */
 function servicesFor({ name, needs }: StageDefinition, services: Services): Services {
   if (name === RECORDER) return services;
   if (needs.includes('database')) return { ...services, audit: auditLogOf(name, services.audit) };
-  const withheld = DATABASE_SERVICES.map((service) => {
-    const traps = { get: () => refuse(service, name) };
-    return [service, new Proxy({}, traps)] as const;
+  const withheld = ['tokens', 'ledger', 'audit'].map((service) => {
+    const get = () => {
+      throw new Error(
+        `services.${service} needs the capability "database", which the stage "${name}" does not declare under \`needs\``,
+      );
+    };
+    return [service, new Proxy({}, { get })] as const;
   });
   return { ...services, ...Object.fromEntries(withheld) };
 }
@@ -52,11 +45,10 @@ function factsUsed(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<strin
   return new Set([...ruleFacts(spec, config), ...read]);
 }
 
-function notesOn(spec: PipelineSpec, config: GatewayConfig): PipelineInfo {
-  const { match, stages } = spec;
-  const in_force = stages.filter(({ mode }) => mode === 'enforce');
-  const names = in_force.map(({ definition }) => definition.name);
-  return { protocol: match.protocol, stages: names, facts_read: factsUsed(spec, config) };
+function infoOn(spec: PipelineSpec, config: GatewayConfig): PipelineInfo {
+  const in_force = spec.stages.filter(({ mode }) => mode === 'enforce');
+  const stages = in_force.map(({ definition }) => definition.name);
+  return { protocol: spec.match.protocol, stages, facts_read: factsUsed(spec, config) };
 }
 
 /** The problem with the hooks that `create` returned; `undefined` without one. */
@@ -68,7 +60,7 @@ function hooksProblem(hooks: unknown, { terminal, place, needs }: StageDefinitio
     return 'returns a promise, not hooks; do asynchronous setup in the first request';
   }
   for (const [name, hook] of Object.entries(hooks)) {
-    if (!HOOKS.some((hook) => hook === name))
+    if (!HOOKS.includes(name))
       return `returns ${JSON.stringify(name)}, which is not a hook; the hooks are ${HOOKS.join(', ')}`;
     if (hook !== undefined && typeof hook !== 'function')
       return `returns a hook ${JSON.stringify(name)} that is not a function`;
@@ -95,18 +87,14 @@ function createHooks({ id, definition, options, position }: StageEntry, services
   return hooks;
 }
 
-/**
- * Instantiates the stage of an entry. In shadow mode it is created only to count what it would rewrite. Raises
- * StageNotCreated.
- */
+/** Instantiates a stage; in shadow mode only to count what it would rewrite. Raises StageNotCreated. */
 function compileStage(
   pipeline: PipelineSpec,
   entry: StageEntry,
-  shared: SharedServices,
+  services: Services,
   observer: PlanObserver | undefined,
 ): CompiledStage {
   const { id, definition } = entry;
-  const services: Services = { ...shared, pipeline: notesOn(pipeline, shared.config) };
   const shadow = entry.mode === 'shadow';
   const stage: CompiledStage & { hooks: StageHooks } = {
     id,
@@ -127,17 +115,6 @@ function compileStage(
   return stage;
 }
 
-/** Instantiates the stage of an `on_error` clause. Throws like `compileStage`. */
-function compileClause(
-  pipeline: PipelineSpec,
-  clause: ErrorClause,
-  services: SharedServices,
-  observer: PlanObserver | undefined,
-): CompiledClause {
-  const errors = clause.errors && new Set(clause.errors);
-  return Object.assign(compileStage(pipeline, clause, services, observer), { errors });
-}
-
 function compileGuard(
   pipeline: PipelineSpec,
   entry: StageEntry,
@@ -156,7 +133,6 @@ function compileGuard(
 /** A compiled configuration. Immutable: a reload replaces it as a whole and closes it after its last request. */
 export interface Plan {
   readonly config: GatewayConfig;
-  /** The pipelines of a path, by method. */
   pipelinesAt(path: string): ReadonlyMap<string, CompiledPipeline> | undefined;
   readonly services: SharedServices;
   /** The `finally` stages for requests that match no pipeline. */
@@ -165,7 +141,6 @@ export interface Plan {
   readonly store_needs: readonly StoreNeeds[];
   /** Counts a request as in flight, until the returned function is called. */
   enter(): () => void;
-  /** Resolves when no request is in flight. */
   idle(): Promise<void>;
   /** Resolves when no request is in flight and every stage is closed. */
   close(): Promise<void>;
@@ -178,10 +153,6 @@ function needsOf({ stages }: PipelineSpec): StoreNeeds {
       ({ definition, mode, when }) => mode === 'enforce' && when === undefined && definition.writes.includes(fact),
     );
   return { callers: writes('principal.id'), reservations: writes('spend.reserved_nano_usd') };
-}
-
-function servesModels({ match: { protocol } }: PipelineSpec): boolean {
-  return PROTOCOLS.some((name) => name === protocol);
 }
 
 function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<string, CompiledPipeline>> {
@@ -207,12 +178,14 @@ export function buildPlan(
   const version = configHash(config);
   const created: CompiledStage[] = [];
   const closeAll = () => Promise.all(created.map((stage) => stage.hooks.close?.()));
-  const add = <T extends CompiledStage>(stage: T): T => {
-    created.push(stage);
-    return stage;
-  };
   const compilePipeline = (spec: PipelineSpec): CompiledPipeline => {
-    const stages = spec.stages.map((entry) => add(compileStage(spec, entry, services, observer)));
+    const pipeline = infoOn(spec, config);
+    const compile = (entry: StageEntry) => {
+      const stage = compileStage(spec, entry, { ...services, pipeline }, observer);
+      created.push(stage);
+      return stage;
+    };
+    const stages = spec.stages.map(compile);
     const rule_facts = ruleFacts(spec, config);
     return {
       spec,
@@ -220,8 +193,10 @@ export function buildPlan(
       seen_facts: rule_facts.filter((path) => !RECORDED_FACTS.has(path)),
       rule_view: selectFacts(rule_facts),
       stages,
-      on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),
-      finally: spec.finally.map((entry) => add(compileStage(spec, entry, services, observer))),
+      on_error: spec.on_error.map((clause): CompiledClause => {
+        return Object.assign(compile(clause), { errors: clause.errors && new Set(clause.errors) });
+      }),
+      finally: spec.finally.map(compile),
       rewrites: stages.some((stage) => stage.hooks.rewrite !== undefined),
       observed: stages.some((stage) => stage.hooks.event !== undefined),
     };
@@ -248,7 +223,7 @@ export function buildPlan(
     config,
     services,
     other_requests,
-    store_needs: loaded.pipelines.filter(servesModels).map(needsOf),
+    store_needs: loaded.pipelines.filter(({ match }) => PROTOCOLS.some((name) => name === match.protocol)).map(needsOf),
     pipelinesAt(path) {
       const served = findPath(path);
       return served === undefined ? undefined : index.get(served);

@@ -1,13 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { StageError } from '../../base/contract/errors.ts';
 import type { CompressedBody } from '../../base/contract/request-body.ts';
-import type { Clock, Timer } from '../../base/contract/services.ts';
-import {
-  CONTENT_ENCODINGS,
-  type ContentEncoding,
-  contentEncoding,
-  decompressorOf,
-} from '../../base/kit/decompressor.ts';
+import type { Clock } from '../../base/contract/services.ts';
+import { CONTENT_ENCODINGS, type ContentEncoding, contentEncoding, decompressor } from '../../base/kit/decompressor.ts';
 import { createFairQueue } from '../../base/kit/fair-queue.ts';
 import { releaseMemory } from '../../base/kit/memory.ts';
 import type { BufferQuota } from './resources.ts';
@@ -15,11 +10,10 @@ import type { BufferQuota } from './resources.ts';
 /** The first buffer for a body of unknown length; it doubles from here. */
 const FIRST_BYTES = 65_536;
 
-/** A growing buffer for one body, counted in a quota. */
 class BodyMemory {
   readonly #quota: BufferQuota;
   readonly #max_bytes: number;
-  readonly #tooLarge: () => Error;
+  readonly #when: string;
   /** Bytes taken from the quota. */
   #taken: number;
   #memory: Buffer | undefined;
@@ -27,12 +21,12 @@ class BodyMemory {
 
   /**
    * @param length taken from the quota at once, which may refuse it; 0 where it is unknown
-   * @param max_bytes beyond this, `append` throws what `tooLarge` creates
+   * @param when for the error beyond `max_bytes`, such as " when decompressed"
    */
-  constructor(quota: BufferQuota, length: number, max_bytes: number, tooLarge: () => Error) {
+  constructor(quota: BufferQuota, length: number, max_bytes: number, when = '') {
     this.#quota = quota;
     this.#max_bytes = max_bytes;
-    this.#tooLarge = tooLarge;
+    this.#when = when;
     quota.takeForBody(length);
     this.#taken = length;
   }
@@ -41,10 +35,10 @@ class BodyMemory {
     return this.#size;
   }
 
-  /** Raises what `tooLarge` creates and what the quota raises. @returns whether the chunk was copied and can be freed */
+  /** Raises body_too_large and what the quota raises. @returns whether the chunk was copied and can be freed */
   append(chunk: Buffer): boolean {
     const size = this.#size + chunk.length;
-    if (size > this.#max_bytes) throw this.#tooLarge();
+    if (size > this.#max_bytes) throw tooLarge(this.#max_bytes, this.#when);
     // Most bodies arrive in one chunk, which then is the body.
     const is_whole = this.#size === 0 && chunk.length === this.#taken;
     if (is_whole) this.#memory = chunk;
@@ -95,7 +89,6 @@ export interface BodyLimits {
   readonly silence_seconds: number;
 }
 
-/** @param when such as " when decompressed" */
 function tooLarge(limit: number, when = ''): StageError {
   const message = `The request body is larger than ${limit} bytes${when}, the limit of this gateway.`;
   return new StageError('body_too_large', message, { details: { limit_bytes: limit } });
@@ -105,89 +98,55 @@ function late(message: string): StageError {
   return new StageError('request_timeout', message, { headers: { connection: 'close' } });
 }
 
-interface Reception {
-  readonly limits: BodyLimits;
-  readonly clock: Clock;
-  readonly memory: BodyMemory;
-}
-
-/** The promise of a reception. */
-interface Conclusion {
-  resolve(bytes: Buffer): void;
-  reject(error: Error): void;
-}
-
-/** The reception of one body into one buffer; a failure frees the buffer. */
-class Receiving {
-  readonly #req: IncomingMessage;
-  readonly #limits: BodyLimits;
-  readonly #clock: Clock;
-  readonly #memory: BodyMemory;
-  readonly #conclusion: Conclusion;
-  readonly #deadline: number;
-  readonly #timer: Timer;
-
-  constructor(req: IncomingMessage, { limits, clock, memory }: Reception, conclusion: Conclusion) {
-    this.#req = req;
-    this.#limits = limits;
-    this.#clock = clock;
-    this.#memory = memory;
-    this.#conclusion = conclusion;
-    this.#deadline = clock.monotonic() + limits.total_seconds * 1000;
-    this.#timer = clock.after(Math.min(limits.total_seconds, limits.silence_seconds) * 1000, () => this.#onSilence());
-  }
-
-  start(): void {
-    // A closed connection emits no more events.
-    if (this.#req.destroyed) this.#onGone();
-    else this.#req.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#onGone).on('close', this.#onGone);
-  }
-
-  readonly #onData = (chunk: Buffer): void => {
-    try {
-      if (!this.#memory.append(chunk)) return;
-      releaseMemory(chunk);
-      // The timer only measures silence, so a client that keeps sending is checked here.
-      if (this.#clock.monotonic() > this.#deadline) throw this.#late();
-      this.#timer.refresh();
-    } catch (error) {
-      this.#fail(error as Error);
+/** Receives one body into one buffer; a failure frees the buffer. */
+function receive(
+  req: IncomingMessage,
+  memory: BodyMemory,
+  { total_seconds, silence_seconds }: BodyLimits,
+  clock: Clock,
+): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const deadline = clock.monotonic() + total_seconds * 1000;
+    const isLate = () => late(`The request body was not complete after ${total_seconds} seconds.`);
+    const timer = clock.after(Math.min(total_seconds, silence_seconds) * 1000, () => {
+      const silent = `The client sent nothing of the request body for ${silence_seconds} seconds.`;
+      fail(clock.monotonic() >= deadline ? isLate() : late(silent));
+    });
+    const onData = (chunk: Buffer): void => {
+      try {
+        if (!memory.append(chunk)) return;
+        releaseMemory(chunk);
+        // The timer only measures silence, so a client that keeps sending is checked here.
+        if (clock.monotonic() > deadline) throw isLate();
+        timer.refresh();
+      } catch (error) {
+        fail(error as Error);
+      }
+    };
+    const onEnd = (): void => {
+      stop();
+      resolve(memory.finish());
+    };
+    const onGone = () => fail(new StageError('bad_http', 'The connection ended before the request body was complete.'));
+    function fail(error: Error): void {
+      stop();
+      memory.drop();
+      reject(error);
     }
-  };
-
-  readonly #onEnd = (): void => {
-    this.#stop();
-    this.#conclusion.resolve(this.#memory.finish());
-  };
-
-  readonly #onGone = (): void =>
-    this.#fail(new StageError('bad_http', 'The connection ended before the request body was complete.'));
-
-  #onSilence(): void {
-    if (this.#clock.monotonic() >= this.#deadline) this.#fail(this.#late());
-    else this.#fail(late(`The client sent nothing of the request body for ${this.#limits.silence_seconds} seconds.`));
-  }
-
-  #late(): StageError {
-    return late(`The request body was not complete after ${this.#limits.total_seconds} seconds.`);
-  }
-
-  #fail(error: Error): void {
-    this.#stop();
-    this.#memory.drop();
-    this.#conclusion.reject(error);
-  }
-
-  #stop(): void {
-    this.#timer.close();
-    this.#req.off('data', this.#onData).off('end', this.#onEnd).off('error', this.#onGone).off('close', this.#onGone);
-  }
+    function stop(): void {
+      timer.close();
+      req.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
+    }
+    // A closed connection emits no more events.
+    if (req.destroyed) onGone();
+    else req.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
+  });
 }
 
-/** Most nested encodings of one body. */
+/** Maximum nested encodings of one body. */
 const ENCODINGS_MAX = 3;
 
-/** Most frames of zstd in one body (RFC 8878 section 3.1); each takes a decoder of its own. */
+/** Maximum zstd frames in one body (RFC 8878 section 3.1); each needs its own decoder. */
 const FRAMES_MAX = 100;
 
 const CHUNK_BYTES = 65_536;
@@ -215,7 +174,7 @@ function encodingsOf(content_encoding: string | undefined): readonly ContentEnco
   });
 }
 
-/** `accept-encoding` lists what the client may send (RFC 9110 section 12.5.3). */
+/** `accept-encoding` lists the supported encodings (RFC 9110 section 12.5.3). */
 function notSupported(what: string): StageError {
   const supported = `${CONTENT_ENCODINGS.slice(0, -1).join(', ')} or ${CONTENT_ENCODINGS.at(-1)}`;
   return new StageError('invalid_encoding', `${what} not supported; send ${supported}, or the body uncompressed.`, {
@@ -233,38 +192,25 @@ export interface ReceivedContent {
 
 /**
  * Receives a body and decompresses it. Each form is at most `limits.max_bytes`, and `quota` counts both; a declared length
- * before anything is read. Raises body_too_large, request_timeout, bad_http, what `quota` and `encodingsOf` raise, and
+ * before anything is read. Raises body_too_large, request_timeout, bad_http, the errors of `quota` and `encodingsOf`, and
  * invalid_encoding for a body that does not match its content-encoding. The caller then releases `quota`.
  */
-export function receiveContent(
+export async function receiveContent(
   req: IncomingMessage,
   limits: BodyLimits,
   quota: BufferQuota,
   clock: Clock,
 ): Promise<ReceivedContent> {
-  return new Promise((resolve, reject) => {
-    const encodings = encodingsOf(req.headers['content-encoding']);
-    const length = Number(req.headers['content-length'] ?? 0);
-    if (length > limits.max_bytes) throw tooLarge(limits.max_bytes);
-    const memory = new BodyMemory(quota, length, limits.max_bytes, () => tooLarge(limits.max_bytes));
-    const conclude = (bytes: Buffer) => {
-      const is_plain = encodings.length === 0 || bytes.length === 0;
-      const isGone = () => req.socket?.destroyed ?? false;
-      resolve(is_plain ? { bytes, compressed: undefined } : decoded(bytes, encodings, { limits, quota, isGone }));
-    };
-    new Receiving(req, { limits, clock, memory }, { resolve: conclude, reject }).start();
-  });
-}
-
-async function decoded(
-  received: Buffer,
-  encodings: readonly ContentEncoding[],
-  { limits, quota, isGone }: Pick<Decoding, 'isGone'> & { readonly limits: BodyLimits; readonly quota: BufferQuota },
-): Promise<ReceivedContent> {
+  const encodings = encodingsOf(req.headers['content-encoding']);
+  const length = Number(req.headers['content-length'] ?? 0);
+  if (length > limits.max_bytes) throw tooLarge(limits.max_bytes);
+  const received = await receive(req, new BodyMemory(quota, length, limits.max_bytes), limits, clock);
+  if (encodings.length === 0 || received.length === 0) return { bytes: received, compressed: undefined };
+  const isGone = () => req.socket?.destroyed ?? false;
   let memory: BodyMemory | undefined;
   let bytes = received;
   for (const encoding of encodings.toReversed()) {
-    const into = new BodyMemory(quota, 0, limits.max_bytes, () => tooLarge(limits.max_bytes, ' when decompressed'));
+    const into = new BodyMemory(quota, 0, limits.max_bytes, ' when decompressed');
     await decode(encoding, bytes, { into, owner: quota.owner, isGone });
     memory?.drop();
     memory = into;
@@ -297,7 +243,7 @@ async function decodeFrame(
   bytes: Buffer,
   { into, owner, isGone }: Decoding,
 ): Promise<number> {
-  const stream = decompressorOf(encoding, { chunkSize: CHUNK_BYTES });
+  const stream = decompressor(encoding, { chunkSize: CHUNK_BYTES })!;
   const chunks: AsyncIterator<Buffer> = stream[Symbol.asyncIterator]();
   const readUntil = async (size: number): Promise<boolean> => {
     for (let next = await chunks.next(); !next.done; next = await chunks.next()) {

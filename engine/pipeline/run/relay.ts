@@ -7,12 +7,11 @@ import type { UpstreamResponse } from '../../base/contract/upstream-response.ts'
 import { decompressor } from '../../base/kit/decompressor.ts';
 import { isEventStream, isPlain } from '../../base/kit/media-type.ts';
 import { WholeEvents } from '../../base/kit/net/whole-events.ts';
-import { definitionFor, keepAliveOf } from '../../domain/protocols/definitions.ts';
+import { definitionFor, definitionNamed } from '../../domain/protocols/definitions.ts';
 import { endsWithError } from '../../domain/protocols/read-error.ts';
 import { responseEndIn } from '../../domain/protocols/stop-reasons.ts';
-import { ReadTimeout } from './answer.ts';
-import { makeConverter, type RequestContext } from './context.ts';
-import { passedHeaders, reasonPhrase, UpstreamHead } from './headers.ts';
+import type { RequestContext } from './context.ts';
+import { passedHeaders, REQUEST_ID_HEADER, reasonPhrase, UpstreamHead } from './headers.ts';
 import { createObserver, type Observer } from './observe.ts';
 import { chainConverters, makeRewriter, RewriteFailure } from './rewriting.ts';
 
@@ -20,6 +19,8 @@ import { chainConverters, makeRewriter, RewriteFailure } from './rewriting.ts';
 interface ResponseTransform {
   /** Whether the head can be sent at once; otherwise it is sent with the first bytes. */
   readonly head_first: boolean;
+  /** A stream to which events can be appended. */
+  readonly events: WholeEvents | undefined;
   write(chunk: Buffer): void;
   /** The upstream has ended. @param is_clean false after a dropped connection: an unfinished last event is discarded */
   end(is_clean: boolean): void;
@@ -28,18 +29,14 @@ interface ResponseTransform {
   /** Back-pressure from the client. */
   pause(): void;
   resume(): void;
-  /** Sends a keep-alive on a silent stream; absent where nothing can be inserted into the stream. */
-  keepAlive?(): void;
   /** Releases its resources; it writes nothing afterwards. */
   close(): void;
 }
 
-/** The output of a transform. */
 interface ResponseSink {
   send(bytes: Buffer | string): void;
   /** The response is complete after `last`. */
   done(last?: Buffer | string): void;
-  /** The conversion failed. */
   fail(error: unknown): void;
   /** Pauses the upstream until `listen` calls back. */
   pauseUntil(listen: (resume: () => void) => void): void;
@@ -47,7 +44,7 @@ interface ResponseSink {
 
 /**
  * Creates the transform of a response, after the `response` hooks: through the converters of the stages, or unchanged.
- * Raises upstream_invalid for an encoding that cannot be inflated, and what making the converter raises.
+ * Raises upstream_invalid for an encoding that cannot be inflated, and the errors of creating the converter.
  */
 function openTransform(
   ctx: RequestContext,
@@ -55,7 +52,7 @@ function openTransform(
   head: UpstreamHead,
   sink: ResponseSink,
 ): ResponseTransform {
-  const translator = makeConverter(ctx, head);
+  const translator = ctx.makeConverter(head);
   const rewriter = makeRewriter(ctx, head);
   const converter = rewriter === undefined ? translator : chainConverters(translator, rewriter);
   const inflate = converter && openInflater(upstream.headers['content-encoding'], head);
@@ -66,15 +63,7 @@ function openTransform(
   if (events !== undefined) ctx.endEvents = (error) => finalEvents(ctx, events, converter, error);
   const from_events = isEventStream(upstream.headers['content-type']);
   const bounded = converter === undefined || from_events ? converter : withQuota(ctx, converter);
-  const transform = createTransform(bounded, inflate, events, from_events, sink);
-  const keep_alive = keepAliveOf(ctx.pipeline.spec.match.protocol);
-  if (events === undefined || keep_alive === undefined) return transform;
-  return {
-    ...transform,
-    keepAlive() {
-      if (!events.inside) sink.send(keep_alive);
-    },
-  };
+  return createTransform(bounded, inflate, events, from_events, sink);
 }
 
 /** Whether events can be appended: not to a compressed stream, nor beyond a content-length. */
@@ -88,14 +77,13 @@ function openInflater(encoding: string | undefined, head: UpstreamHead): Duplex 
   if (isPlain(encoding)) return undefined;
   const inflate = decompressor(encoding!);
   if (inflate === undefined) {
-    const problem = 'The upstream used a content-encoding that the gateway cannot decompress and did not ask for.';
+    const problem = 'The upstream used a content-encoding that the gateway did not request and cannot decompress.';
     throw new StageError('upstream_invalid', problem);
   }
   head.remove('content-encoding');
   return inflate;
 }
 
-/** The final events of a stream that fails with `error`. */
 function finalEvents(
   ctx: RequestContext,
   { inside, latest }: WholeEvents,
@@ -190,6 +178,7 @@ function createTransform(
   });
   return {
     head_first: converter === undefined || (from_events && events !== undefined),
+    events,
     write(chunk) {
       if (inflate === undefined) convert(chunk);
       else if (!over && !inflate.write(chunk)) sink.pauseUntil((resume) => inflate.once('drain', resume));
@@ -212,39 +201,54 @@ function createTransform(
 /** Interval of keep-alives on a silent stream: below the idle timeouts of common clients and proxies. */
 const KEEP_ALIVE_SECONDS = 15;
 
-interface RelayHooks {
-  /** Called once, just before the head is sent. */
-  onHead(head: UpstreamHead): void;
-  /** Absent when no stage observes. */
-  onEvent?: (event: ResponseEvent) => void;
-}
-
 /**
  * Streams an upstream response to the client, converted where a stage asks for it, with back-pressure both ways. Observers
  * get the upstream's bytes. When the client disconnects, the rest is drained: observed and discarded, within the drain
  * limits. Resolves when the last byte is handed to the socket, or the transfer is cancelled. Raises upstream_failed,
  * upstream_timeout and what a converter raises; `res.headersSent` then says whether the head was sent.
+ * @param onEvent absent when no stage observes
  */
-export function relayResponse(ctx: RequestContext, relay: Relay, hooks: RelayHooks): Promise<void> {
-  return new Promise((resolve, reject) => new Transfer(ctx, relay, hooks, { resolve, reject }).start());
+export function relayResponse(
+  ctx: RequestContext,
+  relay: Relay,
+  onEvent: ((event: ResponseEvent) => void) | undefined,
+): Promise<void> {
+  const transfer = new Transfer(ctx, relay, onEvent);
+  transfer.start();
+  return transfer.done.promise;
 }
 
-/** The promise of a transfer. */
-interface Conclusion {
-  resolve(): void;
-  reject(error: unknown): void;
+/** Runs the `response` hooks, and adds the gateway's own headers. */
+function completeHead(ctx: RequestContext, head: UpstreamHead): void {
+  for (const stage of ctx.entered) {
+    if (stage.hooks.response === undefined) continue;
+    ctx.stage = stage;
+    stage.hooks.response(ctx, head);
+  }
+  ctx.stage = undefined;
+  head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
+  // `writeHead` would replace it with the upstream's `vary`; both must be sent.
+  const vary = ctx.call.res.getHeader('vary');
+  if (vary !== undefined) head.headers.push('vary', String(vary));
+}
+
+/** Tells clients not to retry: the upstream has begun to respond, and charges for a second request, too. */
+function silent(seconds: number): StageError {
+  const message = `The upstream sent nothing for ${seconds} seconds.`;
+  return new StageError('upstream_timeout', message, { headers: { 'x-should-retry': 'false' } });
 }
 
 /** The transfer of one response from the upstream to the client, or its drain. */
 class Transfer {
+  readonly done = Promise.withResolvers<void>();
   readonly #ctx: RequestContext;
   readonly #relay: Relay;
-  readonly #hooks: RelayHooks;
-  readonly #conclusion: Conclusion;
   readonly #res: ServerResponse;
   readonly #upstream: UpstreamResponse;
   readonly #observer: Observer | undefined;
-  readonly #read_timeout: ReadTimeout;
+  /** Read timeout of the next chunk: the first one may take longer. */
+  #read_seconds: number;
+  #read_timer: Timer | undefined;
   #keep_alive: Timer | undefined;
   #head: UpstreamHead | undefined;
   #transform: ResponseTransform | undefined;
@@ -264,18 +268,14 @@ class Transfer {
   /** Whether the chunks that were read ahead (`relay.begun`) are processed. */
   #started = false;
 
-  constructor(ctx: RequestContext, relay: Relay, hooks: RelayHooks, conclusion: Conclusion) {
+  constructor(ctx: RequestContext, relay: Relay, onEvent: ((event: ResponseEvent) => void) | undefined) {
     this.#ctx = ctx;
     this.#relay = relay;
-    this.#hooks = hooks;
-    this.#conclusion = conclusion;
     this.#res = ctx.call.res;
     this.#upstream = relay.response;
-    const { headers } = relay.response;
-    const { 'content-type': type, 'content-encoding': encoding } = headers;
-    this.#observer = hooks.onEvent && createObserver(type, encoding, hooks.onEvent, ctx.responseQuota());
-    ctx.unread = hooks.onEvent !== undefined && this.#observer === undefined;
-    this.#read_timeout = new ReadTimeout(ctx.clock, relay, (error) => this.#onReadTimeout(error));
+    this.#read_seconds = relay.first_chunk_seconds ?? relay.idle_seconds;
+    this.#observer = onEvent && createObserver(relay.response.headers, onEvent, ctx.responseQuota(), ctx.clock);
+    ctx.unread = onEvent !== undefined && this.#observer === undefined;
   }
 
   start(): void {
@@ -296,7 +296,7 @@ class Transfer {
     else if (upstream.destroyed) this.#onUpstreamGone();
     else if (this.#pauses === 0) upstream.resume();
     if (this.#settled) return;
-    this.#read_timeout.start();
+    this.#startReadTimer();
     if (this.#relay.inspect !== undefined || this.#draining) return;
     // Head and first event usually arrive together; both then leave in one packet.
     if (this.#wrote) return;
@@ -315,7 +315,7 @@ class Transfer {
         return;
       }
       if (this.#transform === undefined && !this.#open(chunk)) return;
-      this.#read_timeout.onChunk();
+      this.#restartReadTimer();
       // The upstream charges also for what a converter rejects, so metering sees it first.
       const observe_first = this.#ctx.converts_response;
       if (observe_first) this.#observe(chunk);
@@ -328,7 +328,7 @@ class Transfer {
 
   #onDrainedData(chunk: Buffer): void {
     if (!this.#inspect(chunk)) return;
-    this.#read_timeout.onChunk();
+    this.#restartReadTimer();
     this.#observe(chunk);
     if (!this.#ctx.drain.take(chunk.length)) this.#stop();
   }
@@ -339,7 +339,7 @@ class Transfer {
       if (this.#draining) {
         if (!this.#inspect(undefined)) return;
         this.#ctx.drained = true;
-        this.#settle(() => this.#conclusion.resolve());
+        this.#settle(this.done.resolve);
         return;
       }
       if (this.#transform === undefined && !this.#open(undefined)) return;
@@ -363,16 +363,33 @@ class Transfer {
     return true;
   }
 
-  #onReadTimeout(error: StageError): void {
-    // While paused, the client is the one that stalls; otherwise the upstream is.
-    if (this.#pauses > 0 && !this.#draining) this.#res.destroy();
-    else if (!this.#endComplete()) this.#fail(error);
+  #startReadTimer(): void {
+    this.#read_timer = this.#ctx.clock.after(this.#read_seconds * 1000, () => this.#onReadTimeout());
   }
 
-  #sendKeepAlive(): void {
-    // Before the head is sent, the response may still become an error.
-    if (this.#res.headersSent && !this.#client_is_full) this.#transform!.keepAlive!();
-    this.#keep_alive!.refresh();
+  #restartReadTimer(): void {
+    const { idle_seconds } = this.#relay;
+    if (this.#read_seconds === idle_seconds) this.#read_timer?.refresh();
+    else {
+      this.#read_seconds = idle_seconds;
+      if (this.#read_timer === undefined) return;
+      this.#read_timer.close();
+      this.#startReadTimer();
+    }
+  }
+
+  #onReadTimeout(): void {
+    // While paused, the client is the one that stalls; otherwise the upstream is.
+    if (this.#pauses > 0 && !this.#draining) this.#res.destroy();
+    else if (!this.#endComplete()) this.#fail(silent(this.#read_seconds));
+  }
+
+  #startKeepAlives(events: WholeEvents, bytes: string): void {
+    this.#keep_alive = this.#ctx.clock.after(KEEP_ALIVE_SECONDS * 1000, () => {
+      // Before the head is sent, the response may still become an error.
+      if (this.#res.headersSent && !this.#client_is_full && !events.inside) this.#send(bytes);
+      this.#keep_alive!.refresh();
+    });
   }
 
   /** A field, because a closure made in `start` kept every request alive past its scavenges (measured: 50 MiB, 15 us each). */
@@ -393,10 +410,9 @@ class Transfer {
     else if (this.#started) this.#upstream.resume();
   };
 
-  /** Cancels the transfer. */
   #stop(): void {
     this.#upstream.destroy();
-    this.#settle(() => this.#conclusion.resolve());
+    this.#settle(this.done.resolve);
   }
 
   /** Lets the sending stage reject the response by its first chunk. */
@@ -415,11 +431,12 @@ class Transfer {
     try {
       const head = new UpstreamHead(statusCode!, passedHeaders(rawHeaders, headers.connection));
       this.#head = head;
-      this.#hooks.onHead(head);
+      completeHead(this.#ctx, head);
       this.#transform = openTransform(this.#ctx, this.#upstream, head, this.#sink());
-      if (this.#transform.head_first) this.#sendHead();
-      if (this.#transform.keepAlive)
-        this.#keep_alive = this.#ctx.clock.after(KEEP_ALIVE_SECONDS * 1000, () => this.#sendKeepAlive());
+      const { head_first, events } = this.#transform;
+      if (head_first) this.#sendHead();
+      const keep_alive = definitionNamed(this.#ctx.pipeline.spec.match.protocol)?.stream.keep_alive;
+      if (events !== undefined && keep_alive !== undefined) this.#startKeepAlives(events, keep_alive);
       return true;
     } catch (error) {
       this.#fail(error);
@@ -431,14 +448,12 @@ class Transfer {
     return {
       send: (bytes) => this.#send(bytes),
       done: (last) => this.#finish(last),
-      fail: (error) => this.#failConverting(error),
+      fail: (error) =>
+        error instanceof RewriteFailure
+          ? this.#fail(error.cause, error.stage)
+          : this.#fail(error, this.#ctx.conversion?.stage),
       pauseUntil: (listen) => this.#pauseUntil(listen),
     };
-  }
-
-  #failConverting(error: unknown): void {
-    if (error instanceof RewriteFailure) this.#fail(error.cause, error.stage);
-    else this.#fail(error, this.#ctx.conversion?.stage);
   }
 
   #sendHead(): void {
@@ -479,7 +494,7 @@ class Transfer {
       this.#fail(error);
       return;
     }
-    this.#settle(() => this.#conclusion.resolve());
+    this.#settle(this.done.resolve);
   }
 
   #flush(): void {
@@ -497,7 +512,7 @@ class Transfer {
     const generation = this.#generation;
     listen(() => {
       if (generation !== this.#generation) return;
-      this.#read_timeout.refresh();
+      this.#read_timer?.refresh();
       if (--this.#pauses === 0) this.#upstream.resume();
     });
   }
@@ -522,14 +537,14 @@ class Transfer {
     this.#settle(() => {
       // Observers have run since then.
       this.#ctx.stage = stage;
-      this.#conclusion.reject(error);
+      this.done.reject(error);
     });
   }
 
   #settle(conclude: () => void): void {
     if (this.#settled) return;
     this.#settled = true;
-    this.#read_timeout.close();
+    this.#read_timer?.close();
     this.#keep_alive?.close();
     this.#ctx.cancel = undefined;
     this.#ctx.onDrain = undefined;

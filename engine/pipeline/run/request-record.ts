@@ -72,7 +72,6 @@ interface StageStart {
   readonly at: number;
 }
 
-/** The stages that rewrite the response of one request. */
 class ResponseRewrites {
   /** Stages in shadow mode whose guards held. */
   readonly watching: CompiledStage[] = [];
@@ -94,9 +93,8 @@ class ResponseRewrites {
   }
 }
 
-/** What is recorded during a request for telemetry and the audit log. */
+/** Records one request for telemetry and the audit log. */
 export class RequestRecorder implements RequestTelemetryData {
-  /** The limits on money. */
   limits = NO_LIMITS;
   all_limits = NO_LIMITS;
   limits_at = 0;
@@ -154,7 +152,6 @@ export class RequestRecorder implements RequestTelemetryData {
   }
 }
 
-/** A finished request. */
 interface Decided extends EndedFacts {
   readonly pipeline: CompiledPipeline;
   readonly entered: readonly CompiledStage[];
@@ -165,11 +162,11 @@ interface Decided extends EndedFacts {
   readonly left_out: ReadonlySet<CompiledStage> | undefined;
 }
 
-/** Longest text and longest list of one fact in a record. */
+/** Maximum length of one fact in a record, in characters or items. */
 const TEXT_LENGTH_MAX = 200;
 const ENTRIES_MAX = 50;
 const REASON_LENGTH_MAX = 600;
-/** Most stages, limits and facts in one record. */
+/** Maximum stages, limits and facts in one record. */
 const RECORDED_MAX = 60;
 const LIMIT_CODES: ReadonlySet<string> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
 
@@ -182,7 +179,7 @@ export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, con
 
 /**
  * The audit record of a finished request: its facts and decisions. `config` is the hash of the configuration; `steps` the
- * result of each stage, as `id: ran, 0.3 ms`; `limits` the limits that applied, before this request; `seen` the facts that
+ * result of each stage, as `id: ran, 0.3 ms`; `limits` the applicable limits before this request; `seen` the facts that
  * rules read and that have no field.
  * @param now in milliseconds since the epoch
  */
@@ -301,7 +298,7 @@ function describeChanges({ set, grants }: LimitChanges, shown: (amount: number) 
   };
 }
 
-/** Bounds a fact for the record: outsiders choose the length of some. Of an object only its numbers are kept. */
+/** Bounds a fact for the record: clients choose the length of some. Of an object only the numbers are kept. */
 function bounded(value: unknown): unknown {
   if (typeof value === 'string') return value.slice(0, TEXT_LENGTH_MAX);
   if (Array.isArray(value)) {

@@ -1,9 +1,7 @@
-/**
- * What requests in flight use of this process: memory for bodies (a quota, shared by caller) and concurrency slots.
- * @module
- */
+/** What requests in flight use of this process: memory for bodies, concurrency slots, and drains. @module */
 import { StageError } from '../../base/contract/errors.ts';
-import type { Clock } from '../../base/contract/services.ts';
+import type { Clock, Timer } from '../../base/contract/services.ts';
+import type { ReadToEndLimits, Relay } from '../../base/contract/stage.ts';
 import { CONCURRENCY_RETRY_SECONDS } from '../../base/kit/retry-hints.ts';
 
 const MIB = 1024 * 1024;
@@ -13,11 +11,11 @@ function describeBytes(bytes: number): string {
   return bytes >= 10 * MIB ? `${Math.round(bytes / MIB)} MiB` : `${bytes} bytes`;
 }
 
-/** Memory budget for bodies, in bytes: in all and by caller, so that neither load nor one caller exhausts memory. */
+/** Memory budget for bodies, in bytes: in total and by caller, so that neither load nor one caller exhausts memory. */
 export class MemoryBudget {
-  /** Most bytes in use at once; a reload can change it. */
+  /** Maximum bytes in use; a reload can change it. */
   limit_bytes: number;
-  /** Most bytes in use by one caller. A caller's only body may exceed it. */
+  /** Maximum bytes in use by one caller. A caller's only body may exceed it. */
   share_bytes: number;
   #in_use = 0;
   readonly #by_owner = new Map<string, number>();
@@ -31,10 +29,7 @@ export class MemoryBudget {
     return this.#in_use;
   }
 
-  /**
-   * Raises rate_limit_exceeded when the caller's share is full, overloaded when the whole budget is.
-   * @param same_body bytes the caller has taken for this very body already: no reason to refuse the rest of it
-   */
+  /** Raises rate_limit_exceeded, overloaded. @param same_body bytes that this very body has taken already */
   take(owner: string, bytes: number, same_body = 0): void {
     const own = this.#by_owner.get(owner) ?? 0;
     if (this.#in_use + bytes > this.limit_bytes) throw full();
@@ -79,13 +74,13 @@ export class BufferQuota {
     this.owner = owner;
   }
 
-  /** Raises rate_limit_exceeded or overloaded; the bytes in use then stay as they were. */
+  /** Raises rate_limit_exceeded or overloaded, and then changes nothing. */
   take(bytes: number): void {
     this.#budget.take(this.owner, bytes);
     this.#bytes += bytes;
   }
 
-  /** Like `take`, for a body that grows: the caller's share never refuses the only body that the caller has. */
+  /** Like `take`, for a growing body: a caller's only body may exceed the share. */
   takeForBody(bytes: number): void {
     this.#budget.take(this.owner, bytes, this.#bytes);
     this.#bytes += bytes;
@@ -96,10 +91,7 @@ export class BufferQuota {
     this.#bytes -= bytes;
   }
 
-  /**
-   * Takes or gives back until this many bytes are in use.
-   * @returns false, with the bytes in use as they were, when the budget refuses or after `release`
-   */
+  /** Takes or gives back until so many bytes are in use. @returns false when refused, or after `release` */
   hold(bytes: number): boolean {
     if (this.#released) return false;
     const more = bytes - this.#bytes;
@@ -157,7 +149,7 @@ export class UnorderedSet<T extends SetMember> {
 /** How long a request waits for a draining one to free its slot before it preempts the oldest. */
 const PREEMPT_AFTER_MS = 1000;
 
-/** A request whose client has gone and whose response is only drained, for its usage. */
+/** A request whose client has disconnected and whose response is only drained, for its usage. */
 export interface DrainingRequest {
   /** Cancels the response to free the slot. */
   preempt(): void;
@@ -165,7 +157,7 @@ export interface DrainingRequest {
 
 /** A request that waits for a slot. */
 interface Waiter {
-  /** Whether it was answered or its client has gone: it no longer needs a slot. */
+  /** Whether the request no longer needs a slot: it is answered, or its client has disconnected. */
   readonly is_over: boolean;
   /** Ends the wait; set while it lasts. */
   stopWaiting: (() => void) | undefined;
@@ -195,7 +187,7 @@ export class ConcurrencyLimiter {
     return true;
   }
 
-  /** Takes a slot; where draining requests have it, waits a second for one to end, then preempts the oldest. */
+  /** Takes a slot. If draining requests hold all of them, waits a second, then preempts the oldest. */
   async waitToEnter(key: string, max: number, waiter: Waiter): Promise<boolean> {
     if (this.enter(key, max)) return true;
     const until = this.#clock.monotonic() + PREEMPT_AFTER_MS;
@@ -214,7 +206,7 @@ export class ConcurrencyLimiter {
     return waiter.is_over ? this.#passOn(key) : this.enter(key, max);
   }
 
-  /** Marks a counted request as preemptible: its client has gone. */
+  /** Marks a counted request as preemptible, because its client has disconnected. */
   detach(key: string, request: DrainingRequest): void {
     const draining = this.#draining.get(key);
     if (draining === undefined) this.#draining.set(key, new Set([request]));
@@ -280,21 +272,24 @@ export function tooManyRequests(limit: number): StageError {
 /** The concurrency slots and memory quotas of one request, beside the quota of its body. */
 export class RequestResources {
   readonly #under_way: ConcurrencyLimiter;
+  readonly #request: Waiter & DrainingRequest;
   #slots: string[] | undefined;
   #quotas: BufferQuota[] | undefined;
 
-  constructor(under_way: ConcurrencyLimiter) {
+  constructor(under_way: ConcurrencyLimiter, request: Waiter & DrainingRequest) {
     this.#under_way = under_way;
+    this.#request = request;
   }
 
-  /** Takes a slot. @returns false when `max` are taken */
+  /** Takes a slot. @returns false when `max` are taken, or the request is over */
   claimSlot(key: string, max: number): boolean {
-    return this.#under_way.enter(key, max) && this.#keepSlot(key);
+    return !this.#request.is_over && this.#under_way.enter(key, max) && this.#keepSlot(key);
   }
 
   /** Takes a slot, waiting for a draining request where one has it. @returns false also when the request is over */
-  async waitForSlot(key: string, max: number, request: Waiter & DrainingRequest): Promise<boolean> {
-    if (!(await this.#under_way.waitToEnter(key, max, request))) return false;
+  async waitForSlot(key: string, max: number): Promise<boolean> {
+    const request = this.#request;
+    if (request.is_over || !(await this.#under_way.waitToEnter(key, max, request))) return false;
     if (!request.is_over) return this.#keepSlot(key);
     this.#under_way.leave(key, request);
     return false;
@@ -312,15 +307,85 @@ export class RequestResources {
   }
 
   /** Makes the slots preemptible. */
-  detach(request: DrainingRequest): void {
-    for (const key of this.#slots ?? []) this.#under_way.detach(key, request);
+  detach(): void {
+    for (const key of this.#slots ?? []) this.#under_way.detach(key, this.#request);
   }
 
   /** Frees everything. Idempotent. */
-  leave(request: DrainingRequest): void {
-    for (const key of this.#slots ?? []) this.#under_way.leave(key, request);
+  leave(): void {
+    for (const key of this.#slots ?? []) this.#under_way.leave(key, this.#request);
     for (const quota of this.#quotas ?? []) quota.release();
     this.#slots = undefined;
     this.#quotas = undefined;
+  }
+}
+
+/** A response that may still arrive after its request has failed. */
+export interface LateResponse {
+  readonly relay: Promise<Relay>;
+  readonly cancel: (reason: StageError) => void;
+}
+
+/** One caller's largest share of `ReadToEndLimits.requests`: clients that abort on purpose cannot use up the limit. */
+const DRAIN_SHARE = 1 / 4;
+
+/**
+ * `on_client_abort: drain`: reads one response to its end after its client has gone, within the limits of its upstream, so that
+ * its usage is known. Providers charge for it either way.
+ */
+export class ResponseDrain {
+  late: LateResponse | undefined;
+  /** Whether an upstream has the request. */
+  is_forwarded = false;
+  #limits: ReadToEndLimits | undefined;
+  /** Set once the client has gone: the limits that count this drain, and the caller they count it for. */
+  #reading: { readonly limits: ReadToEndLimits; readonly caller: string; readonly timer: Timer } | undefined;
+  #bytes = 0;
+
+  get has_begun(): boolean {
+    return this.#reading !== undefined;
+  }
+
+  /** See `StageContext.readToEndWithin`. */
+  within(limits: ReadToEndLimits | undefined): void {
+    this.is_forwarded = true;
+    this.#limits = limits;
+  }
+
+  /**
+   * @param options.seconds longest drain; the limits may set a shorter one
+   * @returns false where draining is off, or the limit of concurrent drains is reached, in all or for this caller
+   */
+  begin(
+    clock: Clock,
+    options: { readonly caller: string; readonly seconds: number; readonly onTimeUp: () => void },
+  ): boolean {
+    const limits = this.#limits;
+    if (limits === undefined || this.has_begun) return limits !== undefined;
+    const { caller, seconds, onTimeUp } = options;
+    const own = limits.running_of.get(caller) ?? 0;
+    if (limits.running >= limits.requests || own >= Math.ceil(limits.requests * DRAIN_SHARE)) return false;
+    limits.running++;
+    limits.running_of.set(caller, own + 1);
+    const timer = clock.after(Math.min(seconds, limits.seconds) * 1000, onTimeUp);
+    this.#reading = { limits, caller, timer };
+    return true;
+  }
+
+  /** Counts bytes. @returns whether the limit allows more */
+  take(bytes: number): boolean {
+    this.#bytes += bytes;
+    return this.#bytes <= this.#reading!.limits.bytes;
+  }
+
+  end(): void {
+    this.is_forwarded = false;
+    if (this.#reading === undefined) return;
+    const { limits, caller, timer } = this.#reading;
+    timer.close();
+    limits.running--;
+    const own = limits.running_of.get(caller)! - 1;
+    if (own > 0) limits.running_of.set(caller, own);
+    else limits.running_of.delete(caller);
   }
 }

@@ -15,7 +15,7 @@ import { type CompiledStage, rewritesAnswer } from './compiled.ts';
 import type { RequestContext } from './context.ts';
 import type { UpstreamHead } from './headers.ts';
 
-/** Longest window, in characters: how much of a stream a stage may delay. */
+/** Longest window, in characters: the most text of a stream that a stage may delay. */
 const WINDOW_CHARS_MAX = 4096;
 
 function checkReplacement({ find, replace }: Replacement): Replacement {
@@ -46,7 +46,7 @@ export function checkRewriting(returned: unknown): Rewriting | undefined {
   });
 }
 
-/** Shadow mode ignores longer documents; enforced, they are refused. */
+/** Shadow mode ignores longer documents; in enforce mode they are rejected. */
 const WATCHED_BYTES_MAX = 8 * 1024 * 1024;
 
 /** A failure to rewrite a response. */
@@ -54,7 +54,7 @@ export class RewriteFailure extends Error {
   /** The stage that failed; `undefined` for another cause. */
   readonly stage: CompiledStage | undefined;
 
-  /** @param cause what was thrown */
+  /** @param cause the thrown value */
   constructor(stage: CompiledStage | undefined, cause: unknown) {
     super('the response could not be rewritten', { cause });
     this.stage = stage;
@@ -87,7 +87,7 @@ function rewritingsOf(ctx: RequestContext, stages: readonly CompiledStage[]): Na
   });
 }
 
-/** Replaces the signature of a rewritten thinking block, which no upstream would accept any more. */
+/** Replaces the signature of a rewritten thinking block, which no upstream would accept. */
 const MARK = proofToText(undefined, { protocol: 'messages', upstream: '' });
 
 /** Marks errors of the rewriting itself, without a stage. */
@@ -100,7 +100,7 @@ function ofRewriting<T>(step: () => T): T {
 }
 
 /**
- * The converter that rewrites the response with this head; `undefined` where no stage does. Removes headers that no longer
+ * The converter that rewrites the response with this head; `undefined` if no stage rewrites. Removes headers that no longer
  * apply. Raises upstream_invalid for a response without texts.
  */
 export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseConverter | undefined {

@@ -1,16 +1,16 @@
 import { once } from 'node:events';
 import { StageError } from '../../base/contract/errors.ts';
-import type { Answer, Relay, ResponseEvent } from '../../base/contract/stage.ts';
+import type { Answer, Relay } from '../../base/contract/stage.ts';
 import { endOfTurn } from '../../base/kit/end-of-turn.ts';
 import { definitionFor } from '../../domain/protocols/definitions.ts';
 import { sendWhole } from './answer.ts';
 import type { CompiledStage } from './compiled.ts';
 import { asError, discardResult, failureOf, isRefusal, type Result, reportFailure } from './contained/result.ts';
 import { clientGone, type RequestContext } from './context.ts';
-import type { LateResponse } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
+import type { LateResponse } from './resources.ts';
 import { watchResponse } from './rewriting.ts';
 
 /** Status recorded when the client disconnected before a response began. */
@@ -42,10 +42,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onResponseSent
   }
 }
 
-/**
- * Runs the `finally` stages of a request that no pipeline serves, once it is answered. Never rejects.
- * @param onResponseSent called first, to record the last facts
- */
+/** Runs the `finally` stages of a request that no pipeline serves. Never rejects. @param onResponseSent called first */
 export async function runFinallyStages(plan: Plan, ctx: RequestContext, onResponseSent: () => void): Promise<void> {
   const leave = plan.enter();
   try {
@@ -108,7 +105,7 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     }
     if (result !== undefined) return result;
   }
-  throw new StageError('internal_error', 'No stage of the pipeline answered this request.');
+  throw new StageError('internal_error', 'No stage of the pipeline responded to this request.');
 }
 
 /** Enters a stage if its guard holds and it is not in shadow mode. An entered stage always gets its `finish` hook. */
@@ -139,7 +136,7 @@ function sendAnswer(ctx: RequestContext, answer: Answer): void {
   sendWhole(ctx.call.res, answer.status, headers, answer.body);
 }
 
-/** Drains the response of a request that has failed already, for its usage. Errors have no receiver any more. */
+/** Drains the response of a failed request for its usage. Errors have no receiver. */
 async function drainLate(plan: Plan, ctx: RequestContext, late: LateResponse): Promise<void> {
   ctx.cancel = late.cancel;
   try {
@@ -153,40 +150,19 @@ async function drainLate(plan: Plan, ctx: RequestContext, late: LateResponse): P
 }
 
 function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
-  const watch = ctx.pipeline.rewrites ? watchResponse(ctx, reportRewrite(plan, ctx)) : undefined;
+  const watch = ctx.pipeline.rewrites
+    ? watchResponse(ctx, (stage, error) => reportFailure(plan.services.log, ctx, stage, 'rewrite', error))
+    : undefined;
   const observers = ctx.pipeline.observed ? ctx.entered.filter((stage) => stage.hooks.event !== undefined) : [];
-  return relayResponse(ctx, result, {
-    onHead(head) {
-      for (const stage of ctx.entered) {
-        if (stage.hooks.response === undefined) continue;
-        ctx.stage = stage;
-        stage.hooks.response(ctx, head);
-      }
-      ctx.stage = undefined;
-      head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
-      // `writeHead` would replace it with the upstream's `vary`; both must be sent.
-      const vary = ctx.call.res.getHeader('vary');
-      if (vary !== undefined) head.headers.push('vary', String(vary));
-    },
-    ...((observers.length > 0 || watch !== undefined) && {
-      onEvent(event) {
-        observe(ctx, observers, event);
-        watch?.(event);
-      },
-    }),
+  if (observers.length === 0 && watch === undefined) return relayResponse(ctx, result, undefined);
+  return relayResponse(ctx, result, (event) => {
+    for (const stage of observers) {
+      ctx.stage = stage;
+      stage.hooks.event!(ctx, event);
+    }
+    ctx.stage = undefined;
+    watch?.(event);
   });
-}
-
-function reportRewrite({ services: { log } }: Plan, ctx: RequestContext) {
-  return (stage: CompiledStage, error: unknown) => reportFailure(log, ctx, stage, 'rewrite', error);
-}
-
-function observe(ctx: RequestContext, observers: readonly CompiledStage[], event: ResponseEvent): void {
-  for (const stage of observers) {
-    ctx.stage = stage;
-    stage.hooks.event!(ctx, event);
-  }
-  ctx.stage = undefined;
 }
 
 /** Maps anything thrown to an error of the catalogue, and records the stage that threw it. */
@@ -204,7 +180,7 @@ function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError
   return new StageError('internal_error', "The gateway failed on this request; see the gateway's log.");
 }
 
-/** The error, if it is a stage's refusal; otherwise logs the failure of the stage and returns `undefined`. */
+/** The error, if it is a stage's rejection; otherwise logs the failure of the stage and returns `undefined`. */
 function refusalOf(
   plan: Plan,
   ctx: RequestContext,
@@ -223,7 +199,12 @@ async function answerError(plan: Plan, ctx: RequestContext, raised: StageError):
   ctx.note('error.status', raised.status);
   const { res } = ctx.call;
   if (ctx.aborted || res.destroyed) return;
-  if (res.headersSent) return endBrokenStream(ctx, raised);
+  if (res.headersSent) {
+    // After the first byte, an error is one more event of the stream; in any other response, a closed connection.
+    if (ctx.endEvents === undefined) res.destroy();
+    else res.end(ctx.endEvents(raised));
+    return;
+  }
   const handled = await handleError(plan, ctx, raised);
   if ('kind' in handled) {
     if (handled.kind === 'answer') return sendAnswer(ctx, handled);
@@ -272,12 +253,6 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
     }
   }
   return raised;
-}
-
-/** After the first byte, an error is one more event of the stream; in any other response, a closed connection. */
-function endBrokenStream({ call: { res }, endEvents }: RequestContext, error: StageError): void {
-  if (endEvents === undefined) res.destroy();
-  else res.end(endEvents(error));
 }
 
 /** Runs the `finish` hooks and the `finally` stages, each once whether or not others fail. Never rejects. */

@@ -52,12 +52,12 @@ export async function openDeeds(at: {
     unit: 'nano_usd',
   });
   const deeds: Readonly<Record<Deed['deed'], () => Promise<unknown>>> = {
-    'revoke-old-laptop': () => revokeToken(by, { id: tokens.get('old laptop')!.id }),
+    'revoke-old-laptop': () => revokeToken(by, tokens.get('old laptop')!.id),
     'limit-bob': () => setLimit(by, { name: dayOf('bob'), amount: USD / 4, reason: 'interns begin small' }),
     'limit-gus': () => setLimit(by, { name: dayOf('gus'), amount: 5 * USD, reason: 'a program needs no more' }),
     async 'rotate-dora'() {
       const { id } = tokens.get('dora')!;
-      tokens.set('dora', await rotateToken(by, { id }, { overlap_seconds: 3600 }));
+      tokens.set('dora', await rotateToken(by, id, { overlap_seconds: 3600 }));
     },
     drain: () => drainUpstream(by, 'demo', 'it answers 529; the spare one serves meanwhile'),
     resume: () => resumeUpstream(by, 'demo', 'the provider says that it is over'),

@@ -19,7 +19,7 @@ const rule = (more: Partial<KeptRule>): KeptRule => ({
 });
 
 describe('the difference of two versions', () => {
-  test('has files that came, went and changed, with lines around what differs', () => {
+  test('lists added, removed and changed files, with context around the changes', () => {
     const lines = Array.from({ length: 20 }, (_, i) => `line: ${i}`);
     const before = [file('a', lines.join('\n')), file('gone', 'x'), file('same', 'y'), file('stage.ts', null, '1')];
     const after = [file('a', lines.with(9, 'new: 9').join('\n')), file('more', 'z'), file('same', 'y')];
@@ -43,13 +43,13 @@ describe('the difference of two versions', () => {
     assert.equal(found[3]!.hunks, null);
   });
 
-  test('of texts that have nothing in common is told without lines', () => {
+  test('of unrelated texts is reported without lines', () => {
     const noise = (seed: number) => Array.from({ length: 20_000 }, (_, i) => `${(i * seed) % 99_991}`).join('\n');
     const [found] = diffFiles([file('a', noise(7919))], [file('a', noise(104_729))]);
     assert.equal(found!.hunks, null);
   });
 
-  test('has the rules that say something else', () => {
+  test('lists the rules with a different meaning', () => {
     const [old_rule, new_rule] = [rule({}), rule({ effect: 'goes to spare' })];
     const [kept, gone, made] = [rule({ name: 'kept', line: 3 }), rule({ name: 'gone' }), rule({ name: 'made' })];
     assert.deepEqual(diffRules([old_rule, kept, gone], [new_rule, rule({ name: 'kept', line: 9 }), made]), [
@@ -74,7 +74,7 @@ describe('a rule in shadow mode', () => {
   };
   const at = { mode: 'shadow', line: 3, first_line: 3, last_line: 5 } as const;
 
-  test('comes with a diff that applies, and with nothing else in it', () => {
+  test('has a diff that applies, and nothing else in it', () => {
     const rules = [rule(at), rule({ ...at, name: 'short', line: 6, first_line: 6, last_line: 6 }), rule({})];
     const [long, short, ...others] = shadowRules(version([file('gateway.yaml', text)], rules), []);
     assert.deepEqual(others, []);
@@ -82,7 +82,7 @@ describe('a rule in shadow mode', () => {
     assert.equal(applyPatch(text, short!.patch!), text.replace('short, mode: shadow', 'short, mode: enforce'));
   });
 
-  test('has no diff where a secret was blanked out nearby, its mode stands elsewhere, or the file ships', () => {
+  test('has no diff if a secret nearby was masked, its mode is set elsewhere, or the file ships', () => {
     const patchOf = (name: string, content: string, more: Partial<KeptRule> = at) =>
       shadowRules(version([file(name, content)], [rule({ ...more, mode: 'shadow', file: name })]), [])[0]!.patch;
     assert.equal(patchOf('gateway.yaml', text.replace('upstream: main', 'upstream: ****')), null);
@@ -90,7 +90,7 @@ describe('a rule in shadow mode', () => {
     assert.equal(patchOf('appscli/pipelines/model-requests.yaml', text), null);
   });
 
-  test('is counted by the name that audit records have', () => {
+  test('is counted by its name in audit records', () => {
     const count = (name: string, requests: number) => {
       return { name, requests, by_upstream: { main: requests, '': 1 }, last_at: new Date(0), last_request_id: 'r' };
     };

@@ -1,7 +1,7 @@
 import { createConnection, type Socket } from 'node:net';
 import { ResponseParser } from './response-parser.ts';
 
-/** One request and what came back. Times are monotonic milliseconds. */
+/** One request and its response. Times are monotonic milliseconds. */
 export interface Exchange {
   sent_at: number;
   first_byte_at: number;

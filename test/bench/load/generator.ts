@@ -1,10 +1,10 @@
-/** The measuring process: sends requests and streams to one server at a time and says what it saw. */
+/** The measuring process: sends requests and streams to one server at a time and reports its observations. */
 import { type BodyName, requestBody } from '../bodies.ts';
 import { serveParent } from '../servers/parent.ts';
 import { median, percentile } from '../statistics.ts';
 import { Connection, type Exchange } from './connection.ts';
 
-/** Whom to ask, and how. */
+/** The server to query, and how. */
 export interface Target {
   readonly url: string;
   readonly token: string;

@@ -1,4 +1,4 @@
-/** What a connection does with the response it reads. */
+/** A connection's use of the response it reads. */
 export interface ResponseListener {
   onHead(status: number): void;
   onBody(bytes: Buffer): void;
@@ -24,7 +24,7 @@ export class ResponseParser {
     this.#listener = listener;
   }
 
-  /** Takes the next bytes of the connection, in whatever pieces they arrive. */
+  /** Accepts the next bytes of the connection, in any pieces. */
   push(bytes: Buffer): void {
     let input: Buffer | undefined = this.#rest === undefined ? bytes : Buffer.concat([this.#rest, bytes]);
     this.#rest = undefined;

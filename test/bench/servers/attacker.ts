@@ -1,4 +1,4 @@
-/** One hostile caller in a process of its own: `attack` begins, `answered` tells what it was answered, `stop_attack` ends, too. */
+/** One hostile caller in a process of its own: `attack` begins, `answered` reports its responses, `stop_attack` ends, too. */
 import { type Attack, attack } from '../../support/identity/hostile-caller.ts';
 import { serveParent } from './parent.ts';
 

@@ -1,5 +1,5 @@
 /**
- * What the gateway is compared with: express 5 and http-proxy-3 with a keep-alive pool. It reads the body, parses it as
+ * The gateway's baseline: express 5 and http-proxy-3 with a keep-alive pool. It reads the body, parses it as
  * JSON (any gateway has to look at the model) and proxies it. No token, no budget, no meter, no audit, no limits.
  */
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** The collector of the bench: takes what it is sent. */
+/** The collector of the bench: accepts everything. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { serveParent } from './parent.ts';

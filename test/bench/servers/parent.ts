@@ -6,7 +6,7 @@ export interface Ask {
   readonly argument?: unknown;
 }
 
-/** The answer to the one outstanding question. */
+/** The response to the one outstanding query. */
 export interface Reply {
   readonly value?: unknown;
   readonly error?: string;
@@ -18,15 +18,15 @@ function usage(): ProcessUsage {
 }
 
 /**
- * Makes this process a child of the bench: says `ready`, answers questions one at a time, and ends with its parent.
+ * Makes this process a child of the bench: sends `ready`, serves queries one at a time, and ends with its parent.
  * Ctrl-C reaches every process of the group, so it is the parent alone that acts on it.
  */
 export function serveParent(
   ready: unknown,
-  answers: Record<string, (argument: unknown) => Promise<unknown> | unknown>,
+  responses: Record<string, (argument: unknown) => Promise<unknown> | unknown>,
   stop: () => Promise<void>,
 ): void {
-  const known: typeof answers = { usage, reset_peak: () => resetPeakOf('self'), ...answers };
+  const known: typeof responses = { usage, reset_peak: () => resetPeakOf('self'), ...responses };
   const end = () => stop().finally(() => process.exit(0));
   process.on('SIGINT', () => {});
   process.on('SIGTERM', end);
@@ -40,7 +40,7 @@ export function serveParent(
       process.send?.({ error: String(error) } satisfies Reply);
     }
   });
-  // The parent may have gone while this process was still starting.
+  // The parent may have ended while this process was still starting.
   if (process.connected) process.send?.({ value: ready } satisfies Reply);
   else void end();
 }

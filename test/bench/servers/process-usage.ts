@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 
-/** What a process has used since it started (CPU) or since its peak was reset (memory). */
+/** A process's use since it started (CPU) or since its peak was reset (memory). */
 export interface ProcessUsage {
   /** User and system time of all threads, in microseconds. */
   readonly cpu_us: number;
@@ -9,13 +9,13 @@ export interface ProcessUsage {
 
 const MICROSECONDS_PER_TICK = 10_000;
 
-/** Fields of `/proc/PID/stat` that follow the name, which may hold anything. */
+/** Fields of `/proc/PID/stat` after the name, which may contain anything. */
 function statOf(pid: number | string): string[] {
   const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
   return text.slice(text.lastIndexOf(')') + 2).split(' ');
 }
 
-/** CPU time of the threads that live, in microseconds: to the nanosecond where the kernel says so, else in ticks. */
+/** CPU time of the live threads, in microseconds: to the nanosecond where the kernel reports it, else in ticks. */
 function cpuOf(pid: number): number {
   try {
     const threads = readdirSync(`/proc/${pid}/task`);
@@ -43,7 +43,7 @@ function parents(): Map<number, number> {
   return found;
 }
 
-/** The processes that a process started, and theirs: a gateway's embedded PostgreSQL. None where the system doesn't tell. */
+/** All descendants of a process: a gateway's embedded PostgreSQL. None where the system does not list them. */
 export function descendantsOf(pid: number): number[] {
   try {
     const all = [...parents()];
@@ -64,7 +64,7 @@ function cpuOfEnded(pid: number): number {
   return (Number(fields[13]) + Number(fields[14])) * MICROSECONDS_PER_TICK;
 }
 
-/** CPU time of some processes and what they ended; those gone, or that the system doesn't tell of, count nothing. */
+/** CPU time of some processes and their children; 0 for those that are gone or unreported by the system. */
 export function cpuOfAll(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {
     try {
@@ -75,7 +75,7 @@ export function cpuOfAll(pids: readonly number[]): number {
   }, 0);
 }
 
-/** What another process has used, seen from outside (Linux). Raises when there is no such process. */
+/** Another process's use, seen from outside (Linux). Raises when there is no such process. */
 export function usageOf(pid: number): ProcessUsage {
   const peak = /^VmHWM:\s*(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
   return { cpu_us: cpuOf(pid), peak_rss_bytes: Number(peak ?? 0) * 1024 };

@@ -1,6 +1,6 @@
 /**
- * The static upstream of the bench: reads and drops the body, then answers a fixed Messages response, or a stream of
- * as many events as the `x-bench-events` header asks for, one every `x-bench-interval` milliseconds.
+ * The static upstream of the bench: reads and drops the body, then returns a fixed Messages response, or a stream of
+ * as many events as the `x-bench-events` header requests, one every `x-bench-interval` milliseconds.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

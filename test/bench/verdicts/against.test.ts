@@ -17,7 +17,7 @@ const round = (cpu_us: number): StreamRound => ({
 const times = (cpu_us: number, count = 12) => Array.from({ length: count }, () => round(cpu_us));
 const before = times(100);
 
-test('a change that costs a tenth more is refused, one that costs a little more is not', () => {
+test('rejects a change that costs a tenth more, and accepts a small increase', () => {
   const worse = guard({ '0.5k': { before, governed: times(112) } });
   assert.equal(exitCodeOf(worse), 1);
   assert.equal(
@@ -31,14 +31,14 @@ test('a change that costs a tenth more is refused, one that costs a little more 
   assert.equal(exitCodeOf(guard({ '0.5k': { before, governed: times(104) } })), 0);
 });
 
-test('too few rounds tell nothing, and the guard says so', () => {
+test('too few rounds are inconclusive, and the guard reports it', () => {
   const rounds = { before: times(100, 5), governed: times(100, 5) };
   assert.equal(exitCodeOf(guard({ '0.5k': rounds })), 2);
   assert.equal(verdictIsKnown(rounds), false);
   assert.equal(verdictIsKnown({ before, governed: times(100) }), true);
 });
 
-test('a verdict is given only when the whole interval agrees', () => {
+test('a verdict requires agreement of the whole interval', () => {
   const end = fc.double({ min: 0.5, max: 2, noNaN: true });
   fc.assert(
     fc.property(end, end, (one, other) => {

@@ -6,7 +6,7 @@ import { cleanAfterwards } from '../processes.ts';
 import type { Estimate } from '../statistics.ts';
 import { cpuRatio, cpuWithDatabaseRatio, withInterval } from './goals.ts';
 
-/** How many times the CPU time of before a request may take now. */
+/** The permitted factor of the previous CPU time of a request. */
 const MOST = 1.05;
 
 const ROOT = resolve(import.meta.dirname, '../../..');
@@ -14,12 +14,12 @@ const ROOT = resolve(import.meta.dirname, '../../..');
 const git = (...args: string[]) =>
   execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 
-/** What the packages of a checkout are made from. */
+/** The sources of a checkout's packages. */
 const packagesOf = (checkout: string) => readFileSync(join(checkout, 'package-lock.json'), 'utf8');
 
 /**
  * Checks a revision out beside the bench's files, with the packages it needs: these here where they are the same ones. The
- * checkout goes when the bench ends, however it ends.
+ * checkout is removed when the bench ends, however it ends.
  * @returns where it is, and the commit
  */
 export function checkOut(revision: string, directory: string): { checkout: string; commit: string } {
@@ -41,13 +41,13 @@ export function directoryFor(name: string, directory: string): string {
   return own;
 }
 
-/** What an interval says about a change. */
-export type Verdict = 'fine' | 'worse' | 'cannot tell';
+/** The verdict of an interval on a change. */
+export type Verdict = 'fine' | 'worse' | 'unknown';
 
-/** Whether the CPU time of now is within what is allowed of that of before: said only when the whole interval agrees. */
+/** Whether the current CPU time is within the permitted factor: decided only when the whole interval agrees. */
 export function verdictOf({ low, high }: Estimate): Verdict {
   if (low > MOST) return 'worse';
-  return high <= MOST ? 'fine' : 'cannot tell';
+  return high <= MOST ? 'fine' : 'unknown';
 }
 
 /** The figures that are guarded, of one body or of streams. */
@@ -61,17 +61,17 @@ function guarded({ governed, before }: Rounds<BodyRound | StreamRound>): Record<
 /** Whether more rounds could change nothing any more. */
 export const verdictIsKnown: Enough<BodyRound | StreamRound> = (rounds) => {
   const verdicts = Object.values(guarded(rounds)).map(verdictOf);
-  return verdicts.includes('worse') || !verdicts.includes('cannot tell');
+  return verdicts.includes('worse') || !verdicts.includes('unknown');
 };
 
-/** One line of the guard's answer. */
+/** One line of the guard's report. */
 export interface Guarded {
   readonly figure: string;
   readonly ratio: Estimate;
   readonly verdict: Verdict;
 }
 
-/** The answer for everything that was measured. */
+/** The report of all measurements. */
 export function guard(parts: Readonly<Record<string, Rounds<BodyRound | StreamRound>>>): Guarded[] {
   return Object.entries(parts).flatMap(([part, rounds]) =>
     Object.entries(guarded(rounds)).map(([figure, ratio]) => ({
@@ -82,15 +82,17 @@ export function guard(parts: Readonly<Record<string, Rounds<BodyRound | StreamRo
   );
 }
 
-/** The answer as text. */
-export function renderGuard(commit: string, answer: readonly Guarded[]): string {
-  const lines = answer.map(({ figure, ratio, verdict }) => `${verdict.padEnd(11)}  ${figure}: ${withInterval(ratio)}`);
+/** The report as text. */
+export function renderGuard(commit: string, response: readonly Guarded[]): string {
+  const lines = response.map(
+    ({ figure, ratio, verdict }) => `${verdict.padEnd(11)}  ${figure}: ${withInterval(ratio)}`,
+  );
   return [`now / ${commit}, at most ${MOST}`, ...lines].join('\n');
 }
 
-/** Exit code of the guard: 1 when anything costs more, 2 when that can't be told of something. */
-export function exitCodeOf(answer: readonly Guarded[]): number {
-  const verdicts = answer.map(({ verdict }) => verdict);
+/** Exit code of the guard: 1 when anything costs more, 2 when a result is inconclusive. */
+export function exitCodeOf(response: readonly Guarded[]): number {
+  const verdicts = response.map(({ verdict }) => verdict);
   if (verdicts.includes('worse')) return 1;
-  return verdicts.includes('cannot tell') ? 2 : 0;
+  return verdicts.includes('unknown') ? 2 : 0;
 }

@@ -11,7 +11,7 @@ export const GOALS = {
   cpu_ratio: { '0.5k': 1.5, '100k': 1.1, '1m': 1.1 } as Partial<Record<BodyName, number>>,
   /** The same with PostgreSQL's added. */
   cpu_with_database_ratio: { '0.5k': 2.2, '100k': 1.5 } as Partial<Record<BodyName, number>>,
-  /** What one request of 0.5 KB that is alone takes longer. */
+  /** The extra time of a single request of 0.5 KB. */
   single_ms: { p50: 0.6, p99: 2 },
   streams: {
     streams: { cpu_ratio: 1.2, ttfb_p50_ms: 1, peak_rss_bytes: 250 * MIB },
@@ -19,7 +19,7 @@ export const GOALS = {
   } satisfies Record<StreamPart, object>,
 };
 
-/** Rounds go on until the interval of the ratio is narrower than this part of it. */
+/** Rounds continue until the interval of the ratio is narrower than this part of it. */
 const NARROW = 0.05;
 
 /** One goal and whether this run met it. */
@@ -59,7 +59,7 @@ export function withInterval({ value, low, high }: Estimate): string {
   return `${value.toFixed(2)} ± ${Number.isFinite(half) ? half.toFixed(2) : '?'}`;
 }
 
-/** What one server took longer than another, round by round. */
+/** One server's extra time over another, round by round. */
 function more<Round>(one: readonly Round[], other: readonly Round[], of: (round: Round) => number): Estimate {
   return estimate(one.map((round, at) => of(round) - of(other[at]!)));
 }
@@ -72,7 +72,7 @@ function atMost(goal: string, found: Estimate, most: number, unit = ''): Decisio
   };
 }
 
-function judgeBodies({ bodies }: Measured): Decision[] {
+function evaluateBodies({ bodies }: Measured): Decision[] {
   return Object.entries(bodies).flatMap(([name, rounds]) => {
     const body = name as BodyName;
     const [governed, bare] = [rounds.governed!, rounds.bare!];
@@ -117,13 +117,13 @@ function judgeStreams({ streams }: Measured): Decision[] {
   });
 }
 
-/** Compares a run with the goals; what was not measured is left out. */
-export function judge(measured: Measured): Decision[] {
+/** Compares a run with the goals; unmeasured ones are omitted. */
+export function evaluate(measured: Measured): Decision[] {
   const failed = [...Object.values(measured.bodies), ...Object.values(measured.streams)]
     .flatMap(({ governed, bare }) => [...governed!, ...bare!])
     .reduce((sum, round) => sum + round.failed, 0);
   return [
-    ...judgeBodies(measured),
+    ...evaluateBodies(measured),
     ...judgeStreams(measured),
     { goal: 'failed requests, none', measured: String(failed), met: failed === 0 },
   ];

@@ -22,7 +22,7 @@ export function table(header: readonly string[], rows: readonly (readonly string
   return [line(header), widths.map((width) => '-'.repeat(width)).join('  '), ...rows.map(line)].join('\n');
 }
 
-/** A cell: nothing for what nobody can tell, and for a database that a server does not have. */
+/** A cell: empty for an unknown value, and for a database that a server does not have. */
 const cell = (value: number, digits = 0) => (Number.isFinite(value) ? value.toFixed(digits) : '');
 const positive = (value: number, digits = 0) => (value > 0 ? cell(value, digits) : '');
 
@@ -32,7 +32,7 @@ type Costs = readonly {
   readonly peak_rss_bytes: number;
 }[];
 
-/** A column: its title, and what one server's rounds say in it, beside those of the bare hop. */
+/** A column: its title, and one server's rounds in it, beside those of the bare hop. */
 type Column<Round> = readonly [title: string, cell: (rounds: readonly Round[], bare: readonly Round[]) => string];
 
 const of =
@@ -83,7 +83,7 @@ function tableOf<Round extends Costs[number]>(
   return table(['', ...columns.map(([title]) => title)], rows);
 }
 
-/** What was decided, one line each. */
+/** The decisions, one line each. */
 export function renderDecisions(decisions: readonly Decision[]): string {
   return decisions.map(({ goal, measured, met }) => `${met ? 'met   ' : 'MISSED'}  ${goal}: ${measured}`).join('\n');
 }

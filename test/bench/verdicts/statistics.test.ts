@@ -31,7 +31,7 @@ test('the order of rounds is nothing to an estimate', () => {
   );
 });
 
-test('a ratio is what it is whatever each round took', () => {
+test('a ratio is independent of the duration of each round', () => {
   const round = fc.record({ noise: fc.integer({ min: 1, max: 1000 }), bare: fc.integer({ min: 1, max: 1000 }) });
   fc.assert(
     fc.property(fc.array(round, { minLength: 6, maxLength: 30 }), (rounds) => {
@@ -55,7 +55,7 @@ test('a fifth of the rounds may be spoiled without moving an estimate out of the
   );
 });
 
-test('a server is warm once three slices cost what the three before them did', () => {
+test('a server is warm once three slices cost as much as the three before', () => {
   assert.deepEqual(
     [
       [900, 500, 300],
@@ -67,12 +67,12 @@ test('a server is warm once three slices cost what the three before them did', (
   );
 });
 
-test('a round in which nothing was answered does not count', () => {
+test('ignores a round without a response', () => {
   const { rounds } = estimateRatio([100, 110, 120], [100, 0, Number.NaN]);
   assert.equal(rounds, 1);
 });
 
-test('an interval holds the true value about 95 times of 100, also where a tenth of the rounds is wild', () => {
+test('an interval contains the true value about 95 times of 100, also with a tenth of wild rounds', () => {
   let state = 7;
   const random = () => {
     state = (state * 1103515245 + 12345) % 2147483648;
@@ -80,11 +80,11 @@ test('an interval holds the true value about 95 times of 100, also where a tenth
   };
   const normal = () => Math.sqrt(-2 * Math.log(random())) * Math.cos(2 * Math.PI * random());
   const repeats = 1000;
-  let held = 0;
+  let covered = 0;
   for (let repeat = 0; repeat < repeats; repeat++) {
     const rounds = Array.from({ length: 20 }, () => 10 + normal() * (random() < 0.1 ? 8 : 1));
     const { low, high } = estimate(rounds);
-    if (low <= 10 && 10 <= high) held++;
+    if (low <= 10 && 10 <= high) covered++;
   }
-  assert.ok(held >= 0.93 * repeats && held <= 0.98 * repeats, `${held} of ${repeats}`);
+  assert.ok(covered >= 0.93 * repeats && covered <= 0.98 * repeats, `${covered} of ${repeats}`);
 });

@@ -18,7 +18,7 @@ const LIMIT = 5000;
 const AMOUNT = 100;
 const TEAMS = IS_DEEP ? ['a', 'b', 'c', 'd'] : ['a'];
 
-/** What a process says to have placed before it is killed. */
+/** A process's report of its reservations before it is killed. */
 async function placeAndDie(url: string, team: string): Promise<readonly string[]> {
   const child = spawn(process.execPath, [CHILD, url, team, String(LIMIT)], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [said] = await Promise.all([text(child.stdout), once(child, 'exit')]);
@@ -56,7 +56,7 @@ test('after a gateway and PostgreSQL die together, the ledger has at least the p
       const [counter] = await database.knex('spend_counters').where({ key: team });
       assert.equal(Number(counter.reserved) + counter.in_flight, 0);
       assert.equal((await database.knex('reservation_leases')).length, 0);
-      // Rows that were lost had been leased: what was left of a lease is an estimate of them.
+      // Lost rows had been leased: the rest of a lease is an estimate of them.
       const spent = Number(counter.spent);
       assert.ok(spent >= placed.length * AMOUNT && spent <= LIMIT, `${spent} spent, ${placed.length} placed`);
       const [estimated] = await database.knex('ledger').where({ kind: 'adjustment' }).sum({ cost: 'cost_nano_usd' });
@@ -99,11 +99,11 @@ test('a live gateway is not charged for leases of an earlier server life', async
       });
       await ledger.settle(settlement(flying.request));
       spent += settlement(flying.request).cost_nano_usd;
-      await until('leases of the life before are given back', async () => {
+      await until('leases of the previous life are returned', async () => {
         const left = await database.knex('reservation_leases').whereRaw('life is distinct from server_life()');
         return left.length === 0;
       });
-      // It is killed afterwards: what it leases now is of this life.
+      // It is killed afterwards: its leases from now on belong to this life.
       spent += await warmUp(ledger, demands);
       await database.knex.raw(
         `select recover_orphans(null, array(select id from processes), interval '30 seconds', '-infinity')`,

@@ -17,7 +17,16 @@ import {
 } from '../../support/store.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
-import { ask, assertAddsUp, GREEDY, heldClock, LeasingLedger, leasedRequests, teamLimit, warmUp } from './leasing.ts';
+import {
+  ask,
+  assertAddsUp,
+  GREEDY,
+  LeasingLedger,
+  leasedRequests,
+  stoppedClock,
+  teamLimit,
+  warmUp,
+} from './leasing.ts';
 
 const never = () => () => {};
 const CHILD = join(import.meta.dirname, 'leasing-child.ts');
@@ -49,7 +58,7 @@ async function waiting(statements: number): Promise<boolean> {
   return rows.length >= statements;
 }
 
-/** What becomes of the processes that have leases or reservations on the counters of a team when they are taken for dead. */
+/** Processes with leases or reservations on the counters of a team that are declared dead. */
 async function takeForDead(team: string): Promise<void> {
   await store.database.knex.raw(
     `with counters as (select id from spend_counters where key = ?)
@@ -89,14 +98,14 @@ describe('leases after failures', () => {
 
   test('while row statements are unanswered, requests are reserved without leases', async () => {
     const { relay, database } = await behindRelay();
-    let patience_ms = 30_000;
-    const ledger = open(database, { reserve_timeout_ms: () => patience_ms });
+    let timeout_ms = 30_000;
+    const ledger = open(database, { reserve_timeout_ms: () => timeout_ms });
     const demands = [teamLimit('silent', 1_000_000_000)];
     await warmUp(ledger, demands);
     relay.fallSilent();
     const { request } = await ask(ledger, demands);
-    patience_ms = 200;
-    const refused = until('a request is refused', async () => {
+    timeout_ms = 200;
+    const refused = until('a request is rejected', async () => {
       try {
         await ask(ledger, demands);
         return undefined;
@@ -112,7 +121,7 @@ describe('leases after failures', () => {
   });
 
   test('a process resumed after a long pause uses no old lease, and no limit is exceeded', async () => {
-    const clock = heldClock();
+    const clock = stoppedClock();
     const ledger = open(store.database, { policy: GREEDY, clock });
     const limit = 10_000;
     const demands = [teamLimit('stopped', limit)];
@@ -130,9 +139,9 @@ describe('leases after failures', () => {
     await assertAddsUp(store.database);
   });
 
-  /** A ledger that sleeps, and is taken for dead, before or after it sends a row. */
+  /** A ledger that sleeps, and is declared dead, before or after it sends a row. */
   async function sleepsAt(when: 'before' | 'after', team: string) {
-    const clock = heldClock();
+    const clock = stoppedClock();
     const { database } = store;
     const demands = [teamLimit(team, 10_000)];
     let rest = 0;
@@ -181,7 +190,7 @@ describe('leases after failures', () => {
     assert.equal(await sleepsAt('after', 'sent'), 1);
   });
 
-  test('a row whose lease is gone counts on its counters', async () => {
+  test('a row without its lease counts on its counters', async () => {
     const ledger = open(store.database);
     const demands = [teamLimit('gone', 1_000_000_000)];
     await warmUp(ledger, demands);
@@ -243,7 +252,7 @@ describe('leases after failures', () => {
   });
 
   test('the estimates for leases are reversed if the process was only silent during a database restart', async () => {
-    const clock = heldClock();
+    const clock = stoppedClock();
     const ledger = open(store.database, { clock });
     for (const _ of ['once', 'again']) {
       for (const member of ['a', 'b']) await warmUp(ledger, apart('asleep', member));
@@ -257,12 +266,12 @@ describe('leases after failures', () => {
       clock.passed_ms += 40_000;
       await ledger.sayAlive();
       await ledger.settle(settlement(request));
-      await until('what was estimated is taken back', async () => (await estimatesOf('asleep')).estimated === 0);
+      await until('the estimate is reverted', async () => (await estimatesOf('asleep')).estimated === 0);
       const { counters, rows } = await estimatesOf('asleep');
       const cost = settlement(request).cost_nano_usd;
       assert.equal(counters[0]!.spent, before.counters[0]!.spent + cost);
       assert.equal(counters[1]!.spent, before.counters[1]!.spent + cost);
-      // Each is taken back once, however often the process begins anew.
+      // Each is reverted once, however often the process restarts.
       assert.equal(rows.length % 2, 0);
       assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length / 2);
       await assertAddsUp(store.database);
@@ -321,7 +330,7 @@ describe('leases after failures', () => {
     await assertAddsUp(store.database);
   });
 
-  test('a process whose heartbeat comes during the recovery of its leases keeps those it takes afterwards', async () => {
+  test('a process with a heartbeat during the recovery of its leases keeps those it takes afterwards', async () => {
     const { knex } = store.database;
     const process_id = crypto.randomUUID();
     const counters = await knex('spend_counters')

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LimitDemand, LimitStatus, ReservationDecision } from '../../../engine/base/contract/services.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
-import { LeasedRoom, type Moment, sharesOf } from '../../../engine/domain/budget/leases/leased-room.ts';
+import { LeasedRoom, type Moment } from '../../../engine/domain/budget/leases/leased-room.ts';
 import { Leases } from '../../../engine/domain/budget/leases/leases.ts';
 import { RowSender } from '../../../engine/domain/budget/leases/row-sender.ts';
+import { sharesOf } from '../../../engine/domain/budget/ledger/batch-rows.ts';
 import type { LeasedRow, LedgerStatements, LookedAt } from '../../../engine/domain/budget/ledger/ledger-statements.ts';
 import type { CounterNumbers } from '../../../engine/domain/budget/limits/headroom.ts';
 import { quietLog, reservation } from '../../support/store.ts';
@@ -83,7 +84,7 @@ async function decisions(leased: (turn: number) => boolean): Promise<number> {
   return decided;
 }
 
-test('a contended limit is decided once more if no process has leases on it', async () => {
+test('a contended limit is decided once more without leases of any process', async () => {
   assert.equal(await decisions(() => false), 1);
 });
 

@@ -6,7 +6,16 @@ import { LEASE_POLICY } from '../../../engine/domain/budget/leases/leased-room.t
 import { setLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
 import { assertGranted, balanceOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
-import { ask, assertAddsUp, GREEDY, heldClock, LeasingLedger, leasedRequests, teamLimit, warmUp } from './leasing.ts';
+import {
+  ask,
+  assertAddsUp,
+  GREEDY,
+  LeasingLedger,
+  leasedRequests,
+  stoppedClock,
+  teamLimit,
+  warmUp,
+} from './leasing.ts';
 
 const never = () => () => {};
 let store: TestStore;
@@ -22,7 +31,7 @@ async function open(more: ConstructorParameters<typeof LeasingLedger>[1] = {}): 
 
 describe('a ledger with leases', () => {
   test('places requests in memory, keeps the ledger consistent at any moment, and returns idle leases', async () => {
-    const clock = heldClock();
+    const clock = stoppedClock();
     const ledger = await open({ clock });
     const demands = [teamLimit('fast', 1_000_000_000)];
     let spent = await warmUp(ledger, demands);
@@ -31,7 +40,7 @@ describe('a ledger with leases', () => {
       const { request, decision } = await ask(ledger, demands);
       assertGranted(decision);
       const [status] = decision.statuses;
-      // The only process knows all usage: statuses are the same as without leases.
+      // The only process has all usage: statuses are the same as without leases.
       assert.deepEqual([status!.spent, status!.reserved, status!.in_flight], [spent, 100, 1]);
       if (i % 10 === 0) await assertAddsUp(store.database);
       await ledger.settle(settlement(request));
@@ -58,7 +67,7 @@ describe('a ledger with leases', () => {
     for (const ledger of [off, near, rare]) assert.equal(ledger.lease_counts!.leased + ledger.lease_counts!.taken, 0);
   });
 
-  test('does not use a lease taken under a larger limit than the limit of the request', async () => {
+  test("does not use a lease taken under a larger limit than the request's", async () => {
     const ledger = await open({ policy: GREEDY, every: never });
     await warmUp(ledger, [teamLimit('groups', 1_000_000)]);
     const { leased } = ledger.lease_counts!;
@@ -87,7 +96,7 @@ describe('a ledger with leases', () => {
     await assertAddsUp(store.database);
   });
 
-  test('a typical request that is alone may cost anything, despite leases', async () => {
+  test('a typical request without competition may cost anything, despite leases', async () => {
     const keeper = await open({ policy: GREEDY, every: never });
     const other = await open({ every: never });
     await warmUp(keeper, [teamLimit('alone', 10_000)]);

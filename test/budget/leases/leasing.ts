@@ -14,7 +14,7 @@ import { until } from '../../support/until.ts';
 export const GREEDY: LeasePolicy = { busy: 1, seconds: 2, requests: 10, share: 1 };
 
 /** The system clock with a monotonic time that the test sets: it decides the measured demand on counters. */
-export function heldClock(): Clock & { passed_ms: number } {
+export function stoppedClock(): Clock & { passed_ms: number } {
   const clock = {
     ...systemClock,
     passed_ms: 0,
@@ -59,7 +59,7 @@ export async function ask(
   return { request, decision: await ledger.reserve(request) };
 }
 
-/** Asks and settles until requests are placed in leases. @returns what was settled, in nano-USD. */
+/** Reserves and settles until requests are placed in leases. @returns the settled amount, in nano-USD. */
 export async function warmUp(
   ledger: LeasingLedger,
   demands: readonly LimitDemand[],

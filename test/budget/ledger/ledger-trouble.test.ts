@@ -81,17 +81,17 @@ describe('failures of the store', () => {
   it('fails only the invalid request of a batch', async () => {
     const ledger = newLedger();
     const twin = reservation({ user: 'twins' });
-    const answers = await Promise.allSettled(
+    const responses = await Promise.allSettled(
       [twin, { ...twin }, reservation({ user: 'twins' })].map((request) => ledger.reserve(request)),
     );
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       ['fulfilled', 'rejected', 'fulfilled'],
     );
     assert.equal((await balanceOf(database, 'twins')).reserved, 200);
   });
 
-  it('makes no reservation after its deadline, and still settles in the same batch', async () => {
+  it('places no reservation after its deadline, and still settles in the same batch', async () => {
     let reserve_timeout_ms = 60_000;
     const ledger = newLedger({ clock: systemClock, reserve_timeout_ms: () => reserve_timeout_ms });
     const [first, second] = [reservation({ user: 'in time' }), reservation({ user: 'in time' })];
@@ -116,10 +116,10 @@ describe('failures of the store', () => {
 });
 
 describe('a ledger that closes', () => {
-  it('waits for reservations that the database may still make, and not for answered ones', async () => {
+  it('waits for reservations that the database may still place, and not for answered ones', async () => {
     for (const unheard of [0, 1]) {
       let now = 0;
-      // Each look takes a second.
+      // Each check takes a second.
       const clock = { ...systemClock, monotonic: () => (now += 1000) };
       const ledger = newLedger({
         clock,
@@ -154,7 +154,7 @@ describe('the orphans of a dead gateway', () => {
     );
     assert.deepEqual(new Set(Object.values(rows[0]!.provenance)), new Set(['estimate']));
     assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 100, reserved: 100 });
-    // It was only cut off, and comes back with what it knows: once, however often it says so.
+    // It was only cut off, and returns with its state: once, however often it reports it.
     await Promise.all([dead.settle(settlement(lost)), alive.settle(settlement(lost)), alive.settle(settlement(kept))]);
     await dead.settle(settlement(lost, { cost_nano_usd: 70 }));
     const corrections = await database.knex('ledger').where({ request_id: lost.request_id, kind: 'adjustment' });

@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => store.close());
 
-/** What is being played. A run that takes too long is interrupted and plays on: its gateways would take those of the next test for dead. */
+/** The running play. A run that is too long is interrupted and plays on: its gateways would declare those of the next test dead. */
 let playing: Promise<unknown> = Promise.resolve();
 afterEach(() => playing);
 
@@ -29,7 +29,7 @@ const reserve = fc.record({
   model: fc.constantFrom('coder-1', 'coder-2'),
   project: fc.constantFrom('apollo', null),
   most: fc.integer({ min: 0, max: MOST_EXPENSIVE }),
-  /** Percent of the most that a typical reservation holds. */
+  /** Percent of the maximum that a typical reservation reserves. */
   share: fc.integer({ min: 0, max: 100 }),
   tokens: fc.integer({ min: 0, max: 300 }),
   typical: fc.boolean(),
@@ -45,7 +45,7 @@ const end = fc.record({
   which: fc.nat(),
   share: fc.integer({ min: 0, max: 100 }),
 });
-/** A request goes to another upstream. */
+/** A request moves to another upstream. */
 const move = fc.record({
   do: fc.constant('move' as const),
   gateway,
@@ -55,7 +55,7 @@ const move = fc.record({
   share: fc.integer({ min: 0, max: 100 }),
   billed: fc.integer({ min: 0, max: 100 }),
 });
-/** A gateway dies, and another one takes its place. */
+/** A gateway dies, and another one replaces it. */
 const crash = fc.record({ do: fc.constant('crash' as const), gateway });
 const wait = (...minutes: number[]) =>
   fc.record({ do: fc.constant('wait' as const), minutes: fc.constantFrom(...minutes) });
@@ -109,7 +109,7 @@ const anyPolicy: fc.Arbitrary<LeasePolicy> = fc.record({
   share: fc.constantFrom(1, 1, 2, 4),
 });
 
-/** Somebody asks again and again, and is placed in leases for sure. */
+/** A caller who asks again and again, and is placed in leases for sure. */
 const ASKING = {
   ...({ do: 'reserve', gateway: 0, user: 'ann', model: 'coder-1', project: null } as const),
   ...{ most: 5, share: 50, tokens: 1, typical: false },
@@ -119,7 +119,7 @@ const LEASED: [SceneStep[][], LeasePolicy] = [
   { busy: 1, seconds: 3, requests: 3, share: 1 },
 ];
 
-/** What fails is made smaller for a while, not until the test is cut off. */
+/** A failure is minimized for a while, not until the test is cut off. */
 const RUNS = { numRuns: times(3), interruptAfterTimeLimit: 60_000 };
 
 /** @returns how many requests were placed in leases. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import type { ChargedAttempt, LimitDemand, Provenance, ReservationRequest } from '../../../engine/api.ts';
-import { SPEND_SCOPES } from '../../../engine/base/contract/config.ts';
 import { type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { DatabaseLedger, type LedgerOptions } from '../../../engine/domain/budget/ledger/ledger.ts';
@@ -40,16 +39,6 @@ function newLedger(more: Partial<LedgerOptions> = {}): DatabaseLedger {
 }
 
 describe('a reservation', () => {
-  it('follows the calendar of the configured time zone', async () => {
-    const clock = frozenClock('2026-03-28T23:30:00Z');
-    const ledger = newLedger({ clock, time_zone: () => 'Europe/Berlin' });
-    const [refusal] = (await ledger.reserve(reservation({ user: 'berlin', demands: [userDemand('berlin', 1)] })))
-      .exceeded;
-    assert.equal((await countersOf(database, 'berlin'))[0]?.window_start, '2026-03-28T23:00:00.000Z');
-    // The day on which summer time begins has 23 hours.
-    assert.equal(refusal?.resets_at, Date.parse('2026-03-29T22:00:00Z'));
-  });
-
   it("takes the time from the database when the clock isn't stopped", async () => {
     const ledger = newLedger({ clock: { ...systemClock, now: () => 0 } });
     const [refusal] = (await ledger.reserve(reservation({ user: 'timely', demands: [userDemand('timely', 1)] })))
@@ -177,33 +166,6 @@ describe('a settlement', () => {
   });
 });
 
-describe('several limits of a request', () => {
-  const demand = (key: string, limit: number | null, more: Partial<LimitDemand> = {}): LimitDemand => ({
-    ...userDemand(key, limit),
-    rule: `at-most-${limit}`,
-    ...more,
-  });
-
-  it('may have any scope and are counted separately', async () => {
-    const ledger = newLedger();
-    const scopes = [...SPEND_SCOPES, 'user+model'];
-    for (const scope of scopes) {
-      const refusing = scopes.map((each) => demand('of-any-scope', each === scope ? 99 : 100, { scope: each }));
-      const [refusal] = (await ledger.reserve(reservation({ user: 'any', demands: refusing }))).exceeded;
-      assert.deepEqual([refusal?.scope, refusal?.limit], [scope, 99]);
-    }
-    const demands = scopes.map((scope) => demand('of-any-scope', 100, { scope }));
-    const request = reservation({ user: 'any', demands });
-    assertGranted(await ledger.reserve(request));
-    await ledger.settle(settlement(request));
-    const counters = await countersOf(database, 'of-any-scope');
-    assert.deepEqual(
-      counters.map(({ spent, reserved }) => ({ spent, reserved })),
-      scopes.map(() => ({ spent: 60, reserved: 0 })),
-    );
-  });
-});
-
 describe('a granted reservation', () => {
   it('reports every money limit including itself, and no other limit', async () => {
     const ledger = newLedger();
@@ -301,11 +263,11 @@ describe('a limit in shadow mode', () => {
     const ledger = newLedger();
     const trial = [shadow('batch', 300)];
     const real = [userDemand('batch-2', 300)];
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 10 }, (_, i) => reserve(ledger, i % 2 === 0 ? trial : real)),
     );
-    assert.equal(answers.filter(({ reported }) => reported.length > 0).length, 2);
-    assert.equal(answers.filter(({ refusal }) => refusal !== undefined).length, 2);
+    assert.equal(responses.filter(({ reported }) => reported.length > 0).length, 2);
+    assert.equal(responses.filter(({ refusal }) => refusal !== undefined).length, 2);
     assert.equal((await balanceOf(database, 'batch')).reserved, 500);
     assert.equal((await balanceOf(database, 'batch-2')).reserved, 300);
   });
@@ -367,8 +329,8 @@ describe('a concurrency limit', () => {
     const ledgers = [newLedger({ clock }), newLedger({ clock, database: await store.another() })];
     const demands = [on('all-over', 'open', 'requests', 5)];
     const reserve = (i: number) => ledgers[i % 2]!.reserve(reservation({ user: 'all-over', demands }));
-    const answers = await Promise.all(Array.from({ length: 40 }, (_, i) => reserve(i)));
-    assert.equal(answers.filter(({ exceeded }) => exceeded.length === 0).length, 5);
+    const responses = await Promise.all(Array.from({ length: 40 }, (_, i) => reserve(i)));
+    assert.equal(responses.filter(({ exceeded }) => exceeded.length === 0).length, 5);
     clock.advance(40 * 24 * 3_600_000);
     assert.equal((await reserve(0)).exceeded.length, 1);
   });
@@ -391,7 +353,7 @@ describe('a concurrency limit', () => {
       assertGranted(await ledger.reserve(request));
       exchanges = 0;
       const settled = ledger.settle(settlement(request));
-      // What waits for nothing is on its way after one turn of the event loop.
+      // Work without a wait is on its way after one turn of the event loop.
       await new Promise(setImmediate);
       assert.equal(exchanges, sent);
       await settled;
@@ -471,7 +433,7 @@ describe('limits by minute', () => {
 describe('typical reservations', () => {
   const clock = frozenClock(start);
 
-  /** A request that holds 10 of the 100 it can cost, under a limit that 20 % may pass. */
+  /** A request that reserves 10 of its possible 100, under a limit that 20 % may exceed. */
   function typical(user: string, limit: number, more: Partial<ReservationRequest> = {}): ReservationRequest {
     const demands: LimitDemand[] = [userDemand(user, limit)];
     return reservation({ user, amount_nano_usd: 10, most_nano_usd: 100, overshoot_percent: 20, demands, ...more });
@@ -495,7 +457,7 @@ describe('typical reservations', () => {
         [1000, 100],
       ] as const) {
         ledger.topUp(request.request_id, amount);
-        // Something that comes after it on the same way has to pass.
+        // A later statement on the same connection must pass.
         const marker = typical('marker', 10 ** 6);
         await ledger.reserve(marker);
         ledger.topUp(marker.request_id, 11);
@@ -605,11 +567,11 @@ describe('run-time changes', () => {
     });
   }
 
-  /** How many of some requests of 100 are let in. */
+  /** How many of some requests of 100 are admitted. */
   async function room(user: string, demands: readonly LimitDemand[], ledger = newLedger({ clock })): Promise<number> {
     const requests = Array.from({ length: 12 }, () => reservation({ user, demands }));
-    const answers = await Promise.all(requests.map((request) => ledger.reserve(request)));
-    const granted = requests.filter((_, i) => answers[i]!.exceeded.length === 0);
+    const responses = await Promise.all(requests.map((request) => ledger.reserve(request)));
+    const granted = requests.filter((_, i) => responses[i]!.exceeded.length === 0);
     await Promise.all(granted.map(({ request_id }) => ledger.release(request_id)));
     return granted.length;
   }
@@ -717,7 +679,7 @@ beforeEach(async () => {
   database_id ??= await impatientLedger().databaseId();
 });
 
-/** A store whose exchanges wait until they are let through. */
+/** A store whose exchanges wait until they are released. */
 function gatedStore(): Pick<Database, 'query'> & { readonly waiting: number; open(): void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   let waiting = 0;
@@ -740,7 +702,7 @@ function impatientLedger(clock = frozenClock(start), store: Pick<Database, 'quer
   return newLedger({ database: store, clock, reserve_timeout_ms: () => 2000 });
 }
 
-describe('a reservation that the store does not answer in time', () => {
+describe('a reservation whose response from the store is late', () => {
   async function giveUp(user: string) {
     const clock = frozenClock(start);
     const store = gatedStore();
@@ -754,12 +716,12 @@ describe('a reservation that the store does not answer in time', () => {
     return { clock, store, ledger, request, queued, over: () => Promise.all([failed, failed_too]) };
   }
 
-  it('fails, is released if it was made after all, and is never made if still queued', async () => {
+  it('fails, is released if it was placed after all, and is never placed if still queued', async () => {
     const { store, ledger, over } = await giveUp('impatient');
     await over();
     store.open();
     assertGranted(await ledger.reserve(reservation({ user: 'other' })));
-    await until('it is given back', async () => (await balanceOf(database, 'impatient')).reserved === 0);
+    await until('it is released', async () => (await balanceOf(database, 'impatient')).reserved === 0);
     const left = await database.knex('reservations').where({ user_email: 'impatient' });
     assert.deepEqual(left, []);
     assert.equal(store.waiting, 2);
@@ -780,7 +742,7 @@ describe('a reservation that the store does not answer in time', () => {
     assert.equal((await ledgerRowsOf(database, 'kept')).length, 1);
   });
 
-  it('that was settled before it was made is released, and never counted twice', async () => {
+  it('that was settled before it was placed is released, and never counted twice', async () => {
     for (const how of ['a beat', 'a successor'] as const) {
       const user = `overtaken by ${how}`;
       const { clock, store, ledger, request, over } = await giveUp(user);
@@ -870,7 +832,7 @@ function movingLedger(store: Pick<Database, 'query'> = database, clock = frozenC
   return newLedger({ database: store, clock });
 }
 
-/** What a gateway does for one that has been silent for too long. */
+/** A gateway's actions for one that has been silent for too long. */
 async function inherit(clock: FrozenClock): Promise<void> {
   const heir = newLedger({ clock });
   await heir.beat();
@@ -885,7 +847,7 @@ function at(user: string, upstream: string, limit = 1000) {
   return reservation({ request_id: user, user, upstream, demands });
 }
 
-const HELD: ChargedAttempt = {
+const RESERVED: ChargedAttempt = {
   ...{ n: 1, upstream: 'main', upstream_model: 'coder-1', certainty: 'possibly_accepted', status: null, sends: 1 },
   ...{ outcome: 'unanswered', reason: 'next_unconfirmed', ms: 5, cost_nano_usd: 30, provenance: 'possible' },
 };
@@ -901,13 +863,13 @@ describe('a reservation whose move', () => {
       const user = `lost-${moment}`;
       const ledger = movingLedger(spoiltStore(database, 'ledger_move', 1, moment));
       const { reservation: reserved } = await ledger.reserve(at(user, 'main'));
-      await assert.rejects(reserved!.move(at(user, 'spare'), [HELD]), { code: 'store_unavailable' });
+      await assert.rejects(reserved!.move(at(user, 'spare'), [RESERVED]), { code: 'store_unavailable' });
       await assertAddsUp();
-      assert.deepEqual((await reserved!.move(at(user, 'third'), [HELD])).exceeded, []);
+      assert.deepEqual((await reserved!.move(at(user, 'third'), [RESERVED])).exceeded, []);
       assert.deepEqual(await balanceOf(database, user), { spent: 0, reserved: 130 });
       assert.deepEqual(await balanceOf(database, `${user}-main`), { spent: 0, reserved: 30 });
-      const third = { ...HELD, n: 2, upstream: 'third', outcome: 'answered', cost_nano_usd: 60 };
-      await reserved!.settle(settlement(at(user, 'third'), { cost_nano_usd: 90, attempts: [HELD, third] }));
+      const third = { ...RESERVED, n: 2, upstream: 'third', outcome: 'answered', cost_nano_usd: 60 };
+      await reserved!.settle(settlement(at(user, 'third'), { cost_nano_usd: 90, attempts: [RESERVED, third] }));
       assert.deepEqual(await balanceOf(database, user), { spent: 90, reserved: 0 });
       assert.deepEqual(await balanceOf(database, `${user}-main`), { spent: 30, reserved: 0 });
       assert.deepEqual(await balanceOf(database, `${user}-third`), { spent: 60, reserved: 0 });
@@ -956,8 +918,8 @@ describe('a gateway declared dead while it waited for an upstream', () => {
     const paused = movingLedger(database, clock);
     const { reservation: reserved } = await paused.reserve(at('paused', 'main'));
     await inherit(clock);
-    await assert.rejects(reserved!.move(at('paused', 'spare'), [HELD]), { code: 'store_unavailable' });
-    const last = { ...HELD, reason: 'exhausted' } as const;
+    await assert.rejects(reserved!.move(at('paused', 'spare'), [RESERVED]), { code: 'store_unavailable' });
+    const last = { ...RESERVED, reason: 'exhausted' } as const;
     const outcome = { cost_nano_usd: 30, attempts: [last], provenance: { cost: 'possible' } } as const;
     await reserved!.settle(settlement(at('paused', 'main'), outcome));
     assert.deepEqual(await balanceOf(database, 'paused'), { spent: 30, reserved: 0 });
@@ -971,7 +933,7 @@ describe('a gateway that died between two attempts', () => {
     const clock = frozenClock(LATE_EVENING);
     const dead = movingLedger(database, clock);
     const { reservation: reserved } = await dead.reserve(at('orphan', 'main'));
-    await reserved!.move(at('orphan', 'spare'), [HELD]);
+    await reserved!.move(at('orphan', 'spare'), [RESERVED]);
     await inherit(clock);
     const rows = await database.knex('ledger_attempts').where({ request_id: 'orphan' }).orderBy('n');
     assert.deepEqual(
@@ -995,10 +957,16 @@ describe('a gateway that died between two attempts', () => {
     const clock = frozenClock(LATE_EVENING);
     const dead = movingLedger(database, clock);
     const { reservation: reserved } = await dead.reserve(at('free', 'main'));
-    const refused = { ...HELD, outcome: 'overloaded', status: 529, cost_nano_usd: 0, provenance: 'refused' } as const;
+    const refused = {
+      ...RESERVED,
+      outcome: 'overloaded',
+      status: 529,
+      cost_nano_usd: 0,
+      provenance: 'refused',
+    } as const;
     await reserved!.move(at('free', 'spare'), [refused]);
     const apart = { cost_nano_usd: 0, provenance: 'estimate', possibly_billed_nano_usd: 30 } as const;
-    await reserved!.move(at('free', 'third'), [refused, { ...HELD, ...apart, n: 2, upstream: 'spare' }]);
+    await reserved!.move(at('free', 'third'), [refused, { ...RESERVED, ...apart, n: 2, upstream: 'spare' }]);
     await inherit(clock);
     const rows = await database.knex('ledger_attempts').where({ request_id: 'free' }).orderBy('n');
     assert.deepEqual(

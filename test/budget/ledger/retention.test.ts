@@ -3,11 +3,7 @@ import { beforeEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
-import {
-  type Retention,
-  type RetentionMonths,
-  startRetention,
-} from '../../../engine/domain/budget/ledger/retention.ts';
+import { type Retention, type RetentionMonths, startRetention } from '../../../engine/domain/budget/ledger/upkeep.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { collectingLog } from '../../cli/support.ts';
 import {
@@ -34,7 +30,7 @@ const ledgers = useTestStore((opened) => {
   database = opened.database;
 });
 
-/** Everything as it is for somebody whose database says it is then. */
+/** The same for a caller whose database has this time. */
 async function moveTo(time: string): Promise<void> {
   clock.advance(Date.parse(time) - clock.now());
   await database.query('test_partitions', 'select make_months($1)', [new Date(time)]);
@@ -269,7 +265,7 @@ describe('dropping months beside others', () => {
       await report('ledger').count();
       assert.deepEqual(await retention.sweep(), []);
       assert.match(String(lines.at(-1)!.message), /retrying in an hour/);
-      // Nobody stands in line for the table any more.
+      // No request waits for the table any more.
       await used();
     });
     assert.equal((await retention.sweep()).length, 3);
@@ -289,7 +285,7 @@ describe('dropping months beside others', () => {
 
   it('logs errors and continues', async () => {
     await halfAYear();
-    const { log, lines: told } = collectingLog();
+    const { log, lines: logged } = collectingLog();
     const spoilt = spoiltStore(database, 'drop_oldest_partition', 1, 'before');
     let again: () => unknown = () => assert.fail('it has no timer');
     startRetention({
@@ -303,7 +299,7 @@ describe('dropping months beside others', () => {
       },
     });
     await again();
-    assert.match(String(told.at(-1)!.message), /could not drop/);
+    assert.match(String(logged.at(-1)!.message), /could not drop/);
     assert.equal((await months())[0], '2026-01');
     for (let minute = 1; minute <= 60; minute++) await again();
     assert.equal((await months())[0], '2026-04');

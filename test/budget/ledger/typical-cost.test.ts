@@ -6,20 +6,20 @@ import { TypicalCosts } from '../../../engine/domain/budget/ledger/typical-costs
 const costs = fc.array(fc.oneof(fc.nat(), fc.maxSafeNat(), fc.nat(10)), { minLength: 20, maxLength: 300 });
 
 describe('the typical cost of a caller and model', () => {
-  it('is at least what 95 of 100 requests cost, and at most 10 % more than what exactly 95 do', () => {
+  it('is at least the cost of 95 of 100 requests, and at most 10 % more than the exact percentile', () => {
     fc.assert(
       fc.property(costs, (all) => {
         const typical = new TypicalCosts();
         for (const cost of all) typical.add('ann', 'coder-1', cost);
         const exact = all.toSorted((a, b) => a - b)[Math.ceil(all.length * 0.95) - 1]!;
-        const told = typical.of('ann', 'coder-1')!;
-        assert.ok(Number.isSafeInteger(told) && told >= exact, `${told} < ${exact}`);
-        assert.ok(told <= Math.ceil(exact * 1.1) + 1, `${told} > ${exact} + 10 %`);
+        const reported = typical.of('ann', 'coder-1')!;
+        assert.ok(Number.isSafeInteger(reported) && reported >= exact, `${reported} < ${exact}`);
+        assert.ok(reported <= Math.ceil(exact * 1.1) + 1, `${reported} > ${exact} + 10 %`);
       }),
     );
   });
 
-  it('is that of all users with fewer than 20 samples of the user, and unknown with fewer than 20 in total', () => {
+  it('falls back to all users below 20 samples of the user, and is unknown below 20 in total', () => {
     const typical = new TypicalCosts();
     for (let i = 0; i < 19; i++) typical.add('ann', 'coder-1', 100);
     assert.equal(typical.of('ann', 'coder-1'), undefined);
@@ -44,7 +44,7 @@ describe('the typical cost of a caller and model', () => {
     assert.equal(typical.of('a', 'b c'), undefined);
   });
 
-  it('is evicted for the least recently seen users, so that memory is bounded', () => {
+  it('is evicted for the least recently seen users, which bounds memory', () => {
     const typical = new TypicalCosts();
     for (let i = 0; i < 20; i++) typical.add('first', 'rare', 100);
     for (let i = 0; i < 5000; i++) typical.add(`user-${i}`, `model-${i}`, 100);

@@ -3,7 +3,7 @@ import { beforeEach, describe, it } from 'node:test';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
-import { startUsageSums, type UsageSums } from '../../../engine/domain/budget/ledger/usage-sums.ts';
+import { startUsageSums, type UsageSums } from '../../../engine/domain/budget/ledger/upkeep.ts';
 import { reportUsage } from '../../../engine/domain/budget/reports/usage.ts';
 import { sumAgain, verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { collectingLog } from '../../cli/support.ts';
@@ -185,7 +185,7 @@ describe('the verification of sums', () => {
     assert.deepEqual([await wrongSums(), await spent()], [[], [['ann', 12n]]]);
   });
 
-  it('finds an hour that reports would take from incomplete sums', async () => {
+  it('finds an hour that reports would read from incomplete sums', async () => {
     await used('ann', 5);
     await sums.sum();
     await run("update usage_hours set settled_until = settled_until - interval '90.5 seconds'");

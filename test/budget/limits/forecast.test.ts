@@ -10,7 +10,7 @@ const NOON: Past = {
 };
 
 describe('when a limit is used up', () => {
-  test('goes by the pace of its window, which is named', () => {
+  test('uses the pace of its window, which is named', () => {
     assert.deepEqual(forecastOf(NOON), {
       outcome: 'lasts',
       words: 'If it goes on as since the day began, 80 % is used when it resets.',
@@ -23,7 +23,7 @@ describe('when a limit is used up', () => {
     });
   });
 
-  test('goes by the windows before where those were faster', () => {
+  test('uses the previous windows where those were faster', () => {
     const busy = { ...NOON, before: 7 * 96, windows_before: 7 };
     assert.deepEqual(forecastOf(busy), {
       outcome: 'ends',
@@ -34,7 +34,7 @@ describe('when a limit is used up', () => {
     assert.match(forecastOf({ ...NOON, before: 96, windows_before: 1 }).words, /^If it goes on as in the day before,/);
   });
 
-  test('goes by nothing that a window shows which has hardly begun, unless there is nothing else', () => {
+  test('ignores a window that has hardly begun, unless there is nothing else', () => {
     const early = { ...NOON, now: HOUR, spent: 10 };
     assert.equal(forecastOf(early).outcome, 'ends');
     assert.deepEqual(forecastOf({ ...early, before: 24, windows_before: 2 }), {

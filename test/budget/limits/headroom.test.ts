@@ -19,7 +19,7 @@ useTestStore((opened) => {
   database = opened.database;
 });
 
-/** A limit as it is configured, set and granted, its counter, and a request that needs room. */
+/** A limit as it is configured, set and granted, its counter, and a request that needs headroom. */
 interface Question extends Needs {
   readonly unit: LimitUnit;
   readonly configured: number | null;
@@ -39,7 +39,7 @@ const PLAIN: Question = {
 const busy = { reserved: 40, most: 80, in_flight: 2 };
 const typical = { amount_nano_usd: 10, most_nano_usd: 40, overshoot_percent: 20 };
 
-/** The one table of both. What is lacking; nothing: there is room. */
+/** The one table of both. The missing amount; nothing: there is headroom. */
 const CASES: Readonly<Record<string, readonly [Partial<Question>, Lack | undefined]>> = {
   'all of an unused limit may be needed': [{ amount_nano_usd: 100, most_nano_usd: 100 }, undefined],
   'one more than the limit is too much': [{ amount_nano_usd: 101, most_nano_usd: 101 }, 'limit'],
@@ -102,7 +102,7 @@ async function lackingInDatabase(questions: readonly Question[]): Promise<boolea
   return row!.lacking;
 }
 
-/** Small numbers come close to each other often; large ones find what is not exact. */
+/** Small numbers often come close to each other; large ones find inexact calculations. */
 const amount = fc.oneof(
   { arbitrary: fc.nat(40), weight: 3 },
   { arbitrary: fc.integer({ min: 0, max: 2 ** 50 }), weight: 1 },
@@ -138,10 +138,10 @@ const question = fc
     }),
   );
 
-describe('whether a limit has room', () => {
+describe('the headroom of a limit', () => {
   const questions = Object.entries(CASES).map(([name, [more, lack]]) => ({ name, lack, asked: { ...PLAIN, ...more } }));
 
-  it('is decided in the gateway as the table says, with what is lacking', () => {
+  it('is decided in the gateway as in the table, with the missing amount', () => {
     const found = questions.map(({ name, asked }) => [name, lacking(asked)]);
     assert.deepEqual(
       found,
@@ -149,7 +149,7 @@ describe('whether a limit has room', () => {
     );
   });
 
-  it('is decided in the database as the table says', async () => {
+  it('is decided in the database as in the table', async () => {
     const found = await lackingInDatabase(questions.map(({ asked }) => asked));
     assert.deepEqual(
       found.map((is_lacking, i) => [questions[i]!.name, is_lacking]),
@@ -182,7 +182,7 @@ describe('how far a limit may be passed', () => {
   });
 });
 
-it('what is left of a limit is never less than nothing', () => {
+it('the remainder of a limit is never negative', () => {
   assert.equal(remainingOf({ limit: 10, spent: 3, reserved: 4 }), 3);
   assert.equal(remainingOf({ limit: 10, spent: 30, reserved: 4 }), 0);
 });

@@ -28,7 +28,7 @@ const pricing = fc
   .map(([tokens, web_search]) => ({ ...tokens, server_tools: { web_search } }));
 const flatOrTiered = pricingOf({});
 const share = fc.integer({ min: 0, max: 100 }).map((percent) => percent / 100);
-/** Shares of what the request can use at most that it uses. */
+/** The used shares of a request's possible usage. */
 const shares = fc.record({
   total: share,
   cuts: fc.tuple(...Array.from({ length: 3 }, () => share)),
@@ -145,7 +145,7 @@ it('no request costs more than the bound of a limit whose share is nothing', () 
       const [model] = config.models;
       const { context_window, max_output_tokens } = model!;
       for (const { input, output, cache_ttl, ...route } of requests) {
-        // What check-budget holds at most.
+        // The maximum reservation of check-budget.
         const most = {
           input: Math.min(input, context_window),
           output: Math.min(output, Math.max(context_window, max_output_tokens)),
@@ -158,7 +158,7 @@ it('no request costs more than the bound of a limit whose share is nothing', () 
   );
 });
 
-it('a request that asks for everything at the most expensive price reaches the bound', () => {
+it('a request with every feature at the most expensive price reaches the bound', () => {
   fc.assert(
     fc.property(configuration, (config) => {
       const { most_expensive } = overshootBound(config, []);

@@ -58,7 +58,7 @@ describe('the money of a request', () => {
     ]);
   });
 
-  it('is limited by a rule on any scope, and by a combination under a key made of all its parts', () => {
+  it('is limited by a rule on any scope, and by a combination under a key of all its parts', () => {
     const scopes = ['project', 'token', 'model', 'upstream', ['model', 'user']] as const;
     const rules = scopes.map((scope) => ({ scope, window: 'week', limit_usd: 2 }) as const);
     assert.deepEqual(demandsOn({ rules }), [
@@ -71,7 +71,7 @@ describe('the money of a request', () => {
     ]);
   });
 
-  it('is counted under every counter that a rule names, and limited only where its condition holds', () => {
+  it('counts under every counter of its rules, and is limited only where its condition holds', () => {
     const rules = [
       { name: 'first', scope: 'model', window: 'day', limit_usd: 20, when: CONTRACTORS },
       { name: 'second', scope: 'model', window: 'day', limit_usd: 5, when: CONTRACTORS },
@@ -84,7 +84,7 @@ describe('the money of a request', () => {
     ]);
   });
 
-  it('asks for the facts only when a condition must be evaluated', () => {
+  it('reads the facts only when a condition needs them', () => {
     const compiled = compileLimits(stageConfig(), compileCondition);
     compiled.demandsOf(EVERYTHING, [], () => assert.fail('no condition'));
   });
@@ -94,24 +94,24 @@ describe('a limit by group', () => {
   const by_group = { limit_usd_by_group: { staff: 50, contractors: 20 }, window: 'day' } as const;
   const limitFor = (rule: object, ...groups: string[]) => ask({ rules: [rule], groups }).demands[0]!.limit;
 
-  it('is the largest of the groups of the caller, wherever they stand', () => {
+  it("is the largest of the caller's groups, in any order", () => {
     assert.equal(limitFor(by_group, 'contractors'), 20e9);
     assert.equal(limitFor(by_group, 'contractors', 'staff'), 50e9);
     assert.equal(limitFor(by_group, 'staff', 'contractors'), 50e9);
   });
 
-  it('is the amount for everybody else for a caller in none of them, and no limit without one', () => {
+  it('is the default amount for a caller in no group, and no limit without a default', () => {
     assert.equal(limitFor({ ...by_group, limit_usd: 3 }, 'interns'), 3e9);
     assert.equal(limitFor(by_group, 'interns'), null);
   });
 
-  it('takes no group for one that only has the name of something every object has', () => {
+  it('ignores a group named like a property of every object', () => {
     assert.equal(limitFor(by_group, 'constructor', '__proto__', 'toString'), null);
   });
 });
 
 describe('a free request', () => {
-  it('comes under the limits on requests, and under none on money or tokens, not even one set at run time', () => {
+  it('falls under limits on requests, and under none on money or tokens, not even one set at run time', () => {
     const rules = [
       { window: 'day', limit_usd: 1, concurrency: 2, requests_per_minute: 3, tokens_per_minute: 4 },
     ] as const;
@@ -155,13 +155,13 @@ describe('a request while the store is away', () => {
   const decision = (on_store_error: 'deny' | 'allow', rules: readonly Partial<SpendRuleConfig>[], facts = {}) =>
     ask({ limits: { on_store_error }, rules: rules.map((rule) => ({ ...DAY, ...rule })), facts }).on_store_error;
 
-  it('goes on as everybody does where no limit applies', () => {
+  it('follows the default where no limit applies', () => {
     assert.equal(decision('allow', []), 'allow');
     assert.equal(decision('deny', []), 'deny');
     assert.equal(decision('allow', [{ on_store_error: 'deny', when: CONTRACTORS }]), 'allow');
   });
 
-  it('goes on only if every limit that applies says so', () => {
+  it('continues only if every applicable limit allows it', () => {
     assert.equal(decision('deny', [{ on_store_error: 'allow' }]), 'allow');
     assert.equal(decision('deny', [{ on_store_error: 'allow' }, {}]), 'deny');
     assert.equal(decision('allow', [{}, { on_store_error: 'deny' }, {}]), 'deny');

@@ -25,12 +25,12 @@ useTestStore((store) => {
 });
 
 let people = 0;
-/** A counter of somebody nobody else in this file knows. */
+/** A counter that no other test of this file uses. */
 function someone(more: Partial<CounterName> = {}): CounterName {
   return { scope: 'user', key: `u${++people}@example.com`, window: 'day', unit: 'nano_usd', ...more };
 }
 
-/** Somebody who changes limits, and the time they do it at. */
+/** A user who changes limits, and the time of the change. */
 function administrator(more: Partial<Changing> = {}): Changing & { readonly clock: FrozenClock } {
   const clock = frozenClock(START);
   return { database, actor: { kind: 'person', name: 'root@example.com' }, ...more, clock };
@@ -50,7 +50,7 @@ const refused = (problem: OperationError['problem'], message: RegExp) => (error:
 };
 
 describe('setting a limit', () => {
-  it('tells what was set before, and writes every change down', async () => {
+  it('returns the previous value and records every change', async () => {
     const by = administrator();
     const name = someone();
     assert.equal(await setLimit(by, { name, amount: 50_000_000_000, reason: 'release' }), null);
@@ -64,14 +64,14 @@ describe('setting a limit', () => {
     ]);
   });
 
-  it('of requests or tokens is told in those', async () => {
+  it('of requests or tokens uses that unit', async () => {
     const name = someone({ window: 'minute', unit: 'tokens' });
     await setLimit(administrator(), { name, amount: 90_000 });
     const [change] = await changesOf(`user ${name.key} per minute`);
     assert.deepEqual(change!.after, { tokens: 90_000 });
   });
 
-  it('of all six scopes together is kept, whatever its names are', async () => {
+  it('of all six scopes together is stored, with any names', async () => {
     // Names that do not get smaller by compression, as long as they may be.
     const anyName = () =>
       String.fromCodePoint(...Array.from({ length: 254 }, (_, i) => 0x4e00 + ((i * 7919) % 20_000)));
@@ -117,12 +117,12 @@ describe('setting a limit', () => {
 });
 
 describe('granting room', () => {
-  it('lasts until its end, or until it is taken back', async () => {
+  it('lasts until its end, or until it is revoked', async () => {
     const by = administrator();
     const name = someone();
-    const wish = { name, amount: 20_000_000_000, reason: 'release week' };
-    const short = await grantLimit(by, { ...wish, expires_at: new Date(by.clock.now() + 1000) });
-    const long = await grantLimit(by, { ...wish, expires_at: new Date(by.clock.now() + DAY_MS) });
+    const grant = { name, amount: 20_000_000_000, reason: 'release week' };
+    const short = await grantLimit(by, { ...grant, expires_at: new Date(by.clock.now() + 1000) });
+    const long = await grantLimit(by, { ...grant, expires_at: new Date(by.clock.now() + DAY_MS) });
     assert.match(short.id, /^grt_[0-9A-Za-z]{13}$/);
     const of = partsOf(name);
     const inForce = async () => (await listGrants(database, by.clock, { of })).map(({ id }) => id).sort();
@@ -152,7 +152,7 @@ describe('granting room', () => {
     assert.deepEqual(after, { revoked_at: '2026-03-10T12:00:01+00:00' });
   });
 
-  it("goes by the database's own clock, the one that counts holds", async () => {
+  it("uses the database's own clock, and the effective one applies", async () => {
     const by = { ...administrator(), clock: systemClock };
     const before = Date.now();
     const { id, granted_at } = await grantLimit(by, {
@@ -169,7 +169,7 @@ describe('granting room', () => {
     assert.ok(granted_at.getTime() >= before && granted_at.getTime() <= Date.now());
   });
 
-  it('has an end to come, a year away at most', async () => {
+  it('has a future end, a year away at most', async () => {
     const by = administrator();
     const grant = (expires_at: string) =>
       grantLimit(by, { name: someone(), amount: 1, expires_at: new Date(expires_at) });
@@ -230,7 +230,7 @@ describe('the name of a limit', () => {
     assert.deepEqual(name({ model: 'coder-1', user: ' Ana@Example.com ' }), wanted);
   });
 
-  it('is taken apart into what it was made of', () => {
+  it('splits into its parts', () => {
     const text = fc.stringMatching(/^[!-~]{1,30}$/).filter((each) => !/^(gwr?_|eyJ)/.test(each));
     const parts = fc.record(
       {
@@ -251,11 +251,11 @@ describe('the name of a limit', () => {
     );
   });
 
-  it('is nothing that cannot be kept, shown or meant', () => {
+  it('rejects whatever cannot be stored, shown or meant', () => {
     assert.throws(() => name({}), refused('invalid', /^whose limit\? Name a user, team,/));
     assert.throws(() => name({ team: ' ' }), refused('invalid', /the team is empty/));
-    assert.throws(() => name({ team: 'a\u0000b' }), refused('invalid', /cannot be printed/));
-    assert.throws(() => name({ team: '\ud800' }), refused('invalid', /cannot be printed/));
+    assert.throws(() => name({ team: 'a\u0000b' }), refused('invalid', /unprintable/));
+    assert.throws(() => name({ team: '\ud800' }), refused('invalid', /unprintable/));
     assert.throws(() => name({ team: 'x'.repeat(255) }), refused('invalid', /longer than 254/));
     assert.throws(() => name({ user: 'a b@example.com' }), refused('invalid', /contains a space/));
     const credential = 'gw_secretsecretsecret';
@@ -267,7 +267,7 @@ describe('the name of a limit', () => {
 });
 
 describe('an amount', () => {
-  it('is exact, or it is refused', () => {
+  it('is exact or rejected', () => {
     assert.equal(amountIn('nano_usd', 0.1, 1), 100_000_000);
     assert.equal(amountIn('nano_usd', 0, 0), 0);
     assert.equal(amountIn('requests', 8, 1), 8);

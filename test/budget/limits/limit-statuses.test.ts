@@ -12,7 +12,7 @@ useTestStore((store) => {
   database = store.database;
 });
 
-test('thousands of limits are listed, none left out, from tables that nobody has analysed yet', async () => {
+test('lists thousands of limits completely from tables without statistics', async () => {
   await database.query(
     'test_settings',
     `insert into limit_settings (scope, key, window_kind, unit, amount, set_at, set_by)
@@ -37,7 +37,7 @@ test('thousands of limits are listed, none left out, from tables that nobody has
   assert.equal(new Set(nearest.map(({ of, window }) => `${of.user} ${window}`)).size, 20);
 });
 
-test('the limits of a person include those of ten of their teams, in order of their names', async () => {
+test("a user's limits include those of ten of their teams, in order of their names", async () => {
   const user = 'mia@example.com';
   const teams = Array.from({ length: 12 }, (_, n) => `team-${String(n).padStart(2, '0')}`);
   await database.query('test_principal', 'insert into principals (id, email) values ($1, $2)', [`user:${user}`, user]);
@@ -58,6 +58,6 @@ test('the limits of a person include those of ten of their teams, in order of th
   };
   assert.deepEqual(await teamsIn({ user }), teams.slice(0, 10));
   assert.deepEqual(await teamsIn({ user, team: 'team-03' }), ['team-03']);
-  // With one token named, the person still has every team.
+  // With one token named, the user still has every team.
   assert.deepEqual(await teamsIn({ user, token: 'mia2' }), teams.slice(0, 10));
 });

@@ -1,4 +1,4 @@
-/** What is told of limits that count only what their condition holds for, of which two count the same callers. */
+/** The report of limits that count only where their condition holds, two of which count the same callers. */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
@@ -46,18 +46,18 @@ beforeEach(async () => {
   await database.query('test_forget', 'delete from spend_counters', []);
 });
 
-test('a counter has the limit of its own rule, and that holds for all it counts', async () => {
+test('a counter has the limit of its own rule, for all it counts', async () => {
   await count('ana@example.com', 'background', 5e9);
   await count('ana@example.com', 'subagents', 5e9);
   const limits = (await limitsOf(at(), { user: 'ana@example.com' })).filter(({ of }) => of.rule !== undefined);
-  const told = limits.map(({ of, limit, room, rules }) => [of.rule, limit, room, rules.map((each) => each.rule)]);
-  assert.deepEqual(told, [
+  const reported = limits.map(({ of, limit, room, rules }) => [of.rule, limit, room, rules.map((each) => each.rule)]);
+  assert.deepEqual(reported, [
     ['background', 5, 0, ['background']],
     ['subagents', 20, 15, ['subagents']],
   ]);
 });
 
-test('how many have nothing left is told of each rule by its own counters', async () => {
+test('counts the exhausted callers of each rule by its own counters', async () => {
   await count('ana@example.com', 'background', 5e9);
   await count('bob@example.com', 'subagents', 19e9);
   const counts = await countRules(at());
@@ -71,7 +71,7 @@ test('how many have nothing left is told of each rule by its own counters', asyn
   );
 });
 
-test('an amount by group counts for the person of the counter', async () => {
+test('an amount by group uses the user of the counter', async () => {
   await database.query(
     'test_person',
     `insert into principals (id, email, groups, signed_in_at) values ('user:eve@example.com', 'eve@example.com', '{science}', now())`,
@@ -97,7 +97,7 @@ test('those nearest to their limit are found among them, by their own limit', as
   );
 });
 
-test('words say that such a limit counts only matching requests', () => {
+test('the description says that such a limit counts only matching requests', () => {
   const [background] = spendLimits(config);
   assert.equal(
     describeLimit(background!),
@@ -106,13 +106,13 @@ test('words say that such a limit counts only matching requests', () => {
 });
 
 test('room is granted within one of them by its name, which must be one', () => {
-  const wish = { window: 'day', unit: 'nano_usd' } as const;
+  const spec = { window: 'day', unit: 'nano_usd' } as const;
   const of = { user: 'ana@example.com', rule: 'subagents' };
-  assert.equal(nameCounted(config, { ...wish, of }).key, '["ana@example.com","subagents"]');
+  assert.equal(nameCounted(config, { ...spec, of }).key, '["ana@example.com","subagents"]');
   const personal = { user: 'ana@example.com', team: 'search', rule: 'of-team' };
-  assert.equal(nameCounted(config, { ...wish, of: personal }).scope, 'user+team+rule');
+  assert.equal(nameCounted(config, { ...spec, of: personal }).scope, 'user+team+rule');
   assert.throws(
-    () => nameCounted(config, { ...wish, of: { ...of, rule: 'subagent' } }),
+    () => nameCounted(config, { ...spec, of: { ...of, rule: 'subagent' } }),
     /no rule "subagent".*did you mean `subagents`/,
   );
 });

@@ -40,10 +40,10 @@ const AT_NEWER = { max_tokens_field: 'max_completion_tokens', enforces: ['max_co
 const PLAIN = { supports: { ...stageConfig().models[0]!.supports, thinking: 'none' } } as const;
 const UNTOLD = { max_output_tokens: 200_000, default_output_tokens: 8192 };
 
-/** Output of one run by what is asked, where, and of which model. */
+/** Output of one run by request, upstream and model. */
 const OUTPUTS: readonly (readonly [what: string, output: number, ...Parameters<typeof most>])[] = [
   ['a bound that the upstream keeps to', 500, {}],
-  ['the newer field, which nobody is taken to know by default', LONGEST, NEWER],
+  ['the newer field, which no server is assumed to know by default', LONGEST, NEWER],
   ['the newer field where the upstream knows it', 7, NEWER, { enforces: ['max_tokens', 'max_completion_tokens'] }],
   ['an upstream that keeps to no bound', LONGEST, {}, { enforces: [] }],
   ['the larger of two, as it may know the other, too', 900, BOTH, { enforces: ['max_completion_tokens'] }],
@@ -73,7 +73,7 @@ const OUTPUTS: readonly (readonly [what: string, output: number, ...Parameters<t
   ['no bound, written in Responses', 200_000, { ...UNBOUNDED, upstream_protocol: 'responses' }, {}, UNTOLD],
 ];
 
-describe('the most tokens an answer can take', () => {
+describe('the maximum tokens of a response', () => {
   for (const [what, output, ...asked] of OUTPUTS) {
     it(`are those of ${what}`, () => assert.equal(most(...asked).output, output));
   }
@@ -86,7 +86,7 @@ describe('the most tokens an answer can take', () => {
       [100, { iterations: 0, protocol: 'responses', upstream_protocol: 'responses' }],
       [3, { iterations: 0 }, { tool_iterations: 3 }],
       [8, { iterations: 4, choices: 2 }],
-      // A use that is refused is a run as well.
+      // A rejected use is a run as well.
       [10, { ...messages, iterations: 4 }],
       [12, { ...messages, iterations: 12 }],
       [4, { ...messages, iterations: 4 }, { tool_iterations: 3 }],
@@ -95,7 +95,7 @@ describe('the most tokens an answer can take', () => {
     for (const [expected, ...asked] of runs) assert.equal(most(...asked).runs, expected, JSON.stringify(asked));
   });
 
-  it('count what it takes to summarize the conversation, which no bound of the request limits', () => {
+  it('include the summary of the conversation, which no bound of the request limits', () => {
     const { compactions, compaction_output } = most({ iterations: 4, compacts: true });
     assert.deepEqual([compactions, compaction_output], [4, LONGEST]);
   });

@@ -1,18 +1,14 @@
-/** Room granted to one person within a limit that a team shares: theirs alone, exact at once, and gone in time. */
+/** Headroom granted to one user within a limit that a team shares: theirs alone, exact at once, and temporary. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { nameCounted } from '../../../engine/domain/budget/limits/limit-names.ts';
 import { grantLimit, revokeGrant } from '../../../engine/domain/budget/limits/limit-settings.ts';
 import { readLimits } from '../../../engine/domain/budget/limits/limit-statuses.ts';
 import { ask } from '../../e2e/support/client.ts';
-import { bootGateway, makeToken, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { useGateway } from '../../e2e/support/use-gateway.ts';
+import { makeToken, type TestGateway } from '../../support/gateway.ts';
+import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 
 const USD = 1_000_000_000;
 const spend_limits = {
@@ -23,15 +19,12 @@ const spend_limits = {
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  upstream.script = answerJson(message());
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { spend_limits } });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { spend_limits },
+);
 
 const config = { spend_limits: { defaults: {}, ...spend_limits }, models: [], upstreams: [] } as never;
 const counterOf = (user: string) =>
@@ -46,7 +39,7 @@ function grantTo(user: string, amount: number) {
 const tokenOf = (user: string) => makeToken(gateway.database, { user, team: 'search', name: user });
 const send = (token: string) => ask(gateway.url, token, { model: 'coder-1', max_tokens: 100 });
 
-test('the pool is used up for everybody but whoever was granted room, until that is taken back', async () => {
+test('the pool is used up for all but the caller with a grant, until the grant is revoked', async () => {
   const [ann, ben] = [await tokenOf('ann@example.com'), await tokenOf('ben@example.com')];
   assert.equal((await send(ann)).status, 429);
   const grant = await grantTo('ann@example.com', USD);
@@ -67,19 +60,18 @@ test('many requests at once use no more than was granted', async () => {
   // A request reserves at least its 100 tokens of output, at 15 USD per million.
   const room = 10 * 1_500_000;
   await grantTo('cleo@example.com', room);
-  const held = Promise.withResolvers<void>();
+  const blocked = Promise.withResolvers<void>();
   upstream.script = async (exchange) => {
-    await held.promise;
+    await blocked.promise;
     return answerJson(message())(exchange);
   };
-  const answers = Array.from({ length: 20 }, () => send(token));
-  const refused = answers.map(async (answer) => assert.ok((await answer).status === 429));
-  // Those that are refused are answered while the others are held, and they are more than half.
+  const responses = Array.from({ length: 20 }, () => send(token));
+  const refused = responses.map(async (response) => assert.ok((await response).status === 429));
+  // The rejected ones return while the others are kept waiting, and they are more than half.
   await Promise.any(refused);
-  held.resolve();
-  const statuses = (await Promise.all(answers)).map(({ status }) => status);
+  blocked.resolve();
+  const statuses = (await Promise.all(responses)).map(({ status }) => status);
   await Promise.allSettled(refused);
   const served = statuses.filter((status) => status === 200).length;
   assert.ok(served > 0 && served < 10, `${served} served`);
-  upstream.script = answerJson(message());
 });

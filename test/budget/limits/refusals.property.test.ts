@@ -41,7 +41,7 @@ const counted = fc.oneof(
 );
 const limit_status = fc.tuple(common, counted).map(([one, other]): LimitStatus => ({ ...one, ...other }));
 
-it('whatever has no room, a refusal can be sent: whole seconds, proper headers, a sentence and details in JSON', () => {
+it('any rejection can be sent: whole seconds, proper headers, a sentence and details in JSON', () => {
   const exceeded = fc.array(limit_status, { minLength: 1, maxLength: 5 });
   const needs = fc.record({ amount_nano_usd: amount, most_nano_usd: amount, tokens: amount });
   const advice = fc.option(fc.constant('Ask Bob.'), { nil: undefined });

@@ -18,7 +18,7 @@ describe('the limits of a configuration', () => {
     assert.deepEqual(limitsOf({}), []);
   });
 
-  it('are those of everybody first, each with its place in the file', () => {
+  it('lists general limits first, each with its place in the file', () => {
     const limits = limitsOf({
       defaults: { user_weekly_usd: 0.5, token_daily_usd: 0 },
       rules: [{ ...RULE, window: 'month', limit_usd: 7 }],
@@ -72,8 +72,8 @@ describe('the limits of a configuration', () => {
   });
 });
 
-describe('a limit in words', () => {
-  it('tells amount, scope and window', () => {
+describe('the description of a limit', () => {
+  it('lists amount, scope and window', () => {
     const of = (rule: Partial<SpendRuleConfig>) =>
       limitsOf({ rules: [{ ...RULE, ...rule }] }).map((limit) => describeLimit(limit));
     assert.deepEqual(of({ window: 'day', limit_usd: 20 }), ['20 USD per user and day']);
@@ -93,7 +93,7 @@ describe('a limit in words', () => {
     assert.equal(describeLimit(minute!, 'Europe/Berlin'), '2 requests per user and minute');
   });
 
-  it('tells amounts in their unit and windows as adjectives', () => {
+  it('lists amounts in their unit and windows as adjectives', () => {
     assert.deepEqual(
       [describeAmount(1, 'nano_usd'), describeAmount(1, 'requests'), describeAmount(2, 'tokens')],
       ['0.000000001 USD', '1 request', '2 tokens'],

@@ -28,7 +28,7 @@ describe('the catalogue of prices', () => {
     assert.ok(createRequire(import.meta.url).resolve('@pydantic/genai-prices'));
   });
 
-  test('knows a model by its id, a dated id, and a provider before the id', () => {
+  test('finds a model by its id, a dated id, and with a provider before the id', () => {
     const home = lookUp(KNOWN, AT_HOME);
     assert.deepEqual(home, {
       context_window: 200_000,
@@ -57,7 +57,7 @@ describe('the catalogue of prices', () => {
     for (const id of [KNOWN, `${KNOWN}-20250929`, `anthropic/${KNOWN}`]) assert.deepEqual(lookUp(id, ELSEWHERE), home);
   });
 
-  test("knows the longest answer of large vendors' models, by each of their names", () => {
+  test("knows the longest response of large vendors' models, by each of their names", () => {
     for (const id of idsAt(AT_HOME)) assert.ok((lookUp(id, AT_HOME)?.max_output_tokens ?? 0) >= 4096, id);
     const cases: readonly [id: string, tokens: number | undefined][] = [
       ['claude-opus-4-1-20250805', 32_000],
@@ -81,7 +81,7 @@ describe('the catalogue of prices', () => {
     assert.equal(lookUp(KNOWN, 'https://api.openai.com/v1'), undefined);
   });
 
-  test('tells the days on which prices change, oldest first', () => {
+  test('lists the days of price changes, oldest first', () => {
     const { prices } = lookUp('o3', 'https://api.openai.com/v1')!;
     assert.deepEqual(
       prices.map(({ from, pricing }) => [from, pricing.input]),
@@ -92,7 +92,7 @@ describe('the catalogue of prices', () => {
     );
   });
 
-  test('has no price where something else than tokens is charged, or the hour decides', () => {
+  test('has no price where charges are not per token, or depend on the hour', () => {
     for (const id of ['deepseek-chat', 'deepseek-reasoner']) {
       assert.deepEqual(lookUp(id, 'https://api.deepseek.com')?.prices, [], id);
     }
@@ -103,7 +103,7 @@ describe('the catalogue of prices', () => {
     for (const { id } of heard) assert.deepEqual(lookUp(id, 'https://api.openai.com/v1')?.prices, [], id);
   });
 
-  test('has no price that cannot be kept exactly', () => {
+  test('has no price without an exact representation', () => {
     let seen = 0;
     for (const providerId of ['anthropic', 'openai', 'google', 'aws', 'mistral', 'x-ai']) {
       for (const { id } of findProvider({ providerId })!.models) {
@@ -132,7 +132,7 @@ function configOf(models: readonly object[], base_url = AT_OPENAI): GatewayConfi
 
 const NOW = Date.parse('2026-11-24');
 
-test('a price of gateway.yaml is compared with that of the catalogue on that day', () => {
+test("compares a price of gateway.yaml with the catalogue's on that day", () => {
   const written = configOf([{ id: 'o3', pricing: { input: 10, output: 40, cache_write_5m: 1 } }]);
   assert.deepEqual(
     otherPrices(written, NOW).map(({ kind, written, catalogue }) => [kind, written, catalogue]),
@@ -144,7 +144,7 @@ test('a price of gateway.yaml is compared with that of the catalogue on that day
   assert.deepEqual(otherPrices(written, Date.parse('2025-06-09')), []);
 });
 
-test('models that the catalogue does not know, or whose price is its own, are not compared', () => {
+test('ignores models outside the catalogue, or with their own price', () => {
   assert.deepEqual(otherPrices(configOf([{ id: 'coder-1', pricing: { input: 1, output: 2 } }, { id: 'o3' }]), NOW), []);
   assert.deepEqual(
     otherPrices(configOf([{ id: 'o3', pricing: { input: 9, output: 9 } }], 'https://api.anthropic.com'), NOW),
@@ -165,8 +165,8 @@ test('the catalogue is old after half a year, where its prices are in force', ()
   assert.equal(usesCatalogue(configOf([{ id: 'o3', pricing: { input: 1, output: 2 } }])), false);
   assert.equal(usesCatalogue(configOf([{ id: 'o3', catalogue: {} }])), true);
   assert.equal(usesCatalogue({ ...configOf([]), from_model_lists: true }), true);
-  const told = (days: number) =>
+  const ageOf = (days: number) =>
     describeCatalogue({ days, is_old: days > CATALOGUE_DAYS_MAX, is_used: true, other: [] }).join(' ');
-  assert.equal(told(62), `Price catalogue: ${CATALOGUE_DATE}, 62 days old.`);
-  assert.match(told(181), /181 days old\. It is older than 180 days: prices may have changed\. Upgrade this program/);
+  assert.equal(ageOf(62), `Price catalogue: ${CATALOGUE_DATE}, 62 days old.`);
+  assert.match(ageOf(181), /181 days old\. It is older than 180 days: prices may have changed\. Upgrade this program/);
 });

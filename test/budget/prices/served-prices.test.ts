@@ -41,7 +41,7 @@ function priceOf(pricing: PricingConfig = PRICING, contract = 1): EffectivePrice
 const usd = (served: Served, usage: Partial<Usage> = {}, price = priceOf()) =>
   costOf(price, { ...TOKENS, ...usage, served }) / 1e9;
 
-describe('what is served in a way with a price of its own', () => {
+describe('serving modes with a price of their own', () => {
   it('is charged audio at its own price there, and never at the price of text', () => {
     const audio = { input: 400_000, output: 100_000 };
     const spoken = { output: 300_000, audio };
@@ -57,7 +57,7 @@ describe('what is served in a way with a price of its own', () => {
     assert.equal(usd({}, { audio: { input: 2_000_000, output: 5 } }, priceOf(priced)), 40, 'no more than there was');
   });
 
-  it('costs what gateway.yaml says by the names of the wire, multipliers multiplied', () => {
+  it("cost gateway.yaml's price by the names on the wire, with multiplied multipliers", () => {
     assert.equal(usd({}), 3);
     assert.equal(usd({ service_tier: 'priority' }), 6);
     assert.equal(usd({ service_tier: 'flex' }), 1);
@@ -72,7 +72,7 @@ describe('what is served in a way with a price of its own', () => {
     assert.equal(usd({ service_tier: 'flex' }, { input: 3_000_000 }), 3);
   });
 
-  it('costs what the model costs when the ordinary way has another name', () => {
+  it("cost the model's price when the ordinary mode has another name", () => {
     for (const service_tier of ['default', 'standard', 'auto', 'standard_only']) assert.equal(usd({ service_tier }), 3);
     assert.equal(usd({ speed: 'standard', inference_geo: 'global' }), 3);
   });
@@ -81,7 +81,7 @@ describe('what is served in a way with a price of its own', () => {
     assert.equal(usd({ service_tier: 'fast' }), 6);
   });
 
-  it('costs the most expensive there is where it has no price, and says so', () => {
+  it('cost the highest price if theirs is missing, and report it', () => {
     assert.equal(usd({ service_tier: 'ultrafast' }), 6);
     assert.equal(usd({ service_tier: 'ultrafast', speed: 'warp' }), 36);
     assert.deepEqual(unpricedServing(priceOf(), { service_tier: 'ultrafast', speed: 'fast' }), ['service_tier']);
@@ -89,35 +89,35 @@ describe('what is served in a way with a price of its own', () => {
   });
 });
 
-describe('the rates a request may come to', () => {
+describe('the possible rates of a request', () => {
   const most_expensive = (asked: Served) => {
     const price = priceOf();
     return Math.max(...possibleRates(price, asked).map((rates) => costAt(price, rates, TOKENS))) / 1e9;
   };
 
-  it('include those of settings at the provider where the request leaves them open', () => {
+  it('include those of provider settings that the request leaves open', () => {
     assert.equal(most_expensive({}), 6.6);
     assert.equal(most_expensive({ service_tier: 'auto', inference_geo: 'global' }), 6);
     assert.equal(most_expensive({ service_tier: 'default', inference_geo: 'global' }), 3);
   });
 
-  it('are never less than the bill of any answer that the request allows', () => {
+  it('are never less than the bill of any permitted response', () => {
     const name = fc.option(fc.constantFrom('default', 'auto', 'priority', 'fast', 'flex', 'us', 'global', 'standard'), {
       nil: undefined,
     });
     const served = fc.record({ service_tier: name, speed: name, inference_geo: name }) as fc.Arbitrary<Served>;
     fc.assert(
       fc.property(served, fc.boolean(), (asked, granted) => {
-        const answer: Served = granted ? asked : { ...asked, service_tier: 'default', speed: 'standard' };
+        const response: Served = granted ? asked : { ...asked, service_tier: 'default', speed: 'standard' };
         const price = priceOf();
         const most = Math.max(...possibleRates(price, asked).map((rates) => costAt(price, rates, TOKENS)));
-        assert.ok(costOf(price, { ...TOKENS, served: answer }) <= most);
+        assert.ok(costOf(price, { ...TOKENS, served: response }) <= most);
       }),
     );
   });
 });
 
-/** What requests cost whose answers do not tell their usage. */
+/** The cost of requests whose responses have no usage. */
 
 const COSTS: OtherCosts = { model: 'embed-1', per_request: undefined, most: 900, counts_possible: false };
 const NONE: OtherCosts = { ...COSTS, model: NO_MODEL.id, most: 0 };
@@ -126,21 +126,21 @@ const charge = (ending: 'known' | 'left' | 'failed', costs: OtherCosts) => {
   return [cost, provenance.cost, possibly_billed_nano_usd];
 };
 
-describe('a request whose answer does not tell its usage', () => {
-  it('costs what the operator says, else the most it can, else what nobody knows', () => {
+describe('a request whose response has no usage', () => {
+  it("costs the operator's price, else the highest possible, else an unknown amount", () => {
     assert.deepEqual(charge('known', { ...COSTS, per_request: 500 }), [500, 'per_request', 0]);
     assert.deepEqual(charge('known', { ...COSTS, per_request: 0 }), [0, 'per_request', 0]);
     assert.deepEqual(charge('left', COSTS), [900, 'most', 0]);
     assert.deepEqual(charge('known', NONE), [0, 'unknown', 0]);
   });
 
-  it('costs nothing where it failed, and what it may be billed is kept apart, or counts', () => {
+  it('is free after a failure, and its possible bill is recorded apart, or counts', () => {
     assert.deepEqual(charge('failed', { ...COSTS, per_request: 500 }), [0, 'unknown', 500]);
     assert.deepEqual(charge('failed', { ...COSTS, per_request: 500, counts_possible: true }), [500, 'possible', 500]);
     assert.deepEqual(charge('failed', NONE), [0, 'unknown', 0]);
   });
 
-  it('never has tokens, and never costs more than was said or reserved', () => {
+  it('never has tokens, and never costs more than reported or reserved', () => {
     const amount = fc.integer({ min: 0, max: 1e15 });
     fc.assert(
       fc.property(
@@ -158,10 +158,10 @@ describe('a request whose answer does not tell its usage', () => {
     );
   });
 
-  it('is one that names no model, whatever its answer says', () => {
-    const told = { ...newUsageReading(), seen: true };
-    assert.equal(reportsUsage(told, 'embed-1'), true);
-    assert.equal(reportsUsage(told, NO_MODEL.id), false);
+  it('is one without a model, whatever its response says', () => {
+    const reading = { ...newUsageReading(), seen: true };
+    assert.equal(reportsUsage(reading, 'embed-1'), true);
+    assert.equal(reportsUsage(reading, NO_MODEL.id), false);
     assert.equal(reportsUsage(newUsageReading(), 'embed-1'), false);
   });
 });
@@ -177,7 +177,7 @@ const find = answeringModels({
   ],
 });
 
-test('a model that two upstreams serve is the one that was asked for, however the answer shortens its name', () => {
+test("of a model at two upstreams is the requested one's, despite a shortened name in the response", () => {
   for (const name of [
     'vendor/big-4.5',
     'big-4.5',
@@ -190,7 +190,7 @@ test('a model that two upstreams serve is the one that was asked for, however th
   }
 });
 
-test('another model is found by what any upstream calls it, and a name that nobody knows is nobody', () => {
+test("finds another model by any upstream's name for it, and nothing for an unknown name", () => {
   for (const name of ['vendor/expensive-1', 'expensive-1', 'expensive-1-2026-03-01', 'other/expensive-1']) {
     assert.equal(find(name, 'router', 'router-big')?.id, 'expensive-1', name);
   }

@@ -36,27 +36,27 @@ const SERVED = {
   provenance: 'upstream',
 } as const;
 
-/** Ann's request failed at main and was served by spare; Bob's the same under worst_case; Cy's was answered at once. */
+/** Ann's request failed at main and was served by spare; Bob's the same under worst_case; Cy's was served at once. */
 before(async () => {
   const ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
   ledgers.push(ledger);
-  const used = async (user: string, held: readonly ChargedAttempt[], outcome: Partial<Settlement>) => {
+  const used = async (user: string, charged: readonly ChargedAttempt[], outcome: Partial<Settlement>) => {
     const request = reservation({ user, request_id: user, upstream_model: MODEL.main });
     const { reservation: reserved } = await ledger.reserve(request);
     if (outcome.attempts !== undefined)
-      await reserved!.move({ ...request, upstream: 'spare', upstream_model: MODEL.spare }, held);
+      await reserved!.move({ ...request, upstream: 'spare', upstream_model: MODEL.spare }, charged);
     await reserved!.settle(settlement(request, outcome));
   };
   const served = attempt(2, 'spare', { ...SERVED, cost_nano_usd: 60 });
   const apart = attempt(1, 'main', { provenance: 'estimate', possibly_billed_nano_usd: 30 });
-  const told = { upstream_ms: 8.5, upstream_request_id: 'req_last' };
-  await used('ann', [], { attempts: [apart, served], possibly_billed_nano_usd: 30, ...told });
+  const upstream_facts = { upstream_ms: 8.5, upstream_request_id: 'req_last' };
+  await used('ann', [], { attempts: [apart, served], possibly_billed_nano_usd: 30, ...upstream_facts });
   const counted = attempt(1, 'main', { cost_nano_usd: 30, provenance: 'possible', possibly_billed_nano_usd: 30 });
   await used('bob', [counted], {
     ...{ cost_nano_usd: 90, provenance: { cost: 'possible' }, attempts: [counted, served] },
     possibly_billed_nano_usd: 30,
   });
-  await used('cy', [], { cost_nano_usd: 7, ...told });
+  await used('cy', [], { cost_nano_usd: 7, ...upstream_facts });
 });
 
 const NONE = { adjusted_nano_usd: 0n, possibly_billed_nano_usd: 0n, possible_nano_usd: 0n };
@@ -86,7 +86,7 @@ describe('attempts in the ledger', () => {
     ]);
   });
 
-  it('are usage of the upstream they were made at, and possibly billed there', async () => {
+  it('are usage of their upstream, and possibly billed there', async () => {
     const rows = await reportUsage(database, {}, { by: ['upstream', 'upstream_model', 'estimated'] });
     const some = rows.map(({ upstream, upstream_model, estimated, requests, cost_nano_usd, ...row }) => {
       const { adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd } = row;
@@ -105,7 +105,7 @@ describe('attempts in the ledger', () => {
     assert.deepEqual([all!.requests, all!.cost_nano_usd], [3, 157n]);
   });
 
-  it('are compared with the bill of the upstream they were made at', async () => {
+  it('are compared with the bill of their upstream', async () => {
     const bill = (upstream: 'main' | 'spare', cost_nano_usd: bigint) =>
       reconcile(database, {
         ...{ upstream, time_zone: 'UTC', tolerance: { millipercent: 0, nano_usd: 0n } },
@@ -119,7 +119,7 @@ describe('attempts in the ledger', () => {
     assert.deepEqual([spare.possibly_billed_nano_usd, spare.possible_nano_usd], [0n, 0n]);
   });
 
-  it('come to their row, or verify tells of it', async () => {
+  it('belong to their row, or verify reports them', async () => {
     const attemptsOf = async () => (await verifyLedger({ database, clock })).attempts;
     assert.deepEqual(await attemptsOf(), { total: 0, first: [] });
     const change = (attempts: string) =>
@@ -137,7 +137,7 @@ describe('attempts in the ledger', () => {
     await change("jsonb_set(jsonb_set(attempts, '{0,cost_nano_usd}', '30'), '{1,n}', '3')");
     assert.equal((await attemptsOf()).total, 1, 'one is missing');
     await change("jsonb_set(jsonb_set(attempts, '{1,n}', '2'), '{1,upstream}', '\"third\"')");
-    assert.equal((await attemptsOf()).total, 1, 'the row says that it went elsewhere');
+    assert.equal((await attemptsOf()).total, 1, 'the row has the other upstream');
     await change("jsonb_set(attempts, '{1,upstream}', '\"spare\"')");
     assert.equal((await attemptsOf()).total, 0);
   });

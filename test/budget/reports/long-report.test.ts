@@ -11,12 +11,12 @@ useTestStore((store) => {
 });
 
 describe('a long report', () => {
-  it('has hours, and leaves the patience of everybody else alone', async () => {
-    const timeout = "select current_setting('statement_timeout') as patience";
-    const within = await readForLong(database, (read) => read<{ patience: string }>(timeout, []));
-    assert.deepEqual(within, [{ patience: '6h' }]);
+  it('is split into hours and delays no other request', async () => {
+    const timeout = "select current_setting('statement_timeout') as timeout_now";
+    const within = await readForLong(database, (read) => read<{ timeout_now: string }>(timeout, []));
+    assert.deepEqual(within, [{ timeout_now: '6h' }]);
     const { rows } = await database.knex.raw(timeout);
-    assert.deepEqual(rows, [{ patience: '1min' }]);
+    assert.deepEqual(rows, [{ timeout_now: '1min' }]);
   });
 
   it('sees one moment of the database', async () => {
@@ -41,8 +41,8 @@ describe('a long report', () => {
   });
 });
 
-test('spending of a month is summed up however long that takes', async () => {
-  // Says how long it may take, in place of taking long.
+test('sums the spending of a month however long that takes', async () => {
+  // Returns its time limit, instead of being slow.
   await database.knex.raw(`
     create or replace function window_start(p_kind text, p_at timestamptz, p_time_zone text) returns timestamptz
     language plpgsql stable as $$ begin raise exception 'may take %', current_setting('statement_timeout'); end $$`);

@@ -53,7 +53,7 @@ describe('a bill beside the ledger', () => {
     await used('coder-1@1', 5 * USD);
   });
 
-  it('agrees to the nano-USD, and what was estimated is told', async () => {
+  it('agrees to the nano-USD and reports the estimated share', async () => {
     const agreed = (cost: number, requests: number, estimated = 0) => ({
       ...{ billed_nano_usd: usd(cost), ledger_nano_usd: usd(cost), estimated_nano_usd: usd(estimated) },
       ...{ possibly_billed_nano_usd: 0n, possible_nano_usd: 0n, requests, agrees: true },
@@ -79,7 +79,7 @@ describe('a bill beside the ledger', () => {
     );
   });
 
-  it('disagrees beyond a percentage of what is billed, line by line', async () => {
+  it('disagrees beyond a percentage of the bill, line by line', async () => {
     const bill = [line('2026-03-10', 'coder-1@1', 2.02), line('2026-03-10', 'coder-2@1', 2.97), BILL[2]!];
     const within = (millipercent: number) => disagreeing(bill, { tolerance: { millipercent, nano_usd: 0n } });
     assert.deepEqual(await within(1011), []);
@@ -87,7 +87,7 @@ describe('a bill beside the ledger', () => {
     assert.deepEqual(await within(990), ['2026-03-10 coder-1@1', '2026-03-10 coder-2@1']);
   });
 
-  it('has lines that only one of them knows', async () => {
+  it('has lines that exist on one side only', async () => {
     const bill = [...BILL.slice(1), line('2026-03-10', 'coder-9', 1), line('2026-03-10', 'free', 0)];
     const { rows } = await compare(bill);
     assert.deepEqual(
@@ -102,7 +102,7 @@ describe('a bill beside the ledger', () => {
     assert.deepEqual(await disagreeing([...BILL, line('2026-03-10', 'credit', -1)]), ['2026-03-10 credit']);
   });
 
-  it('is compared for its own days, or for those asked for', async () => {
+  it('is compared for its own days, or for the requested ones', async () => {
     assert.deepEqual(await disagreeing(BILL.slice(0, 2)), []);
     assert.deepEqual(await disagreeing(BILL.slice(0, 2), { until: '2026-03-12' }), ['2026-03-11 coder-1@1']);
     const part = await compare([...BILL, line('2026-02-28', 'coder-1@1', 1)], { since: '2026-03-11' });
@@ -112,7 +112,7 @@ describe('a bill beside the ledger', () => {
     );
   });
 
-  it('has days of the time zone asked for', async () => {
+  it('has days of the requested time zone', async () => {
     const moved = BILL.map((each) => ({ ...each, day: each.day === '2026-03-10' ? '2026-03-11' : '2026-03-12' }));
     assert.deepEqual(await disagreeing(moved, { time_zone: 'Pacific/Auckland' }), []);
   });

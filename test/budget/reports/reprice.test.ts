@@ -12,7 +12,7 @@ import { times } from '../../support/times.ts';
 const books = usePricedLedger();
 
 describe('pricing the ledger again', () => {
-  it('shows what differs by day, model and upstream, and writes nothing unless told to', async () => {
+  it('shows differences by day, model and upstream, and writes only on request', async () => {
     await books.used();
     await books.used({ upstream: 'spare' });
     books.clock.advance(24 * 3_600_000);
@@ -21,7 +21,7 @@ describe('pricing the ledger again', () => {
     const where = { day: '2026-03-10', model: 'coder-1', upstream: 'main' };
     const group = { ...where, requests: 1, was_nano_usd: 36n, cost_nano_usd: 72n };
     assert.deepEqual([compared, written], [3, undefined]);
-    // Half of twice the price is what the ledger has.
+    // The ledger has half of twice the price.
     assert.deepEqual(changes, [group, { ...group, day: '2026-03-11' }]);
     assert.equal((await books.database.knex('ledger')).length, 3);
     assert.deepEqual(await listChanges(books.database, { limit: 10 }), []);
@@ -44,14 +44,14 @@ describe('pricing the ledger again', () => {
     await books.assertAddsUp();
   });
 
-  it('is told among the changes: who, when, what, how much', async () => {
+  it('appears in the change log: who, when, what, how much', async () => {
     for (let i = 0; i < 450; i++) void books.used();
     await books.used();
     await books.reprice(twice(CHEAP), { since: '2026-03-01', until: '2026-04-01', model: 'coder-*', upstream: 'main' });
     const [change, ...others] = await listChanges(books.database, { limit: 10 });
     assert.deepEqual(others, []);
-    const { id: _, ...told } = change!;
-    assert.deepEqual(told, {
+    const { id: _, ...logged } = change!;
+    assert.deepEqual(logged, {
       at: new Date('2026-03-10T12:00:00Z'),
       actor: OPERATOR,
       action: 'ledger.reprice',
@@ -62,7 +62,7 @@ describe('pricing the ledger again', () => {
     await books.assertAddsUp();
   });
 
-  it('knows what else was used and where: tools that the upstream ran, long prompts, contracts', async () => {
+  it('includes the other inputs of a price: tools at the upstream, long prompts, contracts', async () => {
     const expensive = {
       ...CHEAP,
       server_tools: { web_search: 10 },
@@ -83,7 +83,7 @@ describe('pricing the ledger again', () => {
     );
   });
 
-  it('takes the price of the day on which a request was made', async () => {
+  it('uses the price on the day of a request', async () => {
     await books.used();
     books.clock.advance(24 * 3_600_000);
     const second = await books.used();
@@ -103,15 +103,15 @@ describe('pricing the ledger again', () => {
     assert.equal((await books.look(CHEAP, SINCE, { rows })).changes[0]?.requests, 1);
   });
 
-  it('keeps to the time, model and upstream asked for', async () => {
+  it('respects the given time, model and upstream', async () => {
     await books.used();
     await books.used({ upstream: 'spare' });
-    const differing = async (wish: Partial<RepriceRequest>) =>
-      (await books.look({ ...CHEAP, input: 1 }, { ...SINCE, ...wish })).changes.reduce(
+    const differing = async (options: Partial<RepriceRequest>) =>
+      (await books.look({ ...CHEAP, input: 1 }, { ...SINCE, ...options })).changes.reduce(
         (sum, { requests }) => sum + requests,
         0,
       );
-    const cases: readonly (readonly [requests: number, wish: Partial<RepriceRequest>])[] = [
+    const cases: readonly (readonly [requests: number, options: Partial<RepriceRequest>])[] = [
       [2, {}],
       [1, { upstream: 'spare' }],
       [0, { upstream: "' or true --" }],
@@ -121,12 +121,12 @@ describe('pricing the ledger again', () => {
       [2, { since: new Date('2026-03-10T12:00:00Z'), until: new Date('2026-03-10T12:00:01Z') }],
       [0, { since: '2026-03-11' }],
     ];
-    for (const [requests, wish] of cases) assert.equal(await differing(wish), requests, JSON.stringify(wish));
+    for (const [requests, options] of cases) assert.equal(await differing(options), requests, JSON.stringify(options));
   });
 });
 
-describe('what is not priced again', () => {
-  it('is counted: without tokens, estimated, without a price, at an upstream that is gone', async () => {
+describe('requests that keep their price', () => {
+  it('are counted: without tokens, estimated, without a price, at a removed upstream', async () => {
     const nothing = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
     await books.used({ tokens: nothing, cost_nano_usd: 1000, provenance: { cost: 'estimate' } });
     await books.used({ provenance: { cost: 'estimate' } });
@@ -164,7 +164,7 @@ describe('what is not priced again', () => {
 });
 
 describe('pricing again beside others', () => {
-  it('never adjusts a request twice, whoever else does it at the same time', async () => {
+  it('never adjusts a request twice, even when run concurrently', async () => {
     await books.used();
     let others = 0;
     const slow: Pick<Database, 'query' | 'knex'> = {
@@ -174,20 +174,20 @@ describe('pricing again beside others', () => {
         return books.database.query<never>(name, text, values);
       },
     };
-    const told: number[] = [];
-    const onProgress = ({ requests }: { requests: number }) => void told.push(requests);
+    const progress: number[] = [];
+    const onProgress = ({ requests }: { requests: number }) => void progress.push(requests);
     const late = await repriceLedger(
       { database: slow, clock: books.clock, config: pricedConfig(twice(CHEAP)), onProgress },
       SINCE,
       OPERATOR,
     );
-    assert.deepEqual(told, [1], 'it says how many requests were read');
+    assert.deepEqual(progress, [1], 'it reports how many requests were read');
     assert.deepEqual([late.changes[0]?.requests, late.written], [1, { requests: 0, difference_nano_usd: 0n }]);
     assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 72, reserved: 0 });
     await books.assertAddsUp();
   });
 
-  it('goes on where it was broken off, whether the last batch was written or not', async () => {
+  it('resumes after an interruption, whether the last batch was written or not', async () => {
     for (let i = 0; i < 450; i++) void books.used();
     await books.used();
     for (const moment of ['before', 'after'] as const) {
@@ -201,13 +201,13 @@ describe('pricing again beside others', () => {
       await books.assertAddsUp();
     }
     const { written } = await books.reprice(twice(CHEAP));
-    // The answer to the first batch was lost, but not the batch.
+    // The response to the first batch was lost, but not the batch.
     assert.deepEqual(written, { requests: 251, difference_nano_usd: 251n * 36n });
     assert.deepEqual(await balanceOf(books.database, 'ann'), { spent: 451 * 72, reserved: 0 });
     await books.assertAddsUp();
   });
 
-  it('adds up at every moment while requests go on', async () => {
+  it('adds up at every moment during traffic', async () => {
     for (let i = 0; i < 300; i++) void books.used();
     await books.used();
     let over = false;
@@ -228,7 +228,7 @@ describe('pricing again beside others', () => {
     assert.equal(sum!.cost_nano_usd, BigInt(count) * 72n);
   });
 
-  it('goes through any number of requests, each of which was priced again before', async () => {
+  it('processes any number of requests, each already repriced', async () => {
     await books.database.knex.raw(`
       insert into ledger (request_id, kind, protocol, principal_id, user_email, model, upstream, upstream_model, aborted,
         input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd,
@@ -243,7 +243,7 @@ describe('pricing again beside others', () => {
 });
 
 describe('any sequence of prices', () => {
-  it('ends with what the last price comes to, and with counters that agree', async () => {
+  it('ends with the last price, and with matching counters', async () => {
     const price = fc.integer({ min: 0, max: 5000 }).map((thousandth) => thousandth / 1000);
     const cached = { cache_read: price, cache_write_5m: price, cache_write_1h: price };
     const pricing = fc.record({ input: price, output: price, ...cached });

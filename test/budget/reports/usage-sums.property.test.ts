@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import { REPORT_TIMES, type ReportTime, WINDOWS } from '../../../engine/base/contract/windows.ts';
+import { REPORT_TIMES, WINDOWS } from '../../../engine/base/contract/windows.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import {
+  AMOUNTS,
+  COUNTS,
   isTime,
   reportUsage,
   USAGE_DIMENSIONS,
@@ -12,21 +14,20 @@ import {
   type UsageGrouping,
   type UsageRow,
 } from '../../../engine/domain/budget/reports/usage.ts';
-import { openTestStore, type TestStore } from '../../support/store.ts';
+import { useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 
-let store: TestStore;
 let database: Database;
-before(async () => {
-  store = await openTestStore();
+useTestStore((store) => {
   database = store.database;
+});
+before(async () => {
   await database.knex.raw(
     `insert into principals (id, email) values ('user:ann', 'ann');
      insert into access_tokens (id, hash, prefix, principal_id, token_group, name)
      select id, id::bytea, 'gw_', 'user:ann', 'all', id from unnest(array['t1', 't2']) as id`,
   );
 });
-after(() => store.close());
 
 const FIRST = Date.parse('2026-02-26T00:00:00Z');
 const HOUR_MS = 3_600_000;
@@ -64,43 +65,43 @@ type Row = typeof row extends fc.Arbitrary<infer T> ? T : never;
 let written = 0;
 
 async function write(rows: readonly Row[]): Promise<void> {
-  const made = rows.map((given) => ({
+  const made = rows.map((input) => ({
     request_id: `r${++written}`,
-    kind: given.kind,
+    kind: input.kind,
     protocol: 'messages',
-    principal_id: `user:${given.user}`,
-    user_email: given.user,
-    team: given.team,
-    token_id: given.token_id,
-    model: given.model,
+    principal_id: `user:${input.user}`,
+    user_email: input.user,
+    team: input.team,
+    token_id: input.token_id,
+    model: input.model,
     upstream: 'main',
-    upstream_model: given.model,
-    status: given.status,
+    upstream_model: input.model,
+    status: input.status,
     aborted: false,
     input_tokens: 1,
     output_tokens: 2,
     cache_read_tokens: 3,
     cache_write_5m_tokens: 4,
     cache_write_1h_tokens: 5,
-    billed: given.billed,
-    cost_nano_usd: given.kind === 'adjustment' ? -given.cost : given.cost,
+    billed: input.billed,
+    cost_nano_usd: input.kind === 'adjustment' ? -input.cost : input.cost,
     provenance: {
-      cost: given.kind === 'adjustment' ? 'repriced' : given.cost_from,
-      ...(given.kind === 'adjustment' && { of: given.cost_from }),
-      possibly_billed_nano_usd: given.possible,
+      cost: input.kind === 'adjustment' ? 'repriced' : input.cost_from,
+      ...(input.kind === 'adjustment' && { of: input.cost_from }),
+      possibly_billed_nano_usd: input.possible,
     },
     attempts:
-      given.attempts?.map((each, i) => ({
+      input.attempts?.map((each, i) => ({
         n: i + 1,
         upstream: each.upstream,
-        upstream_model: given.model,
-        provenance: given.cost_from,
+        upstream_model: input.model,
+        provenance: input.cost_from,
         cost_nano_usd: each.cost,
         possibly_billed_nano_usd: each.possible,
       })) ?? null,
     counter_ids: [],
-    forwarded_at: given.forwarded_at,
-    settled_at: new Date(given.forwarded_at.getTime() + given.seconds * 1000),
+    forwarded_at: input.forwarded_at,
+    settled_at: new Date(input.forwarded_at.getTime() + input.seconds * 1000),
   }));
   await database.knex.raw(`insert into ledger select r.* from jsonb_populate_recordset(null::ledger, ?) as r`, [
     JSON.stringify(made),
@@ -125,20 +126,20 @@ const step = fc.oneof(
 );
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
-async function take(given: Step): Promise<void> {
+async function take(input: Step): Promise<void> {
   const run = (text: string, values: unknown[] = []) => database.knex.raw(text, values as never);
   const { knex } = database;
-  if (given.do === 'write') await write(given.rows);
-  else if (given.do === 'sum') await run('select sum_usage(?)', [given.most]);
-  else if (given.do === 'change')
-    await knex('ledger').where({ user_email: given.user }).update({ cost_nano_usd: 3, attempts: null });
-  else if (given.do === 'move') {
+  if (input.do === 'write') await write(input.rows);
+  else if (input.do === 'sum') await run('select sum_usage(?)', [input.most]);
+  else if (input.do === 'change')
+    await knex('ledger').where({ user_email: input.user }).update({ cost_nano_usd: 3, attempts: null });
+  else if (input.do === 'move') {
     await run(`update ledger set forwarded_at = forwarded_at - interval '40 minutes' where user_email = ?`, [
-      given.user,
+      input.user,
     ]);
-  } else if (given.do === 'delete') await knex('ledger').where({ user_email: given.user, status: 500 }).delete();
-  else if (given.do === 'again') {
-    const day = FIRST + given.day * 24 * HOUR_MS;
+  } else if (input.do === 'delete') await knex('ledger').where({ user_email: input.user, status: 500 }).delete();
+  else if (input.do === 'again') {
+    const day = FIRST + input.day * 24 * HOUR_MS;
     await run('select sum_again(?, ?)', [new Date(day), new Date(day + 48 * HOUR_MS)]);
   } else {
     await run(
@@ -172,7 +173,7 @@ const sorted = (rows: readonly UsageRow[]) =>
   rows.map((each) => JSON.stringify(each, (_, value) => (typeof value === 'bigint' ? `${value}n` : value))).sort();
 
 describe('the sums of usage', () => {
-  it('say what the rows of the ledger come to, whatever was written, summed, changed or dropped, and however they are asked', async () => {
+  it("equal the sum of the ledger's rows, after any write, sum, change or drop, and for any query", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(step, { minLength: 1, maxLength: 12 }),
@@ -194,31 +195,18 @@ describe('the sums of usage', () => {
   });
 });
 
-/** What a report on usage says, by the rows of the ledger alone: as slow as they are many, and right. */
+/** The usage report, by the rows of the ledger alone: as slow as they are many, and right. */
 
-const FORWARDED = 'l.forwarded_at at time zone :zone';
-
-const DIMENSIONS: Readonly<Record<UsageDimension, string>> = {
-  user: 'l.user_email',
-  team: 'l.team',
-  project: 'l.project',
-  model: 'l.model',
-  upstream: 'l.upstream',
-  upstream_model: 'l.upstream_model',
-  protocol: 'l.protocol',
-  token: 'l.token_id',
-  token_group: 't.token_group',
-  answered_model: "l.billed ->> 'model'",
-  service_tier: "l.billed ->> 'service_tier'",
-  speed: "l.billed ->> 'speed'",
-  status: "left(l.status::text, 1) || 'xx'",
-  estimated: "case l.cost_from when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end",
-  ...(Object.fromEntries(
-    REPORT_TIMES.map((time) => [time, `to_char(${FORWARDED}, '${WINDOWS[time].format}')`]),
-  ) as Record<ReportTime, string>),
+/** Each dimension as the view `usage_lines` has it. */
+const DIMENSIONS: Readonly<Partial<Record<UsageDimension, string>>> = {
+  ...{ user: 'l.user_email', token: 'l.token_id', token_group: 't.token_group' },
+  ...Object.fromEntries(
+    REPORT_TIMES.map((time) => [time, `to_char(l.forwarded_at at time zone :zone, '${WINDOWS[time].format}')`]),
+  ),
 };
+const columnOf = (name: UsageDimension) => DIMENSIONS[name] ?? `l.${name}`;
 
-/** Like `reportUsage`, from the view `ledger_lines`, in any order. */
+/** Like `reportUsage`, from the lines of the ledger, in any order. */
 async function usageByRows(
   database: Pick<Database, 'knex'>,
   { since, until, ...named }: UsageFilter,
@@ -229,30 +217,19 @@ async function usageByRows(
     'true',
     ...(since === undefined ? [] : [`l.forwarded_at >= ${momentOf('since', since)}`]),
     ...(until === undefined ? [] : [`l.forwarded_at < ${momentOf('until', until)}`]),
-    ...names.filter((name) => named[name] !== undefined).map((name) => `${DIMENSIONS[name]} = :${name}`),
+    ...names.filter((name) => named[name] !== undefined).map((name) => `${columnOf(name)} = :${name}`),
   ];
-  const possible = (condition: string) =>
-    `coalesce(sum(l.possibly_billed_nano_usd) filter (where l.cost_from ${condition}), 0)::text`;
   const { rows } = await database.knex.raw<{ rows: UsageRow[] }>(
-    `select ${by.map((name) => `${DIMENSIONS[name]} as "${name}",`).join(' ')}
-       count(*) filter (where l.kind = 'request') as requests,
-       sum(l.input_tokens)::bigint as input_tokens, sum(l.output_tokens)::bigint as output_tokens,
-       sum(l.cache_read_tokens)::bigint as cache_read_tokens, sum(l.cache_write_5m_tokens)::bigint as cache_write_5m_tokens,
-       sum(l.cache_write_1h_tokens)::bigint as cache_write_1h_tokens, sum(l.cost_nano_usd)::text as cost_nano_usd,
-       coalesce(sum(l.cost_nano_usd) filter (where l.kind = 'adjustment'), 0)::text as adjusted_nano_usd,
-       ${possible("is distinct from 'possible'")} as possibly_billed_nano_usd, ${possible("= 'possible'")} as possible_nano_usd
-     from ledger_lines l left join access_tokens t on t.id = l.token_id
+    `select ${by.map((name) => `${columnOf(name)} as "${name}",`).join(' ')}
+       ${COUNTS.map((name) => `sum(l.${name})::bigint as ${name}`).join(', ')},
+       ${AMOUNTS.map((name) => `sum(l.${name})::text as ${name}`).join(', ')}
+     from usage_lines l left join access_tokens t on t.id = l.token_id
      where ${conditions.join(' and ')}
      group by ${by.map((_, i) => i + 1).join(', ') || '()'} having count(*) > 0`,
     { zone: time_zone, since, until, ...named, user: named.user?.toLowerCase() } as never,
   );
-  return rows.map((row) => ({
-    ...row,
-    cost_nano_usd: BigInt(row.cost_nano_usd),
-    adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
-    possibly_billed_nano_usd: BigInt(row.possibly_billed_nano_usd),
-    possible_nano_usd: BigInt(row.possible_nano_usd),
-  }));
+  const exact = (row: UsageRow) => Object.fromEntries(AMOUNTS.map((name) => [name, BigInt(row[name])]));
+  return rows.map((row) => ({ ...row, ...exact(row) }));
 }
 
 function momentOf(name: string, moment: Date | string): string {

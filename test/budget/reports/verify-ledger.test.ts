@@ -1,34 +1,30 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, it } from 'node:test';
+import { beforeEach, describe, it } from 'node:test';
 import { frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { type LedgerVerification, verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import {
   assertGranted,
-  openTestStore,
   quietLog,
   reservation,
   settlement,
-  type TestStore,
   teamDemand,
   userDemand,
+  useTestStore,
 } from '../../support/store.ts';
 
 const START = '2026-03-10T12:00:00Z';
 /** Beyond 2^53, where a JavaScript number would lose a nano-USD. */
 const HUGE = 2n ** 53n + 1n;
 
-let store: TestStore;
 let database: Database;
 let ledger: DatabaseLedger;
 let clock: ReturnType<typeof frozenClock>;
 
-before(async () => {
-  store = await openTestStore();
+useTestStore((store) => {
   database = store.database;
 });
-after(() => store.close());
 
 const change = (text: string, values: readonly string[] = []) => database.knex.raw(text, [...values]);
 const verify = () => verifyLedger({ database, clock });
@@ -52,13 +48,13 @@ beforeEach(async () => {
 
 const NOTHING = { total: 0, first: [] };
 const KINDS = ['differences', 'repeated', 'uncounted', 'attempts', 'left', 'sums'];
-/** Nothing was found: what was looked at. */
+/** No findings: the checked tables. */
 const clean = (counters: number, rows: number, cost: bigint, reservations: number, reserved: bigint) => ({
   ...{ counters, ledger_rows: rows, cost_nano_usd: cost, reservations, reserved_nano_usd: reserved },
   ...Object.fromEntries(KINDS.map((kind) => [kind, NOTHING])),
 });
 
-/** What differs, without the ids of counters. */
+/** The differences, without the ids of counters. */
 function differencesOf({ differences }: LedgerVerification): object[] {
   assert.equal(differences.total, differences.first.length);
   return differences.first.map(({ counter_id, ...difference }) => {
@@ -82,7 +78,7 @@ const most = differs('most');
 const inFlight = differs('in_flight');
 
 describe('the verification of the ledger', () => {
-  it('finds nothing where nobody touched the tables, and says what it looked at', async () => {
+  it('finds nothing in intact tables, and lists what it checked', async () => {
     assert.deepEqual(await verify(), clean(3, 2, 120n, 1, 100n));
   });
 
@@ -108,7 +104,7 @@ describe('the verification of the ledger', () => {
     assert.deepEqual({ ...(await verify()), counters: 0 }, clean(0, 3, 110n, 1, 100n));
   });
 
-  it('looks at no spending of before the first row that was kept, but still at what is reserved', async () => {
+  it('ignores spending before the first row, but checks reservations', async () => {
     await change("delete from ledger where request_id = 'a'");
     await change("insert into ledger_bounds (dropped_before) values ('2026-03-10T00:00:00.001Z')");
     assert.deepEqual((await verify()).differences, NOTHING);
@@ -124,10 +120,10 @@ const lost = (counter: object) =>
   [reserved(100n, 0n), most(100n, 0n), inFlight(1n, 0n)].map((by) => ({ ...counter, ...by }));
 const gone = { scope: null, key: null, window: null, unit: null, window_start: null };
 
-/** What somebody did, and what differs then. */
+/** A manipulation, and the difference it makes. */
 const DEEDS: readonly (readonly [what: string, sql: string, ...differences: object[]])[] = [
   [
-    'a counter that somebody changed',
+    'a changed counter',
     "update spend_counters set spent = 61, reserved = 90 where key = 'ann'",
     { ...ANN, ...reserved(90n, 100n) },
     { ...ANN, ...spent(61n, 60n) },
@@ -138,7 +134,7 @@ const DEEDS: readonly (readonly [what: string, sql: string, ...differences: obje
     { ...TEAM, ...spent(0n, 120n) },
   ],
   ['a counter that was removed', "delete from spend_counters where key = 'bob'", { ...gone, ...spent(0n, 60n) }],
-  ['a counter nobody spent from', ANOTHER, { ...ANN, scope: 'model', key: 'coder-1', ...spent(5n, 0n) }],
+  ['a counter without spending', ANOTHER, { ...ANN, scope: 'model', key: 'coder-1', ...spent(5n, 0n) }],
   [
     'a ledger row whose cost was changed',
     "update ledger set cost_nano_usd = cost_nano_usd - 1 where request_id = 'a'",
@@ -152,7 +148,7 @@ const DEEDS: readonly (readonly [what: string, sql: string, ...differences: obje
     { ...TEAM, ...spent(120n, 60n) },
   ],
   [
-    'a ledger row that was put on the account of somebody else',
+    "a ledger row moved to another user's account",
     `update ledger set counter_ids = ${TO_BOB}`,
     { ...ANN, ...spent(60n, 0n) },
     { ...BOB, ...spent(60n, 120n) },
@@ -208,7 +204,7 @@ describe('the verification finds, to the nano-USD,', () => {
     assert.deepEqual([repeated, differences.total], [{ total: 1, first }, 2]);
   });
 
-  it('a ledger row that is there twice in different months, even if the counters were made to match', async () => {
+  it('a duplicate ledger row in different months, even with adjusted counters', async () => {
     await change(
       `with again as (
          insert into ledger select l.* from ledger l where request_id = 'a' returning request_id
@@ -267,13 +263,13 @@ describe('a reservation of a gateway that died', () => {
     assert.deepEqual((await verify()).left.first, [{ ...LEFT, heartbeat_at: null }]);
   });
 
-  it('is none while its gateway says that it lives, however long the answer takes', async () => {
+  it('is none while its gateway has a heartbeat, however slow the response', async () => {
     clock.advance(24 * 3_600_000);
     await ledger.beat();
     assert.deepEqual((await verify()).left, NOTHING);
   });
 
-  it('is none just after the database came back, when no gateway could say anything', async () => {
+  it("is none just after the database came back, before any gateway's heartbeat", async () => {
     const { left, differences } = await verifyLedger({ database, clock: systemClock });
     const [row] = await database.query<{ up: number }>(
       'test_up',
@@ -285,7 +281,7 @@ describe('a reservation of a gateway that died', () => {
   });
 });
 
-it('more findings than anybody reads are counted, and the largest are told', async () => {
+it('counts findings beyond the maximum and reports the largest', async () => {
   await change(
     `insert into spend_counters (scope, key, window_kind, window_start, spent)
      select 'user', 'nobody-' || n, 'day', '2026-03-10T00:00:00Z', n from generate_series(1, 1500) as n`,

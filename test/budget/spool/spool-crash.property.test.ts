@@ -31,7 +31,7 @@ const ledgers = useTestStore((opened) => {
 
 const MOST = 1000;
 
-/** How a request goes: after how many turns it comes, after how many it ends, and how. */
+/** A request's script: after how many turns it arrives, after how many it ends, and how. */
 const course = fc.record({
   comes_after: fc.nat(8),
   ends_after: fc.nat(8),
@@ -52,7 +52,7 @@ async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn++) await nextTurn();
 }
 
-/** What a process was told about a request before it ended. */
+/** What a process knew about a request before it ended. */
 interface Known {
   readonly request: ReservationRequest;
   readonly cost: number;
@@ -81,7 +81,7 @@ function behindCrash(crashing: CrashingDisk, isAway: () => boolean): LedgerOfRow
   };
 }
 
-it('wherever a process ends, a request that went out has one row, of what it came to if that was known, or of the most', async () => {
+it('wherever a process ends, a forwarded request has one row, at its known cost or at the maximum', async () => {
   await fc.assert(
     fc.asyncProperty(history, async ({ courses, back_after, lives, power, numbers }) => {
       const directory = mkdtempSync(join(root, 'run-'));
@@ -138,7 +138,7 @@ it('wherever a process ends, a request that went out has one row, of what it cam
           await ledger.adoptOrphans();
           await ledger.drain();
         }
-        // It ends here at the latest; what is under way for it can't do anything any more.
+        // It ends here at the latest; its pending work cannot do anything any more.
         while (!crashing.crashed) {
           try {
             crashing.step();
@@ -159,14 +159,14 @@ it('wherever a process ends, a request that went out has one row, of what it cam
         const costs = rows
           .filter(({ request_id }) => request_id === request.request_id)
           .map((row) => row.cost_nano_usd);
-        const told = JSON.stringify({ went_out, ended, cost, costs });
-        assert.ok(costs.length <= 1, `a request has several rows: ${told}`);
-        for (const found of costs) assert.ok(found === cost || found === MOST, `a row of another cost: ${told}`);
+        const summary = JSON.stringify({ went_out, ended, cost, costs });
+        assert.ok(costs.length <= 1, `a request has several rows: ${summary}`);
+        for (const found of costs) assert.ok(found === cost || found === MOST, `a row of another cost: ${summary}`);
         if (!went_out) continue;
-        if (ended === 'settled') assert.deepEqual(costs, [cost], told);
-        else if (ended === 'released') assert.deepEqual(costs, [], told);
+        if (ended === 'settled') assert.deepEqual(costs, [cost], summary);
+        else if (ended === 'released') assert.deepEqual(costs, [], summary);
         // One that was being released when the process ended may have been or not; it never left.
-        else if (meant !== 'released') assert.equal(costs.length, 1, `a request that went out has no row: ${told}`);
+        else if (meant !== 'released') assert.equal(costs.length, 1, `a request that went out has no row: ${summary}`);
       }
       assert.deepEqual(readdirSync(directory), []);
     }),
@@ -176,9 +176,9 @@ it('wherever a process ends, a request that went out has one row, of what it cam
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
 });
 
-/** A disk that stops in the middle of things, and may lose what was never synchronised. */
+/** A disk that stops in the middle of operations, and may lose unsynchronised data. */
 
-/** Counts what a process does, and ends it at one of its steps. */
+/** Counts the steps of a process, and ends it at one of them. */
 class CrashingDisk {
   readonly disk: Disk = faultyDisk((operation, path, to) => this.#step(operation, path, to));
   readonly #directory: string;
@@ -197,7 +197,7 @@ class CrashingDisk {
     mkdirSync(this.#grave, { recursive: true });
     this.#steps_left = steps;
     this.#random = random;
-    // What predecessors left has survived.
+    // The files of predecessors have survived.
     for (const name of this.#list()) {
       this.#names.add(name);
       this.#synced.set(join(directory, name), statSync(join(directory, name)).size);
@@ -208,7 +208,7 @@ class CrashingDisk {
     return this.#steps_left < 0;
   }
 
-  /** A step that is none of the disk's, such as a statement. Raises store_unavailable once the process has ended. */
+  /** A step outside the disk, such as a statement. Raises store_unavailable once the process has ended. */
   step(): void {
     if (--this.#steps_left < 0) throw away();
   }
@@ -232,7 +232,7 @@ class CrashingDisk {
     return undefined;
   }
 
-  /** Does to the files what a loss of power may do to them. */
+  /** Damages the files like a loss of power. */
   losePower(): void {
     for (const name of readdirSync(this.#grave)) {
       if (this.#random() < 500) continue;
@@ -252,7 +252,7 @@ class CrashingDisk {
     if (size > safe) truncateSync(path, safe + Math.floor(((size - safe) * this.#random()) / 1000));
   }
 
-  /** Removes what it kept. */
+  /** Removes its files. */
   forget(): void {
     rmSync(this.#grave, { recursive: true, force: true });
   }

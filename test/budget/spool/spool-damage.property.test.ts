@@ -18,7 +18,7 @@ function apply(file: Buffer, { how, at, bytes }: typeof damage extends fc.Arbitr
   return Buffer.concat([file.subarray(0, place), how === 'cut' ? '' : bytes, file.subarray(after)].map(Buffer.from));
 }
 
-it('however a file is damaged, what is whole in it is written as it was, and nothing is made up', async () => {
+it('however a file is damaged, its whole records are written unchanged, and nothing is invented', async () => {
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 8 }), fc.array(damage, { maxLength: 4 }), async (count, damages) => {
       const scene = new Scene();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { WriteRow } from '../../../engine/domain/budget/spool/spool-rows.ts';
+import type { WriteRow } from '../../../engine/domain/budget/spool/spool.ts';
 import { away, deadProcess, diskError, type Fault, faultyDisk, SOME_DATABASE } from '../../support/spool.ts';
 import { Scene, start } from '../../support/spool-scene.ts';
 import { reservation, settlement, teamDemand, userDemand } from '../../support/store.ts';
@@ -42,7 +42,7 @@ describe('a request that went out without a reservation', () => {
     assert.deepEqual(scene.files, []);
   });
 
-  it('counts when it is settled first; what is said about it later does not', async () => {
+  it('counts the first settlement; later ones are ignored', async () => {
     const scene = new Scene();
     const spool = scene.open();
     const request = reservation();
@@ -59,15 +59,15 @@ describe('a request that went out without a reservation', () => {
     );
   });
 
-  it('stays on the disk while the ledger is away, and many come in their turn', async () => {
+  it('stays on the disk while the ledger is away, and is written in order', async () => {
     const scene = new Scene();
     const spool = scene.open();
     const requests = Array.from({ length: 200 }, () => reservation());
     await Promise.all(requests.map((request) => spool.forward(request)));
     await Promise.all(requests.map((request) => spool.settle(settlement(request))));
-    let answers = 50;
+    let responses = 50;
     const failing: WriteRow = async (...row) => {
-      if (answers-- <= 0) throw away();
+      if (responses-- <= 0) throw away();
       await scene.write(...row);
     };
     await assert.rejects(spool.drain(failing), { code: 'store_unavailable' });
@@ -77,7 +77,7 @@ describe('a request that went out without a reservation', () => {
     assert.deepEqual(scene.files, []);
   });
 
-  it('is set aside, and told of, when the ledger will never take it', async () => {
+  it('is quarantined and reported when the ledger will never accept it', async () => {
     const scene = new Scene();
     const spool = scene.open();
     const [bad, good] = [reservation(), reservation()];
@@ -96,7 +96,7 @@ describe('a request that went out without a reservation', () => {
     assert.equal(scene.logged.at(-1)!.path, scene.file);
   });
 
-  it('is in a file that nobody else may read, without a word of what was asked', async () => {
+  it('is in a private file, without any request content', async () => {
     const scene = new Scene();
     const spool = scene.open();
     await spool.forward(reservation());
@@ -106,7 +106,7 @@ describe('a request that went out without a reservation', () => {
 });
 
 describe('the spool of a process that ended', () => {
-  it('is taken over: what was over is written as it was, the rest at the most it can cost', async () => {
+  it('is taken over: finished requests are written unchanged, the rest at their maximum cost', async () => {
     const scene = new Scene();
     const doomed = scene.doomed();
     const [over, open, released] = [reservation(), reservation({ most_nano_usd: 900 }), reservation()];
@@ -128,7 +128,7 @@ describe('the spool of a process that ended', () => {
     assert.deepEqual(scene.files, []);
   });
 
-  it('is taken over by one of several that find it', async () => {
+  it('is taken over by one of several gateways that find it', async () => {
     const scene = new Scene();
     const doomed = scene.doomed();
     for (let i = 0; i < 20; i++) await doomed.forward(reservation());
@@ -160,14 +160,14 @@ describe('the spool of a process that ended', () => {
       await distant.adoptOrphans();
       await near.adoptOrphans();
     }
-    assert.equal(near.due, 0, 'it says that it lives');
+    assert.equal(near.due, 0, 'its process is marked as alive');
     scene.clock.advance(59_000);
     await near.adoptOrphans();
     assert.equal(near.due, 0);
     scene.clock.advance(1000);
     await near.adoptOrphans();
     assert.equal(near.due, 1);
-    // It was only cut off, and goes on in a file of its own.
+    // It was only cut off, and continues in a file of its own.
     const later = reservation();
     await distant.adoptOrphans();
     await distant.forward(later);
@@ -213,7 +213,7 @@ describe('the spool of a process that ended', () => {
     assert.deepEqual(scene.errors(), ['a part of the spool cannot be written to the ledger; it was set aside']);
   });
 
-  it('counts a request whose beginning is broken on the counters that everybody has', async () => {
+  it('counts a request with a corrupt start record on the shared counters', async () => {
     const scene = new Scene();
     const doomed = scene.doomed();
     const request = reservation({ user: 'ben', team: 'core', demands: [] });
@@ -233,7 +233,7 @@ describe('the spool of a process that ended', () => {
     );
   });
 
-  it('may hold anything else beside: strange names, directories, megabytes without a line, nothing at all', async () => {
+  it('ignores anything else beside: strange names, directories, megabytes without a line, nothing at all', async () => {
     const scene = new Scene();
     mkdirSync(scene.directory, { recursive: true });
     const id = () => crypto.randomUUID();
@@ -251,7 +251,7 @@ describe('the spool of a process that ended', () => {
   });
 });
 
-describe('a disk in trouble', () => {
+describe('a failing disk', () => {
   const failing = (operations: readonly string[], code: string, more: { bytes?: number } = {}) => {
     const state = { on: true };
     const fault: Fault = (operation) =>
@@ -267,7 +267,7 @@ describe('a disk in trouble', () => {
     ['cannot synchronise', ['datasync'], 'EIO', 'error EIO'],
     ['cannot even take back what it half wrote', ['write', 'truncate'], 'ENOSPC', 'no space is left on its disk'],
   ] as const) {
-    it(`that ${what} keeps the request from going out, says so once, and is used again when it works`, async () => {
+    it(`that ${what} stops the request, reports it once, and is used again after recovery`, async () => {
       const scene = new Scene();
       const { state, disk } = failing(operations, code, { bytes: 20 });
       const spool = scene.open({ disk });
@@ -287,7 +287,7 @@ describe('a disk in trouble', () => {
     });
   }
 
-  it('that has a file where the directory should be is told from others', async () => {
+  it('distinguishes a file in place of the directory', async () => {
     const scene = new Scene();
     mkdirSync(join(scene.directory, '..'), { recursive: true });
     writeFileSync(scene.directory, '');
@@ -296,7 +296,7 @@ describe('a disk in trouble', () => {
     await spool.adoptOrphans();
   });
 
-  it('that has no room for what is set aside is told of once, however often it is tried', async () => {
+  it('reports a full quarantine once, however often it retries', async () => {
     const scene = new Scene();
     const { state, disk } = failing(['appendFile'], 'ENOSPC');
     const spool = scene.open({ disk });
@@ -317,7 +317,7 @@ describe('a disk in trouble', () => {
     assert.equal(spool.due, 0);
   });
 
-  it('whose files cannot be taken over is told of once for each, and they are tried again', async () => {
+  it('reports each file that cannot be taken over once, and retries', async () => {
     const scene = new Scene();
     const doomed = scene.doomed();
     await doomed.forward(reservation());
@@ -330,7 +330,7 @@ describe('a disk in trouble', () => {
     assert.equal(next.due, 1);
   });
 
-  it('leaves no trace of what failed between others that did not', async () => {
+  it('leaves no trace of a failed write between others', async () => {
     const scene = new Scene();
     const { state, disk } = failing(['write'], 'ENOSPC', { bytes: 30 });
     const spool = scene.open({ disk, process: deadProcess() });
@@ -351,7 +351,7 @@ describe('a disk in trouble', () => {
     assert.ok(!scene.errors().some((text) => text.includes('set aside')));
   });
 
-  it('does not lose what a request came to: it is kept in memory, and written to the disk when that works', async () => {
+  it('keeps the outcome of a request in memory, and writes it to the disk after recovery', async () => {
     const scene = new Scene();
     const { state, disk } = failing(['write'], 'ENOSPC');
     state.on = false;
@@ -360,9 +360,9 @@ describe('a disk in trouble', () => {
     for (const request of requests) await spool.forward(request);
     state.on = true;
     for (const request of requests) await spool.settle(settlement(request, { cost_nano_usd: 5 }));
-    let answers = 1;
+    let responses = 1;
     const once: WriteRow = async (...row) => {
-      if (answers-- <= 0) throw away();
+      if (responses-- <= 0) throw away();
       await scene.write(...row);
     };
     state.on = false;
@@ -376,7 +376,7 @@ describe('a disk in trouble', () => {
     );
   });
 
-  it('is not filled beyond a bound: then requests are refused, and what is under way is still noted', async () => {
+  it('is bounded: beyond that requests are rejected, and those in flight are still recorded', async () => {
     const scene = new Scene();
     const spool = scene.open({ max_bytes: 2000 });
     const out: ReturnType<typeof reservation>[] = [];
@@ -401,7 +401,7 @@ describe('a disk in trouble', () => {
     await spool.forward(reservation());
   });
 
-  it('is not asked for when no directory is configured', async () => {
+  it('is unused without a configured directory', async () => {
     const spool = new Scene().open({ spool_dir: () => undefined });
     await spool.adoptOrphans();
     await assert.rejects(spool.forward(reservation()), { message: 'no directory is configured for it' });

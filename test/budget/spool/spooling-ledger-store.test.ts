@@ -44,20 +44,20 @@ before(async () => {
 });
 after(() => Promise.all(others.map((store) => store.close())));
 
-/** A gateway whose database is what `is_at.now` says; `trouble` is what that answers with while it is set. It has been there once. */
+/** A gateway whose database is what `is_at.now` says; `failure` is its error while it is set. It has been there once. */
 async function openGateway(more: {
   directory: string;
   clock?: FrozenClock;
   at?: Pick<Database, 'query'>;
-  trouble?: { now: Error | undefined };
+  failure?: { now: Error | undefined };
   is_dead?: boolean;
 }) {
-  const { directory, clock = frozenClock('2026-03-10T12:00:00Z'), at = database, trouble, is_dead } = more;
+  const { directory, clock = frozenClock('2026-03-10T12:00:00Z'), at = database, failure, is_dead } = more;
   const is_at: { now: Pick<Database, 'query'> | undefined } = { now: at };
   let opened = false;
   const through: Pick<Database, 'query'> = {
     async query(...statement) {
-      if (opened && trouble?.now !== undefined) throw trouble.now;
+      if (opened && failure?.now !== undefined) throw failure.now;
       if (is_at.now === undefined) throw away();
       return is_at.now.query(...statement);
     },
@@ -84,7 +84,7 @@ async function openGateway(more: {
     behind,
     is_at,
     logged,
-    /** Lets a request of somebody out while the database is away. */
+    /** Lets a caller's request out while the database is away. */
     async letOut(user: string) {
       const before = is_at.now;
       is_at.now = undefined;
@@ -104,10 +104,10 @@ async function openGateway(more: {
 const scene = () => ({
   directory: mkdtempSync(join(root, 'spool-')),
   clock: frozenClock('2026-03-31T23:30:00Z'),
-  trouble: { now: away() as Error | undefined },
+  failure: { now: away() as Error | undefined },
 });
 
-it('a reservation that was placed although nobody heard of it stays with its request, and is settled with it', async () => {
+it('an unconfirmed reservation stays with its request and is settled with it', async () => {
   const { directory, clock } = scene();
   const { ledger, behind } = await openGateway({
     directory,
@@ -124,7 +124,7 @@ it('a reservation that was placed although nobody heard of it stays with its req
   assert.equal((await ledgerRowsOf(database, 'unheard')).length, 1);
 });
 
-it('a reservation that was placed although nobody heard of it is given back when its request never left', async () => {
+it('an unconfirmed reservation is released when its request never left', async () => {
   const { directory, clock } = scene();
   const { ledger, behind } = await openGateway({
     directory,
@@ -139,23 +139,23 @@ it('a reservation that was placed although nobody heard of it is given back when
   assert.deepEqual(readdirSync(directory), []);
 });
 
-it('a row that was committed although the answer got lost is there once', async () => {
-  const { directory, clock, trouble } = scene();
+it('a row committed despite a lost response exists once', async () => {
+  const { directory, clock, failure } = scene();
   const lossy = spoiltStore(database, 'settle', 1, 'after');
-  const { ledger } = await openGateway({ directory, clock, trouble, at: lossy });
+  const { ledger } = await openGateway({ directory, clock, failure, at: lossy });
   const request = reservation({ user: 'again', on_store_error: 'allow' });
   await ledger.reserve(request);
   await ledger.settle(settlement(request));
-  trouble.now = undefined;
+  failure.now = undefined;
   await ledger.drain();
-  assert.equal(readdirSync(directory).length, 1, 'nobody knows yet');
+  assert.equal(readdirSync(directory).length, 1, 'the outage is unknown yet');
   await ledger.drain();
   assert.deepEqual(readdirSync(directory), []);
   assert.deepEqual(await balanceOf(database, 'again'), { spent: 60, reserved: 0 });
   assert.equal((await ledgerRowsOf(database, 'again')).length, 1);
 });
 
-it('what a process left is in the ledger once, also when its reservation was placed and counts as an orphan', async () => {
+it("a process's leftovers are in the ledger once, even if the reservation is an orphan", async () => {
   const { directory, clock } = scene();
   const lossy = spoiltStore(database, 'reserve', 1, 'after');
   const dead = await openGateway({ directory, clock, at: lossy, is_dead: true });
@@ -170,16 +170,16 @@ it('what a process left is in the ledger once, also when its reservation was pla
     spools.ledger.adoptOrphans().then(() => spools.ledger.drain()),
     orphans.ledger.adoptOrphans().then(() => orphans.ledger.drain()),
   ]);
-  // Where the estimate came first, a second row puts it right.
+  // Where the estimate was first, a second row corrects it.
   const kinds = (await database.knex('ledger').where({ request_id: request.request_id })).map(({ kind }) => kind);
   assert.match(kinds.sort().join(), /^(adjustment,)?request$/);
   assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 60, reserved: 0 });
 });
 
-it('writes what waits many rows at a time, each with the time it was forwarded', async () => {
+it('writes waiting rows in batches, each with the time it was forwarded', async () => {
   const directory = join(root, 'many');
   const clock = frozenClock('2027-03-14T23:58:00Z');
-  const trouble = { now: away() as Error | undefined };
+  const failure = { now: away() as Error | undefined };
   let statements = 0;
   const counted: Pick<Database, 'query'> = {
     query(name, text, values) {
@@ -187,7 +187,7 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
       return database.query(name, text, values);
     },
   };
-  const { ledger, behind } = await openGateway({ directory, clock, trouble, at: counted });
+  const { ledger, behind } = await openGateway({ directory, clock, failure, at: counted });
   const forwarded: string[] = [];
   for (let i = 0; i < 600; i++) {
     const request = reservation({ user: 'many', demands: [userDemand('many', null)], on_store_error: 'allow' });
@@ -196,7 +196,7 @@ it('writes what waits many rows at a time, each with the time it was forwarded',
     forwarded.push(new Date(clock.now()).toISOString());
     clock.advance(1000);
   }
-  trouble.now = undefined;
+  failure.now = undefined;
   await ledger.drain();
   assert.ok(statements < 15, `${statements} statements`);
   const rows = await ledgerRowsOf(database, 'many');
@@ -225,13 +225,13 @@ const MAIN: ChargedAttempt = {
   ...{ outcome: 'unanswered', reason: 'next_unconfirmed', sends: 1, ms: 3, cost_nano_usd: 30, provenance: 'possible' },
 };
 
-it('money of a request that moved counts at each upstream what is due there', async () => {
-  const { directory, clock, trouble } = scene();
-  const { ledger } = await openGateway({ directory, clock, trouble });
+it("money of a moved request counts at each upstream's share", async () => {
+  const { directory, clock, failure } = scene();
+  const { ledger } = await openGateway({ directory, clock, failure });
   const { reserved, request } = await movedWhileAway(ledger, 'mover');
   const spare = { ...MAIN, n: 2, upstream: 'spare', outcome: 'answered', cost_nano_usd: 60 };
   await reserved.settle(settlement(request, { cost_nano_usd: 90, attempts: [MAIN, spare] }));
-  trouble.now = undefined;
+  failure.now = undefined;
   await ledger.drain();
   const spent = async (key: string) => (await balanceOf(database, key)).spent;
   assert.deepEqual([await spent('mover'), await spent('mover-main'), await spent('mover-spare')], [90, 30, 60]);
@@ -240,10 +240,10 @@ it('money of a request that moved counts at each upstream what is due there', as
 });
 
 it('a request that moved is estimated with its earlier attempts when its process dies', async () => {
-  const { directory, clock, trouble } = scene();
-  const { ledger } = await openGateway({ directory, clock, trouble, is_dead: true });
+  const { directory, clock, failure } = scene();
+  const { ledger } = await openGateway({ directory, clock, failure, is_dead: true });
   await movedWhileAway(ledger, 'lost');
-  trouble.now = undefined;
+  failure.now = undefined;
   const { ledger: heir } = await openGateway({ directory, clock });
   await heir.adoptOrphans();
   await heir.drain();
@@ -253,7 +253,7 @@ it('a request that moved is estimated with its earlier attempts when its process
   assert.deepEqual([differences.total, attempts.total], [0, 0]);
 });
 
-/** How many ledger rows and audit records somebody has in a database. */
+/** How many ledger rows and audit records a caller has in a database. */
 async function foundOf(at: Database, user: string): Promise<readonly [number, number]> {
   const rows = await ledgerRowsOf(at, user);
   const records = await at.query('test_records', 'select from audit_log where request_id = $1', [`of ${user}`]);
@@ -262,7 +262,7 @@ async function foundOf(at: Database, user: string): Promise<readonly [number, nu
 
 const directoryOf = () => mkdtempSync(join(root, 'spool-'));
 
-it('what a gateway left is never written to the database of another that shares the directory, which names it once', async () => {
+it('leftovers are never written to the database of another gateway on the directory, which reports it once', async () => {
   const directory = directoryOf();
   const left = await openGateway({ directory, is_dead: true });
   await left.letOut('left');
@@ -272,9 +272,9 @@ it('what a gateway left is never written to the database of another that shares 
   await other.drain();
   assert.deepEqual(await foundOf(theirs.database, 'left'), [0, 0]);
   assert.deepEqual(readdirSync(directory), [name], 'it is where it was');
-  const told = other.logged.filter((entry) => entry.name === name);
+  const reports = other.logged.filter((entry) => entry.name === name);
   assert.deepEqual(
-    told.map(({ text }) => text),
+    reports.map(({ text }) => text),
     ['a spool file belongs to another database; it is not read'],
   );
   const successor = await openGateway({ directory });
@@ -283,7 +283,7 @@ it('what a gateway left is never written to the database of another that shares 
   assert.deepEqual(readdirSync(directory), []);
 });
 
-it('a gateway that ends in order leaves files that only gateways of its database take over', async () => {
+it('a gateway that stops in order leaves files that only gateways of its database take over', async () => {
   const directory = directoryOf();
   const left = await openGateway({ directory });
   await left.letOut('orderly');
@@ -297,14 +297,14 @@ it('a gateway that ends in order leaves files that only gateways of its database
   assert.deepEqual(await foundOf(database, 'orderly'), [1, 1]);
 });
 
-it('what went out before another database took the place of the first waits for the first', async () => {
+it('records from before a database replacement wait for the first database', async () => {
   const directory = directoryOf();
   const gateway = await openGateway({ directory });
   await gateway.letOut('replaced');
   gateway.is_at.now = theirs.database;
   await gateway.drain();
   assert.deepEqual(await foundOf(theirs.database, 'replaced'), [0, 0]);
-  assert.equal(gateway.ledger.records, 0, 'later records do not wait for those of another database');
+  assert.equal(gateway.ledger.has_records, false, 'later records do not wait for those of another database');
   await gateway.letOut('of the new one');
   await gateway.drain();
   assert.deepEqual(await foundOf(theirs.database, 'of the new one'), [1, 1]);
@@ -331,7 +331,7 @@ it('a database that is exchanged between the question which it is and the row is
   assert.deepEqual(await foundOf(database, 'between'), [1, 1]);
 });
 
-it('a database whose tables somebody emptied is another one, and what was kept for it waits', async () => {
+it('an emptied database is a different one, and spooled records for the old one wait', async () => {
   const store = await openTestStore();
   others.push(store);
   const directory = directoryOf();
@@ -345,7 +345,7 @@ it('a database whose tables somebody emptied is another one, and what was kept f
   assert.deepEqual(await foundOf(store.database, 'anew'), [1, 1]);
 });
 
-it('a gateway that never reached its database lets nothing out, for it does not know whose it would be', async () => {
+it('a gateway that never reached its database forwards nothing, as their owner would be unknown', async () => {
   const directory = directoryOf();
   const behind = new DatabaseLedger({
     database: { query: () => Promise.reject(away()) },

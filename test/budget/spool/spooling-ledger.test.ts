@@ -43,7 +43,7 @@ async function openScene(more: Partial<SpoolingLedgerOptions> = {}) {
 const allowed = () => reservation({ on_store_error: 'allow' });
 const unavailable = { name: 'StageError', code: 'store_unavailable' };
 
-/** Something that ends when it is told to. */
+/** A promise that settles on demand. */
 function gate(): { promise: Promise<void>; open(): void } {
   const { promise, resolve } = Promise.withResolvers<void>();
   return { promise, open: resolve };
@@ -70,7 +70,7 @@ describe('while the store works', () => {
 
   it('an error that is none of the store is passed on', async () => {
     const { ledger, behind } = await openScene();
-    behind.trouble = new RangeError('no amount');
+    behind.failure = new RangeError('no amount');
     await assert.rejects(ledger.reserve(allowed()), RangeError);
   });
 });
@@ -81,7 +81,7 @@ describe('while the store is away', () => {
     const { max_bytes, ...empty } = ledger.depth;
     assert.deepEqual(empty, { requests: 0, lag_ms: 0, records: 0, bytes: 0 });
     assert.equal(max_bytes, 256 * 1024 * 1024);
-    behind.trouble = away();
+    behind.failure = away();
     clock.advance(60_000);
     await ledger.drain();
     const requests = [allowed(), allowed()];
@@ -94,14 +94,14 @@ describe('while the store is away', () => {
     const { bytes, ...depth } = ledger.depth;
     assert.deepEqual(depth, { requests: 2, lag_ms: 7000, records: 1, max_bytes });
     assert.ok(bytes > 100);
-    behind.trouble = undefined;
+    behind.failure = undefined;
     await ledger.drain();
     assert.deepEqual([ledger.depth.requests, ledger.depth.lag_ms], [0, 0]);
   });
 
-  it('a request goes out that may, is noted before, and is written once the store is back', async () => {
+  it('a permitted request is forwarded, recorded before, and written once the store is back', async () => {
     const { ledger, behind, clock, files, logged } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     const request = allowed();
     const reserved = await ledger.reserve(request);
     const { reservation: _, ...decision } = reserved;
@@ -113,7 +113,7 @@ describe('while the store is away', () => {
     await ledger.settle(settlement(request, { reserved: true }));
     await ledger.drain();
     assert.equal(behind.rows.size, 0);
-    behind.trouble = undefined;
+    behind.failure = undefined;
     await ledger.drain();
     assert.equal(behind.rows.get(request.request_id)!.settlement.cost_nano_usd, 60);
     assert.equal(behind.rows.get(request.request_id)!.at_ms, clock.now());
@@ -126,19 +126,19 @@ describe('while the store is away', () => {
 
   it('a request that never left after all leaves nothing', async () => {
     const { ledger, behind, files } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     const request = allowed();
     await ledger.reserve(request);
     await ledger.release(request.request_id);
-    behind.trouble = undefined;
+    behind.failure = undefined;
     await ledger.drain();
     assert.deepEqual([behind.rows.size, behind.released, behind.kept.size, files()], [0, [], 0, []]);
   });
 
-  it('and the disk fails too, the request is refused with both reasons, and without a path', async () => {
+  it('and the disk fails too, the request is rejected with both reasons, and without a path', async () => {
     const disk = faultyDisk((operation) => (operation === 'write' ? { error: diskError('ENOSPC') } : undefined));
     const { ledger, behind } = await openScene({ disk });
-    behind.trouble = away();
+    behind.failure = away();
     await assert.rejects(ledger.reserve(allowed()), {
       ...unavailable,
       message: 'The gateway cannot use its database, nor its spool: no space is left on its disk. Try again shortly.',
@@ -146,15 +146,15 @@ describe('while the store is away', () => {
     assert.equal(behind.kept.size, 0);
   });
 
-  it('what is left at the end stays for the next start, and what can be written is', async () => {
+  it('leftovers stay for the next start, and writable ones are written', async () => {
     const { ledger, behind, open, files } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     const requests = [allowed(), allowed()];
     for (const request of requests) await ledger.reserve(request);
     await ledger.settle(settlement(requests[0]!));
     await ledger.close();
     assert.equal(files().length, 1);
-    behind.trouble = undefined;
+    behind.failure = undefined;
     const next = await open();
     await next.adoptOrphans();
     await next.close();
@@ -163,9 +163,9 @@ describe('while the store is away', () => {
 });
 
 describe('the wait for a store that is away', () => {
-  it('is had by one request at a time; others that may go out go at once', async () => {
+  it('delays one request at a time; other permitted ones go out at once', async () => {
     const { ledger, behind, clock } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     await ledger.reserve(allowed());
     const { promise, open } = gate();
     behind.onReserve = () => promise;
@@ -176,15 +176,15 @@ describe('the wait for a store that is away', () => {
     open();
     assert.ok((await probe).unreserved);
     assert.ok((await ledger.reserve(allowed())).unreserved);
-    assert.equal(behind.reserved.length, 2, 'nobody asks again within a second');
+    assert.equal(behind.reserved.length, 2, 'no retry within a second');
     clock.advance(1000);
     await ledger.reserve(allowed());
     assert.equal(behind.reserved.length, 3);
   });
 
-  it('is spared a request that may not go out, once somebody has asked again in vain', async () => {
+  it('is skipped for a request that may not leave, once a retry has failed', async () => {
     const { ledger, behind, clock } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     for (let i = 0; i < 5; i++) await assert.rejects(ledger.reserve(reservation()), unavailable);
     assert.equal(behind.reserved.length, 2);
     clock.advance(1000);
@@ -192,36 +192,36 @@ describe('the wait for a store that is away', () => {
     behind.onReserve = () => promise;
     const probe = ledger.reserve(reservation());
     await assert.rejects(ledger.reserve(reservation()), { ...unavailable, message: away().message });
-    behind.trouble = undefined;
+    behind.failure = undefined;
     open();
     await probe;
     await Promise.all([ledger.reserve(reservation()), ledger.reserve(reservation())]);
     assert.equal(behind.reserved.length, 5);
   });
 
-  it('is had by every request while the store is busy and answers other questions', async () => {
+  it('delays every request while the store is busy and answers other queries', async () => {
     const { ledger, behind } = await openScene();
-    behind.trouble = new StoreTimeout();
+    behind.failure = new StoreTimeout();
     for (let i = 1; i <= 5; i++) {
       await assert.rejects(ledger.reserve(reservation()), unavailable);
-      assert.equal(behind.reserved.length, i, 'it was asked');
+      assert.equal(behind.reserved.length, i, 'it got a request');
     }
   });
 
-  it('is spared once somebody asked after the first wait was in vain, and the store answers nothing at all', async () => {
+  it('is skipped once a retry has failed after the first wait, while the store returns nothing at all', async () => {
     const { ledger, behind } = await openScene();
-    behind.trouble = new StoreTimeout();
+    behind.failure = new StoreTimeout();
     behind.databaseId = () => new Promise(() => {});
     for (let i = 0; i < 5; i++) await assert.rejects(ledger.reserve(reservation()), unavailable);
-    assert.equal(behind.reserved.length, 3, 'the first, one that shows it, and one that asks again');
-    behind.trouble = undefined;
+    assert.equal(behind.reserved.length, 3, 'the first, one that shows it, and a retry');
+    behind.failure = undefined;
   });
 
-  it('is not made longer by one lost connection: requests wait for the one that asks again', async () => {
+  it('is not extended by one lost connection: requests wait for the one that retries', async () => {
     const { ledger, behind } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     await assert.rejects(ledger.reserve(reservation()), unavailable);
-    behind.trouble = undefined;
+    behind.failure = undefined;
     const { promise, open } = gate();
     behind.onReserve = () => promise;
     const all = [1, 2, 3].map(() => ledger.reserve(reservation()));
@@ -232,32 +232,32 @@ describe('the wait for a store that is away', () => {
 
   it('is over for all as soon as a row could be written', async () => {
     const { ledger, behind } = await openScene();
-    behind.trouble = away();
+    behind.failure = away();
     const request = allowed();
     await ledger.reserve(request);
     await ledger.reserve(allowed());
     await ledger.settle(settlement(request));
-    behind.trouble = undefined;
+    behind.failure = undefined;
     await ledger.drain();
     assert.equal((await ledger.reserve(reservation())).unreserved, false);
   });
 
-  it('does not begin again because of a request that was asked before the store was back', async () => {
+  it('does not restart for a request from before the store was back', async () => {
     const { ledger, behind } = await openScene();
     const { promise, open } = gate();
     behind.onReserve = () => promise;
     const old = ledger.reserve(allowed());
     behind.onReserve = async () => {};
-    behind.trouble = away();
+    behind.failure = away();
     await ledger.reserve(allowed());
-    behind.trouble = undefined;
+    behind.failure = undefined;
     await ledger.reserve(reservation());
-    behind.trouble = away();
+    behind.failure = away();
     open();
     assert.ok((await old).unreserved);
-    behind.trouble = undefined;
-    const { promise: held_up, open: letOn } = gate();
-    behind.onReserve = () => held_up;
+    behind.failure = undefined;
+    const { promise: blocked, open: letOn } = gate();
+    behind.onReserve = () => blocked;
     const both = [ledger.reserve(reservation()), ledger.reserve(reservation())];
     assert.equal(behind.reserved.length, 5, 'both ask at once');
     letOn();

@@ -1,18 +1,18 @@
 /** A database with audit records that a test writes, and a configuration that leads to it. */
 import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { after, before } from 'node:test';
 import pg from 'pg';
+import { createProject } from '../../load/support/project.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { type ConfigSections, gatewayConfig, writeConfig } from '../../support/gateway.ts';
+import { type ConfigSections, gatewayConfig } from '../../support/gateway.ts';
 
-/** What a record has beside what every record has. */
+/** A record's fields beside the common ones. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What records of requests that were refused have not. */
+/** Fields missing in records of rejected requests. */
 export const REFUSED = { upstream: null, cost_usd: undefined, duration_ms: 3, sends: undefined } as const;
 
-/** What a test about records works with. */
+/** The tools of a test about records. */
 export interface AuditBench {
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
@@ -21,15 +21,15 @@ export interface AuditBench {
   write(letter: string, hours_ago: number, fields: Fields): Promise<void>;
 }
 
-/** Opens it before the tests of a file; what is returned is filled in by then. */
+/** Opens it before the tests of a file; the result is filled in by then. */
 export function auditBench(sections: ConfigSections): AuditBench {
   const bench = {} as { -readonly [Key in keyof AuditBench]: AuditBench[Key] };
   const closing: (() => unknown)[] = [];
   before(async () => {
     const database = await createTestDatabase();
     closing.push(database.drop);
-    const { directory, config_file } = await writeConfig(gatewayConfig('http://127.0.0.1:9', sections));
-    closing.push(() => rm(directory, { recursive: true, force: true }));
+    const text = JSON.stringify(gatewayConfig('http://127.0.0.1:9', sections), null, 2);
+    const config_file = createProject({ 'gateway.yaml': text }).path('gateway.yaml');
     const client = new pg.Client({ connectionString: database.url });
     await client.connect();
     closing.push(() => client.end());

@@ -1,4 +1,4 @@
-/** `appscli audit`: records by what is asked for, new ones as they come, and who changed what. */
+/** `appscli audit`: records by filter, new ones on arrival, and who changed what. */
 import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
 import { describeRecord } from '../../../engine/edge/cli/audit.ts';
@@ -6,7 +6,7 @@ import { adminBench } from '../../http/admin/support.ts';
 import { until } from '../../support/until.ts';
 import { assertNarrow, commandsOf } from '../at-gateway.ts';
 import { commandBench } from '../command-bench.ts';
-import { cli } from '../support.ts';
+import { cli, jsonLines } from '../support.ts';
 import { auditBench, REFUSED } from './audit-bench.ts';
 
 const api = adminBench();
@@ -46,14 +46,15 @@ const tail = (...arguments_: string[]) =>
 
 /** The letters of the records that are found, oldest first. */
 async function found(...arguments_: string[]): Promise<string> {
-  const { stdout, stderr, exit_code } = await tail(...arguments_, '--json');
-  assert.equal(exit_code, 0, stderr);
-  const lines = stdout.split('\n').filter(Boolean);
-  return lines.map((line) => JSON.parse(line).request_id[0]).join('');
+  const ended = await tail(...arguments_, '--json');
+  assert.equal(ended.exit_code, 0, ended.stderr);
+  return jsonLines(ended)
+    .map(({ request_id }) => request_id[0])
+    .join('');
 }
 
 describe('audit tail', () => {
-  it('finds by time, person, model, token and status, all of which must hold', async () => {
+  it('finds by time, user, model, token and status, all of which must match', async () => {
     assert.equal(await found(), 'abcdef012');
     assert.equal(await found('-n', '2'), '12');
     assert.equal(await found('--since', '7d'), 'bcdef012');
@@ -67,13 +68,13 @@ describe('audit tail', () => {
     assert.equal(await found('--status', '529', '--user', 'ann@example.com'), '1');
   });
 
-  it('finds what was refused or failed, by its code where one is given', async () => {
+  it('finds rejections and failures, by code if given', async () => {
     assert.equal(await found('--error'), 'bde01');
     assert.equal(await found('--error', 'forbidden'), 'b');
     assert.equal(await found('--error', 'forbidden', '--error', 'invalid_request', '--user', 'ann@example.com'), 'be');
   });
 
-  it('finds what a rule refused, and what it would have refused in shadow mode', async () => {
+  it('finds rejections of a rule, and those it would have made in shadow mode', async () => {
     assert.equal(await found('--rule', 'no-preview'), 'bc');
     assert.equal(await found('--rule', 'access:no-preview'), 'bc');
     assert.equal(await found('--rule', 'few'), 'cd');
@@ -88,13 +89,13 @@ describe('audit tail', () => {
     assert.equal(await found('--rule', 'no-preview', '--error'), 'b');
   });
 
-  it('tells what refused a request, and what held in shadow mode, within 80 columns', async () => {
+  it('shows what rejected a request, and what matched in shadow mode, within 80 columns', async () => {
     const { stdout } = await tail('--since', '7d');
-    const told = stdout
+    const printed = stdout
       .replaceAll(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/gm, 'TIME')
       .replaceAll(/\b([0-9a-f])[0-9a-f]{7}-[0-9a-f-]{27}/g, '$1');
     assert.equal(
-      told,
+      printed,
       `TIME  403  ann@example.com  coder-1
     refused by access rule no-preview (forbidden)
     3 ms, id b
@@ -126,7 +127,7 @@ TIME  200  ann@example.com  coder-1 at main
     for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
   });
 
-  it('tells who sent them, how many and how many were refused', async () => {
+  it('shows callers with their requests and rejections', async () => {
     const { stdout } = await tail('--since', '7d', '--rule', 'no-preview', '--rule', 'refuse-large', '--users');
     assert.match(
       stdout,
@@ -137,22 +138,15 @@ TIME  200  ann@example.com  coder-1 at main
     assert.deepEqual([person, requests, refused], ['bob@example.com', 1, 0]);
   });
 
-  it('says where nothing fits, and which names gateway.yaml does not have', async () => {
+  it('says where nothing fits, and where there is more', async () => {
     const nothing = await tail('--rule', 'no-prevew', '--since', '2d', '--model', 'coder-2');
-    assert.equal(nothing.exit_code, 0);
-    assert.equal(nothing.stdout, '');
-    assert.match(
-      nothing.stderr,
-      /^No matching record since \d{4}-\d\d-\d\d \d\d:\d\d\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule or limit no-prevew: did you mean `no-preview`\?\n$/,
-    );
-    // It may be a stage of a pipeline, which is not looked at.
-    const stage = await tail('--rule', 'refuse-tables');
-    assert.match(stage.stderr, /has no rule or limit refuse-tables: unless it is a stage, /);
+    assert.deepEqual([nothing.exit_code, nothing.stdout], [0, '']);
+    assert.match(nothing.stderr, /^No matching record since \d{4}-\d\d-\d\d \d\d:\d\d\.\n$/);
     const rest = await tail('--user', 'ann@example.com', '-n', '2');
     assert.equal(rest.stderr, 'There are more records; try -n 10.\n');
   });
 
-  it('refuses options that mean nothing', async () => {
+  it('rejects meaningless options', async () => {
     const refused: readonly [options: string[], message: RegExp][] = [
       [['--error', 'spend_limit_exceded'], /did you mean `spend_limit_exceeded`\?/],
       [['--status', '4'], /Expected a status such as 403, or a class such as 4xx/],
@@ -169,37 +163,19 @@ TIME  200  ann@example.com  coder-1 at main
   });
 });
 
-test('audit tail prints the latest records, oldest first, and --json one object per line', async () => {
-  const token = await commands.newToken({ user: 'ivan@example.com' });
-  const ids = [await commands.request(token), await commands.request(token)];
-  const { stdout } = await commands.succeed('audit', 'tail', '-n', '2', '--json');
-  const records = stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-  assert.deepEqual(
-    records.map(({ request_id }) => request_id),
-    ids,
-  );
-  for (const record of records) {
-    const { user, model, input_tokens, output_tokens, route_rule, spend_rule } = record;
-    assert.deepEqual(
-      { user, model, input_tokens, output_tokens, route_rule, spend_rule },
-      {
-        user: 'ivan@example.com',
-        model: 'coder-1',
-        input_tokens: 100,
-        output_tokens: 40,
-        route_rule: 'default',
-        spend_rule: null,
-      },
-    );
-  }
+test('audit tail prints the record of a request that was served', async () => {
+  const request_id = await commands.request(await commands.newToken({ user: 'ivan@example.com' }));
+  const [record = {}] = jsonLines(await commands.succeed('audit', 'tail', '-n', '1', '--json'));
+  const expected = {
+    ...{ request_id, user: 'ivan@example.com', model: 'coder-1', input_tokens: 100, output_tokens: 40 },
+    ...{ route_rule: 'default', spend_rule: null },
+  };
+  assert.deepEqual(Object.fromEntries(Object.keys(expected).map((name) => [name, record[name]])), expected);
   const readable = (await commands.succeed('audit', 'tail', '-n', '1')).stdout;
   assert.match(readable, /^\S+ {2}200 {2}ivan@example\.com {2}coder-1 at main\n {4}[\d.]+ USD, \d+ ms, id \S+\n$/);
 });
 
-test('audit tail leaves out what a record does not tell', async () => {
+test('audit tail omits fields that a record lacks', async () => {
   const record = { request_id: 'sparse', user: 'sparse@example.com', status: 200 };
   await commands.gateway.database.knex('audit_log').insert({ at: new Date(), request_id: 'sparse', record });
   const { stdout } = await commands.succeed('audit', 'tail', '-n', '1');
@@ -207,7 +183,7 @@ test('audit tail leaves out what a record does not tell', async () => {
   assert.doesNotMatch(stdout, /undefined|NaN/);
 });
 
-test('audit tail --follow goes on with new records that fit until Ctrl-C', async () => {
+test('audit tail --follow prints new matching records until Ctrl-C', async () => {
   const token = await commands.newToken({ user: 'judy@example.com' });
   const other = await commands.newToken({ user: 'mona@example.com' });
   const tail = commands.start('audit', 'tail', '-n', '0', '--follow', '--json', '--user', 'judy@example.com');
@@ -224,7 +200,7 @@ test('audit tail --follow goes on with new records that fit until Ctrl-C', async
   assert.doesNotMatch(stdout, /mona@example\.com/);
 });
 
-test('a reader that goes away ends a command quietly', async () => {
+test('a reader that disconnects ends a command quietly', async () => {
   await commands.request(await commands.newToken({ user: 'kim@example.com' }));
   const tail = commands.start('audit', 'tail', '-n', '1000', '--follow', '--json');
   await until('the tail prints', () => tail.stdout() !== '');
@@ -238,21 +214,19 @@ test('a reader that goes away ends a command quietly', async () => {
   assert.equal(tail.stderr(), '');
 });
 
-test('a record without a model tells the path where the protocol says nothing, and cannot command the terminal', () => {
+test('a record without a model shows the path if the protocol has none, and cannot control the terminal', () => {
   const at = new Date('2026-11-24T12:32:11.988Z');
   const shown = (protocol: string, path: string) =>
-    describeRecord({ at, record: { user: 'ann@example.com', status: 404, model: null, protocol, path } }, 80).join(
-      '\n',
-    );
+    describeRecord({ at, record: { user: 'ann@example.com', status: 404, model: null, protocol, path } }).join('\n');
   assert.match(shown('none', '/v1/image'), / {2}404 {2}ann@example\.com {2}\/v1\/image$/m);
   assert.match(shown('messages', '/v1/image'), / {2}messages$/m);
   assert.ok(!shown('none', '/v1/\u001b[31mred').includes('\u001b'));
 });
 
-test('audit changes tells who did what in 80 columns, the oldest first', async () => {
+test('audit changes lists actors and actions in 80 columns, oldest first', async () => {
   const user = 'somebody-with-a-long-name@department.example.com';
-  const wish = ['--user', user, '--group', 'all', '--name', 'a long name of a device', '--team', 'search'];
-  const created = await commands.succeed('tokens', 'create', ...wish, '--json');
+  const arguments_ = ['--user', user, '--group', 'all', '--name', 'a long name of a device', '--team', 'search'];
+  const created = await commands.succeed('tokens', 'create', ...arguments_, '--json');
   const { id, token } = JSON.parse(created.stdout);
   await commands.succeed('tokens', 'rotate', id);
   const { stdout } = await commands.succeed('audit', 'changes');
@@ -266,41 +240,35 @@ test('audit changes tells who did what in 80 columns, the oldest first', async (
   assert.ok(!stdout.includes(token.slice(3, 12)));
 });
 
-test('audit changes --json prints one object per line, as many as asked for, from a moment on', async () => {
+test('audit changes --json prints one object per line, up to a count, from a moment on', async () => {
   for (const name of ['a', 'b', 'c']) {
     await commands.succeed('tokens', 'create', '--user', 'x@example.com', '--group', 'all', '--name', name);
   }
-  const { stdout } = await commands.succeed('audit', 'changes', '-n', '2', '--json');
-  const names = stdout
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line).after.name);
-  assert.deepEqual(names, ['b', 'c']);
+  const changes = jsonLines(await commands.succeed('audit', 'changes', '-n', '2', '--json'));
+  assert.deepEqual(
+    changes.map(({ after }) => after.name),
+    ['b', 'c'],
+  );
   const later = await commands.succeed('audit', 'changes', '--since', '2100-01-01');
   assert.equal(later.stderr, 'No matching changes.\n');
 });
 
-test('audit changes finds what somebody did to somebody', async () => {
+test('audit changes finds changes by actor and target', async () => {
   for (const user of ['ida@example.com', 'jon@example.com']) {
     await commands.succeed('tokens', 'create', '--user', user, '--group', 'all', '--name', 'desk');
   }
   await commands.succeed('tokens', 'revoke', '--user', 'ida@example.com', '--name', 'desk');
-  const actions = async (...filter: string[]) => {
-    const { stdout } = await commands.succeed('audit', 'changes', '--json', ...filter);
-    return stdout
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line).action);
-  };
+  const actions = async (...filter: string[]) =>
+    jsonLines(await commands.succeed('audit', 'changes', '--json', ...filter)).map(({ action }) => action);
   assert.deepEqual(await actions('--subject', 'ida@example.com'), ['token.create', 'token.revoke']);
   assert.deepEqual(await actions('--subject', 'ida@example.com', '--action', 'token.revoke'), ['token.revoke']);
   assert.deepEqual(await actions('--subject', 'ida@example.com', '--actor', 'nobody@example.com'), []);
   const misspelt = await commands.run('audit', 'changes', '--action', 'token.revok');
   assert.equal(misspelt.exit_code, 64);
-  assert.match(misspelt.stderr, /token\.revoke/);
+  assert.match(misspelt.stderr, /Allowed choices are .*token\.revoke/);
 });
 
-test('audit changes --base-url asks a running gateway, which tells administrators', async () => {
+test('audit changes --base-url queries a running gateway, which allows administrators', async () => {
   for (const name of ['one', 'two', 'three']) await api.ask('bob', 'POST', '/admin/api/tokens', { name });
   const { stdout } = await commandsOf('root', api.url)('audit', 'changes', '-n', '2');
   assertNarrow(stdout);

@@ -26,11 +26,11 @@ async function check(issuer: string, changes: Partial<OidcConfig> = {}, secret: 
     ({ name }) => name === 'identity provider',
   );
   assert.ok(found);
-  assert.ok(!JSON.stringify(found).includes(secret), 'no secret is told');
+  assert.ok(!JSON.stringify(found).includes(secret), 'no secret is reported');
   return found;
 }
 
-/** A provider that knows the client `gateway` by its secret, and one redirect URI, and answers as some real one does. */
+/** A provider with the client `gateway`, its secret, and one redirect URI, with responses of some real one. */
 async function provider(
   t: TestContext,
   options: {
@@ -38,7 +38,7 @@ async function provider(
     readonly takes?: 'header' | 'form';
     readonly wrong_id?: string;
     readonly wrong_secret?: string;
-    /** What the authorization endpoint shows for what it does not know. */
+    /** The authorization endpoint's page for unknown values. */
     readonly page?: (what: 'client' | 'redirect') => [number, string];
   } = {},
 ) {
@@ -63,7 +63,7 @@ async function provider(
   };
   scripted.authorize = (req, res: ServerResponse) => {
     const query = new URL(req.url ?? '', 'http://x').searchParams;
-    assert.equal(query.get('prompt'), 'none', 'nobody is shown anything');
+    assert.equal(query.get('prompt'), 'none', 'no page is shown');
     const show = (what: 'client' | 'redirect') => {
       const [status, text] = page(what);
       res.writeHead(status, { 'content-type': 'text/html', location: '/login' }).end(`<p>${text}</p>`);
@@ -75,7 +75,7 @@ async function provider(
   return { issuer: scripted.issuer, seen, scripted };
 }
 
-test('the client of a provider is asked for with a code that cannot be good, and a browser that may show nothing', async (t) => {
+test("tests a provider's client with an invalid code, and a browser that may show nothing", async (t) => {
   const { issuer, seen } = await provider(t);
   const { ok, what, warnings } = await check(issuer, { email_verification: 'if_stated' });
   assert.ok(ok, what);
@@ -84,7 +84,7 @@ test('the client of a provider is asked for with a code that cannot be good, and
   assert.deepEqual(seen, [`header authorization_code ${REDIRECT_URI}`]);
 });
 
-test('a real provider takes a good client, and refuses a wrong secret, a wrong id and an unregistered redirect URI', async () => {
+test('a real provider accepts a valid client, and rejects a wrong secret, id and redirect URI', async () => {
   const remote = await startIdentityProvider({ client_id: 'gateway' });
   try {
     remote.register(REDIRECT_URI);
@@ -99,7 +99,7 @@ test('a real provider takes a good client, and refuses a wrong secret, a wrong i
   }
 });
 
-test('wrong secret, wrong client id, unregistered redirect URI and the wrong way to send a secret are told apart', async (t) => {
+test('distinguishes a wrong secret, wrong client id, unregistered redirect URI and wrong secret method', async (t) => {
   for (const wrong_secret of ['invalid_client', 'unauthorized_client']) {
     const { issuer } = await provider(t, { wrong_secret });
     const refused = await check(issuer, {}, 'not-the-secret');
@@ -130,7 +130,7 @@ test('wrong secret, wrong client id, unregistered redirect URI and the wrong way
   }
 });
 
-test('what a provider does not tell is said to be unknown, not wrong', async (t) => {
+test('reports what a provider does not disclose as unknown, not as wrong', async (t) => {
   const silent = await provider(t, { redirect_uris: [], page: () => [302, ''] });
   const unclear = await check(silent.issuer);
   assert.ok(unclear.ok, unclear.what);
@@ -148,7 +148,7 @@ test('what a provider does not tell is said to be unknown, not wrong', async (t)
   assert.match((await check(silent.issuer)).what, /accepts the client id and its secret or key$/);
 });
 
-test('a provider with one word for every mistake is not taken to know the client, unless it sends browsers back', async (t) => {
+test('a provider with one error for every mistake does not prove the client, unless it sends browsers back', async (t) => {
   const { issuer, scripted } = await provider(t, { page: () => [403, ''] });
   scripted.token = (req, res, form) => {
     const basic = Buffer.from((req.headers.authorization ?? '').slice('Basic '.length), 'base64').toString();
@@ -164,7 +164,7 @@ test('a provider with one word for every mistake is not taken to know the client
   assert.match(unknown.help ?? '', /auth\.oidc\.client_id.*register http:\/\/127\.0\.0\.1\/oauth\/callback/);
 });
 
-test('a browser that is sent back with a complaint about the request is a failure', async (t) => {
+test('a browser sent back with an error about the request is a failure', async (t) => {
   const { issuer, scripted } = await provider(t);
   scripted.authorize = (_req, res) => {
     res.writeHead(302, { location: `${REDIRECT_URI}?error=invalid_scope` }).end();

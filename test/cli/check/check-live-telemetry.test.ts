@@ -1,4 +1,4 @@
-/** `check --live` sends a span to the collector and says what came back. */
+/** `check --live` sends a span to the collector and reports the response. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { renderLive } from '../../../engine/edge/cli/check.ts';
@@ -14,7 +14,7 @@ before(async () => {
 after(() => collector?.close());
 beforeEach(() => {
   collector.clear();
-  collector.trouble(undefined);
+  collector.failWith(undefined);
 });
 
 const SECRET = 'planted-0123456789';
@@ -77,21 +77,21 @@ for (const [what, script, said] of [
   ['keeps nothing', takePartly('traces', 1, 'no room for it'), /discards it \(status 200\): no room for it/],
   ['warns', takePartly('traces', 0, 'old protocol'), /it says: old protocol/],
 ] as const) {
-  test(`a collector that ${what} is told of`, async () => {
-    collector.trouble(script);
+  test(`reports a collector that ${what}`, async () => {
+    collector.failWith(script);
     const { checks, text } = await live({});
     assert.equal(checks[0]!.ok, what === 'warns');
     assert.match(text, said);
   });
 }
 
-test('a collector that does not answer is not waited for', async () => {
-  collector.trouble(hang);
+test('does not wait for a silent collector', async () => {
+  collector.failWith(hang);
   const { text } = await live({}, { seconds: 0.1 });
   assert.match(text, /failed +telemetry traces +no answer within 0.1 seconds/);
 });
 
-test('a collector that is away, and headers that cannot be sent, are told of without a secret', async () => {
+test('reports an unreachable collector and invalid headers without a secret', async () => {
   assert.match(
     (await live({ endpoint: 'http://127.0.0.1:1' })).text,
     /connection refused[\s\S]*check the address\s+http:\/\/127\.0\.0\.1:1\/v1\/traces/,
@@ -100,7 +100,7 @@ test('a collector that is away, and headers that cannot be sent, are told of wit
   assert.match(text.replace(/\s+/g, ' '), /OTEL_HEADERS cannot be read: .*header x/);
 });
 
-test('destinations of the telemetry of clients are tried for what goes there', async () => {
+test('probes destinations of client telemetry with matching data', async () => {
   const { host } = new URL(collector.url);
   const entry = {
     url: collector.url,
@@ -119,8 +119,8 @@ test('destinations of the telemetry of clients are tried for what goes there', a
   ]);
 });
 
-test('a collector that wants a credential where none is configured is told of', async () => {
-  collector.trouble(answerBytes(401, {}, ''));
+test('reports a collector that requires a credential when none is configured', async () => {
+  collector.failWith(answerBytes(401, {}, ''));
   const { text } = await live({ headers_env: undefined }, { env: {} });
   assert.match(text, /requires a credential \(status 401\)[\s\S]*headers_env/);
 });

@@ -48,7 +48,7 @@ async function upstream(
   return check;
 }
 
-test('an upstream that answers is fine; it is asked once, without a prompt, and with its credential', async () => {
+test('a responding upstream is fine; it gets one request, without a prompt, and with its credential', async () => {
   const seen: string[] = [];
   const url = await answering((request, response) => {
     seen.push(`${request.method} ${request.url} ${request.headers['x-api-key']} ${request.headers['content-length']}`);
@@ -59,7 +59,7 @@ test('an upstream that answers is fine; it is asked once, without a prompt, and 
   assert.deepEqual(seen, [`GET /v1/models ${SECRET} undefined`]);
 });
 
-test('a compat upstream is asked at the path of the version its URL names, with its key in both forms', async () => {
+test('a compat upstream gets requests at the version of its URL, with its key in both forms', async () => {
   const seen: string[] = [];
   const url = await answering((request, response) => {
     const { authorization, 'x-api-key': key } = request.headers;
@@ -72,7 +72,7 @@ test('a compat upstream is asked at the path of the version its URL names, with 
   assert.deepEqual(seen, [`/v1/models ${sent}`, `/api/v3/models ${sent}`, `/openai/v1/models ${sent}`]);
 });
 
-test('without a section `models` an upstream is asked for its list, and which of it is served and why not is told', async () => {
+test('without a section `models`, lists what an upstream offers, what is served and why not', async () => {
   let list = '{"data":[{"id":"claude-sonnet-4-5"},{"id":"coder-1"},{"id":"claude-haiku-4-5"}]}';
   const url = await answering((_request, response) =>
     response.writeHead(200, { 'content-type': 'application/json' }).end(list),
@@ -101,7 +101,7 @@ test('the headers that every request to an upstream has are in this one, too', a
   assert.deepEqual(seen, [['search', SECRET]]);
 });
 
-test('a refused credential names the variable it is in', async () => {
+test('a rejected credential names its variable', async () => {
   const url = await answering((_request, response) => response.writeHead(401).end());
   const { ok, what, help } = await upstream(url);
   assert.equal(ok, false);
@@ -122,19 +122,19 @@ test('a redirect is not followed', async () => {
   assert.equal(followed, false);
 });
 
-test('a web page, a server in trouble, silence, a closed port and another protocol are told apart', async () => {
+test('distinguishes a web page, a failing server, silence, a closed port and another protocol', async () => {
   const page = await answering((_request, response) =>
     response.writeHead(200, { 'content-type': 'text/html' }).end('<p>'),
   );
-  const trouble = await answering((_request, response) => response.writeHead(503).end());
+  const failing = await answering((_request, response) => response.writeHead(503).end());
   const silence = await answering(() => {});
   const babble = await listen(createTcpServer((socket) => socket.on('error', () => {}).end('220 mail\r\n')));
   const closed = createTcpServer();
   const closed_url = `http://${await listen(closed)}`;
   await new Promise((resolve) => closed.close(resolve));
-  const plain = trouble.replace('http:', 'https:');
+  const plain = failing.replace('http:', 'https:');
   const found = await Promise.all(
-    [page, trouble, silence, `http://${babble}`, closed_url, plain, 'http://no-such-host.invalid'].map((url) =>
+    [page, failing, silence, `http://${babble}`, closed_url, plain, 'http://no-such-host.invalid'].map((url) =>
       upstream(url),
     ),
   );
@@ -151,11 +151,6 @@ test('a web page, a server in trouble, silence, a closed port and another protoc
     ],
   );
   assert.ok(found.every(({ ok, help }) => !ok && help));
-});
-
-test('an upstream without a list of models is fine, too', async () => {
-  const url = await answering((_request, response) => response.writeHead(404).end());
-  assert.equal((await upstream(url)).ok, true);
 });
 
 const OIDC = oidcConfig('', { client_secret_env: 'SECRET' });
@@ -211,27 +206,25 @@ test('an identity provider must publish a discovery document that names itself, 
   assert.match(implicit.what, /does not offer the response type code/);
 });
 
-test('what an identity provider does not say it offers is a warning, what may be well a note', async () => {
+test('what an identity provider does not say it offers is a warning', async () => {
   const offers = {
     token_endpoint_auth_methods_supported: ['tls_client_auth'],
     code_challenge_methods_supported: ['plain'],
     scopes_supported: ['openid', 'profile', 'email'],
     claims_supported: ['sub', 'email'],
-    userinfo_endpoint: undefined,
   };
   const document = (url: string) => ({ ...discovery(url), ...offers });
-  const { ok, warnings = [], notes = [] } = await issuer(document, { scopes: ['openid', 'grops'] });
+  const { ok, warnings = [] } = await issuer(document, { scopes: ['openid', 'grops'] });
   assert.equal(ok, true);
   assert.deepEqual(warnings, [
     'it does not list client_secret_basic as supported, but tls_client_auth',
     'it does not list PKCE with S256, which the gateway always uses',
     'it does not list the scope grops',
     'it does not list the claim email_verified, which sign-in requires; if it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
-    'it lists the scope email, which brings the claims email, email_verified and is not asked for: set auth.oidc.scopes to [openid, grops, email]',
+    'it lists the scope email, which contains the claims email, email_verified and is not requested: set auth.oidc.scopes to [openid, grops, email]',
   ]);
   const stated = await issuer(document, { email_verification: 'if_stated' });
   assert.doesNotMatch(String(stated.warnings), /email_verified/);
-  assert.match(notes.join('\n'), /no refresh token.*\n.*the claim groups.*\n.*no userinfo endpoint/);
 
   const fitting = { groups_claim: '/sub/groups' } as const;
   const fits = (url: string) => ({
@@ -241,9 +234,8 @@ test('what an identity provider does not say it offers is a warning, what may be
     // The gateway then sends its secret this way, whatever its configuration says.
     token_endpoint_auth_methods_supported: ['client_secret_post'],
   });
-  const found = await issuer(fits, { ...fitting, authorization_parameters: { access_type: 'offline' } });
+  const found = await issuer(fits, fitting);
   assert.deepEqual(found.warnings, []);
-  assert.equal(found.notes?.length, 2);
   const signed = await issuer(fits, { ...fitting, private_key_env: 'KEY' });
   assert.match(signed.warnings?.join('') ?? '', /does not list private_key_jwt/);
 });
@@ -261,7 +253,7 @@ test('an identity provider is believed with the certificates that the configurat
   assert.equal(missing.what, 'cannot read its ca_file');
 });
 
-test('an identity provider may take no longer than the gateway will wait', async () => {
+test("an identity provider may take no longer than the gateway's timeout", async () => {
   const silence = await answering(() => {});
   const { what } = await checkIssuer({ ...OIDC, issuer_url: silence, timeout_seconds: 0.05 }, 60);
   assert.equal(what, 'no answer within 0.05 seconds');
@@ -328,7 +320,7 @@ test('the command prints one line each, changes nothing in the database, and fai
   assert.ok(!(refused.stdout + refused.stderr).includes('hunter2'));
 });
 
-test('variables must be set, and nothing is asked while the files have errors', async () => {
+test('variables must be set, and nothing is probed while the files have errors', async () => {
   const project = createProject({ 'gateway.yaml': gateway('http://127.0.0.1:1') });
   const { exit_code, stdout, stderr } = await cli(['check', '--config', project.path('gateway.yaml'), '--live'], {
     env: {},
@@ -336,10 +328,4 @@ test('variables must be set, and nothing is asked while the files have errors', 
   assert.equal(exit_code, 1);
   assert.match(stdout, /error\[C4011\]: the environment variable DATABASE_URL is not set/);
   assert.match(stderr, /live: skipped because of errors/);
-});
-
-test('a time limit without --live is a mistake in the command line', async () => {
-  const { exit_code, stderr } = await cli(['check', '--timeout', '3']);
-  assert.equal(exit_code, 64);
-  assert.match(stderr, /--live/);
 });

@@ -10,24 +10,24 @@ const WINDOW = { contextWindow: 500_000 };
 
 useBackend();
 
-describe('a gateway that is asked first', () => {
+describe('a gateway that is queried first', () => {
   let gateway: ScriptedGateway;
   beforeEach(async () => {
     gateway = await startScriptedGateway();
     backend.env.RELAY_API_KEY = TOKEN;
   });
-  const given = () =>
+  const input = () =>
     ({ ...WINDOW, baseUrl: `${gateway.url}/v1`, model: 'coder-1', check: true, write: true }) as const;
-  const run = () => buildCli(backend.context, given(), { input: typing() });
+  const run = () => buildCli(backend.context, input(), { input: typing() });
 
-  test('with the model lets the file be written, and knows when its window is smaller', async () => {
+  test('with the model permits writing, and warns when its window is smaller', async () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     assert.equal(await run(), 0);
     assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
     assert.match(backend.info(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
   });
 
-  test('says the window that each client is told, unless somebody knows better', async () => {
+  test('shows the context window configured for each client, unless overridden', async () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
     await buildCli(backend.context, asked, { input: typing() });
@@ -41,14 +41,14 @@ describe('a gateway that is asked first', () => {
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "100000"/);
   });
 
-  test('is asked for the window without --check, too; where it does not tell, what clients assume is written and said', async () => {
+  test("reads the window without --check, too; if unknown, writes and reports the clients' default", async () => {
     const asked = { baseUrl: gateway.url, model: 'coder-1', write: true, apiKey: TOKEN } as const;
-    for (const [answer, window] of [
+    for (const [response, window] of [
       [{ body: { id: 'coder-1', context_window: 128_000 } }, 128_000],
       [{ body: { id: 'coder-1' } }, 200_000],
       [{ status: 500, body: {} }, 200_000],
     ] as const) {
-      gateway.scripts.set('/v1/models/coder-1', () => answer);
+      gateway.scripts.set('/v1/models/coder-1', () => response);
       const before = backend.info().length;
       assert.equal(await buildCli(backend.context, asked, { input: typing() }), 0);
       assert.match(read('.buildcli', 'config.toml'), new RegExp(`^context_window = ${window}$`, 'm'));
@@ -67,21 +67,12 @@ describe('a gateway that is asked first', () => {
     assert.doesNotMatch(backend.info().slice(before), /neutral/);
   });
 
-  test('is asked about the model of each tier, too', async () => {
-    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }, { id: 'coder-2' }] } }));
-    const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, shell: 'sh' } as const;
-    await messages(backend.context, { ...asked, haikuModel: 'coder-2' }, { input: typing() });
-    const wrong = messages(backend.context, { ...asked, haikuModel: 'codr-2' }, { input: typing() });
-    await assert.rejects(wrong, /has no model "codr-2" for this token: did you mean `coder-2`/);
-  });
-
   test('that knows only lists is asked for one', async () => {
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
     assert.equal(await run(), 0);
   });
 
-  test('without the model says what there is, and nothing is written', async () => {
+  test('without the model lists the available ones, and nothing is written', async () => {
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-2' }, { id: 7 }, null] } }));
     await assert.rejects(run(), {
       exit_code: 1,
@@ -90,9 +81,13 @@ describe('a gateway that is asked first', () => {
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
     await assert.rejects(run(), /its token group allows no model/);
     assert.ok(!existsSync(home('.buildcli')));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
+    const asked = { baseUrl: gateway.url, model: 'coder-1', haikuModel: 'codr-1', check: true, shell: 'sh' } as const;
+    const tier = messages(backend.context, asked, { input: typing() });
+    await assert.rejects(tier, /has no model "codr-1" for this token: did you mean `coder-1`/);
   });
 
-  test('that refuses the token, or is none, ends it with what to do', async () => {
+  test('that rejects the token, or is none, ends it with a remedy', async () => {
     const path = '/v1/models/coder-1';
     gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'It expired.\x1b[2J' } } }));
     await assert.rejects(run(), {
@@ -109,20 +104,20 @@ describe('a gateway that is asked first', () => {
     await assert.rejects(run(), { exit_code: 64, message: /token in RELAY_API_KEY, which is not set/ });
   });
 
-  test('is asked whether the token is good where no model is fixed', async () => {
-    const wish = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
+  test('is queried for the validity of the token where no model is fixed', async () => {
+    const options = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
-    assert.equal(await messages(backend.context, wish, { input: typing() }), 0);
+    assert.equal(await messages(backend.context, options, { input: typing() }), 0);
     assert.match(backend.info(), /accepts the token/);
     gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
-    await assert.rejects(messages(backend.context, wish, { input: typing() }), /rejects the credential/);
+    await assert.rejects(messages(backend.context, options, { input: typing() }), /rejects the credential/);
   });
 });
 
 describe('the program itself', () => {
   test('reads a token from standard input and shows it nowhere', async () => {
-    const wish = ['coding-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1', '--token-stdin'];
-    const running = startCli(['client', ...wish, '--write', '--json'], { env: backend.env });
+    const options = ['coding-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1', '--token-stdin'];
+    const running = startCli(['client', ...options, '--write', '--json'], { env: backend.env });
     running.process.stdin!.end(`${TOKEN}\r\n`);
     const { exit_code, stdout, stderr } = await running.ended;
     assert.equal(exit_code, 0, stderr);
@@ -131,22 +126,11 @@ describe('the program itself', () => {
     assert.deepEqual(JSON.parse(readFileSync(home('.codingcli', 'auth.json'), 'utf8')), { COMPAT_API_KEY: TOKEN });
   });
 
-  test('writes nothing of its own accord where nobody can be asked', async () => {
-    const input = { ...typing(), all: async () => `${TOKEN}\n` };
-    const wish = { baseUrl: 'https://gateway.example.com', model: 'coder-1', tokenStdin: true } as const;
-    assert.equal(await codingCli(backend.context, wish, { input }), 1);
-    assert.doesNotMatch(backend.data() + backend.info(), /planted/);
-    assert.ok(!existsSync(home('.codingcli')));
-  });
-
-  test('takes neither a token where a name belongs nor a window that is none', async () => {
+  test('takes no window that is none', async () => {
     const wish = ['client', 'build-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1'];
-    const run = (...arguments_: string[]) => cli(arguments_, { env: backend.env });
-    const key = await run(...wish, '--api-key-env', TOKEN);
-    assert.equal(key.exit_code, 64);
-    assert.doesNotMatch(key.stderr, /planted/);
     for (const window of ['0', '200k', '-5', '1e6', '99999999999']) {
-      assert.equal((await run(...wish, '--context-window', window)).exit_code, 64, window);
+      const { exit_code } = await cli([...wish, '--context-window', window], { env: backend.env });
+      assert.equal(exit_code, 64, window);
     }
     assert.ok(!existsSync(home('.buildcli')));
   });

@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import { removeClient } from '../../../engine/edge/cli/client/client.ts';
 import { helperLine } from '../../../engine/edge/client-files/key-helper.ts';
 import { parseToml } from '../../../engine/edge/client-files/toml-text.ts';
-import { held, keep } from '../../client/keep-credentials.ts';
+import { credentialsFor, keep } from '../../client/keep-credentials.ts';
 import { startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { startCli } from '../support.ts';
 import { backend, buildCli, codingCli, home, messages, piped, put, read, typing, useBackend } from './set-up.ts';
@@ -19,7 +19,7 @@ useBackend();
 
 const settings = () => JSON.parse(read('.client', 'settings.json'));
 
-/** What a TOML text says, in objects that compare with ours. */
+/** The values of a TOML text, in objects that compare with ours. */
 const parse = (text: string) => JSON.parse(JSON.stringify(parseToml(text)));
 
 /** A profile whose files for every machine are in the home of the test. */
@@ -38,7 +38,7 @@ clients:
 }
 
 describe('signing in at the gateway', () => {
-  test('is what the Messages client is told, and nothing that would keep it from doing so stays', async () => {
+  test('is written for the Messages client, and conflicting settings are removed', async () => {
     const before = `{
   "theme": "dark",
   "apiKeyHelper": "/usr/bin/old-helper",
@@ -72,16 +72,16 @@ describe('signing in at the gateway', () => {
     );
   });
 
-  test('goes with models and discovery, without an address that would stand for a gateway without sign-in', async () => {
-    const given = { baseUrl: BASE, signIn: true, model: 'coder-1', discovery: true, write: true } as const;
-    await messages(backend.context, given, HERE);
+  test('is compatible with models and discovery, without an address for a gateway without sign-in', async () => {
+    const input = { baseUrl: BASE, signIn: true, model: 'coder-1', discovery: true, write: true } as const;
+    await messages(backend.context, input, HERE);
     assert.deepEqual(settings().forceLoginGatewayUrl, BASE);
     assert.equal(settings().env.VENDOR_MODEL, 'coder-1');
     assert.equal(settings().env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
     assert.equal(settings().env.VENDOR_BASE_URL, undefined);
   });
 
-  test('is warned of variables of the environment that win over it', async () => {
+  test('warns of environment variables that override it', async () => {
     Object.assign(backend.env, { VENDOR_AUTH_TOKEN: 'planted', VENDOR_BASE_URL: 'https://old.example.com' });
     await messages(backend.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
     assert.match(
@@ -92,18 +92,18 @@ describe('signing in at the gateway', () => {
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
-  test('is checked by asking whether the gateway offers it', async () => {
+  test('is checked by probing whether the gateway offers it', async () => {
     const gateway = await startScriptedGateway();
-    const given = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
-    await messages(backend.context, given, HERE);
+    const input = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
+    await messages(backend.context, input, HERE);
     assert.match(backend.info(), /supports sign-in from a terminal/);
     gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: {} }));
-    await assert.rejects(messages(backend.context, given, HERE), { exit_code: 69, message: /cannot sign in at/ });
+    await assert.rejects(messages(backend.context, input, HERE), { exit_code: 69, message: /cannot sign in at/ });
   });
 });
 
 describe('a key helper', () => {
-  test('is a command with absolute paths that the shell of the client takes, for the Messages client', async () => {
+  test("is a command with absolute paths that the client's shell accepts, for the Messages client", async () => {
     put('{"forceLoginMethod": "gateway", "forceLoginGatewayUrl": "https://x.example.com"}', '.client', 'settings.json');
     await messages(backend.context, { baseUrl: BASE, keyHelper: true, write: true }, HERE);
     assert.deepEqual(settings(), {
@@ -149,22 +149,24 @@ describe('a key helper', () => {
     });
   });
 
-  test('is checked with the token of the person who signed in', async () => {
+  test("is checked with the signed-in user's token", async () => {
     const gateway = await startScriptedGateway();
     gateway.scripts.set('/v1/models?limit=1000', ({ headers }) =>
       headers.authorization === 'Bearer access-0' ? { body: { data: [{ id: 'coder-1' }] } } : { status: 401, body: {} },
     );
-    const given = { ...MODEL, baseUrl: gateway.url, keyHelper: true, check: true, print: true } as const;
-    await assert.rejects(buildCli(backend.context, given, HERE), { exit_code: 1, message: /not signed in/ });
-    keep(backend, { [gateway.url]: held(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }) });
-    await buildCli(backend.context, given, HERE);
+    const input = { ...MODEL, baseUrl: gateway.url, keyHelper: true, check: true, print: true } as const;
+    await assert.rejects(buildCli(backend.context, input, HERE), { exit_code: 1, message: /not signed in/ });
+    keep(backend, {
+      [gateway.url]: credentialsFor(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }),
+    });
+    await buildCli(backend.context, input, HERE);
     assert.match(backend.info(), /serves coder-1 to this token/);
   });
 
   test('written by the program itself prints a token from any directory, with an empty environment', async () => {
     const gateway = await startScriptedGateway();
     // With an empty environment it has the clock of the machine.
-    keep(backend, { [gateway.url]: { ...held(0), expires_at: '2126-01-01T00:00:00Z' } });
+    keep(backend, { [gateway.url]: { ...credentialsFor(0), expires_at: '2126-01-01T00:00:00Z' } });
     const set_up = ['client', 'messages', '--base-url', gateway.url, '--key-helper', '--write'];
     // In this process the program that the helper names would be this file, which would run itself without end.
     assert.equal((await startCli(set_up, { env: backend.env }).ended).exit_code, 0);
@@ -175,17 +177,17 @@ describe('a key helper', () => {
     assert.equal(String(said), 'access-0\n');
   });
 
-  test('is told another program, and warned of one that may be gone tomorrow', async () => {
-    const given = { baseUrl: BASE, keyHelper: true, print: true } as const;
-    await messages(backend.context, { ...given, appscli: '/usr/local/bin/appscli' }, HERE);
+  test('is set to another program, with a warning if that program may disappear', async () => {
+    const input = { baseUrl: BASE, keyHelper: true, print: true } as const;
+    await messages(backend.context, { ...input, appscli: '/usr/local/bin/appscli' }, HERE);
     assert.match(backend.data(), new RegExp(`"apiKeyHelper": "/usr/local/bin/appscli token --base-url ${BASE}"`));
     assert.doesNotMatch(backend.info(), /cache/);
     const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
-    await messages(backend.context, given, { ...HERE, program });
+    await messages(backend.context, input, { ...HERE, program });
     assert.match(backend.info(), /cache that may be emptied: install it, or set its path with --appscli/);
   });
 
-  test('is quoted for cmd on Windows, and refused a path that cmd would change', () => {
+  test('is quoted for cmd on Windows, and rejected for a path that cmd would change', () => {
     const args = ['token', '--base-url', BASE];
     assert.equal(
       helperLine({ program: 'C:\\Program Files\\appscli.cmd', args }, 'windows'),
@@ -193,15 +195,10 @@ describe('a key helper', () => {
     );
     assert.throws(() => helperLine({ program: 'C:\\100%\\appscli.cmd', args }, 'windows'), /without " and %/);
   });
-
-  test('is one of several ways to a credential, of which there can be one', async () => {
-    const both = { ...MODEL, baseUrl: BASE, keyHelper: true, apiKeyEnv: 'X' } as const;
-    await assert.rejects(buildCli(backend.context, both, HERE), { exit_code: 64, message: /exclude each other/ });
-  });
 });
 
 describe('a file for every machine', () => {
-  test('goes where the client looks for it, and everybody may read it', {
+  test('is written where the client looks for it, readable by all users', {
     skip: process.platform === 'win32',
   }, async () => {
     const managed = { baseUrl: BASE, profile: managedProfile(), managed: true, write: true } as const;
@@ -230,15 +227,15 @@ describe('a file for every machine', () => {
     });
   });
 
-  test('holds no token, however it is asked for', async () => {
+  test('contains no token, with any options', async () => {
     for (const how of [{ apiKey: 'gw_planted_token_1' }, { tokenStdin: true }, {}] as const) {
-      const given = { ...MODEL, ...how, baseUrl: BASE, managed: true } as const;
-      await assert.rejects(codingCli(backend.context, given, HERE), { exit_code: 64, message: /contain no token/ });
+      const input = { ...MODEL, ...how, baseUrl: BASE, managed: true } as const;
+      await assert.rejects(codingCli(backend.context, input, HERE), { exit_code: 64, message: /contain no token/ });
     }
   });
 });
 
-describe('taking it back', () => {
+describe('undoing it', () => {
   test('leaves the files as they were before', async () => {
     const [client, coding, build] = [
       '{\n  "theme": "dark"\n}\n',
@@ -282,7 +279,7 @@ describe('taking it back', () => {
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env });
   });
 
-  test('leaves alone what belongs to another gateway', async () => {
+  test("leaves another gateway's settings alone", async () => {
     await messages(backend.context, { baseUrl: 'https://other.example.com', signIn: true, write: true }, HERE);
     const before = read('.client', 'settings.json');
     assert.equal(await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);

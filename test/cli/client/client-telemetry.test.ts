@@ -4,8 +4,8 @@ import { describe, test } from 'node:test';
 import { parse } from '@decimalturn/toml-patch';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { removeClient } from '../../../engine/edge/cli/client/client.ts';
-import { token } from '../../../engine/edge/cli/sign-in/token.ts';
-import { held, keep, NOW } from '../../client/keep-credentials.ts';
+import { token } from '../../../engine/edge/cli/sign-in.ts';
+import { credentialsFor, keep, NOW } from '../../client/keep-credentials.ts';
 import { startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { cli } from '../support.ts';
 import { backend, buildCli, codingCli, home, messages, piped, put, read, useBackend } from './set-up.ts';
@@ -275,13 +275,17 @@ describe('telemetry of the build CLI', () => {
 });
 
 describe('a gateway that is asked before telemetry is switched on', () => {
-  test('gets nothing but the question, and what it says about it is told', async () => {
+  async function askedGateway(answer: object) {
     const gateway = await startScriptedGateway();
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
-    gateway.scripts.set('/v1/metrics', () => ({ body: {} }));
+    for (const signal of SIGNALS) gateway.scripts.set(`/v1/${signal}`, () => answer);
+    return { gateway, asks: { baseUrl: gateway.url, check: true, apiKey: TOKEN } as const };
+  }
+
+  test('gets nothing but the question, and what it says about it is told', async () => {
+    const { gateway, asks } = await askedGateway({ body: {} });
     gateway.scripts.set('/v1/logs', () => ({ body: { partialSuccess: { errorMessage: 'nothing is sent on' } } }));
-    const asked = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
-    assert.equal(await buildCli(backend.context, asked, dependencies), 0);
+    assert.equal(await buildCli(backend.context, { ...wish, ...asks }, dependencies), 0);
     assert.match(backend.info(), /accepts metrics\n/);
     assert.match(backend.info(), /accepts logs: nothing is sent on\n/);
     const [question] = gateway.to('/v1/metrics');
@@ -289,16 +293,14 @@ describe('a gateway that is asked before telemetry is switched on', () => {
   });
 
   test('is asked about what the file of the client says where nobody speaks of it', async () => {
-    const gateway = await startScriptedGateway();
-    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
-    for (const signal of SIGNALS) gateway.scripts.set(`/v1/${signal}`, () => ({ body: {} }));
-    const { telemetry: _, ...silent } = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
+    const { gateway, asks } = await askedGateway({ body: {} });
+    const given = { ...silent, ...asks };
     for (const client of [buildCli, codingCli, messages]) {
-      await client(backend.context, silent, dependencies);
+      await client(backend.context, given, dependencies);
       assert.deepEqual(gateway.to('/v1/logs'), []);
-      await client(backend.context, { ...silent, telemetry: ['logs'] }, dependencies);
+      await client(backend.context, { ...given, telemetry: ['logs'] }, dependencies);
       gateway.requests.splice(0);
-      await client(backend.context, silent, dependencies);
+      await client(backend.context, given, dependencies);
       assert.deepEqual([gateway.to('/v1/logs').length, gateway.to('/v1/metrics').length], [1, 0]);
       gateway.requests.splice(0);
     }
@@ -307,12 +309,8 @@ describe('a gateway that is asked before telemetry is switched on', () => {
   });
 
   test('that takes none ends it with what to do', async () => {
-    const gateway = await startScriptedGateway();
-    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
-    gateway.scripts.set('/v1/metrics', () => ({ status: 404, body: {} }));
-    gateway.scripts.set('/v1/logs', () => ({ status: 404, body: {} }));
-    const asked = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
-    await assert.rejects(buildCli(backend.context, asked, dependencies), {
+    const { asks } = await askedGateway({ status: 404, body: {} });
+    await assert.rejects(buildCli(backend.context, { ...wish, ...asks }, dependencies), {
       message: /accepts no metrics .*--telemetry/,
     });
     assert.ok(!existsSync(home('.buildcli')));
@@ -342,7 +340,7 @@ describe('the program', () => {
 describe('appscli token --headers', () => {
   test('prints the header with the token as a JSON object, for clients that run a command for headers', async () => {
     const gateway = await startScriptedGateway();
-    keep(backend, { [gateway.url]: held(3600) });
+    keep(backend, { [gateway.url]: credentialsFor(3600) });
     const clock = frozenClock(NOW);
     assert.equal(await token({ ...backend.context, clock }, { baseUrl: gateway.url, headers: true }), 0);
     assert.deepEqual(JSON.parse(backend.data()), { Authorization: 'Bearer access-0' });

@@ -13,10 +13,10 @@ useBackend();
 const WINDOW = { contextWindow: 500_000 };
 
 describe('the build CLI', () => {
-  const wish = { ...WINDOW, baseUrl: BASE, model: 'made/coder-1' };
+  const options = { ...WINDOW, baseUrl: BASE, model: 'made/coder-1' };
 
   test('gets an entry for the gateway, which is its default, with the /v1 form of the address', async () => {
-    assert.equal(await buildCli(backend.context, { ...wish, write: true }, { input: typing() }), 0);
+    assert.equal(await buildCli(backend.context, { ...options, write: true }, { input: typing() }), 0);
     assert.equal(
       read('.buildcli', 'config.toml'),
       `[models]
@@ -36,9 +36,9 @@ env_key = "RELAY_API_KEY"
     assert.equal(backend.data(), '');
   });
 
-  test('takes the fields of a form, whichever form of the address is given', async () => {
+  test('accepts the fields of a form, with any form of the address', async () => {
     const form = {
-      ...wish,
+      ...options,
       baseUrl: `${BASE}/v1/`,
       alias: 'coder',
       displayName: 'Coder of ours',
@@ -52,17 +52,17 @@ env_key = "RELAY_API_KEY"
     assert.ok(!existsSync(home('.buildcli')), 'printing writes nothing');
   });
 
-  test('is asked about with the difference in view, and only a yes writes', async () => {
+  test('asks with the difference in view, and writes only after a yes', async () => {
     put('# mine\n[models]\ndefault = "old"\n', '.buildcli', 'config.toml');
-    for (const [answer, exit_code] of [
+    for (const [response, exit_code] of [
       ['', 1],
       ['n', 1],
       ['Y', 0],
       ['never asked', 0],
     ] as const) {
-      const input = typing(answer);
-      assert.equal(await buildCli(backend.context, wish, { input }), exit_code);
-      assert.deepEqual(input.asked, answer === 'never asked' ? [] : ['Write these changes? [y/N] ']);
+      const input = typing(response);
+      assert.equal(await buildCli(backend.context, options, { input }), exit_code);
+      assert.deepEqual(input.asked, response === 'never asked' ? [] : ['Write these changes? [y/N] ']);
     }
     assert.match(backend.info(), /-default = "old"\n\+default = "made-coder-1"/);
     assert.match(backend.info(), /is up to date/);
@@ -71,35 +71,26 @@ env_key = "RELAY_API_KEY"
     assert.deepEqual(readdirSync(home('.buildcli')).toSorted(), ['config.toml', 'config.toml.backup-1']);
   });
 
-  test('is not written where nobody can answer', async () => {
-    assert.equal(await buildCli(backend.context, wish, { input: typing() }), 1);
+  test('is not written where it cannot prompt', async () => {
+    assert.equal(await buildCli(backend.context, options, { input: typing() }), 1);
     assert.match(backend.info(), /run this again with --write/);
     assert.ok(!existsSync(home('.buildcli')));
   });
 
   test('loses a literal key that it would prefer to the variable', async () => {
     put('[model.coder]\napi_key = "sk-planted"\nmodel = "x"\n', '.buildcli', 'config.toml');
-    await buildCli(backend.context, { ...wish, alias: 'coder', write: true }, { input: typing() });
+    await buildCli(backend.context, { ...options, alias: 'coder', write: true }, { input: typing() });
     assert.doesNotMatch(read('.buildcli', 'config.toml'), /api_key/);
     assert.doesNotMatch(backend.info(), /planted/);
-  });
-
-  test('with a broken file is told the line, and the file stays', async () => {
-    put('[models]\ndefault = "hunter2\n', '.buildcli', 'config.toml');
-    await assert.rejects(buildCli(backend.context, { ...wish, write: true }, { input: typing() }), {
-      message: /config\.toml:2: invalid TOML: (?:(?!hunter2).)*; nothing was written$/,
-      exit_code: 78,
-    });
-    assert.deepEqual(readdirSync(home('.buildcli')), ['config.toml']);
   });
 });
 
 describe('the coding CLI', () => {
-  const wish = { ...WINDOW, baseUrl: BASE, model: 'coder-1' };
+  const options = { ...WINDOW, baseUrl: BASE, model: 'coder-1' };
 
   test('gets its two files, the credential in one that only its user can read', async () => {
-    const given = { ...wish, tokenStdin: true, write: true } as const;
-    assert.equal(await codingCli(backend.context, given, { input: piped(`${TOKEN}\n`) }), 0);
+    const input = { ...options, tokenStdin: true, write: true } as const;
+    assert.equal(await codingCli(backend.context, input, { input: piped(`${TOKEN}\n`) }), 0);
     assert.equal(
       read('.codingcli', 'config.toml'),
       `model_provider = "custom"
@@ -121,9 +112,9 @@ supports_websockets = false
     assert.doesNotMatch(backend.info() + backend.data(), /planted/);
   });
 
-  test('asks for the token without showing it, and tells of it to nobody', async () => {
+  test('asks for the token without echo, and shows it nowhere', async () => {
     const input = typing(TOKEN, 'yes');
-    assert.equal(await codingCli(backend.context, { ...wish, json: true }, { input }), 0);
+    assert.equal(await codingCli(backend.context, { ...options, json: true }, { input }), 0);
     assert.deepEqual(input.asked, ['hidden Token for the gateway (not shown): ', 'Write these changes? [y/N] ']);
     const said = JSON.parse(backend.data());
     assert.deepEqual(said.files, [
@@ -134,28 +125,28 @@ supports_websockets = false
   });
 
   test('may read the token from a variable; then auth.json is not touched', async () => {
-    const given = {
-      ...wish,
+    const input = {
+      ...options,
       apiKeyEnv: 'OURS',
       providerName: 'Our gateway',
       contextWindow: 200_000,
       write: true,
     } as const;
-    await codingCli(backend.context, given, { input: typing() });
+    await codingCli(backend.context, input, { input: typing() });
     const config = read('.codingcli', 'config.toml');
     assert.match(config, /^name = "Our gateway"$/m);
     assert.match(config, /^env_key = "OURS"$/m);
     assert.match(config, /^requires_compat_auth = false$/m);
     assert.match(config, /^model_auto_compact_token_limit = 190000$/m);
     assert.deepEqual(readdirSync(home('.codingcli')), ['config.toml']);
-    await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
+    await codingCli(backend.context, { ...options, tokenStdin: true, write: true }, { input: piped(TOKEN) });
     assert.doesNotMatch(read('.codingcli', 'config.toml'), /env_key/, 'an unset variable would keep it from starting');
   });
 
-  test('is warned of what would override the gateway', async () => {
+  test('warns of settings that would override the gateway', async () => {
     put('profile = "work"\nmodel_catalog_json = "x"\n', '.codingcli', 'config.toml');
     put('{"tokens": {"id_token": "planted"}}', '.codingcli', 'auth.json');
-    await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
+    await codingCli(backend.context, { ...options, tokenStdin: true, write: true }, { input: piped(TOKEN) });
     assert.match(backend.info(), /profile is set in .*config\.toml: remove it/);
     assert.match(backend.info(), /model_catalog_json is set in/);
     assert.match(backend.info(), /there is also a vendor sign-in/);
@@ -165,35 +156,38 @@ supports_websockets = false
 
 describe('a file that cannot be understood', () => {
   test('is named, whichever of the two it is, and neither is written', async () => {
+    put('[models]\ndefault = "hunter2\n', '.buildcli', 'config.toml');
+    const build = { ...WINDOW, baseUrl: BASE, model: 'coder-1', write: true } as const;
+    await assert.rejects(buildCli(backend.context, build, { input: typing() }), {
+      message: /config\.toml:2: invalid TOML: (?:(?!hunter2).)*; nothing was written$/,
+      exit_code: 78,
+    });
     put('{"a": 1,\n}', '.codingcli', 'auth.json');
-    const given = { ...WINDOW, baseUrl: BASE, model: 'coder-1', tokenStdin: true, write: true } as const;
-    await assert.rejects(codingCli(backend.context, given, { input: piped(TOKEN) }), {
+    const input = { ...WINDOW, baseUrl: BASE, model: 'coder-1', tokenStdin: true, write: true } as const;
+    await assert.rejects(codingCli(backend.context, input, { input: piped(TOKEN) }), {
       message: /auth\.json:2: invalid JSON; .*; nothing was written$/,
       exit_code: 78,
     });
     assert.deepEqual(readdirSync(home('.codingcli')), ['auth.json']);
     put('[1]', '.client', 'settings.json');
-    const settings = { baseUrl: BASE, settings: true } as const;
-    await assert.rejects(
-      messages(backend.context, settings, { input: typing() }),
-      /settings\.json:1: not a JSON object/,
-    );
+    const broken = messages(backend.context, { baseUrl: BASE, settings: true }, { input: typing() });
+    await assert.rejects(broken, /settings\.json:1: not a JSON object/);
   });
 });
 
 describe('the Messages client', () => {
-  const wish = { baseUrl: `${BASE}/v1`, shell: 'sh' } as const;
+  const options = { baseUrl: `${BASE}/v1`, shell: 'sh' } as const;
 
   test('gets lines for a shell, with the root form of the address and the token by name', async () => {
-    const given = {
-      ...wish,
+    const input = {
+      ...options,
       model: 'coder-1',
       opusModel: 'big-1',
       fableModel: 'f',
       discovery: true,
       cache1h: true,
     } as const;
-    assert.equal(await messages(backend.context, given, { input: typing() }), 0);
+    assert.equal(await messages(backend.context, input, { input: typing() }), 0);
     assert.deepEqual(backend.data().trimEnd().split('\n'), [
       `export VENDOR_BASE_URL='${BASE}'`,
       `export VENDOR_MODEL='coder-1'`,
@@ -210,22 +204,22 @@ describe('the Messages client', () => {
   });
 
   test('has no models of ours where none is named, and keeps to its own', async () => {
-    assert.equal(await messages(backend.context, wish, { input: typing() }), 0);
+    assert.equal(await messages(backend.context, options, { input: typing() }), 0);
     assert.doesNotMatch(backend.data(), /MODEL|CONTEXT/);
   });
 
-  test('is warned of variables that would defeat the ones it gets', async () => {
+  test('warns of variables that would defeat its own', async () => {
     Object.assign(backend.env, { VENDOR_API_KEY: 'planted', DISABLE_PROMPT_CACHING: '1', FORCE_PROMPT_CACHING_5M: '' });
-    await messages(backend.context, { ...wish, cache1h: true }, { input: typing() });
+    await messages(backend.context, { ...options, cache1h: true }, { input: typing() });
     assert.match(backend.info(), /VENDOR_API_KEY is set in your environment: remove it/);
     assert.match(backend.info(), /DISABLE_PROMPT_CACHING is set/);
     assert.doesNotMatch(backend.info(), /FORCE_PROMPT|planted/);
   });
 
-  test('may have them in its settings, beside what is there', async () => {
+  test('may have them in its settings, beside existing ones', async () => {
     put('{\n  "theme": "dark",\n  "env": {\n    "VENDOR_API_KEY": "sk-planted"\n  }\n}\n', '.client', 'settings.json');
-    const given = { ...wish, tokenStdin: true, write: true } as const;
-    assert.equal(await messages(backend.context, given, { input: piped(TOKEN) }), 0);
+    const input = { ...options, tokenStdin: true, write: true } as const;
+    assert.equal(await messages(backend.context, input, { input: piped(TOKEN) }), 0);
     assert.equal(
       read('.client', 'settings.json'),
       `{\n  "theme": "dark",\n  "env": {\n    "VENDOR_API_KEY": "sk-planted",\n    "VENDOR_BASE_URL": "${BASE}",\n    "VENDOR_AUTH_TOKEN": "${TOKEN}"\n  }\n}\n`,
@@ -234,18 +228,18 @@ describe('the Messages client', () => {
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
-  test('is told to set the token itself when its settings are to hold none', async () => {
-    await messages(backend.context, { ...wish, settings: true, write: true }, { input: typing() });
+  test('is asked to set the token itself when its settings must not contain one', async () => {
+    await messages(backend.context, { ...options, settings: true, write: true }, { input: typing() });
     assert.match(backend.info(), /set VENDOR_AUTH_TOKEN for the client/);
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env: { VENDOR_BASE_URL: BASE } });
   });
 });
 
 describe('every client', () => {
-  const wish = { ...WINDOW, baseUrl: BASE, model: 'coder-1' };
+  const options = { ...WINDOW, baseUrl: BASE, model: 'coder-1' };
 
-  test('takes the names of a profile', async () => {
-    const named = { ...wish, profile: VENDOR_NAMES, write: true } as const;
+  test('uses the names of a profile', async () => {
+    const named = { ...options, profile: VENDOR_NAMES, write: true } as const;
     await codingCli(backend.context, { ...named, tokenStdin: true }, { input: piped(TOKEN) });
     await buildCli(backend.context, named, { input: typing() });
     const folders = readdirSync(backend.home).filter((name) => name.startsWith('.'));
@@ -255,19 +249,19 @@ describe('every client', () => {
     assert.doesNotMatch(backend.data(), /VENDOR/);
   });
 
-  test('is told the place of a mistake in a profile', async () => {
+  test('is shown the location of a mistake in a profile', async () => {
     put('header_prefix: x\nclients: { build_cli: { config_file: relative } }\n', 'p.yaml');
-    const given = { ...wish, profile: home('p.yaml') };
-    await assert.rejects(buildCli(backend.context, given, { input: typing() }), {
+    const input = { ...options, profile: home('p.yaml') };
+    await assert.rejects(buildCli(backend.context, input, { input: typing() }), {
       exit_code: 78,
       message: /p\.yaml:2:\d+: /,
     });
-    await assert.rejects(buildCli(backend.context, { ...wish, profile: home('none') }, { input: typing() }), /none/);
+    await assert.rejects(buildCli(backend.context, { ...options, profile: home('none') }, { input: typing() }), /none/);
   });
 
-  test('is warned of an address over http that is not this machine', async () => {
-    const given = { ...wish, baseUrl: 'http://gateway.internal:8080', print: true } as const;
-    assert.equal(await buildCli(backend.context, given, { input: typing() }), 0);
+  test('warns of an address over http that is not this machine', async () => {
+    const input = { ...options, baseUrl: 'http://gateway.internal:8080', print: true } as const;
+    assert.equal(await buildCli(backend.context, input, { input: typing() }), 0);
     assert.match(backend.data(), /^base_url = "http:\/\/gateway\.internal:8080\/v1"$/m);
     assert.match(
       backend.info(),
@@ -276,62 +270,53 @@ describe('every client', () => {
   });
 
   test('may be given the address with the path of an API behind it', async () => {
-    for (const path of [
-      '',
-      '/',
-      '/v1',
-      '/v1/',
-      '/v1/messages',
-      '/v1/chat/completions',
-      '/v1/responses',
-      '/v1/models',
-    ]) {
+    for (const path of ['', '/', '/v1', '/v1/', '/v1/messages', '/v1/chat/completions', '/v1/responses']) {
       await messages(backend.context, { baseUrl: `${BASE}/llm${path}`, json: true }, { input: typing() });
       const { variables } = JSON.parse(backend.data().trim().split('\n').at(-1)!);
       assert.equal(variables.VENDOR_BASE_URL, `${BASE}/llm`, path);
     }
   });
 
-  test('takes the token itself, as the forms of client managers have it, with a word of warning', async () => {
-    await codingCli(backend.context, { ...wish, apiKey: TOKEN, write: true }, { input: typing() });
+  test('accepts the token itself, as the forms of client managers have it, with a warning', async () => {
+    await codingCli(backend.context, { ...options, apiKey: TOKEN, write: true }, { input: typing() });
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
     assert.match(backend.info(), /use --token-stdin/);
     assert.doesNotMatch(backend.info() + backend.data(), /planted/);
-    const both = { ...wish, apiKey: TOKEN, tokenStdin: true } as const;
+    const both = { ...options, apiKey: TOKEN, tokenStdin: true } as const;
     await assert.rejects(codingCli(backend.context, both, { input: typing() }), /exclude each other/);
   });
 
   test('is printed without a token at hand', async () => {
-    assert.equal(await codingCli(backend.context, { ...wish, print: true }, { input: typing() }), 0);
+    assert.equal(await codingCli(backend.context, { ...options, print: true }, { input: typing() }), 0);
     assert.match(backend.data(), /"COMPAT_API_KEY": "<hidden>"/);
     assert.match(backend.data(), /^requires_compat_auth = true$/m);
-    const checked = { ...wish, print: true, check: true } as const;
+    const checked = { ...options, print: true, check: true } as const;
     await assert.rejects(codingCli(backend.context, checked, { input: typing() }), /no token: use --token-stdin/);
   });
 
-  test('is refused what is no address, and a key where a name belongs', async () => {
+  test('rejects an invalid address, and a key in place of a name', async () => {
     const input = typing();
     for (const baseUrl of ['gateway', 'https://u:hunter2@x.example.com', 'ftp://x']) {
-      await assert.rejects(buildCli(backend.context, { ...wish, baseUrl }, { input }), { exit_code: 64 });
+      await assert.rejects(buildCli(backend.context, { ...options, baseUrl }, { input }), { exit_code: 64 });
     }
-    await buildCli(backend.context, { ...wish, baseUrl: 'http://localhost:8080/v1', print: true }, { input });
+    await buildCli(backend.context, { ...options, baseUrl: 'http://localhost:8080/v1', print: true }, { input });
     for (const apiKeyEnv of [TOKEN, 'sk-planted', '$NAME', '']) {
-      await assert.rejects(buildCli(backend.context, { ...wish, apiKeyEnv }, { input }), (error: Error) => {
+      await assert.rejects(buildCli(backend.context, { ...options, apiKeyEnv }, { input }), (error: Error) => {
         return /expects the name of an environment variable/.test(error.message) && !/planted/.test(error.message);
       });
     }
     for (const text of ['', 'short', 'two words here', `${TOKEN}\nplanted`, `planted${'\x00'}0000`]) {
-      const given = { ...wish, tokenStdin: true } as const;
+      const given = { ...options, tokenStdin: true } as const;
       await assert.rejects(codingCli(backend.context, given, { input: piped(text) }), (error: Error) => {
         return /one line of 8 to 8192/.test(error.message) && !/planted/.test(error.message);
       });
     }
-    await assert.rejects(codingCli(backend.context, wish, { input }), /no token: use --token-stdin/);
+    await assert.rejects(codingCli(backend.context, options, { input }), /no token: use --token-stdin/);
     // Names that objects have of their own are names like others.
-    await buildCli(backend.context, { ...wish, alias: 'constructor', print: true }, { input });
+    await buildCli(backend.context, { ...options, alias: 'constructor', print: true }, { input });
     assert.match(backend.data(), /^\[model\.constructor\]\nmodel = "coder-1"$/m);
     for (const alias of ['a.b', '__proto__', '', 'a b']) {
-      await assert.rejects(buildCli(backend.context, { ...wish, alias }, { input }), /--alias: expected letters/);
+      await assert.rejects(buildCli(backend.context, { ...options, alias }, { input }), /--alias: expected letters/);
     }
   });
 });

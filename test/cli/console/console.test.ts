@@ -1,27 +1,23 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import {
   type ConsoleSessions,
   createConsoleSessions,
 } from '../../../engine/domain/identity/sessions/console-sessions.ts';
+import { createProject } from '../../load/support/project.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
+import { gatewayConfig } from '../../support/gateway.ts';
 import { open } from '../../support/open-database.ts';
 import { cli } from '../support.ts';
 
 const database = await createTestDatabase();
-const directories: string[] = [];
-after(async () => {
-  await Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true })));
-  await database.drop();
-});
+after(() => database.drop());
 
 /** Runs `appscli console` with a configuration that has these sections. */
 async function run(sections: object, ...more: readonly string[]) {
-  const { directory, config_file } = await writeConfig(gatewayConfig('http://127.0.0.1:9', { ...sections }));
-  directories.push(directory);
+  const text = JSON.stringify(gatewayConfig('http://127.0.0.1:9', { ...sections }));
+  const config_file = createProject({ 'gateway.yaml': text }).path('gateway.yaml');
   const env = { ...process.env, TEST_DATABASE_URL: database.url };
   return cli(['console', '--config', config_file, ...more], { env });
 }
@@ -38,13 +34,13 @@ async function withStore(use: (sessions: ConsoleSessions) => Promise<void>): Pro
 const server = (public_url: string) => ({ listen: '127.0.0.1:8080', public_url });
 const auth = { oidc: { issuer_url: 'https://id.example.com', client_id: 'x', client_secret_env: 'TEST_SECRET' } };
 
-test('where people sign in, console prints its address', async () => {
+test('with sign-in, console prints its address', async () => {
   const { exit_code, stdout, stderr } = await run({ server: server('https://gateway.example.com/models/'), auth });
   assert.deepEqual([exit_code, stdout], [0, 'https://gateway.example.com/models/console\n'], stderr);
   assert.match(stderr, /sign in with your company account/);
 });
 
-test('where nobody can, it prints a link, another one each time, and keeps only its hash', async () => {
+test('where it cannot open one, it prints a fresh link and stores only its hash', async () => {
   const sections = { server: server('http://127.0.0.1:8080') };
   const { exit_code, stdout, stderr } = await run(sections);
   assert.equal(exit_code, 0, stderr);

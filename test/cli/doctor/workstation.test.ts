@@ -3,11 +3,12 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import { programVersion } from '../../../engine/base/kit/package-root.ts';
-import type { Input } from '../../../engine/edge/cli/client/client-write.ts';
+import type { Input } from '../../../engine/edge/cli/client/client-options.ts';
 import { doctorWorkstation, type WorkstationOptions } from '../../../engine/edge/cli/doctor/workstation.ts';
 import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
 import { openWorkstation } from '../../../engine/edge/doctor/workstation.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
+import { typing } from '../client/set-up.ts';
 import { cli, collectingTerminal } from '../support.ts';
 
 const GATEWAY = 'http://127.0.0.1:9';
@@ -29,20 +30,6 @@ function put(path: string, text: string | object, mode = 0o600): void {
   chmodSync(at(path), mode);
 }
 
-/** Somebody who types these lines; nobody, without any. */
-function typing(...lines: string[]): Input & { readonly asked: string[] } {
-  const asked: string[] = [];
-  return {
-    asked,
-    answers: lines.length > 0,
-    line: async (question) => {
-      asked.push(question);
-      return lines.shift()!;
-    },
-    all: async () => assert.fail('standard input was read'),
-  };
-}
-
 interface Asked {
   readonly client?: ClientKind;
   readonly given?: WorkstationOptions;
@@ -50,14 +37,13 @@ interface Asked {
   readonly input?: Input;
 }
 
-/** Looks at the workstation of this home, asking no gateway, and checks that no credential is shown. */
+/** Checks the workstation of this home, without a gateway, and asserts that no credential is shown. */
 async function doctor({ client, given = {}, env = {}, input = typing() }: Asked = {}) {
   const { terminal, data, info } = collectingTerminal();
   const context = { terminal, env: { HOME: home, ...env }, stages: async () => [] };
   const exit_code = await doctorWorkstation(
     context,
-    client,
-    { offline: true, ...given },
+    { offline: true, ...(client && { client }), ...given },
     {
       input,
       openWorkstation: (variables, names) => ({ ...openWorkstation(variables, names), folder: home }),
@@ -75,21 +61,13 @@ const FAULTY = {
 const MENDED = { theme: 'dark', env: { VENDOR_BASE_URL: GATEWAY, VENDOR_AUTH_TOKEN: TOKEN, RELAY: TOKEN } };
 
 describe('appscli doctor', () => {
-  test('finds no client on an empty workstation, and says how one is set up', async () => {
-    const { exit_code, stdout } = await doctor();
-    assert.equal(exit_code, 0);
-    assert.match(stdout, /none configured/);
-    assert.match(stdout, /appscli client/);
-    assert.deepEqual(readdirSync(home), []);
-  });
-
   test('fails for a client that was asked for and is not there', async () => {
     const { exit_code, stdout } = await doctor({ client: 'build-cli' });
     assert.equal(exit_code, 1);
     assert.match(stdout, /build CLI: not found/);
   });
 
-  test('tells what is wrong with its line, what to do, and that it can be mended, and changes nothing', async () => {
+  test('reports the fault with its line, remedy and whether it is fixable, and changes nothing', async () => {
     put(SETTINGS, FAULTY, 0o644);
     const { exit_code, stdout, stderr } = await doctor();
     assert.equal(exit_code, 1);
@@ -109,7 +87,7 @@ describe('appscli doctor', () => {
     assert.match(stdout, /none configured/);
   });
 
-  test('gives no command to paste that goes where only a file of the folder says', async () => {
+  test('prints no command for a target that only a file of the folder names', async () => {
     const env = { HOME: at('other') };
     put('other/.client/settings.json', { env: { VENDOR_AUTH_TOKEN: TOKEN, VENDOR_MODEL: 'coder-1' } });
     put(SETTINGS, { env: { VENDOR_BASE_URL: 'https://evil.example.com' } });
@@ -118,7 +96,7 @@ describe('appscli doctor', () => {
     assert.doesNotMatch(stdout.replace(/\s+/g, ' '), /--base-url https:\/\/evil/);
   });
 
-  test('can be read where somebody took one letter for a key', async () => {
+  test('is readable after a typo of one letter in a key', async () => {
     put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: 'e' } });
     const { stdout, stderr } = await doctor({ given: { fix: true } });
     assert.match(stdout, /the client appends \/v1/);
@@ -126,40 +104,24 @@ describe('appscli doctor', () => {
     assert.match(stderr, /"ANTHROPIC_BASE_URL"/);
   });
 
-  test('gives commands that set up a client the names of that client', async () => {
-    put('bin/claude', '#!/bin/sh\n', 0o755);
-    const shipped = await doctor({ env: { PATH: at('bin') } });
-    assert.match(shipped.stdout.replace(/\s+/g, ' '), /appscli client messages --profile shipped --base-url/);
-    put(SETTINGS, { env: { VENDOR_BASE_URL: GATEWAY } });
-    const neutral = await doctor({ client: 'messages' });
-    assert.match(
-      neutral.stdout.replace(/\s+/g, ' '),
-      /appscli client messages --base-url http:\/\/127.0.0.1:9 --token-stdin/,
-    );
-  });
-
   test('names commands that work as they stand, with the names of the client that is meant', async () => {
-    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: GATEWAY } });
-    const text = (await doctor()).stdout.replace(/\s+/g, ' ');
-    assert.match(text, /appscli client messages --base-url http:\/\/127.0.0.1:9 --profile shipped --token-stdin/);
-  });
-
-  test('warns of neutral names where the client that is there has others', async () => {
-    put(SETTINGS, MENDED);
+    const told = async (asked: Asked = {}) => (await doctor(asked)).stdout.replace(/\s+/g, ' ');
     put('bin/claude', '#!/bin/sh\n', 0o755);
-    const { stdout } = await doctor({ env: { PATH: at('bin') } });
-    const text = stdout.replace(/\s+/g, ' ');
-    assert.match(text, /warning names of the Messages client: .*neutral names, which claude/);
-    assert.match(text, /--profile shipped/);
+    assert.match(await told({ env: { PATH: at('bin') } }), /appscli client messages --profile shipped --base-url/);
+    put(SETTINGS, { env: { VENDOR_BASE_URL: GATEWAY } });
+    const at_gateway = 'appscli client messages --base-url http://127.0.0.1:9';
+    assert.ok((await told({ client: 'messages' })).includes(`${at_gateway} --token-stdin`));
+    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: GATEWAY } });
+    assert.ok((await told()).includes(`${at_gateway} --profile shipped --token-stdin`));
   });
 
-  test('says when a client goes to another gateway than it is meant to', async () => {
+  test('reports a client that uses another gateway than intended', async () => {
     put(SETTINGS, MENDED);
     const { stdout } = await doctor({ given: { baseUrl: 'https://gw.example.com/v1' } });
     assert.match(stdout.replace(/\s+/g, ' '), /uses http:\/\/127.0.0.1:9 instead of https:\/\/gw.example.com /);
   });
 
-  test('prints JSON for programs, with where and what, and how many files can be mended', async () => {
+  test('prints JSON for programs, with place and fault, and the number of fixable files', async () => {
     put(SETTINGS, FAULTY);
     const { exit_code, stdout } = await doctor({ given: { json: true } });
     const { command, version, checks, summary, fixable_files } = JSON.parse(stdout);
@@ -179,7 +141,7 @@ describe('appscli doctor', () => {
     ]);
   });
 
-  test('shows no credential that stands where none belongs, nor what a file would do to a terminal', async () => {
+  test('shows no misplaced credential, nor terminal escapes of a file', async () => {
     put(SETTINGS, {
       env: {
         VENDOR_BASE_URL: `https://\u001b[31m${TOKEN}`,
@@ -193,7 +155,7 @@ describe('appscli doctor', () => {
 });
 
 describe('appscli doctor --fix', () => {
-  test('shows the difference, asks, keeps a backup, makes the file private, and has nothing left to do', async () => {
+  test('shows the difference, asks, keeps a backup, makes the file private, and leaves nothing to do', async () => {
     put(SETTINGS, FAULTY, 0o644);
     const input = typing('y');
     const { exit_code, stdout, stderr } = await doctor({ given: { fix: true }, input });
@@ -211,7 +173,7 @@ describe('appscli doctor --fix', () => {
     assert.deepEqual(readdirSync(at('.client')).sort(), ['settings.json', 'settings.json.backup-1']);
   });
 
-  test('writes nothing when the answer is no, or when nobody is there to ask', async () => {
+  test('writes nothing when the reply is no, or when it cannot prompt', async () => {
     for (const input of [typing('n'), typing()]) {
       put(SETTINGS, FAULTY);
       const { exit_code, stderr } = await doctor({ given: { fix: true }, input });
@@ -222,7 +184,7 @@ describe('appscli doctor --fix', () => {
     }
   });
 
-  test('tells programs what is left at the end, and what became of each file', async () => {
+  test('reports the remaining faults and the result for each file to programs', async () => {
     put(SETTINGS, { env: { ...FAULTY.env, VENDOR_MODEL: 'coder-1' } });
     const { exit_code, stdout } = await doctor({ given: { fix: true, write: true, json: true } });
     const { checks, files } = JSON.parse(stdout);
@@ -234,7 +196,7 @@ describe('appscli doctor --fix', () => {
     assert.deepEqual(files, [{ path: at(SETTINGS), change: 'written', backup: `${at(SETTINGS)}.backup-1` }]);
   });
 
-  test('leaves what it cannot mend for people: a broken file, a variable of the shell', async () => {
+  test('leaves unfixable faults to users: a broken file, a variable of the shell', async () => {
     put(SETTINGS, '{ "env": { ');
     const env = { VENDOR_BASE_URL: `${GATEWAY}/v1`, VENDOR_AUTH_TOKEN: TOKEN };
     const { exit_code, stdout } = await doctor({ given: { fix: true, write: true }, env });
@@ -248,19 +210,12 @@ describe('a key helper', { skip: process.platform === 'win32' && 'the lines are 
   const online = { offline: false } as unknown as WorkstationOptions;
   const withHelper = (line: string) => put(SETTINGS, { apiKeyHelper: line, env: { VENDOR_BASE_URL: GATEWAY } });
 
-  for (const [what, line, found] of [
-    ['is not there', '/nowhere/helper', /program not found/],
-    ['fails', `echo ${TOKEN} >&2; exit 3`, /exited with code 3/],
-    ['prints nothing', 'true', /no output/],
-    ['prints more than a token', `echo key: ${TOKEN}`, /it printed more than one word/],
-    ['prints a token', `echo ${TOKEN}`, /it prints a token/],
-  ] as const) {
-    test(`that ${what} is told, without a word of what it printed`, async () => {
-      withHelper(line);
-      const { stdout } = await doctor({ given: online });
-      assert.match(stdout, found);
-    });
-  }
+  test('is run, and what it printed is not shown', async () => {
+    withHelper(`echo ${TOKEN}`);
+    assert.match((await doctor({ given: online })).stdout, /it prints a token/);
+    withHelper(`echo ${TOKEN} >&2; exit 3`);
+    assert.match((await doctor({ given: online })).stdout, /exited with code 3/);
+  });
 
   test('is not run offline, and its sign-in is looked at all the same', async () => {
     withHelper(`touch ${at('ran')}; appscli token --base-url ${GATEWAY}`);
@@ -270,7 +225,7 @@ describe('a key helper', { skip: process.platform === 'win32' && 'the lines are 
     assert.ok(!existsSync(at('ran')));
   });
 
-  test('of appscli stands on a sign-in, whose end is told', async () => {
+  test('of appscli uses a sign-in, and its end is shown', async () => {
     withHelper(`appscli token --base-url ${GATEWAY}`);
     const signedIn = (expires_at: string, more = {}) =>
       put('.config/appscli/credentials.json', {
@@ -288,15 +243,15 @@ describe('a key helper', { skip: process.platform === 'win32' && 'the lines are 
   });
 });
 
-describe('the words of appscli doctor', () => {
+describe('the usage of appscli doctor', () => {
   for (const [line, message] of [
     [['--write'], /--write needs --fix/],
     [['--timeout', '5'], /--timeout needs --config/],
-    [['--config', 'gateway.yaml', '--fix'], /--fix applies to clients/],
+    [['--config', 'gateway.yaml', '--fix'], /'--fix' cannot be used with option '--config <file>'/],
     [['messages', '--config', 'gateway.yaml'], /leave out messages/],
     [['nobody'], /messages, coding-cli, build-cli/],
   ] as const) {
-    test(`${line.join(' ')} is refused`, async () => {
+    test(`rejects ${line.join(' ')}`, async () => {
       put('gateway.yaml', '');
       const { exit_code, stderr } = await cli(['doctor', ...line], { env: { HOME: home }, cwd: home });
       assert.equal(exit_code, 64);
@@ -307,6 +262,7 @@ describe('the words of appscli doctor', () => {
   test('are enough to look at an empty home', async () => {
     const { exit_code, stdout } = await cli(['doctor', '--offline'], { env: { HOME: home, PATH: '' }, cwd: home });
     assert.equal(exit_code, 0);
-    assert.match(stdout, /none configured/);
+    assert.match(stdout, /none configured.*appscli client/s);
+    assert.deepEqual(readdirSync(home), []);
   });
 });

@@ -1,4 +1,4 @@
-/** Limits as explain tells them: of every kind, with what the ledger counts, set and granted at run time. */
+/** Limits in explain: every kind, with what the ledger counts, set and granted at run time. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -38,9 +38,9 @@ before(async () => {
 
 const explain = (...arguments_: string[]) => cli(['explain', ...arguments_], { cwd: directory });
 
-it('explain shows limits of every kind, and what a request needs of them', async () => {
-  const given = ['--group', 'engineers', '--user', 'ana@example.com'];
-  const { stdout } = await explain(file, ...given);
+it("explain shows limits of every kind, and a request's demand on them", async () => {
+  const input = ['--group', 'engineers', '--user', 'ana@example.com'];
+  const { stdout } = await explain(file, ...input);
   assert.match(stdout, /^ +both +ana@example\.com \+ coder-1 +week +3 +0 +0\.\d+ +yes$/m);
   assert.match(stdout, /^ +by-group +ana@example\.com +month +7 +0 +0\.\d+ +yes$/m);
   assert.match(stdout, /^ +rates +ana@example\.com +at-once +8 +requests +0 +1 +yes$/m);
@@ -51,7 +51,7 @@ it('explain shows limits of every kind, and what a request needs of them', async
     /others matches: 9 USD for research per user and day, and the caller is in\s+none of these groups/,
   );
   assert.doesNotMatch(stdout, /not in force|^ +others +ana/m);
-  const counted = await explain(file, ...given, '--path', '/v1/messages/count_tokens');
+  const counted = await explain(file, ...input, '--path', '/v1/messages/count_tokens');
   assert.match(counted.stdout, /^ +rates +ana@example\.com +minute +60 +requests/m);
   assert.doesNotMatch(counted.stdout, /both|by-group|tokens +0/);
   const sentences = stdout.split('\n').filter((line) => !/ (?:FITS|yes|NO)$/.test(line));
@@ -77,7 +77,7 @@ describe('explain with a database', () => {
     assert.match(unknown.stderr, /^appscli: no request 0000.*ids\n$/);
   });
 
-  it('counts what the ledger says is spent', async () => {
+  it("counts the ledger's spending", async () => {
     await bench.request(await bench.newToken({ user: 'bob@example.com' }));
     const config = JSON.parse(await readFile(bench.config_file, 'utf8'));
     const limited = join(directory, 'limited.yaml');
@@ -92,20 +92,20 @@ describe('explain with a database', () => {
     assert.ok(limit.spent > 0);
   });
 
-  it('goes by the limits that were set and granted at run time', async () => {
+  it('uses the limits set and granted at run time', async () => {
     const whose = ['--user', 'eve@example.com', '--window', 'day'];
     await bench.succeed('limits', 'set', ...whose, '--usd', '0.000001');
     const explained = async () => {
       const caller = ['--user', 'eve@example.com', '--group', 'all', '--ledger', '--json'];
-      const { answer, limits } = JSON.parse((await bench.succeed('explain', file, ...caller)).stdout);
-      return [limits[0].limit, limits[0].room, answer?.error];
+      const { answer: response, limits } = JSON.parse((await bench.succeed('explain', file, ...caller)).stdout);
+      return [limits[0].limit, limits[0].room, response?.error];
     };
     assert.deepEqual(await explained(), [0.000001, false, 'spend_limit_exceeded']);
     await bench.succeed('limits', 'grant', ...whose, '--usd', '3', '--expires', '1d');
     assert.deepEqual(await explained(), [3.000001, true, undefined]);
   });
 
-  it('leaves out upstreams that are drained', async () => {
+  it('skips drained upstreams', async () => {
     const caller = ['--user', 'eve@example.com', '--group', 'all'];
     const explained = async (...more: string[]) =>
       JSON.parse((await bench.succeed('explain', file, ...caller, ...more, '--json')).stdout).answer?.error;

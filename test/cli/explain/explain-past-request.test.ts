@@ -1,4 +1,4 @@
-/** A request that the audit log remembers, judged by the configuration of today, and which upstreams requests can go to. */
+/** A request of the audit log, evaluated by the current configuration, and its candidate upstreams. */
 import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
@@ -7,8 +7,8 @@ import type { Balance, Counted } from '../../../engine/domain/budget/limits/head
 import { describeDryRun } from '../../../engine/edge/cli/explain/describe-dry-run.ts';
 import { explain } from '../../../engine/edge/cli/explain/explain.ts';
 import type { DryRun } from '../../../engine/pipeline/explain/dry-run.ts';
-import { recordFor } from '../../../engine/pipeline/explain/limit-views.ts';
 import { replayRecord } from '../../../engine/pipeline/explain/past-request.ts';
+import { recordFor } from '../../../engine/pipeline/explain/trace.ts';
 import { load } from '../../../engine/pipeline/load/index.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject } from '../../load/support/project.ts';
@@ -115,7 +115,7 @@ const replay = (change: object, balances: readonly Balance[] = [], more: Partial
 const fates = (change: object) => Object.fromEntries(replay(change).stages.map(({ id, fate }) => [id, fate]));
 
 describe('a past request', () => {
-  it('goes through its pipeline up to the stage that answers', () => {
+  it('passes its pipeline up to the responding stage', () => {
     const { 'too-long': too_long, 'resolve-route': route, forward, audit } = fates({});
     assert.deepEqual([too_long, route, forward, audit], ['skipped', 'runs', 'runs', 'runs']);
     const refused = replay({ max_tokens: 5000 });
@@ -126,22 +126,22 @@ describe('a past request', () => {
     assert.deepEqual([refused.routing, refused.spending, refused.facts['route.upstream']], [[], [], undefined]);
   });
 
-  it('takes the route of today', () => {
+  it('uses the current route', () => {
     assert.equal(replay({}).facts['route.upstream'], 'main');
     const { facts, routing, spending } = replay({ model: 'mini-1', upstream: 'main', route_rule: 'default' });
     assert.deepEqual([facts['route.upstream'], facts['route.rule']], ['spare', 'mini-to-spare']);
     assert.deepEqual([routing[0]?.held, spending[0]?.name], [true, 'few']);
   });
 
-  it('goes to the upstream of its pipeline where that names one, whether it has a model or not', () => {
+  it('goes to the upstream of its pipeline if fixed, with or without a model', () => {
     for (const model of ['(none)', 'coder-1']) {
       const run = replay({ path: '/v1/files', protocol: 'none', model });
       assert.deepEqual([run.facts['route.upstream'], run.facts['route.rule']], ['other', undefined]);
-      assert.match(describeDryRun(run, 80).join('\n'), /-> upstream other, by its pipeline\n/);
+      assert.match(describeDryRun(run).join('\n'), /-> upstream other, by its pipeline\n/);
     }
   });
 
-  it('is routed by what its model can do, and asked in a protocol that the upstream speaks', () => {
+  it("is routed by its model's features, in a protocol that the upstream speaks", () => {
     const { facts } = replay({ model: 'coder-1', alias: 'coder-latest', choices: 2, image_count: 1 });
     assert.deepEqual([facts['route.rule'], facts['route.protocol']], ['blind', 'chat']);
     assert.deepEqual([facts['request.alias'], facts['request.choices']], ['coder-latest', 2]);
@@ -149,7 +149,7 @@ describe('a past request', () => {
     assert.equal(replay({ image_count: 0 }).facts['route.protocol'], 'messages');
   });
 
-  it('gets no route for a model that its caller may not use any more', () => {
+  it('gets no route for a model that its caller lost', () => {
     const not_in_policy = { groups: ['all', 'guests'] };
     for (const change of [{ model: 'gone-1' }, { token_group: 'interns' }, not_in_policy]) {
       const { stages: steps, routing, facts } = replay(change);
@@ -159,7 +159,7 @@ describe('a past request', () => {
     }
   });
 
-  it('is told which token group or policy keeps the model from its caller', () => {
+  it('reports the token group or policy that denies the caller the model', () => {
     const reason = (change: object) => replay(change).stages.find(({ id }) => id === 'resolve-route')?.raised?.message;
     assert.equal(reason({ token_group: 'interns' }), 'the token group interns may not use coder-1');
     assert.equal(reason({ groups: ['guests'] }), 'the policy guests does not list coder-1');
@@ -167,7 +167,7 @@ describe('a past request', () => {
     assert.equal(reason({ groups: [], token_group: undefined }), undefined);
   });
 
-  it('is refused by an access rule of today, also for what only its rules of then looked at', () => {
+  it('is rejected by a current access rule, also for facts that only its former rules read', () => {
     const when = { '===': [{ var: 'request.headers.x-team' }, 'red'] };
     const access = { rules: [{ name: 'no-red', when, mode: 'enforce' as const }] };
     const change = (seen: object) =>
@@ -185,7 +185,7 @@ describe('a past request', () => {
     assert.equal(served.stages.find(({ id }) => id === 'forward')?.fate, 'runs');
   });
 
-  it('is judged by what its route supports, and charged nothing for counting tokens', () => {
+  it('is evaluated by what its route supports, and costs nothing for token counting', () => {
     const path = '/v1/messages/count_tokens';
     const counted = replay({ path });
     assert.equal(counted.stages.find(({ id }) => id === 'reject')?.fate, 'skipped');
@@ -196,7 +196,7 @@ describe('a past request', () => {
   });
 
   it('is told in words, with what nobody knows any more', () => {
-    const text = describeDryRun(replay({}), 80).join('\n');
+    const text = describeDryRun(replay({})).join('\n');
     assert.match(text, /^Request 0b9e4c1e-\S+\s+of\s+2026-03-10T12:00:00\.000Z,\s+evaluated\s+with/);
     assert.match(
       text,
@@ -204,10 +204,10 @@ describe('a past request', () => {
     );
   });
 
-  it('is told with the trace that it belongs to, where its record has one', () => {
+  it('is explained with its trace, if recorded', () => {
     const trace_id = '0af7651916cd43dd8448eb211c80319c';
-    assert.match(describeDryRun(replay({ trace_id }), 80).join('\n'), new RegExp(`^Trace: ${trace_id}$`, 'm'));
-    assert.doesNotMatch(describeDryRun(replay({}), 80).join('\n'), /trace/);
+    assert.match(describeDryRun(replay({ trace_id })).join('\n'), new RegExp(`^Trace: ${trace_id}$`, 'm'));
+    assert.doesNotMatch(describeDryRun(replay({})).join('\n'), /trace/);
   });
 
   it('is served by a pipeline of today, or not at all', () => {
@@ -227,22 +227,12 @@ describe('the limits of a past request', () => {
     in_flight: 1,
   };
 
-  it('are those it comes under today, with what is used now and what it likely costs', () => {
+  it('are the current ones, with current usage and likely cost', () => {
     const other: Balance = { ...mine, key: 'bob@example.com' };
     const { limits } = replay({ estimate_usd: 0.2 }, [other, mine]);
+    const counted = { scope: 'user', key: 'ann@example.com', window: 'day', unit: 'usd' };
     assert.deepEqual(limits, [
-      {
-        rule: 'few',
-        scope: 'user',
-        key: 'ann@example.com',
-        window: 'day',
-        unit: 'usd',
-        limit: 3,
-        spent: 2.5,
-        reserved: 0.4,
-        needed: 0.2,
-        room: false,
-      },
+      { rule: 'few', ...counted, limit: 3, spent: 2.5, reserved: 0.4, needed: 0.2, room: false },
     ]);
   });
 
@@ -258,18 +248,15 @@ describe('the limits of a past request', () => {
     assert.deepEqual(limitsOf({ settings: [{ ...name, key: 'bob@example.com', amount: 0 }] }), [[3, false]]);
   });
 
-  it('in shadow mode are told as well, as for a request to come', () => {
+  it('in shadow mode are reported as well, as for a future request', () => {
     const { config, loaded } = usable;
     const { rules, ...others } = config.spend_limits!;
     const shadow = { name: 'fewer', scope: 'user', window: 'day', limit_usd: 1, mode: 'shadow' } as const;
     const trial = { ...config, spend_limits: { ...others, rules: [...rules, shadow] } };
     const { limits } = replayRecord({ loaded, config: trial }, { record: RECORD, counted: { balances: [mine] } });
     assert.deepEqual(
-      limits.map(({ rule, limit }) => [rule, limit]),
-      [
-        ['few', 3],
-        ['fewer', 1],
-      ],
+      limits.map(({ rule, limit }) => `${rule} ${limit}`),
+      ['few 3', 'fewer 1'],
     );
   });
 
@@ -313,29 +300,25 @@ const routes = createProject({
 
 async function explained(file: string, path?: string): Promise<{ readonly run: DryRun; readonly text: string }> {
   const word = routes.path(file);
-  const given = { config: routes.path('gateway.yaml'), config_named: true, word, ...(path && { path }) };
+  const input = { config: routes.path('gateway.yaml'), config_named: true, word, ...(path && { path }) };
   const [asked, shown] = [collectingContext(), collectingContext()];
-  assert.equal(await explain(asked.context, { ...given, json: true }), 0);
-  assert.equal(await explain(shown.context, given), 0);
+  assert.equal(await explain(asked.context, { ...input, json: true }), 0);
+  assert.equal(await explain(shown.context, input), 0);
   return { run: JSON.parse(asked.data()) as DryRun, text: shown.data() };
 }
 
-const brief = ({ upstreams }: DryRun) => upstreams.map(({ upstream, turn, dropped }) => [upstream, turn ?? dropped]);
+const brief = ({ upstreams }: DryRun) =>
+  upstreams.map(({ upstream, turn, dropped }) => `${upstream} ${turn ?? dropped}`);
 
-describe('a request to come with several upstreams', () => {
-  test('is told every upstream it can go to, in order, and for which it would be translated', async () => {
+describe('a future request with several upstreams', () => {
+  test('lists every candidate upstream in order, and which need translation', async () => {
     const { run, text } = await explained('plain.json');
-    assert.deepEqual(brief(run), [
-      ['main', 1],
-      ['spare', 2],
-      ['other', 3],
-      ['strict', 4],
-    ]);
+    assert.deepEqual(brief(run), ['main 1', 'spare 2', 'other 3', 'strict 4']);
     assert.equal(run.upstreams[1]?.upstream_model, 'coder-1@2026');
     assert.match(text, /\n {2}3 {2}other, translated into chat\n/);
   });
 
-  test('is told why an upstream of its route is not asked', async () => {
+  test('reports why an upstream of its route is skipped', async () => {
     const { run, text } = await explained('cached.json');
     const dropped = Object.fromEntries(run.upstreams.map(({ upstream, dropped }) => [upstream, dropped]));
     assert.deepEqual([dropped.main, dropped.spare, dropped.strict], [undefined, 'cache', 'cache']);
@@ -352,25 +335,17 @@ describe('a request to come with several upstreams', () => {
 
   test('does not leave its protocol for the sake of a lifetime that the translation drops', async () => {
     const { run } = await explained('far.json');
-    assert.deepEqual(brief(run), [
-      ['spare', 1],
-      ['other', 2],
-    ]);
+    assert.deepEqual(brief(run), ['spare 1', 'other 2']);
     assert.equal(run.upstreams[0]?.cache_downgraded, true);
   });
 
-  test('is told nothing of a translation for an upstream that cannot do what is asked at all', async () => {
+  test('reports no translation for an upstream that lacks the feature entirely', async () => {
     const { run, text } = await explained('plain.json', '/v1/messages/count_tokens');
-    assert.deepEqual(brief(run), [
-      ['main', 1],
-      ['spare', 2],
-      ['strict', 3],
-      ['other', 'protocol'],
-    ]);
+    assert.deepEqual(brief(run), ['main 1', 'spare 2', 'strict 3', 'other protocol']);
     assert.match(text, /\n {2}- {2}other: it does not speak/);
   });
 
-  test('is told nothing of the kind where its route has one upstream', async () => {
+  test('reports nothing of the kind where its route has one upstream', async () => {
     const { run, text } = await explained('lone.json');
     assert.deepEqual(run.upstreams, []);
     assert.doesNotMatch(text, /Upstreams, in order/);
@@ -404,23 +379,19 @@ describe('a past request with several upstreams', () => {
       ...(attempts && { attempts }),
     };
     const run = replayRecord({ loaded, config: loaded.config! }, remembered);
-    return { run, text: describeDryRun(run, 80).join('\n') };
+    return { run, text: describeDryRun(run).join('\n') };
   }
 
-  test('is told the upstreams of today, with the share of sessions where nobody knows its own', async () => {
+  test('lists the current upstreams, with the share of sessions if the session is unknown', async () => {
     const { run, text } = await replay({});
-    assert.deepEqual(brief(run), [
-      ['spare', 1],
-      ['main', 2],
-      ['other', 3],
-    ]);
+    assert.deepEqual(brief(run), ['spare 1', 'main 2', 'other 3']);
     assert.match(
       text,
       /1 {2}spare \(75 % of the sessions\)\n {2}2 {2}main \(25 % of the sessions\)\n {2}3 {2}other, tr/,
     );
   });
 
-  test('is told which upstreams would not be asked for what it asked for', async () => {
+  test('lists the upstreams that would be skipped for its features', async () => {
     const { run } = await replay({ model: 'coder-1', cache_ttl: '1h', cache_requested_ttl: '1h' });
     assert.equal(run.facts['route.upstream'], 'main');
     assert.deepEqual(
@@ -429,7 +400,7 @@ describe('a past request with several upstreams', () => {
     );
   });
 
-  test('has the attempts of its row in the ledger, with what followed each', async () => {
+  test('has the attempts of its ledger row, with their consequences', async () => {
     const first = { ...ATTEMPT, n: 1, upstream: 'spare', status: 502, outcome: 'bad_gateway', ms: 33.4 };
     const second = { ...ATTEMPT, n: 2, upstream: 'main', status: 200, outcome: 'answered', ms: 120 };
     const { text } = await replay({}, [
@@ -445,15 +416,8 @@ describe('a past request with several upstreams', () => {
   });
 
   test('has those of its audit record where that has them, and what was not asked', async () => {
-    const limited = {
-      ...ATTEMPT,
-      n: 1,
-      upstream: 'other',
-      status: 429,
-      outcome: 'limited',
-      reason: 'exhausted',
-      ms: 5,
-    };
+    const outcome = { status: 429, outcome: 'limited', reason: 'exhausted', ms: 5 };
+    const limited = { ...ATTEMPT, n: 1, upstream: 'other', ...outcome };
     const { run, text } = await replay({ attempts: [limited], dropped: ['main: open'] });
     assert.deepEqual(run.past?.attempts, [limited]);
     assert.match(
@@ -464,7 +428,7 @@ describe('a past request with several upstreams', () => {
   });
 });
 
-test('a record that a stage wrote oddly is told to a person without whoever set and granted, as far as it can be read', () => {
+test('shows an odd record of a stage without its setter and grantor, as far as it is readable', () => {
   const limit = { rule: 'few', set_by: 'ann', grants: [null, 7, { amount: 1, granted_by: 'bob' }] };
   const { limits } = recordFor({ is_admin: false }, { limits: [null, 7, limit, { grants: 'none' }] });
   assert.deepEqual(limits, [null, 7, { rule: 'few', grants: [{ amount: 1 }] }, {}]);

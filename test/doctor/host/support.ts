@@ -2,20 +2,13 @@ import type { CheckResult } from '../../../engine/base/contract/checks.ts';
 import { diagnoseHost } from '../../../engine/edge/doctor/host/diagnose-host.ts';
 import { type Machine, thisMachine } from '../../../engine/edge/doctor/host/host.ts';
 import { stages } from '../../../stages/index.ts';
-import { ahead_ms } from '../../support/suite-clock.ts';
-
-/** This machine on the clock of the tests, which the times of its files are not on. */
-function testMachine(): Machine {
-  const machine = thisMachine();
-  return { ...machine, changedAt: (path) => (machine.changedAt(path) ?? 0) + ahead_ms() };
-}
 
 /** What `diagnoseHost` found, in its order; up to the result with the id `until`, where one is given. */
 export async function diagnoseAll(
   config_file: string,
   env: NodeJS.ProcessEnv,
   {
-    machine = testMachine(),
+    machine = thisMachine(),
     timeout_seconds = 5,
     until,
   }: { machine?: Machine; timeout_seconds?: number; until?: string } = {},

@@ -1,4 +1,4 @@
-/** A scripted model that works like an agent: it thinks, calls tools at once, and sums up what they gave it. */
+/** A scripted model that works like an agent: it thinks, calls tools at once, and sums up their results. */
 import assert from 'node:assert/strict';
 import type { Answer, Asked, Model } from '../../support/model-provider/model-provider.ts';
 
@@ -12,7 +12,7 @@ export const CITIES = {
   additionalProperties: false as const,
 };
 
-/** What it says first: a thought, a text and two calls at once. */
+/** Its first response: a thought, a text and two tool calls at once. */
 export const CALLS: Answer = {
   said: [
     { kind: 'thought', text: 'Two cities, so two calls.' },
@@ -23,7 +23,7 @@ export const CALLS: Answer = {
   mixed: true,
 };
 
-/** The results as the model saw them, each with the city it asked for. */
+/** The results as the model saw them, each with its city. */
 function resultsSeen({ seen }: Asked): string[] {
   const texts = seen.texts.filter(([role]) => role === 'tool').map(([, text]) => text);
   return seen.results.map((id, index) => {
@@ -33,17 +33,17 @@ function resultsSeen({ seen }: Asked): string[] {
   });
 }
 
-/** Calls tools in the first turn, and in the second says what they gave. */
+/** Calls tools in the first turn, and repeats their results in the second. */
 export const agent: Model = (asked) =>
   asked.seen.results.length === 0 ? CALLS : { said: [{ kind: 'text', text: resultsSeen(asked).join('; ') }] };
 
-/** What the agent says in the end, when the tool answers `weatherIn`. */
+/** The final text of the agent, when the tool returns `weatherIn`. */
 export const SUMMARY = 'Zürich: 12 degrees in Zürich; São Paulo "SP": 12 degrees in São Paulo "SP"';
 
-/** What the tool answers. */
+/** The result of the tool. */
 export const weatherIn = ({ city }: { readonly city: string }): string => `12 degrees in ${city}`;
 
-/** What a model must see of a request with everything: system texts, three turns with files, and two tools. */
+/** The model's view of a complete request: system texts, three turns with files, and two tools. */
 export function assertAllSeen({ system, texts, images, documents, tools }: Asked['seen']): void {
   assert.deepEqual(system, ['You are terse.', 'Be kind.']);
   assert.deepEqual(texts, [

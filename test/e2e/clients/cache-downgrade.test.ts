@@ -1,4 +1,4 @@
-/** A prompt cache of an hour: passed as it is where it is supported, else made five minutes, refused or passed, and told. */
+/** A prompt cache of an hour: passed where supported, else shortened to five minutes, rejected or passed, and reported. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { beforeEach, describe, test } from 'node:test';
@@ -16,7 +16,7 @@ import { askBody, modelVia, type Nine, nineConfig, post, sending, useNine } from
 import { idOf } from '../support/odd.ts';
 import { auditRecord, ledgerRow } from '../support/state.ts';
 
-/** Upstreams of the three protocols without a cache of an hour, and Messages upstreams that have one, refuse or pass. */
+/** Upstreams of the three protocols without a cache of an hour, and Messages upstreams that have one, reject or pass. */
 function config(url: string): ConfigSections {
   const none = { supports: { prompt_cache_1h: false } };
   const rule = (name: string, upstream: string, more: object = {}) => ({ name, models: [name], upstream, ...more });
@@ -66,7 +66,7 @@ beforeEach(() => {
 
 const sha256 = (bytes: Buffer | string) => createHash('sha256').update(bytes).digest('hex');
 
-/** What a coding client sends: the attribution block first, then the marked prompt; and what only looks like a mark. */
+/** A coding client's prompt: the attribution block, then the marked prompt; and text that only looks like a mark. */
 const CODING = (model: string, more = '') =>
   `{"model":"${model}","max_tokens":64, "system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;"},` +
   '{"type":"text","text":"Be \\u003ckind\\u003e.","cache_control":{"type":"ephemeral","ttl":"1h"}}],' +
@@ -91,8 +91,8 @@ const only = (): Received => {
   return nine.provider.upstream.requests[0]!;
 };
 
-async function told(answer: Response) {
-  const record = (await auditRecord(nine.gateway.database, idOf(answer))).record as Record<string, unknown>;
+async function reportOf(response: Response) {
+  const record = (await auditRecord(nine.gateway.database, idOf(response))).record as Record<string, unknown>;
   const { cache_requested_ttl, cache_effective_ttl, cache_downgraded, rewrites } = record;
   return { cache_requested_ttl, cache_effective_ttl, cache_downgraded, rewrites };
 }
@@ -100,28 +100,28 @@ async function told(answer: Response) {
 const USAGE = { input_tokens: 10, output_tokens: 5, cache_creation_input_tokens: 1000, cache_read_input_tokens: 7 };
 
 describe('where the upstream keeps prompts for an hour', () => {
-  test('a request for it passes byte for byte, the attribution block included, and nothing is said about it', async () => {
+  test('a request for it passes byte for byte, including the attribution block, without a warning', async () => {
     const body = CODING('hour-1');
-    const answer = await post(nine.gateway, 'messages', body);
-    assert.equal(answer.status, 200, answer.text);
+    const response = await post(nine.gateway, 'messages', body);
+    assert.equal(response.status, 200, response.text);
     assert.equal(only().sha256, sha256(body));
-    assert.equal(answer.headers['x-gateway-cache-ttl'], undefined);
-    assert.deepEqual(await told(answer), {
+    assert.equal(response.headers['x-gateway-cache-ttl'], undefined);
+    assert.deepEqual(await reportOf(response), {
       cache_requested_ttl: '1h',
       cache_effective_ttl: undefined,
       cache_downgraded: undefined,
       rewrites: [],
     });
-    const row = (await ledgerRow(nine.gateway.database, idOf(answer))) as unknown as Record<string, unknown>;
+    const row = (await ledgerRow(nine.gateway.database, idOf(response))) as unknown as Record<string, unknown>;
     assert.deepEqual([row.cache_requested_ttl, row.cache_effective_ttl], ['1h', '1h']);
   });
 });
 
-test('a routing rule may ask whether a request asks for it', async () => {
+test('a routing rule may match requests for it', async () => {
   const upstreamOf = async (body: string) => {
-    const answer = await post(nine.gateway, 'messages', body);
-    assert.equal(answer.status, 200, answer.text);
-    return ((await auditRecord(nine.gateway.database, idOf(answer))).record as Record<string, unknown>).upstream;
+    const response = await post(nine.gateway, 'messages', body);
+    assert.equal(response.status, 200, response.text);
+    return ((await auditRecord(nine.gateway.database, idOf(response))).record as Record<string, unknown>).upstream;
   };
   assert.equal(await upstreamOf(CODING('chosen-1')), 'hour');
   assert.equal(await upstreamOf(SHORT(CODING('chosen-1'))), 'messages');
@@ -135,21 +135,21 @@ describe('where the upstream does not', () => {
     rewrites: ['system', 'tools', 'messages'],
   };
 
-  test('exactly the fields that ask for it ask for five minutes, and that is told everywhere', async () => {
+  test('rewrites exactly the fields that request it to five minutes, and reports that everywhere', async () => {
     for (const model of ['via-messages', 'minutes-1']) {
       nine.provider.reset();
       const body = CODING(model);
       const sent = sending('messages', nine.gateway.token, body);
       const digest = `sha-256=:${createHash('sha256').update(body).digest('base64')}:`;
       const headers = [...sent.headers, 'content-digest', digest, 'anthropic-beta', 'extended-cache-ttl-2025-04-11'];
-      const answer = await send(nine.gateway.url, { ...sent, headers });
-      assert.equal(answer.status, 200, answer.text);
+      const response = await send(nine.gateway.url, { ...sent, headers });
+      assert.equal(response.status, 200, response.text);
       const received = only();
       assert.equal(String(received.body), SHORT(body).replace('via-messages', 'upstream-messages'));
       assert.equal(received.headers['content-digest'], undefined);
       assert.equal(received.headers['anthropic-beta'], 'extended-cache-ttl-2025-04-11');
-      assert.equal(answer.headers['x-gateway-cache-ttl'], '5m');
-      const { rewrites, ...rest } = await told(answer);
+      assert.equal(response.headers['x-gateway-cache-ttl'], '5m');
+      const { rewrites, ...rest } = await reportOf(response);
       assert.deepEqual(
         { ...rest, rewrites: (rewrites as string[]).filter((key) => key !== 'model').sort() },
         {
@@ -157,12 +157,12 @@ describe('where the upstream does not', () => {
           rewrites: [...DOWNGRADED.rewrites].sort(),
         },
       );
-      const row = (await ledgerRow(nine.gateway.database, idOf(answer))) as unknown as Record<string, unknown>;
+      const row = (await ledgerRow(nine.gateway.database, idOf(response))) as unknown as Record<string, unknown>;
       assert.deepEqual([row.cache_requested_ttl, row.cache_effective_ttl], ['1h', '5m']);
     }
   });
 
-  test('usage reaches the client as the upstream tells it, and is charged at five minutes where that leaves it open', async () => {
+  test('usage reaches the client as the upstream reports it, and is charged at five minutes if unspecified', async () => {
     const document = JSON.stringify(messageWith(USAGE));
     nine.provider.upstream.script = answerJson(messageWith(USAGE));
     const whole = await post(nine.gateway, 'messages', CODING('minutes-1'));
@@ -171,13 +171,13 @@ describe('where the upstream does not', () => {
     const streamed = await post(nine.gateway, 'messages', CODING('minutes-1', ',"stream":true'));
     assert.equal(streamed.text, messageEvents(['Hi'], USAGE).join(''));
     assert.equal(streamed.headers['x-gateway-cache-ttl'], '5m');
-    for (const answer of [whole, streamed]) {
-      const row = await ledgerRow(nine.gateway.database, idOf(answer));
+    for (const response of [whole, streamed]) {
+      const row = await ledgerRow(nine.gateway.database, idOf(response));
       assert.deepEqual([row.cache_read_tokens, row.cache_write_5m_tokens, row.cache_write_1h_tokens], [7, 1000, 0]);
     }
   });
 
-  test('translated requests ask for less as well, in the words of the upstream', async () => {
+  test("translated requests are shortened as well, in the upstream's terms", async () => {
     const asked = (spoken: Protocol) => {
       if (spoken !== 'messages') return askBody(spoken, modelVia('messages'), 'Hi', { prompt_cache_retention: '24h' });
       const content = [{ type: 'text', text: 'Hi', cache_control: { type: 'ephemeral', ttl: '1h' } }];
@@ -185,35 +185,35 @@ describe('where the upstream does not', () => {
     };
     for (const spoken of PROTOCOLS) {
       nine.provider.reset();
-      const answer = await post(nine.gateway, spoken, asked(spoken));
-      assert.equal(answer.status, 200, answer.text);
-      assert.equal(answer.headers['x-gateway-cache-ttl'], '5m', spoken);
+      const response = await post(nine.gateway, spoken, asked(spoken));
+      assert.equal(response.status, 200, response.text);
+      assert.equal(response.headers['x-gateway-cache-ttl'], '5m', spoken);
       const said = String(only().body);
       assert.doesNotMatch(said, /"1h"|24h|12h/);
       if (spoken !== 'messages') assert.match(said, /"cache_control":\{"type":"ephemeral"(,"ttl":"5m")?\}/);
     }
   });
 
-  test('chat and Responses requests that are not translated are kept for a shorter time too', async () => {
+  test('untranslated chat and Responses requests are shortened, too', async () => {
     for (const protocol of ['chat', 'responses'] as const) {
       nine.provider.reset();
       const body = askBody(protocol, modelVia(protocol), 'Hi', { prompt_cache_retention: '24h' });
-      const answer = await post(nine.gateway, protocol, body);
-      assert.equal(answer.status, 200, answer.text);
+      const response = await post(nine.gateway, protocol, body);
+      assert.equal(response.status, 200, response.text);
       assert.equal(nine.provider.only().body.prompt_cache_retention, 'in_memory');
     }
   });
 
-  test('it is refused in the words of the client where upstream or rule say so, with what to do about it', async () => {
+  test("is rejected in the client's terms where upstream or rule require it, with a remedy", async () => {
     const hour = { cache_control: { type: 'ephemeral', ttl: '1h' } };
     for (const model of ['refusing-1', 'ruled-1']) {
       for (const spoken of PROTOCOLS) {
-        const answer = await post(nine.gateway, spoken, askBody(spoken, model, 'Hi', hour));
-        const { type, message } = answer.json().error;
-        assert.deepEqual([answer.status, type], [400, 'invalid_request_error']);
+        const response = await post(nine.gateway, spoken, askBody(spoken, model, 'Hi', hour));
+        const { type, message } = response.json().error;
+        assert.deepEqual([response.status, type], [400, 'invalid_request_error']);
         const name = model === 'ruled-1' ? 'messages' : 'refusing';
         assert.match(message, new RegExp(`"${name}" does not cache prompts.*for an hour.*Request five minutes`));
-        assert.equal(answer.headers['x-should-retry'], 'false');
+        assert.equal(response.headers['x-should-retry'], 'false');
       }
     }
     assert.equal(nine.provider.upstream.requests.length, 0);
@@ -228,12 +228,12 @@ describe('where there are several upstreams', () => {
   };
   const received = () => nine.provider.upstream.requests.map(({ body }) => String(body));
 
-  test('the one that keeps prompts for an hour is asked, and another for five minutes when it has failed', async () => {
+  test('the upstream with a cache of an hour gets the request, and one with five minutes after a failure', async () => {
     const body = CODING('spared-1');
     const long = await post(nine.gateway, 'messages', body);
     assert.deepEqual([long.status, received()], [200, [body]]);
-    const record = async (answer: Response) =>
-      (await auditRecord(nine.gateway.database, idOf(answer))).record as Record<string, unknown>;
+    const record = async (response: Response) =>
+      (await auditRecord(nine.gateway.database, idOf(response))).record as Record<string, unknown>;
     assert.equal((await record(long)).upstream, 'hour');
 
     nine.provider.reset();
@@ -246,12 +246,12 @@ describe('where there are several upstreams', () => {
     assert.deepEqual((rewrites as string[]).toSorted(), ['messages', 'system', 'tools']);
   });
 
-  test('what was changed for one is as the client sent it for the next', async () => {
+  test('a change for one upstream is undone for the next', async () => {
     const body = CODING('undone-1');
     failFirst();
-    const answer = await post(nine.gateway, 'messages', body);
-    assert.deepEqual([answer.status, received()], [200, [SHORT(body), body]]);
-    assert.equal(answer.headers['x-gateway-cache-ttl'], undefined);
-    assert.deepEqual((await told(answer)).rewrites, []);
+    const response = await post(nine.gateway, 'messages', body);
+    assert.deepEqual([response.status, received()], [200, [SHORT(body), body]]);
+    assert.equal(response.headers['x-gateway-cache-ttl'], undefined);
+    assert.deepEqual((await reportOf(response)).rewrites, []);
   });
 });

@@ -1,11 +1,11 @@
-/** What `appscli client` writes is enough: clients that do as the files say, and nothing else, are served. */
+/** The output of `appscli client` is sufficient: clients that follow only the files are served. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import type { Input } from '../../../engine/edge/cli/client/client-write.ts';
+import type { Input } from '../../../engine/edge/cli/client/client-options.ts';
 import { buildCli, codingCli, messages } from '../../cli/client/set-up.ts';
 import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 import type { TestGateway } from '../../support/gateway.ts';
@@ -24,9 +24,9 @@ beforeEach(() => {
   provider.model = () => ({ said: [{ kind: 'text', text: 'The expected reply.' }] });
 });
 
-const nobody: Input = {
+const no_terminal: Input = {
   answers: false,
-  line: async () => assert.fail('somebody was asked'),
+  line: async () => assert.fail('prompted the user'),
   all: async () => assert.fail('standard input was read'),
 };
 
@@ -42,8 +42,8 @@ function section(toml: string, name = ''): Record<string, string> {
 describe('a client that does as its files say', () => {
   for (const upstream of ['messages', 'chat'] as const) {
     test(`for the build CLI gets the expected reply of a single run from a ${upstream} upstream, and no redirect`, async () => {
-      const given = { baseUrl: gateway.url, model: modelVia(upstream), alias: 'coder', contextWindow: 500_000 };
-      await buildCli(backend.context, { ...given, apiKeyEnv: 'RELAY_API_KEY', write: true }, { input: nobody });
+      const input = { baseUrl: gateway.url, model: modelVia(upstream), alias: 'coder', contextWindow: 500_000 };
+      await buildCli(backend.context, { ...input, apiKeyEnv: 'RELAY_API_KEY', write: true }, { input: no_terminal });
       const file = read('.buildcli', 'config.toml');
       const entry = section(file, `model.${section(file, 'models').default}`);
       assert.equal(entry.context_window, '500000');
@@ -71,23 +71,26 @@ describe('a client that does as its files say', () => {
     });
   }
 
-  test('for the build CLI may find the token itself in them, which nobody else can read', async () => {
-    const given = { baseUrl: gateway.url, model: modelVia('chat'), contextWindow: 500_000, tokenStdin: true } as const;
-    const piped: Input = { ...nobody, all: async () => gateway.token };
-    await buildCli(backend.context, { ...given, displayName: 'Coder', write: true }, { input: piped });
+  test('for the build CLI may find the token itself in them, which only the owner can read', async () => {
+    const input = { baseUrl: gateway.url, model: modelVia('chat'), contextWindow: 500_000, tokenStdin: true } as const;
+    const piped: Input = { ...no_terminal, all: async () => gateway.token };
+    await buildCli(backend.context, { ...input, displayName: 'Coder', write: true }, { input: piped });
     const file = read('.buildcli', 'config.toml');
     assert.equal(statSync(join(backend.home, '.buildcli', 'config.toml')).mode & 0o777, 0o600);
     const { base_url, api_key, env_key, model, name } = section(file, `model.${section(file, 'models').default}`);
     assert.deepEqual([name, env_key], ['Coder', undefined]);
     const client = new OpenAI({ baseURL: base_url!, apiKey: api_key!, maxRetries: 0 });
-    const answer = await client.chat.completions.create({ model: model!, messages: [{ role: 'user', content: 'Hi' }] });
-    assert.equal(answer.choices[0]?.message.content, 'The expected reply.');
+    const response = await client.chat.completions.create({
+      model: model!,
+      messages: [{ role: 'user', content: 'Hi' }],
+    });
+    assert.equal(response.choices[0]?.message.content, 'The expected reply.');
   });
 
   test('for the coding CLI gets its reply over Responses, with the key of auth.json', async () => {
-    const given = { baseUrl: gateway.url, model: modelVia('messages'), contextWindow: 500_000 };
-    const piped: Input = { ...nobody, all: async () => `${gateway.token}\n` };
-    await codingCli(backend.context, { ...given, tokenStdin: true, write: true }, { input: piped });
+    const input = { baseUrl: gateway.url, model: modelVia('messages'), contextWindow: 500_000 };
+    const piped: Input = { ...no_terminal, all: async () => `${gateway.token}\n` };
+    await codingCli(backend.context, { ...input, tokenStdin: true, write: true }, { input: piped });
     const file = read('.codingcli', 'config.toml');
     const { model, model_provider, model_auto_compact_token_limit } = section(file);
     const { base_url, wire_api } = section(file, `model_providers.${model_provider}`);
@@ -99,9 +102,9 @@ describe('a client that does as its files say', () => {
   });
 
   test('for Messages gets its reply and the list of models, at the root of the address and with the bearer token', async () => {
-    const given = { baseUrl: `${gateway.url}/v1`, model: modelVia('messages'), discovery: true, write: true } as const;
-    const piped: Input = { ...nobody, all: async () => gateway.token };
-    await messages(backend.context, { ...given, tokenStdin: true }, { input: piped });
+    const input = { baseUrl: `${gateway.url}/v1`, model: modelVia('messages'), discovery: true, write: true } as const;
+    const piped: Input = { ...no_terminal, all: async () => gateway.token };
+    await messages(backend.context, { ...input, tokenStdin: true }, { input: piped });
     const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
     assert.equal(env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
     const authToken = env.VENDOR_AUTH_TOKEN!;
@@ -113,11 +116,11 @@ describe('a client that does as its files say', () => {
   });
 });
 
-test('the variables for Messages name a model for each tier and ask for an hour, with a warning of those that forbid it', async () => {
+test('the Messages variables set a model for each tier and a lifetime of an hour, with a warning of overrides', async () => {
   const tiers = { opusModel: 'big-1', sonnetModel: 'middle-1', haikuModel: 'small-1', fableModel: 'tale-1' };
   Object.assign(backend.env, { FORCE_PROMPT_CACHING_5M: '1', DISABLE_PROMPT_CACHING: '1' });
-  const given = { baseUrl: gateway.url, model: 'big-1', ...tiers, cache1h: true, settings: true, write: true } as const;
-  await messages(backend.context, given, { input: nobody });
+  const input = { baseUrl: gateway.url, model: 'big-1', ...tiers, cache1h: true, settings: true, write: true } as const;
+  await messages(backend.context, input, { input: no_terminal });
   const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
   assert.deepEqual(env, {
     VENDOR_BASE_URL: gateway.url,

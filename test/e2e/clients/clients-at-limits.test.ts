@@ -1,4 +1,4 @@
-/** What coding clients and SDKs, with their own retries, make of every kind of refusal by a limit. */
+/** How coding clients and SDKs, with their own retries, treat every kind of limit rejection. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { before, describe, test } from 'node:test';
@@ -23,7 +23,7 @@ const ADVICE = 'Frag „Zoë“ im Kanal.';
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-/** Goes on with other limits, at once. */
+/** Continues with other limits, at once. */
 async function limit(spend_limits: object): Promise<void> {
   const server = { ...serverSection({}), profile: 'names.yaml' };
   await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(upstream.url, { server, spend_limits })));
@@ -50,7 +50,7 @@ const turns = () => ({
   build: buildCli(gateway),
 });
 
-/** What all clients show when the limits refuse what waiting a little does not mend. */
+/** What all clients show for a rejection that a short wait does not fix. */
 async function assertEnds(says: RegExp, status: number): Promise<void> {
   for (const [name, playing] of Object.entries(turns())) {
     const { waited, shown, ...turn }: Turn = await playing;
@@ -67,22 +67,22 @@ describe('every coding client ends its turn at once and shows our sentence', () 
     [402, 'month', 'monthly'],
     [403, 'day', 'daily'],
   ] as const) {
-    test(`at a limit of the ${window} that is answered ${status}`, async () => {
+    test(`at a limit of the ${window} with status ${status}`, async () => {
       const rules = [{ name: 'small', scope: 'user', window, limit_usd: 0.0001 }];
       await limit({ status, advice: ADVICE, rules });
-      const says = `Waiting does not help: .* the ${called} limit of 0.0001 USD for user dev@example.com.*Frag .*Zoe?.*im Kanal`;
+      const says = `Retrying will not help: .* the ${called} limit of 0.0001 USD for user dev@example.com.*Frag .*Zoe?.*im Kanal`;
       await assertEnds(new RegExp(says, 's'), status);
     });
   }
 
   test('at a limit that allows nothing', async () => {
     await limit({ defaults: { user_daily_usd: 0 } });
-    await assertEnds(/Waiting does not help: .* allows nothing/, 429);
+    await assertEnds(/Retrying will not help: .* is 0 USD/, 429);
   });
 
   test('at a limit per minute that is smaller than the request', async () => {
     await limit({ rules: [{ name: 'tpm', scope: 'user', tokens_per_minute: 3 }] });
-    await assertEnds(/Waiting does not help: .* the limit of 3 tokens per minute/, 429);
+    await assertEnds(/Retrying will not help: .* the limit of 3 tokens per minute/, 429);
   });
 });
 
@@ -99,8 +99,8 @@ test('a limit on requests at once and one per minute are waited out by every cli
     const asked = () =>
       send(gateway.url, { path, headers: bearer(gateway.token), body: JSON.stringify({ model: 'coder-1', ...body }) });
     const refused = await until('the minute is full', async () => {
-      const answer = await asked();
-      return answer.status === 429 ? answer : undefined;
+      const response = await asked();
+      return response.status === 429 ? response : undefined;
     });
     const { error } = refused.json();
     const wait = Number(refused.headers['retry-after']);
@@ -144,7 +144,7 @@ for (const path of ['/v1/responses', '/v1/chat/completions']) {
       assert.equal(refused.headers['retry-after'], undefined);
       assert.equal(refused.headers['x-should-retry'], 'false');
       const said = String(refused.headers[MESSAGE_HEADER]);
-      assert.ok(said.includes(`larger than the ${named} limit of 0.0001 USD for `), said);
+      assert.ok(said.includes(`exceeds the ${named} limit of 0.0001 USD for `), said);
       assert.match(said, /(?:team search|user \S+)\. Frag \?Zoe\? im Kanal\. Spend rule [ -~]*[^.]$/);
     }
   });
@@ -164,7 +164,7 @@ test('without a profile that names one, no header carries the sentence', async (
 });
 
 describe('the SDKs of both protocols', () => {
-  /** Both, with their usual patience, and the status of every answer that they got. */
+  /** Both, with their usual timeouts, and the status of every response they got. */
   function clients() {
     const statuses: number[] = [];
     const counting: typeof fetch = async (...asked) => {
@@ -181,7 +181,7 @@ describe('the SDKs of both protocols', () => {
   const ours = { role: 'user', content: 'Hi' } as const;
 
   for (const status of [429, 402, 403]) {
-    test(`get a refusal with status ${status} once, streaming or not, with our sentence`, async () => {
+    test(`get an error with status ${status} once, streaming or not, with our sentence`, async () => {
       await limit({ status, defaults: { user_daily_usd: 0 } });
       const { compat, messages, statuses } = clients();
       const calls = [false, true].flatMap((stream) => [
@@ -192,7 +192,7 @@ describe('the SDKs of both protocols', () => {
       for (const call of calls) {
         await assert.rejects(call, (error: InstanceType<typeof OpenAI.APIError>) => {
           assert.equal(error.status, status);
-          assert.match(error.message, /Waiting does not help: the daily limit of 0 USD/);
+          assert.match(error.message, /Retrying will not help: the daily limit for .* is 0 USD/);
           if (error instanceof OpenAI.APIError) {
             assert.deepEqual([error.type, error.code], ['usage_limit_reached', 'insufficient_quota']);
           }
@@ -216,7 +216,7 @@ describe('the SDKs of both protocols', () => {
     const exchange = await first.promise;
     upstream.script = answerJson(message());
     const later = ask();
-    await until('the second one is refused', () => statuses.length === 1);
+    await until('the second one is rejected', () => statuses.length === 1);
     await answerJson(message())(exchange);
     assert.deepEqual([(await earlier).type, (await later).type], ['message', 'message']);
     assert.deepEqual(statuses, [429, 200, 200]);

@@ -1,4 +1,4 @@
-/** Requests whose bodies are compressed: read like any other, sent on as they came where an upstream takes that, else decompressed. */
+/** Requests with compressed bodies: read like any other, forwarded unchanged to supporting upstreams, else decompressed. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -126,7 +126,7 @@ const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('bas
 
 describe('a compressed request', () => {
   for (const [place, [encoding, compress]] of Object.entries(ENCODINGS).entries()) {
-    test(`(${encoding}) is decompressed for an upstream that is not known to take it, which the record says`, async () => {
+    test(`(${encoding}) is decompressed for an upstream without known support, and the record shows it`, async () => {
       for (const api of inTurn(APIS, place)) {
         const model = api === 'chat' || api === 'responses' ? 'chat-1' : 'coder-1';
         plain.requests.length = 0;
@@ -144,7 +144,7 @@ describe('a compressed request', () => {
 
   const taken = Object.entries(ENCODINGS).filter(([name]) => name !== 'deflate');
   for (const [place, [encoding, compress]] of taken.entries()) {
-    test(`(${encoding}) reaches an upstream that takes it byte for byte`, async () => {
+    test(`(${encoding}) reaches a supporting upstream byte for byte`, async () => {
       for (const api of inTurn(['messages', 'chat', 'responses'] as const, place)) {
         packed.requests.length = 0;
         const body = compress(bodyOf(api, api === 'messages' ? 'packed-1' : 'talk-1'));
@@ -172,7 +172,7 @@ describe('a compressed request', () => {
     }
   });
 
-  test('that the gateway changes goes uncompressed, wherever it goes', async () => {
+  test('that the gateway changes is sent uncompressed to every upstream', async () => {
     const changed = await post('messages', zlib.zstdCompressSync(bodyOf('messages', 'mapped-1')), 'zstd');
     assert.equal(changed.status, 200, changed.text);
     const sent = packed.only();
@@ -181,7 +181,7 @@ describe('a compressed request', () => {
     assert.deepEqual(await rewritesOf(changed), ['model', 'content-encoding']);
   });
 
-  test('goes to each upstream of its route in the form that this one takes', async () => {
+  test('reaches each upstream of its route in a form it supports', async () => {
     const fail = answerJson({ type: 'error', error: { type: 'api_error', message: 'no' } }, 500);
     for (const [model, first, second] of [
       ['first-1', packed, plain],
@@ -202,7 +202,7 @@ describe('a compressed request', () => {
     }
   });
 
-  test('may come in chunks, in several members or frames, and after a "100 Continue"', async () => {
+  test('may be in chunks, in several members or frames, and after a "100 Continue"', async () => {
     const body = bodyOf('messages', 'coder-1');
     const halves = [body.subarray(0, 100), body.subarray(100)];
     const gzip = halves.map((half) => zlib.gzipSync(half));
@@ -229,7 +229,7 @@ describe('a compressed request', () => {
 });
 
 describe('a body that is not compressed', () => {
-  test('passes with what its client says of it', async () => {
+  test("passes with its client's headers", async () => {
     for (const encoding of ['identity', 'Identity', ' ', 'identity, identity']) {
       plain.requests.length = 0;
       const body = bodyOf('messages', 'coder-1');
@@ -242,7 +242,7 @@ describe('a body that is not compressed', () => {
   });
 });
 
-describe('a compressed request is refused', () => {
+describe('rejects a compressed request', () => {
   const large = Buffer.alloc(BODY_BYTES, ' ');
   const bomb = Buffer.concat([Buffer.from('{"model":"coder-1","x":"'), Buffer.alloc(64 * BODY_BYTES, 'a')]);
   const body = Buffer.from(JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: PROMPT }));
@@ -253,7 +253,7 @@ describe('a compressed request is refused', () => {
   const wide = zlib.createZstdCompress(level);
 
   type Compress = (bytes: Buffer) => Buffer;
-  /** What may be wrong with each encoding. */
+  /** Possible faults of each encoding. */
   const FAULTS: readonly (readonly [what: string, of: (compress: Compress) => Buffer, status: number, says: RegExp])[] =
     [
       ['that is larger than a body may be', (compress) => compress(Buffer.concat([body, large])), 413, /than 200000/],
@@ -270,7 +270,7 @@ describe('a compressed request is refused', () => {
     ];
   const cases: readonly (readonly [what: string, encoding: string, bytes: Buffer, status: number, says: RegExp])[] = [
     ...Object.entries(ENCODINGS).flatMap(([encoding, compress], place) =>
-      inTurn(FAULTS, place).map(([what, of, ...told]) => [what, encoding, of(compress), ...told] as const),
+      inTurn(FAULTS, place).map(([what, of, ...expected]) => [what, encoding, of(compress), ...expected] as const),
     ),
     ['with zeros behind its end', 'gzip', Buffer.concat([zlib.gzipSync(body), Buffer.alloc(9)]), 400, /9 bytes after/],
     ['that is zstd under the name of gzip', 'gzip', zlib.zstdCompressSync(body), 400, /content-encoding gzip/],
@@ -283,7 +283,7 @@ describe('a compressed request is refused', () => {
     ],
     ...['compress', 'aws-chunked', 'gzip, compress', '*', 'gzip;q=1', 'gzip br', 'gzip, br, br, br'].map(
       (encoding) =>
-        ['whose encoding nobody here knows', encoding, zlib.gzipSync(body), 415, /not supported; send gzip/] as const,
+        ['with an unknown encoding', encoding, zlib.gzipSync(body), 415, /not supported; send gzip/] as const,
     ),
   ];
   for (const [what, encoding, bytes, status, says] of cases) {
@@ -314,7 +314,7 @@ describe('a compressed request is refused', () => {
     }
   });
 
-  test('where its model is one that the caller may not use, in whatever part of it that stands', async () => {
+  test('with a model denied to the caller, in any part of it', async () => {
     const token = await gateway.newToken({ group: 'most', user: 'most@example.com' });
     const asked = (api: Api) => bodyOf(api, 'secret-1');
     const split = (compress: (bytes: Buffer) => Buffer, api: Api) => {

@@ -71,7 +71,7 @@ describe('an upstream of the same protocol as the client', () => {
     });
   }
 
-  test('sends its answer through byte for byte', async () => {
+  test('forwards its response byte for byte', async () => {
     const bytes = '{ "id" :"x", "usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3} }\n';
     upstream.script = answerBytes(200, { 'content-type': 'application/json', 'x-theirs': '1' }, bytes);
     const response = await post(CHAT, chat('at-plain'));
@@ -92,7 +92,7 @@ describe('an upstream of another protocol than the client', () => {
     [RESPONSES, responses, 'vendor', '/v1/messages'],
   ] as const;
   for (const [path, write, name, there] of CASES) {
-    test(`gets what came at ${path} at ${there}, and says so in its headers`, async () => {
+    test(`converts ${path} to ${there}, and reports it in its headers`, async () => {
       upstream.script = answerJson({ error: { message: 'no', type: 'x' } }, 400);
       await post(`${path}?beta=true`, write(`alias-${name}`), ['x-own', '1', 'accept-encoding', 'br', 'accept', '*/*']);
       const { url, headers, body } = upstream.only();

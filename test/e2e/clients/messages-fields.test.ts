@@ -13,14 +13,14 @@ useNine((nine) => {
   ({ provider, gateway } = nine);
 });
 
-/** What an upstream of another protocol is sent for a field: parts of its body, and the rules that dropped something. */
+/** What an upstream of another protocol gets for a field: parts of its body, and the rules that dropped something. */
 interface Turned {
   readonly sent: object;
   readonly losses?: readonly string[];
 }
 
 interface Field {
-  /** The part of the request that says it. */
+  /** The part of the request with the field. */
   readonly said: object;
   readonly chat: Turned;
   readonly responses: Turned;
@@ -35,35 +35,12 @@ const turn = (role: string, said: string) => ({ type: 'message', role, content: 
 const CACHED = { type: 'ephemeral', ttl: '1h' };
 const dropped = (...losses: string[]): Turned => ({ sent: {}, losses });
 
-/** Fields by name; each is there alone, beside what every request has. */
+/** Fields by name; each is there alone, beside the fields of every request. */
 const FIELDS: Readonly<Record<string, Field>> = {
   max_tokens: {
     said: { max_tokens: 321 },
     chat: { sent: { max_completion_tokens: 321 } },
     responses: { sent: { max_output_tokens: 321 } },
-  },
-  messages: {
-    said: {
-      messages: ['Hi', 'Hello.', 'Go on.'].map((content, i) => ({ role: i === 1 ? 'assistant' : 'user', content })),
-    },
-    chat: {
-      sent: {
-        messages: [
-          { role: 'user', content: 'Hi' },
-          { role: 'assistant', content: 'Hello.' },
-          { role: 'user', content: 'Go on.' },
-        ],
-      },
-    },
-    responses: {
-      sent: {
-        input: [
-          turn('user', 'Hi'),
-          { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'Hello.' }] },
-          turn('user', 'Go on.'),
-        ],
-      },
-    },
   },
   'system as a text': {
     said: { system: 'Be terse.' },
@@ -121,7 +98,7 @@ const FIELDS: Readonly<Record<string, Field>> = {
     chat: dropped('part_cache'),
     responses: dropped('part_cache'),
   },
-  'a field that nobody knows': {
+  'an unknown field': {
     said: { zz_beta_2031: { nested: [1, null] } },
     chat: dropped('unknown_field:zz_beta_2031'),
     responses: dropped('unknown_field:zz_beta_2031'),
@@ -134,13 +111,13 @@ const lossesOf = async (request_id: unknown) =>
 describe('a Messages request', () => {
   for (const [field, { said, ...turned }] of Object.entries(FIELDS)) {
     for (const upstream of ['chat', 'responses'] as const) {
-      test(`with ${field} reaches a ${upstream} upstream in its words, or the audit record names what was dropped`, async () => {
-        const answer = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
-        assert.equal(answer.status, 200, answer.text);
+      test(`with ${field} reaches a ${upstream} upstream in its terms, or the audit record names the loss`, async () => {
+        const response = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
+        assert.equal(response.status, 200, response.text);
         const { sent, losses = [] } = turned[upstream];
         const { body } = provider.only();
         assert.partialDeepStrictEqual(body, { model: `upstream-${upstream}`, ...sent });
-        assert.deepEqual(await lossesOf(answer.headers['x-gateway-request-id']), losses);
+        assert.deepEqual(await lossesOf(response.headers['x-gateway-request-id']), losses);
       });
     }
   }
@@ -161,22 +138,22 @@ describe('a Messages request', () => {
   });
 
   for (const upstream of ['chat', 'responses'] as const) {
-    test(`with tools that only its own provider can run is refused at a ${upstream} upstream, by name`, async () => {
+    test(`with provider-only tools is rejected at a ${upstream} upstream, by name`, async () => {
       for (const [param, said] of Object.entries(OF_PROVIDER)) {
-        const answer = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
-        const { error } = answer.json();
-        assert.deepEqual([answer.status, error.type, error.param], [400, 'invalid_request_error', param]);
+        const response = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
+        const { error } = response.json();
+        assert.deepEqual([response.status, error.type, error.param], [400, 'invalid_request_error', param]);
         assert.ok(error.message.startsWith(`${param}: tools that a provider runs`), error.message);
         assert.equal(provider.upstream.requests.length, 0);
       }
     });
 
-    test(`with such tools beside one of the client keeps the client's at a ${upstream} upstream, and the audit record tells`, async () => {
+    test(`with such tools beside a client tool keeps the client's at a ${upstream} upstream, and the audit record shows it`, async () => {
       const said = { ...OF_PROVIDER.mcp_servers, tools: [READ, SEARCH] };
-      const answer = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
-      assert.equal(answer.status, 200, answer.text);
+      const response = await post(gateway, 'messages', askBody('messages', modelVia(upstream), 'Hi', said));
+      assert.equal(response.status, 200, response.text);
       assert.equal(provider.only().body.tools.length, 1);
-      assert.deepEqual(await lossesOf(answer.headers['x-gateway-request-id']), ['provider_tool']);
+      assert.deepEqual(await lossesOf(response.headers['x-gateway-request-id']), ['provider_tool']);
     });
   }
 });
@@ -192,20 +169,20 @@ describe('the blocks of system', () => {
   ];
   const TEXTS = BLOCKS.map(({ text: said }) => said);
 
-  test('stay as they are where the name of the model is replaced, and the audit record tells of that alone', async () => {
+  test('stay unchanged where the model name is replaced, and the audit record shows only that', async () => {
     const system = JSON.stringify(BLOCKS, null, 3);
     const body = `{"system":${system},"model":"${modelVia('messages')}","max_tokens":9,"messages":[]}`;
-    const answer = await post(gateway, 'messages', body);
+    const response = await post(gateway, 'messages', body);
     assert.equal(provider.upstream.only().body.toString(), body.replace(modelVia('messages'), 'upstream-messages'));
-    const { record } = await auditRecord(gateway.database, String(answer.headers['x-gateway-request-id']));
+    const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
     assert.deepEqual((record as { rewrites: unknown }).rewrites, ['model']);
   });
 
   for (const upstream of ['chat', 'responses'] as const) {
-    test(`stay apart and in order at a ${upstream} upstream, the attribution first, and the audit record tells of the rewrite`, async () => {
+    test(`stay apart and in order at a ${upstream} upstream, attribution first, and the audit record shows the rewrite`, async () => {
       const body = askBody('messages', modelVia(upstream), 'Hi', { system: BLOCKS });
-      const answer = await post(gateway, 'messages', body);
-      assert.equal(answer.status, 200, answer.text);
+      const response = await post(gateway, 'messages', body);
+      assert.equal(response.status, 200, response.text);
       const sent = provider.only().body;
       const [first, second] = upstream === 'chat' ? sent.messages : sent.input;
       assert.deepEqual(
@@ -213,7 +190,7 @@ describe('the blocks of system', () => {
         TEXTS,
       );
       assert.equal(second.role, 'user');
-      const { record } = await auditRecord(gateway.database, String(answer.headers['x-gateway-request-id']));
+      const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
       const { rewrites, losses } = record as { rewrites: string[]; losses: string[] };
       assert.deepEqual(rewrites, ['*']);
       assert.deepEqual(losses.toSorted(), ['part_cache', 'unknown_field:zz_new', 'unknown_field:zz_order']);

@@ -1,4 +1,4 @@
-/** Bodies at the path of another API: the answer names the path that takes them, where that is certain. */
+/** Bodies at the path of another API: the response names the right path, where that is certain. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { serverSection, type TestGateway } from '../../support/gateway.ts';
@@ -61,7 +61,7 @@ describe('a body of another API', () => {
     [MESSAGES, { messages, tools: [of_chat] }, CHAT, 'tools[0].function'],
   ];
   for (const [at, body, meant, field] of misplaced) {
-    test(`at ${at} (${JSON.stringify(body).slice(0, 60)}) is told ${meant}, in the envelope of where it came`, async () => {
+    test(`at ${at} (${JSON.stringify(body).slice(0, 60)}) gets ${meant}, in the envelope of its origin`, async () => {
       for (const model of ['coder-1', 'chat-1']) {
         const response = await post(at, { model, ...body });
         assert.equal(response.status, 400, response.text);

@@ -1,4 +1,4 @@
-/** What every client gets from every upstream, whatever protocol each of them speaks: words, errors, rows. */
+/** What every client gets from every upstream, in any combination of protocols: text, errors, rows. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -30,7 +30,7 @@ for (const [protocol, upstream] of COMBINATIONS) {
   const model = modelVia(upstream);
   const which = `a ${protocol} client at a ${upstream} upstream`;
 
-  test(`${which} gets the model's words, in a document and in a stream`, async () => {
+  test(`${which} gets the model's text, in a document and in a stream`, async () => {
     provider.model = () => ANSWER;
     const whole = await post(gateway, protocol, askBody(protocol, model));
     assert.equal(whole.status, 200, whole.text);
@@ -54,8 +54,8 @@ for (const [protocol, upstream] of COMBINATIONS) {
     test(`${which} is charged by hand-computed prices for a ${how}`, async () => {
       const used = { input: 100, cache_read: 2000, cache_write: 0, output: 40, reasoning: 8 };
       provider.model = () => ({ ...ANSWER, used });
-      const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream }));
-      const row = await ledgerRow(gateway.database, requestId(answer));
+      const response = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream }));
+      const row = await ledgerRow(gateway.database, requestId(response));
       const { protocol: by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd } = row;
       assert.deepEqual(
         { by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd },
@@ -79,22 +79,22 @@ for (const [protocol, upstream] of COMBINATIONS) {
     test(`${which} gets the upstream's ${status} with its message, in the envelope of the client's protocol`, async () => {
       const message = `Extra inputs are not permitted: “ü” (${status})`;
       provider.model = () => ({ status, message, headers: { 'retry-after': '7' } });
-      const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
-      assert.equal(answer.status, status);
-      assert.match(String(answer.headers['content-type']), /^application\/json/);
-      assert.equal(answer.headers['retry-after'], '7');
-      const body = answer.json();
+      const response = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
+      assert.equal(response.status, status);
+      assert.match(String(response.headers['content-type']), /^application\/json/);
+      assert.equal(response.headers['retry-after'], '7');
+      const body = response.json();
       assert.equal(body.error.message, message);
       assert.equal(body.type, protocol === 'messages' ? 'error' : undefined);
       assert.equal(typeof body.error.type, 'string');
     });
   }
 
-  test(`${which} gets an error in the stream in its own words, and what was said before it`, async () => {
+  test(`${which} gets an error in the stream in its own format, and the text before it`, async () => {
     provider.model = () => ({ ...ANSWER, fails: { after: 6, status: 529, message: 'Overloaded, sorry.' } });
-    const answer = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
-    assert.equal(answer.status, 200);
-    const events = eventsIn(answer.text);
+    const response = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
+    assert.equal(response.status, 200);
+    const events = eventsIn(response.text);
     const error = events.find(({ data }) => data.error ?? data.type === 'error')!;
     assert.equal((error.data.error ?? error.data).message, 'Overloaded, sorry.');
     if (protocol === 'responses') {
@@ -103,7 +103,7 @@ for (const [protocol, upstream] of COMBINATIONS) {
       assert.equal(failed.data.response.error.message, 'Overloaded, sorry.');
     }
     assert.ok(WORDS.startsWith(textIn(protocol, events)));
-    await ledgerRow(gateway.database, requestId(answer));
+    await ledgerRow(gateway.database, requestId(response));
   });
 }
 
@@ -115,12 +115,12 @@ const UNSAYABLE: Readonly<Record<Protocol, readonly [said: object, rule: string]
 };
 
 for (const [protocol, upstream] of TRANSLATED) {
-  test(`the audit record says that ${protocol} was translated to ${upstream}, and what was lost`, async () => {
+  test(`the audit record reports ${protocol} translated to ${upstream}, and the losses`, async () => {
     const [said, rule] = UNSAYABLE[protocol];
     const body = askBody(protocol, modelVia(upstream), 'Hi', { ...said, zz_unheard_of: 1, 'Not a name!': 2 });
-    const answer = await post(gateway, protocol, body);
-    assert.equal(answer.status, 200, answer.text);
-    const { record } = (await auditRecord(gateway.database, requestId(answer))) as { record: AuditRecord };
+    const response = await post(gateway, protocol, body);
+    assert.equal(response.status, 200, response.text);
+    const { record } = (await auditRecord(gateway.database, requestId(response))) as { record: AuditRecord };
     assert.deepEqual(record.losses.toSorted(), [rule, 'unknown_field', 'unknown_field:zz_unheard_of'].sort());
     assert.deepEqual(record.rewrites, ['*']);
   });

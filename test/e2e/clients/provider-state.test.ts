@@ -1,12 +1,19 @@
-/** What servers of chat completions want back with calls and thoughts, in conversations with clients of other protocols. */
+/**
+ * What servers of chat completions want back with calls and thoughts, in conversations with clients of other protocols, and with
+ * clients that keep nothing of an answer beside its text and its calls.
+ */
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
 import fc from 'fast-check';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { answerChunks, answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import { randomOf } from '../../support/random.ts';
 import { inTurn, times } from '../../support/times.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
-import { askBody, modelVia, type Nine, post, useNine } from '../support/nine.ts';
-import { lossesOf } from '../support/odd.ts';
+import { send } from '../support/client.ts';
+import { askBody, modelVia, type Nine, post, sameAt, sending, useNine } from '../support/nine.ts';
+import { idOf, lossesOf } from '../support/odd.ts';
+import { auditRecord } from '../support/state.ts';
 import {
   chatDocument,
   chatStream,
@@ -14,14 +21,12 @@ import {
   STATEFUL_SERVERS,
   type StatefulServer,
   twinConfig,
+  withUniqueIds,
 } from './stateful-servers.ts';
 import { talkingClient } from './talking-client.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever shape came
 type Json = any;
-
-const CLIENTS = ['messages', 'responses'] as const;
-type Client = (typeof CLIENTS)[number];
 
 let nine: Nine;
 useNine((started) => {
@@ -30,19 +35,107 @@ useNine((started) => {
 
 afterEach(() => nine.provider.reset());
 
+const random = randomOf('forgotten state');
+/** Part of an identifier that looks as random as those of servers. */
+const mark = (): string => `4fGh7kLm${Math.floor(random() * 36 ** 8).toString(36)}x`;
+
+/** A client, and what it leaves out of the messages of the assistant. */
+interface Client {
+  readonly name: string;
+  readonly spoken: Protocol;
+  forget?(body: Json): void;
+}
+
+const FAITHFUL = [
+  { name: 'a Messages client', spoken: 'messages' },
+  { name: 'a Responses client', spoken: 'responses' },
+] as const satisfies readonly Client[];
+
+const isThinking = ({ type }: Json) => type === 'thinking' || type === 'redacted_thinking';
+
+const FORGETFUL: readonly Client[] = [
+  {
+    name: 'a chat client that keeps texts and calls',
+    spoken: 'chat',
+    forget({ messages }) {
+      for (const message of messages) {
+        if (message.role !== 'assistant') continue;
+        const { content, tool_calls } = message;
+        for (const key of Object.keys(message)) delete message[key];
+        Object.assign(message, { role: 'assistant', content: content || null });
+        if (tool_calls === undefined) continue;
+        message.tool_calls = tool_calls.map(({ id, type, function: { name, arguments: text } }: Json) => {
+          return { id, type, function: { name, arguments: text } };
+        });
+      }
+    },
+  },
+  {
+    name: 'a Messages client that keeps no thinking blocks',
+    spoken: 'messages',
+    forget({ messages }) {
+      for (const message of messages) {
+        if (message.role === 'assistant') message.content = message.content.filter((block: Json) => !isThinking(block));
+      }
+    },
+  },
+  {
+    name: 'a Messages client that keeps one thinking block in each message',
+    spoken: 'messages',
+    forget({ messages }) {
+      for (const message of messages) {
+        if (message.role !== 'assistant') continue;
+        const first = message.content.find(isThinking);
+        message.content = message.content.filter((block: Json) => block === first || !isThinking(block));
+      }
+    },
+  },
+  {
+    name: 'a Responses client that keeps no reasoning',
+    spoken: 'responses',
+    forget(body) {
+      body.input = body.input.filter(({ type }: Json) => type !== 'reasoning');
+    },
+  },
+];
+
+const rewritesOf = async (answer: Parameters<typeof idOf>[0]): Promise<readonly string[]> =>
+  ((await auditRecord(nine.gateway.database, idOf(answer))).record as Json).rewrites;
+
+const lastBody = (): string => nine.provider.upstream.requests.at(-1)!.body.toString();
+const lastMessages = (): Json => JSON.parse(lastBody()).messages;
+
+/** What is changed in these conversations and comes back all the same, and what the smallest requests ask for. */
+const EXPECTED_LOSSES = new Set(['answer_call_id', 'part_order', 'reasoning_display']);
+
 /** Leads a conversation with a server to its end, and returns what the client was shown. */
-async function lead(server: StatefulServer, spoken: Client, stream: boolean, size?: number): Promise<Json[]> {
+async function lead(
+  server: StatefulServer,
+  { spoken, forget }: Client,
+  stream: boolean,
+  size?: number,
+): Promise<Json[]> {
   const wrong: string[] = [];
   nine.provider.upstream.script = playing(server, wrong, size);
   const client = talkingClient(spoken);
+  const session = mark();
   const shown: Json[] = [];
   for (const [turn] of server.turns.entries()) {
-    const answer = await post(nine.gateway, spoken, client.ask(modelVia('chat'), stream, 'Weather?'));
+    const body = JSON.parse(client.ask(sameAt('chat'), stream, 'Weather?'));
+    forget?.(body);
+    const { headers, ...request } = sending(spoken, nine.gateway.token, JSON.stringify(body));
+    const answer = await send(nine.gateway.url, {
+      ...request,
+      headers: [...headers, 'x-claude-code-session-id', session],
+    });
     assert.deepEqual(wrong, [], `turn ${turn}`);
     assert.equal(answer.status, 200, answer.text);
+    if (spoken === 'chat' && turn === 1) assert.ok((await rewritesOf(answer)).includes('messages'));
+    if (forget === undefined) {
+      const losses = (await lossesOf(nine, answer)).filter((rule) => !EXPECTED_LOSSES.has(rule));
+      assert.deepEqual(losses, [], `turn ${turn}`);
+    }
     client.take(answer.text, stream);
-    const losses = (await lossesOf(nine, answer)).filter((rule) => !EXPECTED_LOSSES.has(rule));
-    assert.deepEqual(losses, [], `turn ${turn}`);
     shown.push(stream ? eventsIn(answer.text).map(({ data }) => data) : answer.json());
   }
   const last = shown.at(-1);
@@ -50,8 +143,25 @@ async function lead(server: StatefulServer, spoken: Client, stream: boolean, siz
   return shown;
 }
 
+/** A server that has answered a client with a call, and what the client would send next. */
+async function answered(
+  name: string,
+  spoken: Protocol,
+  id = mark(),
+  more: object = {},
+): Promise<{ server: StatefulServer; next: (model: string) => Json }> {
+  const server = withUniqueIds(STATEFUL_SERVERS.find((one) => one.name.startsWith(name))!, id);
+  nine.provider.upstream.script = playing(server, []);
+  const client = talkingClient(spoken);
+  const asked = { ...JSON.parse(client.ask(sameAt('chat'), false, 'Weather?')), ...more };
+  client.take((await post(nine.gateway, spoken, asked)).text, false);
+  nine.provider.upstream.script = answerJson(chatDocument({ role: 'assistant', content: 'Sunny.' }));
+  const text = client.ask('', false, '');
+  return { server, next: (model) => ({ ...JSON.parse(text), ...more, model }) };
+}
+
 /** Identifiers of an answer and of what is in it, wherever they stand. */
-function identifiersIn(spoken: Client, shown: Json, stream: boolean): string[] {
+function identifiersIn(spoken: Protocol, shown: Json, stream: boolean): string[] {
   const events = stream ? shown : [spoken === 'messages' ? { message: shown } : { response: shown }];
   const answers = events.flatMap(({ message, response }: Json) => message ?? response ?? []);
   return [
@@ -59,47 +169,40 @@ function identifiersIn(spoken: Client, shown: Json, stream: boolean): string[] {
   ];
 }
 
-for (const spoken of CLIENTS) {
-  test(`answers have identifiers of their own at a server that repeats its own, as ${spoken} clients join what has the same one`, async () => {
+for (const client of FAITHFUL) {
+  test(`answers have identifiers of their own at a server that repeats its own: ${client.name} joins what has the same one`, async () => {
     const [server] = STATEFUL_SERVERS;
     for (const stream of [false, true]) {
-      const ids = (await lead(server!, spoken, stream)).flatMap((shown) => identifiersIn(spoken, shown, stream));
+      const ids = (await lead(server!, client, stream)).flatMap((shown) => identifiersIn(client.spoken, shown, stream));
       assert.ok(ids.length >= server!.turns.length);
       assert.deepEqual(ids, [...new Set(ids)]);
     }
   });
 }
 
-/** What is changed in these conversations and comes back all the same, and what the smallest requests ask for. */
-const EXPECTED_LOSSES = new Set(['answer_call_id', 'part_order', 'reasoning_display']);
-
-const thoughtsIn = (spoken: Client, shown: Json): string =>
+const thoughtsIn = (spoken: Protocol, shown: Json): string =>
   spoken === 'messages'
     ? shown.content.map(({ thinking = '' }) => thinking).join('')
     : shown.output.flatMap(({ summary = [] }) => summary.map(({ text }: Json) => text)).join('');
 
-const WAYS = CLIENTS.flatMap((spoken) => [false, true].map((stream) => ({ spoken, stream })));
+const WAYS = FAITHFUL.flatMap((client) => [false, true].map((stream) => ({ client, stream })));
 for (const [place, server] of STATEFUL_SERVERS.entries()) {
-  for (const { spoken, stream } of inTurn(WAYS, place)) {
-    test(`${server.name} comes back from a ${spoken} client${stream ? ' that streams' : ''}`, async () => {
-      const [first] = await lead(server, spoken, stream);
+  for (const { client, stream } of inTurn(WAYS, place)) {
+    test(`${server.name} comes back from ${client.name}${stream ? ' that streams' : ''}`, async () => {
+      const [first] = await lead(server, client, stream);
       const { reasoning_content, reasoning = reasoning_content } = server.turns[0]!.message;
-      if (!stream && reasoning !== undefined) assert.equal(thoughtsIn(spoken, first), reasoning);
+      if (!stream && reasoning !== undefined) assert.equal(thoughtsIn(client.spoken, first), reasoning);
     });
   }
 }
 
 test('state comes back however a stream is cut', async () => {
   const servers = fc.constantFrom(...STATEFUL_SERVERS);
+  const sizes = fc.integer({ min: 1, max: 300 });
   await fc.assert(
-    fc.asyncProperty(
-      servers,
-      fc.constantFrom(...CLIENTS),
-      fc.integer({ min: 1, max: 300 }),
-      async (server, spoken, size) => {
-        await lead(server, spoken, true, size);
-      },
-    ),
+    fc.asyncProperty(servers, fc.constantFrom(...FAITHFUL), sizes, async (server, client, size) => {
+      await lead(server, client, true, size);
+    }),
     { numRuns: times(10), endOnFailure: true },
   );
 });
@@ -112,7 +215,7 @@ test('pieces of thoughts make the thought that was cut, with its proof', async (
     maxLength: 3,
   });
   await fc.assert(
-    fc.asyncProperty(entries, fc.constantFrom(...CLIENTS), async (list, spoken) => {
+    fc.asyncProperty(entries, fc.constantFrom(...FAITHFUL), async (list, client) => {
       const detail = (index: number, more: Json) => ({ type: 'reasoning.text', id: null, format: 'f', index, ...more });
       const deltas = list.flatMap(({ pieces, signature }, index) => [
         ...pieces.map((text) => ({ reasoning: text, reasoning_details: [detail(index, { text })] })),
@@ -126,61 +229,43 @@ test('pieces of thoughts make the thought that was cut, with its proof', async (
       const message = { role: 'assistant', content: null, reasoning, reasoning_details, tool_calls };
       const calls = { tool_calls: tool_calls.map((one, index) => ({ index, ...one })) };
       const done = { message: { role: 'assistant', content: 'Sunny.' }, deltas: [{ content: 'Sunny.' }] };
-      await lead({ name: '', turns: [{ message, deltas: [...deltas, calls] }, done] }, spoken, true);
+      await lead({ name: '', turns: [{ message, deltas: [...deltas, calls] }, done] }, client, true);
     }),
     { numRuns: times(20), endOnFailure: true },
   );
 });
 
-/** What a client was answered by Gemini, and what it would send next to this model. */
-async function afterGemini(spoken: Client, model: string): Promise<string> {
-  const server = STATEFUL_SERVERS[0]!;
-  nine.provider.upstream.script = playing(server, []);
-  const client = talkingClient(spoken);
-  const answer = await post(nine.gateway, spoken, client.ask(modelVia('chat'), false, 'Weather?'));
-  client.take(answer.text, false);
-  return client.ask(model, false, '');
-}
-
-const lastMessages = (): Json => JSON.parse(nine.provider.upstream.requests.at(-1)!.body.toString()).messages;
-
 describe('state at another upstream than the one that made it', () => {
-  for (const spoken of CLIENTS) {
-    test(`is kept back from another account, with a name for the loss (${spoken})`, async () => {
-      const body = await afterGemini(spoken, 'other');
-      nine.provider.upstream.script = answerJson(chatDocument({ role: 'assistant', content: 'Sunny.' }));
-      const answer = await post(nine.gateway, spoken, body);
+  for (const { name, spoken } of FAITHFUL) {
+    test(`is kept back from another account, with a name for the loss: ${name}`, async () => {
+      const { next } = await answered('Gemini', spoken);
+      const answer = await post(nine.gateway, spoken, next('other'));
       assert.equal(answer.status, 200, answer.text);
-      assert.ok(!JSON.stringify(lastMessages()).includes('thought_signature'));
+      assert.ok(!lastBody().includes('thought_signature'));
       assert.deepEqual(lastMessages()[1].tool_calls.length, 2);
       assert.ok((await lossesOf(nine, answer)).includes('foreign_state'));
     });
 
-    test(`reaches another upstream with the same address and credential (${spoken})`, async () => {
-      const body = await afterGemini(spoken, 'twin');
-      const answer = await post(nine.gateway, spoken, body);
+    test(`reaches another upstream with the same address and credential: ${name}`, async () => {
+      const { server, next } = await answered('Gemini', spoken);
+      const answer = await post(nine.gateway, spoken, next('twin'));
       assert.equal(answer.status, 200, answer.text);
-      assert.deepEqual(lastMessages()[1], STATEFUL_SERVERS[0]!.turns[0]!.message);
+      assert.deepEqual(lastMessages()[1], server.turns[0]!.message);
       assert.ok(!(await lossesOf(nine, answer)).includes('foreign_state'));
     });
   }
 
   test('loses no text of thoughts', async () => {
-    const server = STATEFUL_SERVERS.find(({ name }) => name.startsWith('OpenRouter: reasoning and'))!;
-    nine.provider.upstream.script = playing(server, []);
-    const client = talkingClient('messages');
-    client.take((await post(nine.gateway, 'messages', client.ask(modelVia('chat'), false, 'Weather?'))).text, false);
-    nine.provider.upstream.script = answerJson(chatDocument({ role: 'assistant', content: 'Sunny.' }));
-    await post(nine.gateway, 'messages', client.ask('other', false, ''));
-    const { reasoning } = server.turns[0]!.message;
-    assert.equal(lastMessages()[1].reasoning_content, reasoning);
+    const { server, next } = await answered('OpenRouter: reasoning and', 'messages');
+    await post(nine.gateway, 'messages', next('other'));
+    assert.equal(lastMessages()[1].reasoning_content, server.turns[0]!.message.reasoning);
     assert.equal(lastMessages()[1].reasoning_details, undefined);
   });
 });
 
 describe('what cannot be carried', () => {
   const google = { extra_content: { google: { thought_signature: 'late+/=' } } };
-  const ask = (spoken: Client, stream: boolean) =>
+  const ask = (spoken: Protocol, stream: boolean) =>
     post(nine.gateway, spoken, askBody(spoken, modelVia('chat'), 'Hi', { stream }));
 
   test('has a name: state of a text that comes after it in a stream for Messages', async () => {
@@ -270,10 +355,117 @@ test('a chat client and a chat upstream have it byte for byte between them, both
     const messages = [{ role: 'user', content: 'Hi' }, message];
     const body = JSON.stringify({ model: 'same-chat', messages });
     assert.equal((await post(nine.gateway, 'chat', body)).text, document);
-    assert.equal(nine.provider.upstream.requests.at(-1)!.body.toString(), body);
+    assert.equal(lastBody(), body);
     const stream = chatStream(deltas, 'tool_calls');
     nine.provider.upstream.script = answerChunks([stream]);
     const asked = { model: 'same-chat', messages, stream: true, stream_options: { include_usage: true } };
     assert.equal((await post(nine.gateway, 'chat', asked)).text, stream);
   }
+});
+
+/** State under unknown names, and state in a text that the client does keep. */
+const UNKNOWN = /^an unknown/;
+const IN_CONTENT = /parts of the content/;
+
+const FORGOTTEN = [false, true].flatMap((is_unique) => [false, true].map((stream) => ({ is_unique, stream })));
+for (const [at, client] of FORGETFUL.entries()) {
+  describe(client.name, () => {
+    for (const [place, server] of STATEFUL_SERVERS.entries()) {
+      if (UNKNOWN.test(server.name) || (client.spoken === 'chat' && IN_CONTENT.test(server.name))) continue;
+      for (const { is_unique, stream } of inTurn(FORGOTTEN, at + place)) {
+        test(`goes on at ${server.name}`, async () => {
+          await lead(is_unique ? withUniqueIds(server, mark()) : server, client, stream);
+        });
+      }
+    }
+  });
+}
+
+/** What the first of the forgetful clients sends of a request. */
+function bare(body: Json): string {
+  const sent = structuredClone(body);
+  FORGETFUL[0]!.forget!(sent);
+  return JSON.stringify(sent);
+}
+
+describe('state of a call', () => {
+  test('comes back within the state boundary, and nowhere else', async () => {
+    const { server, next } = await answered('Gemini', 'chat');
+    assert.equal((await post(nine.gateway, 'chat', bare(next('twin')))).status, 200);
+    assert.deepEqual(lastMessages()[1], server.turns[0]!.message);
+    const other = await post(nine.gateway, 'chat', bare(next('other')));
+    assert.equal(lastBody(), bare(next('other')));
+    assert.deepEqual(await rewritesOf(other), []);
+  });
+
+  test('is nothing to another caller with the same identifiers', async () => {
+    const { next } = await answered('Gemini', 'chat');
+    const body = bare(next(sameAt('chat')));
+    const token = await nine.gateway.newToken({ user: `${mark()}@example.com` });
+    assert.equal((await send(nine.gateway.url, sending('chat', token, body))).status, 200);
+    assert.equal(lastBody(), body);
+    await post(nine.gateway, 'chat', body);
+    assert.notEqual(lastBody(), body);
+  });
+
+  test('leaves what a client sends', async () => {
+    const { next } = await answered('OpenRouter: reasoning and', 'chat');
+    const whole = next(sameAt('chat'));
+    const untouched = async (body: Json) => {
+      const text = JSON.stringify(body, null, 1);
+      const answer = await post(nine.gateway, 'chat', text);
+      assert.equal(lastBody(), text);
+      assert.deepEqual(await rewritesOf(answer), []);
+    };
+    await untouched(whole);
+    const own = { reasoning: 'Mine.', reasoning_details: [] };
+    await untouched({
+      ...whole,
+      messages: whole.messages.map((one: Json) => ('reasoning' in one ? { ...one, ...own } : one)),
+    });
+    // Words that the client changed are not joined by those it was sent.
+    const body = JSON.parse(bare(whole));
+    body.messages[1].reasoning_content = 'Mine.';
+    await post(nine.gateway, 'chat', JSON.stringify(body));
+    const [, said] = lastMessages();
+    assert.equal(said.reasoning_content, 'Mine.');
+    assert.equal(said.reasoning, undefined);
+    assert.equal(said.reasoning_details.length, 1);
+  });
+
+  test('changes no byte but those it adds, and the audit record says so', async () => {
+    const { server, next } = await answered('Gemini', 'chat');
+    const [first, second] = server.turns[0]!.message.tool_calls;
+    const said = (call: Json) =>
+      `{ "id":"${call.id}" , "type":"function","function":{"name":"weather","arguments":"{}"}, "x": 1.0}`;
+    const tail = `,"role" : "assistant","content":"S\\u0061y"},\n{"role":"tool","tool_call_id":"${first.id}","content":"é"}],"z":[ ]}`;
+    const head = `{ "model":"${sameAt('chat')}",  "tools":${JSON.stringify(next('').tools)}, "messages" : [{"role":"user","content":"Hi"}, {"tool_calls":[`;
+    const text = `${head}${said(first)},${said(second)}]${tail}`;
+    const answer = await post(nine.gateway, 'chat', text);
+    const field = JSON.stringify({ extra_content: first.extra_content }).slice(1, -1);
+    assert.equal(lastBody(), `${head}{${field},${said(first).slice(1)},${said(second)}]${tail}`);
+    assert.deepEqual(await rewritesOf(answer), ['messages']);
+    assert.ok(!JSON.stringify(await auditRecord(nine.gateway.database, idOf(answer))).includes('thought_signature'));
+    assert.ok(!nine.gateway.logs.some((line) => line.includes('thought_signature')));
+  });
+
+  test('is nothing to another session, and to another call, with an identifier that both may have', async () => {
+    const { server, next } = await answered('Gemini', 'chat', 'x', { prompt_cache_key: 'one' });
+    const body = next(sameAt('chat'));
+    await post(nine.gateway, 'chat', bare(body));
+    assert.deepEqual(lastMessages()[1], server.turns[0]!.message);
+    const another_call = structuredClone(body);
+    for (const one of another_call.messages[1].tool_calls) one.function.arguments = '{"city":"Rome"}';
+    for (const other of [{ ...body, prompt_cache_key: 'another' }, { ...body, prompt_cache_key: '' }, another_call]) {
+      await post(nine.gateway, 'chat', bare(other));
+      assert.equal(lastBody(), bare(other));
+    }
+  });
+
+  test('is not remembered by an identifier that other sessions may have where the client names none', async () => {
+    const { next } = await answered('Gemini', 'chat', 'x');
+    const body = bare(next(sameAt('chat')));
+    await post(nine.gateway, 'chat', body);
+    assert.equal(lastBody(), body);
+  });
 });

@@ -1,4 +1,4 @@
-/** When an upstream wants to be asked again, in all the ways that servers say it, and what its clients read. */
+/** Retry hints of upstreams, in every form of real servers, and what the clients read. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
@@ -18,12 +18,12 @@ const RETRY_INFO = {
   },
 };
 
-/** What an upstream sends with status 429, and the `retry-after` of a translated answer. */
-const TOLD: readonly (readonly [
+/** The headers of an upstream with status 429, and the `retry-after` of a translated response. */
+const HINTS: readonly (readonly [
   how: string,
   headers: Record<string, string>,
   body: object,
-  told: string | undefined,
+  retry_after: string | undefined,
 ])[] = [
   ['a fraction', { 'retry-after': '0.5' }, ERROR, '1'],
   [
@@ -44,7 +44,7 @@ for (const [spoken, upstream] of COMBINATIONS) {
 
   if (spoken === upstream) {
     test(`passes a ${upstream} upstream's own headers to ${spoken} clients untouched`, async () => {
-      for (const [how, headers, body] of TOLD) {
+      for (const [how, headers, body] of HINTS) {
         const got = await ask(headers, body);
         assert.equal(got.headers['retry-after'], headers['retry-after'], how);
         assert.equal(got.headers['retry-after-ms'], headers['retry-after-ms'], how);
@@ -53,19 +53,19 @@ for (const [spoken, upstream] of COMBINATIONS) {
     continue;
   }
 
-  test(`tells ${spoken} clients of a ${upstream} upstream whole seconds, however it says them`, async () => {
-    for (const [how, headers, body, told] of TOLD) {
+  test(`sends ${spoken} clients whole seconds for any format of a ${upstream} upstream`, async () => {
+    for (const [how, headers, body, retry_after] of HINTS) {
       const got = await ask(headers, body);
-      assert.deepEqual([got.status, got.headers['retry-after']], [429, told], how);
+      assert.deepEqual([got.status, got.headers['retry-after']], [429, retry_after], how);
     }
-    // Clients of one protocol give up at what those of others would sleep out.
+    // Clients of one protocol give up at waits that others would sleep out.
     const long = (await ask({ 'retry-after': '2h' }, ERROR)).headers;
     assert.equal(long['retry-after'], spoken === 'messages' ? '7200' : undefined);
     const long_ms = (await ask({ 'retry-after-ms': '7200000' }, ERROR)).headers['retry-after-ms'];
     assert.equal(long_ms === undefined, spoken !== 'messages');
   });
 
-  test(`tells ${spoken} clients whole seconds where a page stands in the place of a ${upstream} upstream's answer`, async () => {
+  test(`sends ${spoken} clients whole seconds where a page replaces a ${upstream} upstream's response`, async () => {
     nine.provider.upstream.script = ({ res }) => {
       res.writeHead(503, { 'content-type': 'text/html', 'retry-after': '2.5' });
       res.end('<html>Busy</html>');

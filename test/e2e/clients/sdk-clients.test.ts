@@ -1,4 +1,4 @@
-/** The official SDKs, with what they have of helpers, at upstreams of every protocol. */
+/** The official SDKs, with their helpers, at upstreams of every protocol. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type Anthropic from '@anthropic-ai/sdk';
@@ -20,13 +20,13 @@ useNine((opened) => {
 
 /** One SDK, at an upstream of this protocol. */
 interface Sdk {
-  /** Asks with all there is: system texts, three turns with files, two tools. Gives the text of the answer. */
+  /** Sends a complete request: system texts, three turns with files, two tools. Returns the text of the response. */
   askWithAll(upstream: Protocol): Promise<string>;
-  /** Asks for the weather with its helper, which calls the tools, and gives what the model says in the end. */
+  /** Requests the weather with its helper, which calls the tools, and returns the model's final text. */
   runTools(upstream: Protocol, stream: boolean): Promise<string | null | undefined>;
-  /** Asks for the weather, shows the thought, and where the protocol can, gives it back with the results of the tools. */
+  /** Requests the weather, shows the thought, and where possible, returns it with the results of the tools. */
   think(upstream: Protocol): Promise<string | undefined>;
-  /** Asks for a city by a schema, whole and as a stream where it can. */
+  /** Requests a city by a schema, whole and as a stream where it can. */
   parse(upstream: Protocol): Promise<readonly unknown[]>;
 }
 
@@ -44,7 +44,7 @@ const askChat = (upstream: Protocol) => ({
 
 const chat: Sdk = {
   async askWithAll(upstream) {
-    const answer = await nine.openai.chat.completions.create({
+    const response = await nine.openai.chat.completions.create({
       model: modelVia(upstream),
       messages: [
         { role: 'system', content: 'You are terse.' },
@@ -69,8 +69,8 @@ const chat: Sdk = {
       user: 'user-1',
       ...(upstream !== 'responses' && { stop: ['END'] }),
     });
-    assert.deepEqual([answer.object, answer.choices[0]!.finish_reason], ['chat.completion', 'stop']);
-    return answer.choices[0]!.message.content!;
+    assert.deepEqual([response.object, response.choices[0]!.finish_reason], ['chat.completion', 'stop']);
+    return response.choices[0]!.message.content!;
   },
   runTools(upstream, stream) {
     const run = { ...WEATHER, parameters, parse: JSON.parse, function: weatherIn };
@@ -108,7 +108,7 @@ const askMessages = (upstream: Protocol) => ({
 
 const messages: Sdk = {
   async askWithAll(upstream) {
-    const answer = await nine.messages.messages.create({
+    const response = await nine.messages.messages.create({
       ...askMessages(upstream),
       system: [
         { type: 'text', text: 'You are terse.' },
@@ -129,8 +129,8 @@ const messages: Sdk = {
       stop_sequences: upstream === 'responses' ? [] : ['END'],
       metadata: { user_id: 'user-1' },
     });
-    assert.deepEqual([answer.type, answer.role, answer.stop_reason], ['message', 'assistant', 'end_turn']);
-    const [block] = answer.content;
+    assert.deepEqual([response.type, response.role, response.stop_reason], ['message', 'assistant', 'end_turn']);
+    const [block] = response.content;
     return block?.type === 'text' ? block.text : '';
   },
   async runTools(upstream, stream) {
@@ -161,12 +161,12 @@ const messages: Sdk = {
   },
   async parse(upstream) {
     const format = jsonSchemaOutputFormat(CITIES);
-    const answer = await nine.messages.messages.parse({ ...askMessages(upstream), output_config: { format } });
+    const response = await nine.messages.messages.parse({ ...askMessages(upstream), output_config: { format } });
     const { body } = nine.provider.only();
     const sent =
       body.output_config?.format.schema ?? body.response_format?.json_schema.schema ?? body.text?.format.schema;
     assert.deepEqual(sent.properties, CITIES.properties);
-    return [answer.parsed_output];
+    return [response.parsed_output];
   },
 };
 
@@ -178,12 +178,12 @@ const askResponses = (upstream: Protocol) => ({
   include: ['reasoning.encrypted_content' as const],
 });
 
-/** Items of an answer as the protocol takes them back: without what the SDK's helpers added to them. */
+/** Items of a response as the protocol accepts them back: without the additions of the SDK's helpers. */
 function withoutParsed(output: OpenAI.Responses.ResponseOutputItem[]): ResponseInputItem[] {
   return JSON.parse(JSON.stringify(output, (key, value) => (key.startsWith('parsed') ? undefined : value)));
 }
 
-/** The SDK has no loop of its own: two turns, and the first answer. */
+/** The SDK has no loop of its own: two turns, and the first response. */
 async function twoTurns(upstream: Protocol, stream: boolean) {
   const run = (input: ResponseInputItem[]) => {
     const reasoning = { effort: 'low' as const, summary: 'auto' as const };
@@ -203,7 +203,7 @@ async function twoTurns(upstream: Protocol, stream: boolean) {
 
 const responses: Sdk = {
   async askWithAll(upstream) {
-    const answer = await nine.openai.responses.create({
+    const response = await nine.openai.responses.create({
       ...askResponses(upstream),
       instructions: 'You are terse.',
       input: [
@@ -230,8 +230,8 @@ const responses: Sdk = {
       temperature: 0.5,
       metadata: { purpose: 'test' },
     });
-    assert.deepEqual([answer.object, answer.status, answer.error], ['response', 'completed', null]);
-    return answer.output_text;
+    assert.deepEqual([response.object, response.status, response.error], ['response', 'completed', null]);
+    return response.output_text;
   },
   runTools: async (upstream, stream) => (await twoTurns(upstream, stream)).output_text,
   async think(upstream) {
@@ -269,13 +269,13 @@ for (const [spoken, sdk] of Object.entries({ messages, chat, responses })) {
         assert.deepEqual(nine.provider.refused, []);
       });
 
-      test('shows thoughts, which come back to the model that made them', async () => {
+      test('shows reasoning, which returns to its model', async () => {
         nine.provider.model = agent;
         assert.equal(await sdk.think(upstream), THOUGHT);
         assert.deepEqual(nine.provider.refused, []);
       });
 
-      test('parses what a schema asked for', async () => {
+      test('parses structured output', async () => {
         nine.provider.model = () => ({ said: [{ kind: 'text', text: '{"city":"Bern"}' }] });
         for (const parsed of await sdk.parse(upstream)) assert.deepEqual(parsed, { city: 'Bern' });
         assert.deepEqual(nine.provider.refused, []);
@@ -285,7 +285,7 @@ for (const [spoken, sdk] of Object.entries({ messages, chat, responses })) {
 }
 
 for (const upstream of ['messages', 'chat'] as const) {
-  test(`a free-text tool of Responses is called with plain text and takes plain text back at a ${upstream} upstream`, async () => {
+  test(`calls a free-text tool of Responses with plain text and accepts plain text back at a ${upstream} upstream`, async () => {
     const patch = '*** Begin Patch\n+"ü"\n*** End Patch';
     const args = JSON.stringify({ input: patch });
     nine.provider.model = ({ seen }) =>

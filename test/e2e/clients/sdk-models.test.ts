@@ -10,7 +10,7 @@ const COUNT = 1000;
 const IDS = Array.from({ length: COUNT }, (_, i) => `coder-${i}`);
 const ODD = 'made by/us: ü@2026';
 
-/** Of which gateway.yaml says next to nothing. */
+/** A model with almost no entry in gateway.yaml. */
 const UNTOLD = 'untold-1';
 
 let upstream: ScriptedUpstream;
@@ -19,7 +19,7 @@ let messages: Anthropic;
 let chat: OpenAI;
 
 before(async () => {
-  // Whoever asks this upstream waits for ever.
+  // A request to this upstream waits for ever.
   upstream = await startUpstream(hang);
   const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
   gateway = await bootGateway({
@@ -73,7 +73,7 @@ describe('the SDK for Messages', () => {
     );
   });
 
-  test('learns what nobody told about a model as unknown, and never as what it cannot do', async () => {
+  test('reports unlisted features of a model as unknown, never as unsupported', async () => {
     const { max_tokens, max_input_tokens, capabilities } = await messages.models.retrieve(UNTOLD);
     assert.deepEqual([max_tokens, max_input_tokens], [null, null]);
     const can = (capability: unknown) => (capability as { supported: unknown } | undefined)?.supported;
@@ -85,8 +85,8 @@ describe('the SDK for Messages', () => {
       assert.equal(can(untold), null);
     const more = capabilities as unknown as Record<string, unknown>;
     assert.deepEqual([can(more.tools), can(more.sampling), can(more.prompt_cache_1h)], [false, null, null]);
-    const told = JSON.stringify(capabilities).match(/"supported":(?:true|false)/g);
-    assert.deepEqual(told, ['"supported":false'], 'the only thing that gateway.yaml says');
+    const flags = JSON.stringify(capabilities).match(/"supported":(?:true|false)/g);
+    assert.deepEqual(flags, ['"supported":false'], 'the only feature in gateway.yaml');
   });
 
   test('gets its own kind of error for a model that is not there', async () => {
@@ -115,13 +115,13 @@ describe('any client', () => {
     return { response, body: (await response.json()) as { data: { id: string }[]; models: unknown } };
   };
 
-  test('sees in one body what the Messages client, chat completions and the coding CLI look for', async () => {
+  test('has one body for the Messages client, chat completions and the coding CLI', async () => {
     const { body } = await get('/v1/models?client_version=0.1.0', gateway.token);
     assert.equal(body.data.length, COUNT + 2);
     assert.deepEqual(body.models, [], 'entries would replace the instructions and the window of the coding CLI');
   });
 
-  test('has the list although the upstream never answers: it is not asked', async () => {
+  test('has the list without a response of the upstream: no request is sent', async () => {
     await get('/v1/models?limit=1000', gateway.token);
     assert.equal(upstream.requests.length, 0);
   });

@@ -32,7 +32,7 @@ test('the upstream sees the very request the SDK would have sent to it directly,
   assert.deepEqual([expected!.credential, forwarded!.credential], [`Bearer ${gateway.token}`, UPSTREAM_KEY]);
 });
 
-test("the gateway's own refusals arrive as the SDK's error classes", async () => {
+test("the gateway's own errors arrive as the SDK's error classes", async () => {
   const stranger = new Anthropic({
     baseURL: gateway.url,
     authToken: 'gw_nobody_ever_made_this',

@@ -1,6 +1,6 @@
 /**
- * Servers of chat completions that want back what they said beside the protocol, as they are on the wire. Each compares the messages
- * of the assistant with those it gave, and refuses a conversation in which anything is missing or changed.
+ * Servers of chat completions that need their extra fields back, as they are on the wire. Each compares the messages
+ * of the assistant with its own, and rejects a conversation in which anything is missing or changed.
  * @module
  */
 import { isDeepStrictEqual } from 'node:util';
@@ -17,7 +17,7 @@ export interface Said {
   readonly deltas: readonly Json[];
 }
 
-/** A server: what it says turn by turn, the last of which calls no tool. */
+/** A server: its turns, the last of which calls no tool. */
 export interface StatefulServer {
   readonly name: string;
   readonly turns: readonly Said[];
@@ -31,7 +31,7 @@ const call = (id: string, more: Json = {}, inner: Json = {}) => ({
   ...more,
 });
 
-/** The deltas of a call: its head, with what it has beside the protocol, and its arguments in pieces. */
+/** The deltas of a tool call: its head, with its extra fields, and its arguments in pieces. */
 function callDeltas({ function: fn, ...head }: Json, index: number): Json[] {
   const { arguments: args, ...inner } = fn;
   const entry = (fields: Json) => ({ tool_calls: [{ index, ...fields }] });
@@ -44,7 +44,7 @@ function callDeltas({ function: fn, ...head }: Json, index: number): Json[] {
 
 const message = (fields: Json): Json => ({ role: 'assistant', content: null, ...fields });
 
-/** Calls without anything else in the message; `fields` come first. */
+/** Tool calls without anything else in the message; `fields` come first. */
 function calling(tool_calls: readonly Json[], fields: Json = {}, deltas: readonly Json[] = []): Said {
   return { message: message({ ...fields, tool_calls }), deltas: [...deltas, ...tool_calls.flatMap(callDeltas)] };
 }
@@ -287,7 +287,7 @@ export const STATEFUL_SERVERS: readonly StatefulServer[] = [
     ],
   },
   {
-    name: 'a server nobody knows, with a state of its own',
+    name: 'an unknown server, with a state of its own',
     turns: [
       calling([call('c1')], { continuation: { 'x-y': ['gw', { deep: null, n: 1 }] }, __memo: 'abc' }, [
         { continuation: { 'x-y': ['gw', { deep: null, n: 1 }] } },
@@ -337,21 +337,21 @@ export function chatStream(deltas: readonly Json[], finish_reason: string): stri
   ].join('');
 }
 
-/** A whole answer that is this message. */
+/** A whole response with this message. */
 export function chatDocument(said: Json): Json {
   const finish_reason = said.tool_calls === undefined ? 'stop' : 'tool_calls';
   return { ...head('chat.completion'), choices: [{ index: 0, message: said, finish_reason }], usage };
 }
 
-/** Plays a server; what is wrong with a request goes to `wrong`. Streams come in pieces of so many bytes. */
+/** Plays a server; errors of a request go to `wrong`. Streams come in pieces of so many bytes. */
 export function playing({ turns }: StatefulServer, wrong: string[], size = 4096): Script {
   return (exchange) => {
     const body = JSON.parse(exchange.received.body.toString());
     const said = body.messages.filter(({ role }: Json) => role === 'assistant');
-    const given = turns.slice(0, said.length).map((turn) => turn.message);
+    const input = turns.slice(0, said.length).map((turn) => turn.message);
     const results = body.messages.filter(({ role }: Json) => role === 'tool').map((one: Json) => one.tool_call_id);
-    const calls = given.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }: Json) => id));
-    if (!isDeepStrictEqual(said, given)) wrong.push(`${JSON.stringify(said)} instead of ${JSON.stringify(given)}`);
+    const calls = input.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }: Json) => id));
+    if (!isDeepStrictEqual(said, input)) wrong.push(`${JSON.stringify(said)} instead of ${JSON.stringify(input)}`);
     if (!isDeepStrictEqual(results, calls)) wrong.push(`results of ${results} instead of ${calls}`);
     if (wrong.length > 0)
       return answerJson({ error: { message: 'Function call is missing a thought_signature' } }, 400)(exchange);

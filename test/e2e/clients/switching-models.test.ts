@@ -16,7 +16,7 @@ useNine((nine) => {
   ({ provider, gateway } = nine);
 });
 
-/** One turn: who is asked, and what the model does. */
+/** One turn: the model, and what it does. */
 interface Step {
   readonly upstream: Protocol;
   readonly stream: boolean;
@@ -41,14 +41,14 @@ const THINKING: readonly (Thinking | undefined)[] = [
   { type: 'enabled', budget_tokens: 2000 },
 ];
 
-/** What a model thinks of itself: where it is told to with a budget it always does, and where it may not it never does. */
+/** A model's reasoning: with a budget it always reasons, and where that is forbidden it never does. */
 function mayThink({ protocol, body }: Asked, thinks: boolean): boolean {
   if (protocol !== 'messages') return thinks;
   if (body.thinking?.type === 'enabled') return true;
   return body.thinking?.type === 'adaptive' && thinks;
 }
 
-/** Some servers of chat completions have identifiers that the Messages protocol refuses. */
+/** Some servers of chat completions have identifiers that the Messages protocol rejects. */
 function callId({ protocol }: Asked, turn: number, call: number): string {
   return protocol === 'chat' ? `functions.weather:${turn}|${call}` : `call_${turn}_${call}`;
 }
@@ -86,7 +86,7 @@ async function talk(spoken: Protocol, steps: readonly Step[], thinking?: Thinkin
 describe('a conversation that changes its model in every turn', () => {
   for (const spoken of PROTOCOLS) {
     for (const thinking of spoken === 'messages' ? THINKING : [undefined]) {
-      it(`is never refused for a ${spoken} client${thinking ? ` that asks for ${thinking.type} thinking` : ''}`, async () => {
+      it(`is never rejected for a ${spoken} client${thinking ? ` with ${thinking.type} thinking` : ''}`, async () => {
         await fc.assert(
           fc.asyncProperty(fc.array(step, { minLength: 2, maxLength: 8 }), (steps) => talk(spoken, steps, thinking)),
           { numRuns: times(6), endOnFailure: true },

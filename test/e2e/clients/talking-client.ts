@@ -1,4 +1,4 @@
-/** Clients of the three protocols that lead one conversation: they keep what they are answered, and send it back as it came. */
+/** Clients of the three protocols that lead one conversation: they keep responses, and send them back unchanged. */
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { eventsIn } from '../streams/streams.ts';
 import { CITIES } from './agent-model.ts';
@@ -8,13 +8,13 @@ type Json = any;
 
 /** One conversation as its client has it. */
 export interface TalkingClient {
-  /** The next request: it answers the calls of the last answer, or asks a question where there were none. */
+  /** The next request: it has results for the last tool calls, or asks a question where there were none. */
   ask(model: string, stream: boolean, question: string): string;
-  /** Keeps an answer. */
+  /** Keeps a response. */
   take(text: string, stream: boolean): void;
 }
 
-/** How a Messages client wants the model to think. */
+/** The thinking option of a Messages client. */
 export type Thinking = { readonly type: 'adaptive' } | { readonly type: 'enabled'; readonly budget_tokens: number };
 
 function messagesClient(thinking: Thinking | undefined): TalkingClient {

@@ -1,4 +1,4 @@
-/** Clients of other APIs at a provider that refuses what the vendor of the Messages API refuses, however its address is written down. */
+/** Clients of other APIs at a provider as strict as the vendor of the Messages API, with any spelling of its address. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import OpenAI from 'openai';
@@ -16,7 +16,7 @@ const UPSTREAMS = {
   'nobody-knows': {},
 };
 
-/** Upstreams that know one of the two, each called like it. */
+/** Upstreams that know one of the two, each named like it. */
 const CHAT_BOUNDS = ['max_tokens', 'max_completion_tokens'] as const;
 
 let provider: ModelProvider;
@@ -71,8 +71,8 @@ after(async () => {
 });
 beforeEach(() => provider.reset());
 
-/** What the provider was told in headers of the Messages protocol. */
-function told(): Record<string, unknown> {
+/** The headers of the Messages protocol that the provider received. */
+function received(): Record<string, unknown> {
   const entries = Object.entries(provider.upstream.requests.at(-1)!.headers);
   return Object.fromEntries(entries.filter(([name]) => /^(?:vendor|anthropic)-(?:version|beta)$/.test(name)));
 }
@@ -82,12 +82,12 @@ for (const name of Object.keys(UPSTREAMS)) {
     const model = `via-${name}`;
 
     for (const prefix of ['anthropic', 'vendor']) {
-      test(`is told the version and the betas that a client says in ${prefix}-version and ${prefix}-beta`, async () => {
+      test(`receives the client's version and betas in ${prefix}-version and ${prefix}-beta`, async () => {
         const said = { version: '2026-10-21', beta: 'context-1m-2025-08-07,compact-2026-01-12' };
         const headers = { [`${prefix}-version`]: said.version, [`${prefix}-beta`]: said.beta };
         const ask = { model, messages: [{ role: 'user' as const, content: 'Hi' }] };
         await openai.chat.completions.create(ask, { headers });
-        const { [`${prefix}-version`]: version, [`${prefix}-beta`]: beta, ...more } = told();
+        const { [`${prefix}-version`]: version, [`${prefix}-beta`]: beta, ...more } = received();
         assert.deepEqual({ version, beta }, said, 'as they were sent');
         for (const [name, value] of Object.entries(more))
           assert.equal(value, said[name.endsWith('beta') ? 'beta' : 'version']);
@@ -97,16 +97,16 @@ for (const name of Object.keys(UPSTREAMS)) {
   });
 }
 
-test('a version that the provider does not have is its own to refuse', async () => {
+test('an unknown version is left to the provider to reject', async () => {
   const headers = { 'anthropic-version': '2024-10-22' };
   const ask = { model: 'via-with-a-profile', messages: [{ role: 'user' as const, content: 'Hi' }] };
   await assert.rejects(openai.chat.completions.create(ask, { headers }), /not a valid version/);
 });
 
-describe('an answer that nobody bounds', () => {
+describe('an unbounded response', () => {
   const BOUNDS = { 'via-with-a-profile': 64_000, 'untold-1': 8192, 'untold-2': 4000 };
   for (const [model, max_tokens] of Object.entries(BOUNDS)) {
-    test(`of ${model} is asked for with ${max_tokens} tokens in Messages`, async () => {
+    test(`of ${model} is requested with ${max_tokens} tokens in Messages`, async () => {
       await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hi' }] });
       await openai.responses.create({ model, input: 'Hi', reasoning: { effort: 'high' } });
       assert.deepEqual(provider.refused, []);
@@ -118,7 +118,7 @@ describe('an answer that nobody bounds', () => {
   }
 });
 
-/** Fields that the gateway changed in a request, as its audit record says. */
+/** Fields that the gateway changed in a request, by its audit record. */
 async function rewritesOf({ headers }: Response): Promise<readonly string[] | undefined> {
   const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
   return (record as { rewrites?: readonly string[] }).rewrites;
@@ -126,11 +126,11 @@ async function rewritesOf({ headers }: Response): Promise<readonly string[] | un
 
 for (const field of CHAT_BOUNDS) {
   const other = field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
-  describe(`an upstream of chat completions that takes ${field} alone`, () => {
+  describe(`an upstream of chat completions that supports only ${field}`, () => {
     const model = `by-${field}`;
     const boundsOf = (body: Record<string, unknown>) => CHAT_BOUNDS.flatMap((name) => (name in body ? [name] : []));
 
-    test('is asked with it by clients of other protocols', async () => {
+    test('gets it from clients of other protocols', async () => {
       const answered = await post(gateway, 'messages', {
         model,
         max_tokens: 50,
@@ -147,7 +147,7 @@ for (const field of CHAT_BOUNDS) {
       );
     });
 
-    test('gets the bound of a chat client under that name, every other byte as it was, and the audit record says so', async () => {
+    test("gets a chat client's bound under that name, every other byte unchanged, and the audit record shows it", async () => {
       const text = `{ "model": "${model}",  "${other}": 70, "messages": [{"role":"user","content":"Hi"}] }`;
       const answered = await post(gateway, 'chat', text);
       assert.equal(answered.status, 200, answered.text);

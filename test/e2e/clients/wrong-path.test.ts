@@ -1,4 +1,4 @@
-/** Clients that ask for paths that nothing serves, or for a WebSocket: what they are told gets them on. */
+/** Clients that request unserved paths, or a WebSocket: the error helps them on. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { TestGateway } from '../../support/gateway.ts';
@@ -23,7 +23,7 @@ for (const [path, meant] of [
   ['//v1/Responses', '/v1/responses'],
   ['/models', '/v1/models'],
 ] as const) {
-  test(`a client with a wrong base URL asks for ${path} and is told ${meant}, in the words of its protocol`, async () => {
+  test(`a client with a wrong base URL requests ${path} and gets ${meant}, in the format of its protocol`, async () => {
     const { status, text, json } = await send(gateway.url, { path, body: '{}' });
     assert.equal(status, 404);
     assert.ok(text.includes(`did you mean ${meant}? Messages clients use the root of the gateway`), text);
@@ -46,18 +46,13 @@ for (const [path, version, messages] of [
   ['/v1/threads/t/messages', undefined, false],
   ['/nowhere', undefined, true],
 ] as const) {
-  test(`${path} is refused in the envelope of ${messages ? 'Messages' : 'chat completions'}`, async () => {
+  test(`${path} is rejected in the envelope of ${messages ? 'Messages' : 'chat completions'}`, async () => {
     const headers = version === undefined ? [] : ['anthropic-version', version];
     const { status, json } = await send(gateway.url, { path, headers, body: '{}' });
     assert.deepEqual([status, json().type], [404, messages ? 'error' : undefined]);
     assert.equal(typeof json().error.message, 'string');
   });
 }
-
-test('a path with a typing error is told the one that was meant', async () => {
-  const { json } = await send(gateway.url, { path: '/v1/mesages', body: '{}' });
-  assert.match(json().error.message, /did you mean \/v1\/messages\?/);
-});
 
 test('a method that a path does not take is refused in the envelope of the path, HEAD without a body', async () => {
   const wrong = await send(gateway.url, { method: 'GET', path: '/v1/chat/completions' });
@@ -67,8 +62,8 @@ test('a method that a path does not take is refused in the envelope of the path,
   assert.deepEqual([head.status, head.headers.allow, head.text], [405, 'POST', '']);
 });
 
-describe('a request that no pipeline takes', () => {
-  test('leaves an audit record where somebody has sent it, with the path and never its query', async () => {
+describe('a request without a pipeline', () => {
+  test('leaves an audit record if its caller is known, with the path and never its query', async () => {
     const headers = ['authorization', `Bearer ${gateway.token}`];
     const response = await send(gateway.url, { path: '/v1/nowhere?text=secret-words', headers, body: '{"text":1}' });
     assert.equal(response.status, 404);
@@ -86,7 +81,7 @@ describe('a request that no pipeline takes', () => {
     assert.ok(!JSON.stringify(record).includes('secret-words'));
   });
 
-  test('leaves none where nobody is known to have sent it', async () => {
+  test('leaves none if its caller is unknown', async () => {
     for (const headers of [[], ['authorization', 'Bearer gw_nobody'], ['authorization', 'Basic x']]) {
       assert.equal((await send(gateway.url, { path: '/v1/by-nobody', headers, body: '{}' })).status, 404);
     }
@@ -112,7 +107,7 @@ interface Reply {
   readonly body: string;
 }
 
-/** The responses on one connection to these requests, each sent when the one before was answered. */
+/** The responses on one connection to these requests, each sent after the response to the one before. */
 async function exchange(...requests: readonly string[]): Promise<Reply[]> {
   const socket = await connect(gateway.url);
   const received = collect(socket);
@@ -125,7 +120,7 @@ async function exchange(...requests: readonly string[]): Promise<Reply[]> {
       const at = rest().indexOf('\r\n\r\n');
       return at >= 0 && rest().length >= at + 4 + Number(/content-length: (\d+)/i.exec(rest())?.[1]);
     };
-    await until('the whole answer is there', whole);
+    await until('the response is complete', whole);
     const at = rest().indexOf('\r\n\r\n');
     const [head, body] = [rest().slice(0, at), rest().slice(at + 4)];
     replies.push({ status: Number(head.split(' ')[1]), head, body });
@@ -149,7 +144,7 @@ test('a WebSocket handshake on a connection that is to end ends it', async () =>
 
 describe('a WebSocket handshake', () => {
   for (const path of [MESSAGES, '/v1/chat/completions', '/v1/responses?x=1', '/nowhere']) {
-    test(`at ${path} is answered 426 in the envelope of its protocol, and says what to use`, async () => {
+    test(`at ${path} gets 426 in the envelope of its protocol, with an alternative`, async () => {
       const [reply] = await exchange(`GET ${path} HTTP/1.1\r\n${HOST}${HANDSHAKE}\r\n`);
       assert.equal(reply!.status, 426);
       assert.match(reply!.head, /^upgrade: HTTP\/1\.1$/im);
@@ -163,7 +158,7 @@ describe('a WebSocket handshake', () => {
     });
   }
 
-  test('with a POST that holds a whole request is refused as well, and nothing is forwarded', async () => {
+  test('with a POST that contains a whole request is rejected as well, and nothing is forwarded', async () => {
     const [refused, served] = await exchange(postWith(HANDSHAKE), postWith(''));
     assert.equal(refused!.status, 426);
     assert.equal(served!.status, 200, 'the connection can be used again');
@@ -190,14 +185,14 @@ describe('a WebSocket handshake', () => {
 
 describe('an offer of another protocol', () => {
   for (const protocol of ['h2c', 'websocketish']) {
-    test(`such as ${protocol} is ignored`, async () => {
+    test(`to ${protocol} is ignored`, async () => {
       const [reply] = await exchange(postWith(`connection: Upgrade\r\nupgrade: ${protocol}\r\n`));
       assert.equal(reply!.status, 200, reply!.body);
       assert.equal(upstream.only().headers.upgrade, undefined);
     });
   }
 
-  test('in HTTP/1.0, which has no such thing, is ignored too', async () => {
+  test('in HTTP/1.0, which does not define it, is ignored too', async () => {
     const request = postWith('upgrade: websocket\r\nconnection: keep-alive\r\n').replace('HTTP/1.1', 'HTTP/1.0');
     const [reply] = await exchange(request);
     assert.equal(reply!.status, 200, reply!.body);

@@ -1,4 +1,4 @@
-/** The page of changes and refused sign-ins in a real browser. */
+/** The page of changes and rejected sign-ins in a real browser. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
@@ -13,7 +13,7 @@ const openAudit = (sub: string, query = '') => site.open(sub, `/console/audit${q
 
 const sentences = (page: Page) => page.locator('.audit-words').allInnerTexts();
 
-test('an administrator finds a change by whom it is about, reads all of it and takes it along, by keyboard alone', async () => {
+test('an administrator finds a change by its target, reads it fully and exports it, by keyboard alone', async () => {
   const { email } = site.newPerson();
   const anna = await site.signIn('anna');
   await anna.call('POST', '/admin/api/tokens', { user: email, group: 'all', name: 'desk' });
@@ -27,7 +27,7 @@ test('an administrator finds a change by whom it is about, reads all of it and t
   await page.getByRole('button', { name: 'Show all' }).waitFor();
   const granted = `granted 20 USD more per day to user ${email} until`;
   await page.getByText(granted).first().waitFor();
-  // Until the answer comes, the list is the one before.
+  // Until the response arrives, the list is the one before.
   let found: string[] = [];
   await until('only changes about them are listed', async () => {
     found = await sentences(page);
@@ -89,7 +89,7 @@ test('who was turned away is listed with the reason, and names stay text', async
   assert.deepEqual(complaints, []);
 });
 
-test('a developer finds no such page in the list, and is told whom it is for', async () => {
+test('a developer finds no such page in the list, and is shown its audience', async () => {
   const { page } = await openAudit('ben');
   await page.getByText(/admin role required/i).waitFor();
   assert.equal(await page.locator('.frame-side').getByRole('link', { name: 'Audit' }).count(), 0);

@@ -1,17 +1,17 @@
-/** What axe finds on a page. */
+/** The findings of axe on a page. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Page } from 'playwright-core';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-/** Only what is violated is described, and by its markup: to find selectors takes axe longer than to find faults. */
+/** Only violations are described, and by their markup: axe is slower to find selectors than faults. */
 const OPTIONS = {
   runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
   resultTypes: ['violations'],
   selectors: false,
 };
 
-/** What axe says is serious, each with the element it is about. */
+/** The serious findings of axe, each with its element. */
 export async function seriousFaults(page: Page): Promise<string[]> {
   if (await page.evaluate<boolean>('window.axe === undefined')) await page.evaluate(AXE);
   const found = await page.evaluate<{ id: string; impact: string; nodes: { html: string }[] }[]>(

@@ -1,4 +1,4 @@
-/** What a running gateway writes down of the configurations it loads, and of rules in shadow mode. */
+/** What a running gateway records of the configurations it loads, and of rules in shadow mode. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
@@ -16,7 +16,7 @@ import { ask } from '../support/client.ts';
 
 const PLANTED = 'sk-planted-93bfa1c07d';
 
-/** Its position is told, so it is written in lines. */
+/** Its position is reported, so it is written in lines. */
 const ROUTING = `routing:
   default_upstream: main
   rules:
@@ -60,7 +60,7 @@ async function get(path: string): Promise<any> {
   return response.json();
 }
 
-/** Loads another configuration, and returns what is written down of that. */
+/** Loads another configuration, and returns its record. */
 async function reloadWith(text: string) {
   const before = await loadAfter(0);
   await writeFile(gateway.config_file, text);
@@ -76,7 +76,7 @@ async function loadAfter(id: number) {
   });
 }
 
-test('a start, a reload and a reload that failed are kept, with rules in words, and without a secret', async () => {
+test('records a start, a reload and a failed reload, with rules in words, and without a secret', async () => {
   await loadAfter(0);
   const { loads } = await get('/loads');
   const start = loads.at(-1);
@@ -103,7 +103,7 @@ test('a start, a reload and a reload that failed are kept, with rules in words, 
   assert.deepEqual([failed.failed, failed.config_hash], [true, null]);
   assert.notEqual(failed.version, loaded.version);
   assert.ok(failed.errors > 0);
-  const state = await until('the replica says so', async () => {
+  const state = await until('the replica reports it', async () => {
     const now = await get('');
     return now.replicas[0]?.failing_since !== null && now;
   });
@@ -118,7 +118,7 @@ test('a start, a reload and a reload that failed are kept, with rules in words, 
   }
 });
 
-test('a rule in shadow mode is counted with the requests that it held for', async () => {
+test('a rule in shadow mode is counted with its matching requests', async () => {
   await reloadWith(yaml + ROUTING);
   const { status } = await ask(gateway.url, gateway.token);
   assert.equal(status, 200);

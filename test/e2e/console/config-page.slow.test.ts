@@ -33,7 +33,7 @@ describe('the page of the configuration', () => {
     versions = [older.version, newest.version];
   });
 
-  test('leads by a link to a rule in words, beside what is written for it', async () => {
+  test('links to a rule in words, beside its source', async () => {
     const { page, complaints } = await openView('?rule=routing:long-conversations');
     const rule = page.locator('.config-rule[aria-current]');
     assert.match(await textOf(rule), /goes to main when request\.message_count > 50/);
@@ -45,7 +45,7 @@ describe('the page of the configuration', () => {
     assert.deepEqual(complaints, []);
   });
 
-  test('tells what differs between two versions in words and in lines', async () => {
+  test('shows the difference between two versions in words and in lines', async () => {
     const { page } = await openView(`?from=${versions[0]}&to=${versions[1]}`);
     await page.getByText('Before: goes to main, when request.message_count > 20').waitFor();
     assert.match(await textOf(page.locator('.config-line.removed')), /, 20\] \}/);
@@ -55,7 +55,7 @@ describe('the page of the configuration', () => {
     assert.deepEqual(await seriousFaults(page), []);
   });
 
-  test('says first that the last reload failed and what to do, and shows hostile texts as texts', async () => {
+  test('shows first that the last reload failed, with a remedy, and shows hostile texts as text', async () => {
     const { page, complaints } = await openView('');
     const failed = page.getByRole('region', { name: 'The last reload failed' });
     assert.match(await textOf(failed), /The previous configuration stays active/);
@@ -74,7 +74,7 @@ describe('the page of the configuration', () => {
     assert.match(await textOf(change), /^-\s+mode: shadow$/m);
   });
 
-  test('is not listed for a developer, who is told why it shows nothing', async () => {
+  test('is not listed for a developer, who is shown why it is empty', async () => {
     const { page } = await site.open('ben', '/console/config');
     await page.getByText(/admin role required/i).waitFor();
     assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);

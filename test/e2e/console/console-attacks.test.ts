@@ -1,4 +1,4 @@
-/** What other sites, other people and thieves of cookies can do with the console: nothing. */
+/** What other sites, other users and thieves of cookies can do with the console: nothing. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { ADMIN_OPERATIONS, type DescribedOperation } from '../../../engine/edge/admin/description.ts';
@@ -52,20 +52,20 @@ const FORGED: Readonly<Record<string, Record<string, string>>> = {
   },
   'a form of a neighbour': { 'sec-fetch-site': 'same-site', 'content-type': 'application/x-www-form-urlencoded' },
   'text that looks like JSON': { 'sec-fetch-site': 'cross-site', 'content-type': 'text/plain' },
-  'JSON of another site, where no preflight held it up': {
+  'JSON of another site, where no preflight stopped it': {
     'sec-fetch-site': 'cross-site',
     'content-type': 'application/json',
     'x-console': '1',
   },
   'JSON without the header of the console': { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json' },
   'text with the header of the console': { ...OF_CONSOLE, 'content-type': 'text/plain' },
-  'JSON of a browser that tells only a wrong origin': {
+  'JSON of a browser with only a wrong origin': {
     origin: 'https://evil.example',
     'content-type': 'application/json',
     'x-console': '1',
   },
   'JSON of a page without an origin': { origin: 'null', 'content-type': 'application/json', 'x-console': '1' },
-  'JSON that tells no origin at all': { 'content-type': 'application/json', 'x-console': '1' },
+  'JSON without any origin': { 'content-type': 'application/json', 'x-console': '1' },
 };
 
 describe('another site', () => {
@@ -75,11 +75,11 @@ describe('another site', () => {
       for (const operation of MUTATIONS) {
         const { status, body } = await anna.send(operation.method, pathOf(operation), { headers, body: '{}' });
         assert.deepEqual([status, body.error?.code], [403, 'forbidden'], nameOf(operation));
-        assert.match(body.error.message, /no page of the console sent it/);
+        assert.match(body.error.message, /did not come from the console/);
       }
       const out = await anna.send('POST', '/console/sign-out', { headers, body: '{}' });
       assert.equal(out.status, 403);
-      // Browsers leave the cookie out of what another site sends, and still heed a cookie in the answer.
+      // Browsers omit the cookie from another site's requests, and still heed a cookie in the response.
       const without = await fetch(`${gateway.url}/console/sign-out`, { method: 'POST', headers, body: '{}' });
       assert.deepEqual([without.status, without.headers.getSetCookie()], [403, []]);
       assert.equal(await changes(), before);
@@ -119,7 +119,7 @@ describe('another site', () => {
 });
 
 describe('a cookie', () => {
-  it('means nothing to models, and to no other endpoint that takes a bearer', async () => {
+  it('is rejected by models, and by every other bearer endpoint', async () => {
     for (const [method, path] of [
       ['GET', '/v1/models'],
       ['POST', '/v1/messages'],
@@ -135,14 +135,14 @@ describe('a cookie', () => {
     }
   });
 
-  it('does not stand in for a bearer that is no good', async () => {
+  it('does not replace an invalid bearer', async () => {
     for (const credential of [{ authorization: 'Bearer nonsense' }, { 'x-api-key': 'gw_nonsense' }]) {
       const headers = { ...OF_CONSOLE, ...credential } as Record<string, string>;
       assert.equal((await anna.send('GET', '/admin/api/people', { headers })).status, 401);
     }
   });
 
-  it('is none that holds a credential of another kind, a made-up one, or two', async () => {
+  it('is invalid with a credential of another kind, a made-up one, or two', async () => {
     const { access_token, refresh_token } = await signIn(gateway.url, 'anna');
     const [name, value] = anna.cookie.split('=') as [string, string];
     const other = `${'A'.repeat(42)}A`;
@@ -155,12 +155,12 @@ describe('a cookie', () => {
     assert.equal((await anna.send('GET', '/admin/api/me', { headers: two })).status, 401);
   });
 
-  it('is not made by a bearer: the console stays closed', async () => {
+  it('is not created by a bearer: the console stays closed', async () => {
     const { access_token } = await signIn(gateway.url, 'anna');
     const headers = { ...OF_CONSOLE, authorization: `Bearer ${access_token}` };
-    const answer = await fetch(`${gateway.url}/console/session`, { headers });
-    assert.equal(((await answer.json()) as { person: unknown }).person, null);
-    assert.deepEqual(answer.headers.getSetCookie(), []);
+    const response = await fetch(`${gateway.url}/console/session`, { headers });
+    assert.equal(((await response.json()) as { person: unknown }).person, null);
+    assert.deepEqual(response.headers.getSetCookie(), []);
   });
 
   it('planted in a browser before it signs in is not the one it has then', async () => {
@@ -172,12 +172,12 @@ describe('a cookie', () => {
     const own = [...victim.cookies(gateway.url)].map(([key, value]) => `${key}=${value}`);
     const back = await victim.request(callback, { headers: { cookie: [...own, mallory.cookie].join('; ') } });
     assert.equal(back.status, 303);
-    const given = personIn(gateway.url, victim);
-    assert.notEqual(given.cookie, mallory.cookie);
-    assert.match(given.cookie, new RegExp(`^${name}=`));
-    assert.equal((await given.call('GET', '/admin/api/me')).body.email, 'anna@example.com');
+    const input = personIn(gateway.url, victim);
+    assert.notEqual(input.cookie, mallory.cookie);
+    assert.match(input.cookie, new RegExp(`^${name}=`));
+    assert.equal((await input.call('GET', '/admin/api/me')).body.email, 'anna@example.com');
     const planted = { ...OF_CONSOLE, cookie: mallory.cookie };
-    assert.equal((await given.send('GET', '/admin/api/me', { headers: planted })).status, 401);
+    assert.equal((await input.send('GET', '/admin/api/me', { headers: planted })).status, 401);
   });
 
   it('of a sign-in is good in the browser that began it, once', async () => {
@@ -190,26 +190,26 @@ describe('a cookie', () => {
     const attempt = [...browser.cookies(gateway.url)].map(([key, value]) => `${key}=${value}`).join('; ');
     assert.equal((await browser.request(callback)).status, 303);
     const again = await createBrowser().request(callback, { headers: { cookie: attempt } });
-    assert.notEqual(again.status, 303, 'the provider gives nothing for a code that was used');
+    assert.notEqual(again.status, 303, 'the provider rejects a used code');
     assert.ok(!again.headers.getSetCookie().some((line) => /^gw_session/.test(line)));
   });
 });
 
-/** The id of a request of somebody's that was refused, once the audit log has it. */
+/** The id of a user's rejected request, once the audit log has it. */
 async function recordedRequest(token: string): Promise<string> {
-  const answer = await fetch(`${gateway.url}/v1/messages`, {
+  const response = await fetch(`${gateway.url}/v1/messages`, {
     method: 'POST',
     headers: { 'x-api-key': token, 'content-type': 'application/json' },
     body: JSON.stringify({ model: 'no-such-model', max_tokens: 1, messages: [{ role: 'user', content: 'hello' }] }),
   });
-  assert.equal(answer.status, 404);
-  const id = answer.headers.get('x-gateway-request-id')!;
+  assert.equal(response.status, 404);
+  const id = response.headers.get('x-gateway-request-id')!;
   await until('it is recorded', async () => (await anna.call('GET', `/admin/api/requests/${id}`)).status === 200);
   return id;
 }
 
 describe('a filter', () => {
-  it('is a value and no part of a statement, and no trouble of the database is told', async () => {
+  it('is a value and no part of a statement, and no database error is shown', async () => {
     const hostile = `a'"; drop table audit_log; --%_\\$1`;
     let asked = 0;
     for (const operation of OPERATIONS.filter((each) => each.method === 'GET')) {
@@ -227,7 +227,7 @@ describe('a filter', () => {
 });
 
 describe('a developer', () => {
-  it('is refused every operation of administrators, whatever is sent', async () => {
+  it('is denied every operation of administrators, with any input', async () => {
     const before = await changes();
     const operations = OPERATIONS.filter(({ needs_admin }) => needs_admin);
     assert.ok(operations.length > 10);
@@ -239,11 +239,11 @@ describe('a developer', () => {
     assert.equal(await changes(), before);
   });
 
-  it('finds what belongs to somebody else no more than what there is not', async () => {
+  it("finds another user's records no more than missing ones", async () => {
     const made = await anna.call('POST', '/admin/api/tokens', { name: 'private', group: 'all' });
     const { session_id } = (await anna.call('GET', '/admin/api/me')).body;
     const request = await recordedRequest(made.body.token);
-    /** Things of an administrator, by the operation that takes their id; `null` where nothing there is somebody's. */
+    /** An administrator's objects, by the operation that takes their id; `null` where none has an owner. */
     const belonging: Readonly<Record<string, string | null>> = {
       getToken: made.body.id,
       revokeToken: made.body.id,
@@ -264,18 +264,18 @@ describe('a developer', () => {
         const { status, body: problem } = await answer!;
         return [status, problem.error?.code, String(problem.error?.message).replaceAll(each, 'ID')];
       };
-      const told = await said(theirs, id);
-      assert.equal(told[0], 404, operation.name);
-      assert.deepEqual(told, await said(nobodys, unknown), operation.name);
+      const response = await said(theirs, id);
+      assert.equal(response[0], 404, operation.name);
+      assert.deepEqual(response, await said(nobodys, unknown), operation.name);
     }
     assert.equal((await anna.call('GET', '/admin/api/me')).status, 200, 'nothing was ended');
   });
 
-  it('sees nobody else in any list, and may not ask for somebody', async () => {
+  it('sees no other user in any list, and may not query one', async () => {
     await anna.call('POST', '/admin/api/tokens', { name: 'private', group: 'all' });
     for (const operation of OPERATIONS.filter((each) => each.method === 'GET' && !each.needs_admin)) {
       if (operation.path_names.length > 0) continue;
-      // A stream of events has no end to wait for, and is refused as well when only its headers are asked for.
+      // A stream of events has no end to wait for, and is rejected as well for a HEAD request.
       if (operation.file_type === FEED) {
         const asked = `${gateway.url}${operation.path}?user=anna@example.com`;
         const { status } = await ben.browser.request(asked, { method: 'HEAD', headers: OF_CONSOLE });
@@ -294,13 +294,13 @@ describe('a developer', () => {
 });
 
 describe('without TLS', () => {
-  it('nobody signs in from another machine: others could take the cookie', async () => {
+  it('rejects sign-ins from another machine: others could take the cookie', async () => {
     const plain = await bootSignIn({ provider, auth: AUTH, public_url: 'http://gateway.example.com' });
     try {
-      const answer = await createBrowser().request(`${plain.url}/console/sign-in`);
-      assert.equal(answer.status, 403);
-      assert.match(await answer.text(), /The console needs HTTPS/);
-      assert.deepEqual(answer.headers.getSetCookie(), []);
+      const response = await createBrowser().request(`${plain.url}/console/sign-in`);
+      assert.equal(response.status, 403);
+      assert.match(await response.text(), /The console needs HTTPS/);
+      assert.deepEqual(response.headers.getSetCookie(), []);
     } finally {
       await plain.close();
     }

@@ -1,4 +1,4 @@
-/** What the real gateway records of its decisions, and how they are told afterwards. */
+/** What the real gateway records of its decisions, and how it explains them afterwards. */
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { describe, test } from 'node:test';
@@ -53,8 +53,8 @@ async function ask(token: string, more: object = {}): Promise<{ status: number; 
   return { status: response.status, id: response.headers.get('x-gateway-request-id')! };
 }
 
-/** What an administrator is told by this gateway. */
-async function told(name: 'getRequest' | 'explainRequest', id: string, as?: string) {
+/** What an administrator gets from this gateway. */
+async function fetchTrace(name: 'getRequest' | 'explainRequest', id: string, as?: string) {
   const { database, config_file, env } = opened.gateway;
   const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
   const clock = systemClock;
@@ -69,18 +69,18 @@ async function told(name: 'getRequest' | 'explainRequest', id: string, as?: stri
   });
   const root = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
   const caller = as === undefined ? root : { ...root, email: as, is_admin: false };
-  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is.
+  // biome-ignore lint/suspicious/noExplicitAny: the description defines it.
   const ask = () => run(operationOf(name), caller, { path: { id }, query: {}, body: undefined }) as Promise<any>;
   return until('the request is recorded', () => ask().catch(() => undefined));
 }
 
 describe('the trace of a request', () => {
-  test('that was served has its stages, the rules with what they saw, and what was sent', async () => {
+  test('of a served one has its stages, the rules with their inputs, and the sent request', async () => {
     opened.upstream.script = answerJson(message());
     const { status, id } = await ask(opened.gateway.token);
     assert.equal(status, 200);
     const { request, trace, ledger, record } = await until('its cost is in the ledger', async () => {
-      const found = await told('getRequest', id);
+      const found = await fetchTrace('getRequest', id);
       return found.ledger.length > 0 && found;
     });
     assert.match(trace.why, /^Served by main in .*, by the rule big\. It cost 0\.\d+ USD\.$/);
@@ -114,28 +114,28 @@ describe('the trace of a request', () => {
     assert.ok(!JSON.stringify(record).includes(SECRET));
   });
 
-  test('that was refused begins with the sentence that its client was told, and says what would become of it now', async () => {
+  test("of a rejected one begins with the client's error, and shows its current outcome", async () => {
     const poor = await opened.gateway.newToken({ user: 'poor@example.com', team: 'poor' });
     const { token } = opened.gateway;
     for (const [asked, status, why, now] of [
       [
         await ask(poor),
         429,
-        /^Refused: Waiting does not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* Defined in gateway\.yaml:\d+\.$/,
-        /^It would be refused now by the limit poor: user poor@example\.com: .*As it did then\.$/,
+        /^Rejected: Retrying will not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* Defined in gateway\.yaml:\d+\.$/,
+        /^It would be rejected now by the limit poor: user poor@example\.com: .*As it did then\.$/,
       ],
       [
         await ask(token, { model: 'no-such-model' }),
         404,
-        /^Refused by the stage resolve-route.*: the model does not exist for this caller \(model_not_found\)\.$/,
+        /^Rejected by the stage resolve-route.*: the model does not exist for this caller \(model_not_found\)\.$/,
         /./,
       ],
       [await ask(token), 200, /^Served by main/, /^It would go to main now, by the rule big\. As it did then\.$/],
     ] as const) {
       assert.equal(asked.status, status);
-      const { request, trace } = await told('getRequest', asked.id);
+      const { request, trace } = await fetchTrace('getRequest', asked.id);
       assert.match(trace.why, why);
-      const replay = await told('explainRequest', asked.id);
+      const replay = await fetchTrace('explainRequest', asked.id);
       assert.match(replay.words, now);
       if (status !== 429) continue;
       assert.deepEqual([request.refused_by, trace.stages.at(-1).end, replay.would], ['poor', 'refused', 'refused']);
@@ -144,12 +144,12 @@ describe('the trace of a request', () => {
     }
   });
 
-  test('names to who is no administrator no condition but those that held for them', async () => {
+  test('shows users without the admin role only the conditions that matched', async () => {
     const { id } = await ask(opened.gateway.token);
-    const { trace } = await told('getRequest', id, 'dev@example.com');
+    const { trace } = await fetchTrace('getRequest', id, 'dev@example.com');
     const names = trace.rules.map(({ name }: { name: string }) => name);
     assert.ok(names.includes('big') && !names.includes('at-night') && !names.includes('poor'), names.join());
-    const now = await told('explainRequest', id, 'dev@example.com');
+    const now = await fetchTrace('explainRequest', id, 'dev@example.com');
     assert.deepEqual(
       now.rules.map(({ name }: { name: string }) => name),
       ['big'],

@@ -1,4 +1,4 @@
-/** What is around the pages: how little the first one takes, a lost connection, a session that ends, themes, the menu on a phone. */
+/** The frame of the pages: the size of the first one, a lost connection, the end of a session, themes, the menu on a phone. */
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ const PHONE = { viewport: { width: 390, height: 844 } };
 const browser = useBrowser();
 const site = useConsole();
 
-test(`the first page takes less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, all its files together`, async () => {
+test(`the first page transfers less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, all its files together`, async () => {
   for (const sub of ['anna', 'ben']) {
     const { page } = await browser.open({ extraHTTPHeaders: { 'accept-encoding': 'gzip' } });
     // The other pages are fetched when there is nothing else to do.
@@ -42,7 +42,7 @@ test(`the first page takes less than ${FIRST_PAGE_BYTES_MAX} bytes with gzip, al
   }
 });
 
-test('a lost connection is told, and mended without a reload', async () => {
+test('shows a lost connection, and recovers without a reload', async () => {
   const { page, context } = await site.open('ben', '/console/tokens');
   await page.getByText('laptop').first().waitFor();
   await page.evaluate('window.not_loaded_again = true');
@@ -56,7 +56,7 @@ test('a lost connection is told, and mended without a reload', async () => {
   assert.equal(await page.evaluate('window.not_loaded_again'), true);
 });
 
-test('whoever is signed out elsewhere is shown how to sign in, and comes back to the page', async () => {
+test('a user signed out elsewhere is shown how to sign in, and returns to the page', async () => {
   const { page } = await browser.open();
   const { sub, email } = site.newPerson();
   await openConsole(page, site.gateway.url, sub, '/console/usage?since=7d');
@@ -72,23 +72,23 @@ test('whoever is signed out elsewhere is shown how to sign in, and comes back to
   await page.getByRole('heading', { level: 1, name: 'Tokens' }).waitFor();
 });
 
-test('an answer that is slow to come has a skeleton in its place until it is there', async () => {
+test('a slow response has a skeleton in its place', async () => {
   const { page } = await site.open('ben');
-  let answer = () => {};
-  const held = new Promise<void>((resolve) => {
-    answer = resolve;
+  let response = () => {};
+  const blocked = new Promise<void>((resolve) => {
+    response = resolve;
   });
   await page.route('**/admin/api/tokens?*', async (route) => {
-    await held;
+    await blocked;
     await route.continue();
   });
   await page.locator('.frame-side').getByRole('link', { name: 'Tokens' }).click();
   await page.locator('.skeleton-line').first().waitFor();
-  answer();
+  response();
   await page.locator('.skeleton-line').first().waitFor({ state: 'detached' });
 });
 
-test('a chosen theme holds after the browser comes back, whatever the system says', async () => {
+test("a chosen theme persists after the browser returns, whatever the system's theme", async () => {
   const { page } = await site.open('ben', '/console', { colorScheme: 'light' });
   const ground = () => page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
   const light = await ground();

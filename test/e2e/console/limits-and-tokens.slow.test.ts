@@ -13,7 +13,7 @@ const DAY_MS = 86_400_000;
 
 const site = useConsole();
 
-/** Notes what was spent in this window and the next, which may begin at any moment. */
+/** Records spending in this window and the next, which may begin at any moment. */
 async function spend(scope: 'user' | 'team', key: string, window: 'day' | 'month', usd: number): Promise<void> {
   const starts = [Date.now(), Date.now() + DAY_MS].map((at) =>
     new Date(at).toISOString().slice(0, window === 'day' ? 10 : 7),
@@ -31,7 +31,7 @@ const statusWith = async (token: string) =>
   (await fetch(`${site.gateway.url}/v1/models`, { headers: { authorization: `Bearer ${token}` } })).status;
 
 describe('the page of tokens', () => {
-  it('makes a token that works, and shows it once', async () => {
+  it('creates a working token, and shows it once', async () => {
     const { page, complaints } = await site.open(site.newPerson().sub, '/console/tokens');
     await page.getByRole('button', { name: 'Create a token', exact: true }).click();
     // The first field has the focus already.
@@ -51,7 +51,7 @@ describe('the page of tokens', () => {
     assert.deepEqual(complaints, []);
   });
 
-  it('puts a new token in the place of one, and revokes it with what it replaced', async () => {
+  it('replaces a token, and revokes it with its predecessor', async () => {
     const { sub, email } = site.newPerson();
     const old = await createToken(site.by, {
       user: email,
@@ -67,16 +67,16 @@ describe('the page of tokens', () => {
     await page.getByRole('button', { name: 'I have it' }).click();
     const newest = page.getByRole('row').filter({ hasText: 'desk' }).filter({ hasText: 'active' });
     await newest.getByRole('button', { name: 'Revoke desk' }).click();
-    await page.getByText('are refused within a second').waitFor();
+    await page.getByText('are rejected within a second').waitFor();
     await page.getByRole('button', { name: 'Revoke the token' }).click();
     await page.getByText(`Revoked desk of ${email} and the tokens it replaced.`).waitFor();
     await until(
-      'both are refused',
+      'both are rejected',
       async () => (await statusWith(token)) === 401 && (await statusWith(old.token)) === 401,
     );
   });
 
-  it("is of one's own tokens, and of everybody's for administrators, with service tokens beside them", async () => {
+  it("shows one's own tokens, and all tokens for administrators, with service tokens beside them", async () => {
     const { email } = site.newPerson();
     await createToken(site.by, { user: email, group: 'all', name: 'of-somebody' });
     const { page: bens } = await site.open('ben', '/console/tokens?state=all&search=of-somebody');
@@ -120,7 +120,7 @@ describe('the page of limits', () => {
     assert.deepEqual(complaints, []);
   });
 
-  it('sets a limit, and takes it back', async () => {
+  it('sets a limit, and clears it', async () => {
     const { email } = site.newPerson();
     const { page } = await site.open('anna', `/console/limits?user=${email}`);
     await page.getByRole('button', { name: `Set limit of ${email} per day` }).click();
@@ -137,7 +137,7 @@ describe('the page of limits', () => {
     await page.getByText(`Reset the limit of ${email} per day: 50 USD now.`).waitFor();
   });
 
-  it('shows a developer their own, and words to ask for more, whose link opens the grant for administrators', async () => {
+  it('shows developers their own, with a request for more, whose link opens the grant for administrators', async () => {
     const { sub, email } = site.newPerson({ name: 'Dora Dahl' });
     await spend('user', email, 'day', 2);
     const { page } = await site.open(sub, '/console/limits?user=ben@example.com');
@@ -154,7 +154,7 @@ describe('the page of limits', () => {
     await dialog(annas, 'Raise limit temporarily').getByText('2 of 60 USD, 58 left').waitFor();
   });
 
-  it('tells a limit to those whom its condition is for, and who set one to administrators alone', async () => {
+  it('shows a limit to the callers of its condition, and its author only to administrators', async () => {
     const { sub, email } = site.newPerson();
     const { email: other } = site.newPerson();
     const { page: own } = await site.open(sub);
@@ -169,14 +169,14 @@ describe('the page of limits', () => {
     const name = { scope: 'user', key: email, window: 'day', unit: 'nano_usd' } as const;
     await setLimit(site.by, { name, amount: 0, reason: 'left the project' });
     const id = await site.ask(email);
-    for (const [who, told] of [
+    for (const [who, expected] of [
       [page, /Set at run time by command root@host, \d{4}-/],
       [own, /Set at run time, \d{4}-/],
     ] as const) {
       await who.goto(`${site.gateway.url}/console/requests?request=${id}`);
       const drawer = who.getByRole('dialog');
       await drawer.getByText('set at run time', { exact: true }).first().waitFor();
-      assert.match((await drawer.textContent()) ?? '', told);
+      assert.match((await drawer.textContent()) ?? '', expected);
       assert.equal(await drawer.getByText(/written in/).count(), 0);
     }
     assert.ok(!((await own.getByRole('dialog').textContent()) ?? '').includes('root@host'));

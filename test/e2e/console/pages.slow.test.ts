@@ -27,7 +27,7 @@ for (const [role, { sub, pages }] of Object.entries(WHO)) {
     const titles = await links.allInnerTexts();
     assert.equal(titles.length, pages, titles.join());
     for (const title of titles) {
-      // The pages share a document, for it takes axe longer to load than to look at one.
+      // The pages share a document, as axe is slower to load than to check one.
       await links.getByText(title, { exact: true }).click();
       await loaded(page, title);
       for (const [size, viewport] of Object.entries(SIZES)) {
@@ -55,22 +55,22 @@ for (const [role, { sub, pages }] of Object.entries(WHO)) {
   });
 }
 
-/** A part of every hostile name, as people see it where it is no more than a text. */
+/** A part of every hostile name, as users see it where it is only text. */
 const PART = '<img src=x';
 
 interface View {
   readonly path: string;
-  /** Of a drawer or dialog: what opens it, unless the address does. */
+  /** Of a drawer or dialog: its opener, unless the address opens it. */
   readonly button?: RegExp;
   readonly is_dialog?: false;
-  /** What has to be read in it. */
+  /** The text to be read in it. */
   readonly shows?: string;
 }
 
 const counter = new URLSearchParams({ user: 'ben@example.com', window: 'day', unit: 'usd' });
 const grant = new URLSearchParams({ grant: counter.toString(), amount: '5' });
 
-/** Drawers, dialogs and views beside what the list of pages leads to. */
+/** Drawers, dialogs and views beside those of the list of pages. */
 const VIEWS: Readonly<Record<'anna' | 'ben', readonly View[]>> = {
   anna: [
     { path: 'requests?user=mallory@example.com', button: /\d\d:\d\d/, shows: PART },
@@ -87,10 +87,9 @@ const VIEWS: Readonly<Record<'anna' | 'ben', readonly View[]>> = {
     { path: 'people', is_dialog: false, shows: PART },
     { path: 'limits?user=mallory@example.com', button: /^Raise limit/ },
     { path: 'limits?user=mallory@example.com', button: /^Set limit/, shows: PART },
-    { path: 'limits?grant=new' },
     { path: `limits?${grant}`, shows: 'With the raise' },
     { path: `limits?team=${encodeURIComponent(HOSTILE_SHORT)}`, is_dialog: false, shows: PART },
-    { path: 'config?view=rules&shipped=yes', is_dialog: false, shows: PART },
+    { path: 'config?view=rules', is_dialog: false, shows: PART },
     { path: 'config?view=shadow', is_dialog: false },
     { path: 'config?view=files', is_dialog: false },
     { path: 'config?view=findings', is_dialog: false },

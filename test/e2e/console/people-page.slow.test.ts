@@ -1,4 +1,4 @@
-/** The pages of people and of one's own sessions in a real browser. */
+/** The pages of users and of one's own sessions in a real browser. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { signIn } from '../../support/identity/sign-in.ts';
@@ -7,19 +7,19 @@ import { useConsole } from './scene.ts';
 
 const site = useConsole();
 
-it('an administrator finds somebody, sees what they are signed in with, and ends it', async () => {
+it('an administrator finds a user, sees their sessions, and ends them', async () => {
   const { sub, email } = site.newPerson();
   await signIn(site.gateway.url, sub);
-  const somebody = await site.signIn(sub);
+  const user = await site.signIn(sub);
   const { page, complaints } = await site.open('anna', '/console/people');
   await page.getByLabel('Search').fill(sub.toUpperCase());
   await page.getByLabel('Search').press('Enter');
-  await until('nobody else is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
+  await until('no other user is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
   await page.locator('.frame-side').getByRole('link', { name: 'People' }).click();
-  await until('everybody is listed again', async () => (await page.getByText('anna@example.com').count()) > 1);
+  await until('all users are listed again', async () => (await page.getByText('anna@example.com').count()) > 1);
   assert.equal(await page.getByLabel('Search').inputValue(), '');
   await page.goBack();
-  await until('nobody else is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
+  await until('no other user is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
   assert.equal(await page.getByLabel('Search').inputValue(), sub.toUpperCase());
   await page.getByRole('button', { name: email }).click();
   const drawer = page.getByRole('dialog');
@@ -27,7 +27,7 @@ it('an administrator finds somebody, sees what they are signed in with, and ends
   await drawer.getByRole('button', { name: 'End the session of a browser' }).click();
   await page.getByRole('button', { name: 'End session' }).click();
   await page.getByText('The session has ended.').waitFor();
-  assert.equal((await somebody.call('GET', '/admin/api/me')).status, 401);
+  assert.equal((await user.call('GET', '/admin/api/me')).status, 401);
   await drawer.getByRole('button', { name: 'End all sessions' }).click();
   await page.getByText('Signs out within a second: 1 program.').waitFor();
   await page.getByRole('button', { name: 'End all sessions' }).last().click();
@@ -35,7 +35,7 @@ it('an administrator finds somebody, sees what they are signed in with, and ends
   assert.deepEqual(complaints, []);
 });
 
-it('an administrator deprovisions a person by keyboard alone', async () => {
+it('an administrator deprovisions a user by keyboard alone', async () => {
   const { sub, email } = site.newPerson();
   await signIn(site.gateway.url, sub);
   const { page } = await site.open('anna', `/console/people?user=${email}`);
@@ -52,7 +52,7 @@ it('an administrator deprovisions a person by keyboard alone', async () => {
   assert.ok(changes.some(({ after }: { after: { because?: string } | null }) => after?.because === 'left the company'));
 });
 
-it('a developer sees their own sessions, ends the others, and finds no page of everybody', async () => {
+it('a developer sees their own sessions, ends the others, and finds no page of all users', async () => {
   const { sub } = site.newPerson();
   await signIn(site.gateway.url, sub);
   const { page } = await site.open(sub, '/console/sessions');

@@ -1,4 +1,4 @@
-/** The page of requests in a real browser: finding out why a request was refused, new ones as they come, one's own only. */
+/** The page of requests in a real browser: the reason of a rejection, new ones on arrival, one's own only. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
@@ -18,9 +18,9 @@ const rows = (page: Page) => page.locator('main tbody tr');
 const why = (page: Page) => page.locator('.requests-why');
 
 describe('the page of requests', () => {
-  test('says without a mouse why a request was refused, by which rule, and leads to its limit', async () => {
+  test('shows without a mouse the reason and rule of a rejection, and links to its limit', async () => {
     const page = await openRequests('anna', '?outcome=refused&user=mallory@example.com');
-    const refused = rows(page).filter({ hasText: '429 refused' }).first();
+    const refused = rows(page).filter({ hasText: '429 rejected' }).first();
     await refused.getByRole('button').focus();
     assert.ok(await focusIsVisible(page));
     await page.keyboard.press('Enter');
@@ -28,11 +28,11 @@ describe('the page of requests', () => {
     const sentence = (await why(page).textContent())!;
     assert.match(
       sentence,
-      /Refused: Waiting does not help: .* the daily limit of 0\.000001 USD for user mallory@example\.com.*gateway\.yaml:\d+/,
+      /Rejected: Retrying will not help: .* the daily limit of 0\.000001 USD for user mallory@example\.com.*gateway\.yaml:\d+/,
     );
     assert.match(new URL(page.url()).search, /request=[0-9a-f-]{36}/);
     const drawer = page.getByRole('dialog');
-    assert.match((await drawer.textContent())!, /check-budget.*refused/s);
+    assert.match((await drawer.textContent())!, /check-budget.*rejected/s);
     await drawer.getByRole('heading', { name: 'Exceeded limits' }).waitFor();
     assert.match((await drawer.textContent())!, /Routed to mainnot sent/);
     const limit = drawer.getByRole('link', { name: 'Show or raise this limit' }).first();
@@ -46,7 +46,7 @@ describe('the page of requests', () => {
   });
 
   test('shows new requests at the top while it is live, and keeps filters in the address', async () => {
-    // Of one person: requests of other tests may still arrive.
+    // Of one user: requests of other tests may still arrive.
     const { email } = site.newPerson();
     const page = await openRequests('anna', `?user=${email}`);
     await page.getByRole('button', { name: 'Watch live' }).click();
@@ -72,7 +72,7 @@ describe('the page of requests', () => {
     await until('all are back', async () => (await rows(page).count()) > 3);
   });
 
-  test('takes the last day as one that is included', async () => {
+  test('treats the last day as included', async () => {
     const today = new Date().toISOString().slice(0, 10);
     const page = await openRequests('anna');
     await page.getByLabel('To (included)').fill(today);
@@ -82,7 +82,7 @@ describe('the page of requests', () => {
     assert.equal(await page.getByLabel('To (included)').inputValue(), today);
   });
 
-  test('shows a developer nobody else, by whatever address', async () => {
+  test('shows a developer no other user, by any address', async () => {
     const page = await openRequests('ben');
     await rows(page).first().waitFor();
     assert.ok((await rows(page).allTextContents()).every((text) => !text.includes('mallory')));

@@ -1,11 +1,11 @@
 /**
- * The console of a gateway whose pages have something to show: people, requests, refusals, limits, tokens, an open breaker, a
- * reload that failed. Every name that a person or an upstream can choose tries to become a script.
+ * The console of a gateway with data on every page: users, requests, rejections, limits, tokens, an open breaker, a
+ * reload that failed. Every name that a user or an upstream can choose tries to become a script.
  *
  * ```ts
  * const site = useConsole();                                        // the same gateway and browser for all files of a process
  * const { page, complaints } = await site.open('anna', '/console'); // signed in already; anna is an administrator
- * const carla = site.newPerson();                                   // whoever a test changes is its own
+ * const carla = site.newPerson();                                   // a user that a test changes is its own
  * const request_id = await site.ask(carla.email);
  * ```
  * @module
@@ -27,7 +27,7 @@ import { answerJson, message, startUpstream } from '../../support/model-provider
 import { until } from '../../support/until.ts';
 import { auditRecord } from '../support/state.ts';
 
-/** A name that runs a script wherever it is taken for markup; `window.taken` tells. */
+/** A name that runs a script wherever it is taken for markup; `window.taken` shows it. */
 export const HOSTILE = `"'><img src=x onerror="window.taken=1"><script>window.taken=1</script>{{7*7}}`;
 /** A shorter one, for names that have few characters. */
 export const HOSTILE_SHORT = `"><img src=x onerror=window.taken=1>`;
@@ -62,19 +62,19 @@ export function useConsole() {
     get gateway() {
       return scene.gateway;
     },
-    /** Where what a test does without a browser is written down to come from. */
+    /** The recorded origin of what a test does without a browser. */
     get by(): Changing {
       const { database } = scene.gateway;
       return { database, clock: systemClock, actor: { kind: 'command', name: 'root@host' } };
     },
-    /** Makes somebody of whom no other test knows: a developer, where no groups are named. */
+    /** Creates a user unknown to other tests: a developer, where no groups are named. */
     newPerson(more: TestPerson = {}) {
       const sub = `person-${String(++people).padStart(3, '0')}`;
       const email = `${sub}@example.com`;
       scene.provider.people.set(sub, { email, email_verified: true, name: sub, groups: ['marketing'], ...more });
       return { sub, email };
     },
-    /** Opens a private window with a page, for somebody who is signed in. */
+    /** Opens a private window with a page, for a signed-in user. */
     async open(sub: string, path = '/console', options: BrowserContextOptions = {}): Promise<Watched> {
       const watched = await browser.open({
         viewport: { width: 1440, height: 900 },
@@ -84,9 +84,9 @@ export function useConsole() {
       await openAs(watched.page, scene.gateway.url, sub, path);
       return watched;
     },
-    /** Signs somebody in without a browser. */
+    /** Signs a user in without a browser. */
     signIn: (sub: string) => signInToConsole(scene.gateway.url, sub),
-    /** Sends a request with a new access token of somebody's. @returns its id, once its audit record is written. */
+    /** Sends a request with a new access token of a user. @returns its id, once its audit record is written. */
     async ask(email: string, model = 'coder-1') {
       const { id } = await send(scene.gateway, await scene.gateway.newToken({ user: email }), model);
       await auditRecord(scene.gateway.database, id);
@@ -101,7 +101,7 @@ export async function loaded(page: Page, title: string): Promise<void> {
   await until(`${title} has loaded`, async () => (await page.locator('.skeleton, .stale').count()) === 0);
 }
 
-/** Opens the scene and lets people use it. */
+/** Opens the scene and simulates its users. */
 async function openScene() {
   const hostile = { name: HOSTILE, groups: ['marketing', HOSTILE_SHORT, 'b'.repeat(200)] };
   const provider = await startIdentityProvider({
@@ -180,7 +180,7 @@ routing:
       upstream: main
 `;
 
-/** Loads other rules twice, and then what cannot be loaded: for its rules, and for a file whose name is hostile. */
+/** Loads other rules twice, and then invalid files: for their rules, and for a hostile file name. */
 async function reloadThrice(gateway: TestGateway): Promise<void> {
   const { routing: _, ...sections } = JSON.parse(await readFile(gateway.config_file, 'utf8'));
   sections.models.push({ ...sections.models[0], id: 'large-1' });
@@ -210,7 +210,7 @@ async function send(
   model: string,
   { text = 'hello', session = '' } = {},
 ): Promise<{ readonly id: string; readonly status: number }> {
-  const answer = await fetch(`${url}/v1/messages`, {
+  const response = await fetch(`${url}/v1/messages`, {
     method: 'POST',
     headers: {
       'x-api-key': token,
@@ -220,17 +220,18 @@ async function send(
     },
     body: JSON.stringify({ model, max_tokens: 100, messages: [{ role: 'user', content: text }] }),
   });
-  await answer.text();
-  return { id: answer.headers.get('x-gateway-request-id')!, status: answer.status };
+  await response.text();
+  return { id: response.headers.get('x-gateway-request-id')!, status: response.status };
 }
 
-/** What people do before somebody looks: it leaves a row on every page. */
+/** What users do before a page is opened: it leaves a row on every page. */
 async function usedByPeople(gateway: TestGateway): Promise<void> {
   const admin = await signInToConsole(gateway.url, 'anna');
   const change = async (method: string, path: string, body: object) => {
-    const answer = await admin.call(method, path, body);
-    if (answer.status >= 300) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
-    return answer.body;
+    const response = await admin.call(method, path, body);
+    if (response.status >= 300)
+      throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(response.body)}`);
+    return response.body;
   };
   for (const sub of ['ben', 'mallory']) await signInToConsole(gateway.url, sub);
   await signInToConsole(gateway.url, 'eve').catch(() => {});
@@ -244,7 +245,7 @@ async function usedByPeople(gateway: TestGateway): Promise<void> {
   await send(gateway, token, HOSTILE);
   await send(gateway, refused, 'coder-1');
   // Each of a session of its own: none has a home at the other upstream.
-  // What fails for one caller alone opens no breaker for others.
+  // A failure of one caller alone opens no breaker for others.
   const callers = [gateway.token, await gateway.newToken({ user: 'zoe@example.com' })];
   for (let n = 0; n < SERVED_BY_SPARE; n++)
     await send(gateway, callers[n % 2]!, 'large-1', { session: `session-${n}` });

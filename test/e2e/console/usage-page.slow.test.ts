@@ -1,4 +1,4 @@
-/** Home and Usage in a real browser: the numbers are those of the command line, and each leads on. */
+/** Home and Usage in a real browser: the numbers of the command line, with links. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
@@ -10,7 +10,7 @@ import { useConsole } from './scene.ts';
 
 const site = useConsole();
 
-/** Somebody who has used models a moment ago, whatever day it is by now; their usage by model. */
+/** A user with very recent usage, whatever day it is by now; their usage by model. */
 async function somebodyWithUsage() {
   const { sub, email } = site.newPerson();
   const models = ['coder-1', 'coder-1', 'mapped-1'];
@@ -25,7 +25,7 @@ async function somebodyWithUsage() {
 const search = (page: Page) => Object.fromEntries(new URL(page.url()).searchParams);
 
 describe('the page of usage', () => {
-  test('shows an administrator everybody, narrows down by what is pressed, and goes back', async () => {
+  test('shows an administrator all users, narrows down by a click, and goes back', async () => {
     const { email } = await somebodyWithUsage();
     const { page, complaints } = await site.open('anna', '/console/usage');
     const table = page.getByRole('region', { name: 'Usage' });
@@ -34,7 +34,7 @@ describe('the page of usage', () => {
     assert.deepEqual(search(page), { user: email, by: 'team' });
     await page.getByLabel('Group by').selectOption('model');
     await table.getByRole('link', { name: 'coder-1', exact: true }).waitFor();
-    await page.getByRole('button', { name: `Person: ${email}` }).click();
+    await page.getByRole('button', { name: 'Clear filters' }).click();
     await until('the filter is gone', async () => search(page).user === undefined);
     await page.goBack();
     await until('it is there again', async () => search(page).user === email);
@@ -45,7 +45,7 @@ describe('the page of usage', () => {
     assert.deepEqual(complaints, []);
   });
 
-  test('tells the cost of the ledger, and gives it as the file of the command', async () => {
+  test("shows the cost of the ledger, and exports it as the command's file", async () => {
     const { email, rows } = await somebodyWithUsage();
     const { page } = await site.open('anna', `/console/usage?by=model,user&user=${email}`);
     const cost = rows.reduce((sum, row) => sum + row.cost_nano_usd, 0n);
@@ -57,14 +57,14 @@ describe('the page of usage', () => {
     assert.equal(await readFile(file, 'utf8'), usageCsv(rows, ['model', 'user']));
   });
 
-  test('says what is wrong with an address that means nothing, and what was meant', async () => {
+  test('explains an invalid address, with the intended one', async () => {
     const { page } = await site.open('anna', '/console/usage?since=2027-02-30');
     await page.getByText(/"since" is wrong: expected a date such as/).waitFor();
     await page.getByRole('radio', { name: '7 days' }).check({ force: true });
     await page.getByRole('region', { name: 'Usage' }).waitFor();
   });
 
-  test('shows a developer their own alone, whatever the address says', async () => {
+  test('shows developers only their own, at any address', async () => {
     const { page } = await site.open('mallory', '/console/usage');
     await page.getByText('No requests in this period').waitFor();
     await page.goto(`${site.gateway.url}/console/usage?user=ben@example.com`);
@@ -83,7 +83,7 @@ describe('the page of usage', () => {
 });
 
 describe('the first page', () => {
-  test('tells an administrator what to look at, and leads there', async () => {
+  test('shows an administrator what to check, and leads there', async () => {
     await site.ask(site.newPerson().email, 'no-such-model');
     const { page, complaints } = await site.open('anna', '/console');
     const list = page.locator('section', { hasText: 'Issues' }).first();
@@ -91,7 +91,7 @@ describe('the first page', () => {
     await list.getByRole('button', { name: /^Show \d+ more/ }).click();
     await list.getByText(/second was drained by anna@example\.com/).waitFor();
     await list.getByText(/A sign-in was refused in the last 24 hours/).waitFor();
-    const refused = page.getByRole('region', { name: 'Refused or failed today' });
+    const refused = page.getByRole('region', { name: 'Rejected or failed today' });
     await refused.getByText('model_not_found').waitFor();
     assert.equal(await page.evaluate('window.taken'), undefined);
     await list.getByRole('link', { name: 'Upstreams' }).first().click();

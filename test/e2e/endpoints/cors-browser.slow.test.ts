@@ -1,4 +1,4 @@
-/** A real browser reads what the gateway answers to pages of listed origins, and nothing elsewhere. */
+/** A real browser reads the gateway's responses on pages of listed origins, and nothing elsewhere. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -57,21 +57,21 @@ async function visit(origin: string): Promise<Page> {
   return page;
 }
 
-/** Sends a request as a script of the page does, and tells what the script can read. */
+/** Sends a request as a script of the page does, and returns what the script can read. */
 function fetchFrom(page: Page, token: string) {
-  const given = { url: `${gateway.url}/v1/messages`, token, body: messagesBody({ stream: true }) };
+  const input = { url: `${gateway.url}/v1/messages`, token, body: messagesBody({ stream: true }) };
   return page.evaluate(async ({ url, token, body }) => {
     const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}`, 'x-app': 'page' };
     try {
-      const answer = await fetch(url, { method: 'POST', headers, body });
-      return { status: answer.status, id: answer.headers.get('x-gateway-request-id'), text: await answer.text() };
+      const response = await fetch(url, { method: 'POST', headers, body });
+      return { status: response.status, id: response.headers.get('x-gateway-request-id'), text: await response.text() };
     } catch (error) {
       return { failed: (error as Error).name };
     }
-  }, given);
+  }, input);
 }
 
-test('a page of a listed origin streams, and reads a refusal with the id of its request', async () => {
+test('a page of a listed origin streams, and reads an error with its request id', async () => {
   const page = await visit(listed);
   const served = await fetchFrom(page, gateway.token);
   assert.equal(served.status, 200);

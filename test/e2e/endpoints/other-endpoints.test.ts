@@ -1,4 +1,4 @@
-/** The example for embeddings, files, batches, images and audio, with the official SDKs in front and an upstream that records what it gets. */
+/** The example for embeddings, files, batches, images and audio, with the official SDKs in front and a recording upstream. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -59,27 +59,27 @@ beforeEach(() => {
   upstream.requests.length = 0;
 });
 
-/** Makes one request, and gives what came of it with its ledger row. */
+/** Sends one request, and returns its outcome with its ledger row. */
 async function metered<T>(script: Script, ask: () => Promise<T>): Promise<{ answer: T; row: LedgerRow }> {
   upstream.script = script;
   // The row of the test before may still be on its way.
   await nothingReserved(gateway.database);
   const rows = (await ledgerRows(gateway.database)).length;
-  const answer = await ask();
+  const response = await ask();
   await until('the ledger has another row', async () => (await ledgerRows(gateway.database)).length > rows);
   await nothingReserved(gateway.database);
-  return { answer, row: (await ledgerRows(gateway.database)).at(-1)! };
+  return { answer: response, row: (await ledgerRows(gateway.database)).at(-1)! };
 }
 
 describe('the SDK of chat completions', () => {
-  test('gets embeddings, which cost the tokens that the answer tells', async () => {
+  test('gets embeddings, which cost the tokens in the response', async () => {
     const data = [{ object: 'embedding', index: 0, embedding: [0.5, 0.25] }];
     const usage = { prompt_tokens: 12, total_tokens: 12 };
-    const { answer, row } = await metered(
+    const { answer: response, row } = await metered(
       answerJson({ object: 'list', model: 'embed-1', data, usage }),
       async () => await openai.embeddings.create({ model: 'embed-1', input: ['a', 'b'], encoding_format: 'float' }),
     );
-    assert.deepEqual(answer.data[0]?.embedding, [0.5, 0.25]);
+    assert.deepEqual(response.data[0]?.embedding, [0.5, 0.25]);
     assert.deepEqual([row.model, row.input_tokens, row.output_tokens, row.cost_nano_usd], ['embed-1', 12, 0, 240]);
     assert.equal(row.provenance.cost, 'upstream');
     const sent = upstream.only();
@@ -87,7 +87,7 @@ describe('the SDK of chat completions', () => {
     assert.equal(sent.headers['x-team'], 'platform');
   });
 
-  test('draws an image, which costs the tokens that the answer tells', async () => {
+  test('draws an image, which costs the tokens in the response', async () => {
     const usage = { input_tokens: 10, output_tokens: 100, total_tokens: 110 };
     const { row } = await metered(
       answerJson({ created: 1, data: [{ b64_json: 'AAAA' }], usage }),
@@ -96,7 +96,7 @@ describe('the SDK of chat completions', () => {
     assert.deepEqual([row.input_tokens, row.output_tokens, row.cost_nano_usd], [10, 100, 4_100_000]);
   });
 
-  test('speaks: every byte of the answer arrives, and the request costs what its pipeline says', async () => {
+  test("speaks: every byte of the response arrives, and the request costs the pipeline's price", async () => {
     const { answer, row } = await metered(answerBytes(200, { 'content-type': 'audio/mpeg' }, BYTES), async () => {
       const response = await openai.audio.speech.create({ model: 'voice-1', voice: 'alloy', input: 'Hi', speed: 1.5 });
       return Buffer.from(await response.arrayBuffer());
@@ -106,16 +106,16 @@ describe('the SDK of chat completions', () => {
     assert.deepEqual([row.provenance.input, row.provenance.cost], ['unknown', 'per_request']);
   });
 
-  test('transcribes: the form arrives byte for byte, and costs the tokens that the answer tells', async () => {
+  test('transcribes: the form arrives byte for byte, and costs the tokens in the response', async () => {
     const usage = { type: 'tokens', input_tokens: 50, output_tokens: 5, total_tokens: 55 };
-    const { answer, row } = await metered(answerJson({ text: 'Good evening.', usage }), async () => {
+    const { answer: response, row } = await metered(answerJson({ text: 'Good evening.', usage }), async () => {
       return await openai.audio.transcriptions.create({
         model: 'transcribe-1',
         file: await toFile(BYTES, 'evening "1".wav', { type: 'audio/wav' }),
         timestamp_granularities: ['word'],
       });
     });
-    assert.equal(answer.text, 'Good evening.');
+    assert.equal(response.text, 'Good evening.');
     assert.ok(upstream.only().body.includes(BYTES));
     assert.deepEqual([row.model, row.input_tokens, row.cost_nano_usd], ['transcribe-1', 50, 350_000]);
   });
@@ -146,7 +146,7 @@ describe('the SDK of chat completions', () => {
     assert.equal(deleted.answer.deleted, true);
   });
 
-  test('makes a batch, which costs what its pipeline says, and looks at it for nothing', async () => {
+  test("creates a batch at the pipeline's price, and reads it free of charge", async () => {
     const made = await metered(
       answerJson({ id: 'batch_1', object: 'batch' }),
       async () =>
@@ -166,7 +166,7 @@ describe('the SDK of chat completions', () => {
     await metered(answerJson({ id: 'batch_1' }), async () => await batch_openai.batches.cancel('batch_1'));
   });
 
-  test('is refused a batch file with a request for a model that its caller may not use', async () => {
+  test('rejects a batch file with a request for a denied model', async () => {
     const jsonl = '{"body":{"model":"chat-1"}}\n{"body":{"model":"image-1"}}';
     const file = await toFile(Buffer.from(jsonl), 'a.jsonl');
     await assert.rejects(batch_openai.files.create({ purpose: 'batch', file }), (error) => {
@@ -177,7 +177,7 @@ describe('the SDK of chat completions', () => {
     assert.equal(upstream.requests.length, 0);
   });
 
-  test('understands who may not: the group, the model, the credential', async () => {
+  test('explains a denial: the group, the model, the credential', async () => {
     await assert.rejects(openai.files.list().then(), OpenAI.PermissionDeniedError);
     await assert.rejects(batch_openai.embeddings.create({ model: 'embed-1', input: 'a' }), OpenAI.NotFoundError);
     const stranger = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'gw_nobody', maxRetries: 0 });
@@ -189,7 +189,7 @@ describe('the SDK of chat completions', () => {
 describe('the SDK of Messages', () => {
   const params = { model: 'chat-1', max_tokens: 10, messages: [{ role: 'user' as const, content: 'Hi' }] };
 
-  test('makes a batch of more requests than fields may name models, lists batches and reads results', async () => {
+  test('creates a batch of more requests than fields may name models, lists batches and reads results', async () => {
     const requests = Array.from({ length: 500 }, (_, i) => ({ custom_id: `r${i}`, params }));
     const made = await metered(
       answerJson({ id: 'msgbatch_1', type: 'message_batch' }),
@@ -214,7 +214,7 @@ describe('the SDK of Messages', () => {
     );
   });
 
-  test('is refused a batch with a request for a model that its caller may not use', async () => {
+  test('rejects a batch with a request for a denied model', async () => {
     const requests = [{ custom_id: 'a', params: { ...params, model: 'image-1' } }];
     await assert.rejects(anthropic.messages.batches.create({ requests }), Anthropic.NotFoundError);
     assert.equal(upstream.requests.length, 0);
@@ -248,7 +248,7 @@ describe('a compressed body', () => {
     ['/v1/files', FORM, batch('chat-1'), batch('image-1'), 'br', brotliCompressSync],
     ['/v1/messages/batches', JSON_TYPE, requests('chat-1'), requests('image-1'), 'zstd', zstdCompressSync],
   ] as const) {
-    test(`of ${path} is read for its models, and goes on uncompressed`, async () => {
+    test(`of ${path} is read for its models, and leaves uncompressed`, async () => {
       const token = await gateway.newToken({ group: 'batch', user: 'packer@example.com' });
       upstream.script = answerJson({ id: 'x', object: 'x' });
       const refused = await asked(path, type, compress(wrong), encoding, token);
@@ -264,21 +264,21 @@ describe('a compressed body', () => {
     });
   }
 
-  test('that says to be bytes and holds JSON is refused like one that is not compressed', async () => {
+  test('declared as bytes that contains JSON is rejected like an uncompressed one', async () => {
     const body = gzipSync('{"model":"embed-1"}');
     const response = await asked('/v1/embeddings', 'application/octet-stream', body, 'gzip', gateway.token);
     assert.equal(response.status, 415, response.text);
   });
 
-  test('whose encoding is unknown is refused, also where nothing in it could be read', async () => {
+  test('with an unknown encoding is rejected, also where its content is unreadable', async () => {
     const response = await asked('/v1/embeddings', 'application/octet-stream', BYTES, 'compress', gateway.token);
     assert.equal(response.status, 415, response.text);
     assert.equal(response.headers['accept-encoding'], 'gzip, deflate, br, zstd');
   });
 });
 
-describe('what is odd', () => {
-  test('a form that names a model inside of another field is refused', async () => {
+describe('odd bodies', () => {
+  test('rejects a form that names a model inside of another field', async () => {
     const token = await gateway.newToken({ group: 'batch', user: 'former@example.com' });
     for (const name of ['model[]', 'model[id]', 'options[model]', 'x.model', 'Model', 'fallbacks[0]']) {
       const field = (key: string, value: string) =>
@@ -305,7 +305,7 @@ describe('what is odd', () => {
     ['two boundaries', '/v1/audio/transcriptions', 'multipart/form-data; boundary=b; boundary=c', '--b--', 400],
     ['half a number of images', '/v1/images/generations', 'application/json', '{"model":"image-1","n":1.5}', 400],
   ] as const) {
-    test(`a body that is ${what} is refused and never leaves`, async () => {
+    test(`rejects a body that is ${what}, and never forwards it`, async () => {
       const response = await post(path, type, body);
       assert.equal(response.status, status, response.text);
       assert.equal(typeof response.json().error.message, 'string');
@@ -313,15 +313,16 @@ describe('what is odd', () => {
     });
   }
 
-  test('a page in the place of an answer is refused, and costs nothing', async () => {
-    const { answer, row } = await metered(answerBytes(200, { 'content-type': 'text/html' }, '<p>Sign in'), () =>
-      post('/v1/audio/speech', 'application/json', '{"model":"voice-1"}'),
+  test('rejects a page in place of a response, at no cost', async () => {
+    const { answer: response, row } = await metered(
+      answerBytes(200, { 'content-type': 'text/html' }, '<p>Sign in'),
+      () => post('/v1/audio/speech', 'application/json', '{"model":"voice-1"}'),
     );
-    assert.equal(answer.status, 502);
+    assert.equal(response.status, 502);
     assert.equal(row.cost_nano_usd, 0);
   });
 
-  test('an answer that breaks off is not charged, and what it may be billed is kept apart', async () => {
+  test('a truncated response is free, and its possible bill is recorded apart', async () => {
     const script: Script = ({ res, socket }) => {
       res.writeHead(200, { 'content-type': 'audio/mpeg', 'content-length': '5000' });
       res.write(BYTES.subarray(0, 100), () => socket.destroy());
@@ -333,7 +334,7 @@ describe('what is odd', () => {
     assert.equal(row.provenance.possibly_billed_nano_usd, 50_000_000);
   });
 
-  test('a file that is not there says nothing about models: the next request goes out', async () => {
+  test('a missing file reveals nothing about models: the next request is forwarded', async () => {
     const missing = { error: { message: 'No such model or file', code: 'model_not_found' } };
     const token = await gateway.newToken({ group: 'batch', user: 'other@example.com' });
     for (let i = 0; i < 3; i++) {

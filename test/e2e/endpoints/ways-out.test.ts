@@ -21,7 +21,7 @@ import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { ledgerRows } from '../support/state.ts';
 
-/** Names that only the proxies know. */
+/** Names that only the proxies resolve. */
 const SECURE = CERTIFICATES.first.name;
 const PLAIN = 'models.corp.example';
 const OTHER = CERTIFICATES.second.name;
@@ -44,7 +44,7 @@ const opened = <T extends { close(): Promise<void> }>(one: T): T => {
 
 let upstream: ScriptedUpstream;
 let other: Server;
-/** Paths that the other server was asked for. */
+/** Requested paths at the other server. */
 const asked: string[] = [];
 let ports: Readonly<Record<string, number>>;
 let gateway: TestGateway;
@@ -57,14 +57,14 @@ const MODEL = {
   pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 },
 };
 
-/** An upstream, how it is reached, and what comes of it. */
+/** An upstream, its route, and the outcome. */
 interface Row {
   readonly scheme: 'https' | 'http' | 'loopback';
   /** `undefined`: the environment decides. */
   readonly key?: () => unknown;
   /** Which proxy it is reached through; absent where directly. */
   readonly through?: keyof typeof proxies;
-  /** What a caller is told where the proxy passes nothing on; HOST stands for its host and port. */
+  /** The error where the proxy passes nothing on; HOST stands for its host and port. */
   readonly refused?: RegExp;
 }
 
@@ -107,7 +107,7 @@ const ROWS = {
 } as const satisfies Readonly<Record<string, Row>>;
 const ROW_LIST = Object.entries(ROWS) as [string, Row][];
 
-/** By its port a proxy shows which upstream it was asked for. */
+/** A proxy identifies the requested upstream by its port. */
 const portOf = (name: string, transport: string) =>
   (transport === 'direct' ? 7000 : 8000) + ROW_LIST.findIndex(([each]) => each === name);
 
@@ -242,7 +242,7 @@ beforeEach(() => {
   upstream.script = answerJson(message());
 });
 
-/** Somebody nobody knows yet. */
+/** A new user. */
 const newToken = () => gateway.newToken({ user: `person-${++people}@example.com` });
 
 const ask = async (model: string): Promise<Response> =>
@@ -252,7 +252,7 @@ const passedOn = ({ passed }: Pick<ForwardProxy, 'passed'>) =>
   passed.map(({ method, target }) => `${method} ${target}`);
 
 for (const transport of TRANSPORTS) {
-  /** What proxies were asked for of an upstream, by their names. */
+  /** Requests at proxies for an upstream, by their names. */
   const seenOf = (name: string) =>
     Object.entries(proxies).flatMap(([proxy, { passed }]) =>
       passed.filter(({ target }) => target.includes(`:${portOf(name, transport)}`)).map((one) => ({ ...one, proxy })),
@@ -261,7 +261,7 @@ for (const transport of TRANSPORTS) {
   describe(`an upstream behind a proxy, transport: ${transport}`, () => {
     for (const [name, row] of ROW_LIST.filter(([, { refused }]) => refused === undefined)) {
       const { scheme, through } = row;
-      test(`${name}: is reached ${through === undefined ? 'directly' : `through ${through}`}, on a connection that is kept`, async () => {
+      test(`${name}: is reached ${through === undefined ? 'directly' : `through ${through}`}, on a kept connection`, async () => {
         const served = async () => {
           const response = await ask(modelOf(name, transport));
           assert.equal(response.status, 200, response.body.toString());
@@ -280,13 +280,13 @@ for (const transport of TRANSPORTS) {
         const target = scheme === 'https' ? `CONNECT ${base.host}` : `POST ${base.origin}/v1/messages`;
         for (const one of seen) assert.deepEqual([one.proxy, `${one.method} ${one.target}`], [through, target]);
         assert.ok(first > 0);
-        // One that only passes bytes on is not asked again, and sees no key.
+        // One that only forwards bytes gets no second request, and sees no key.
         if (scheme === 'https') assert.deepEqual([second, seen[0]!.key], [first, undefined]);
       });
     }
 
     for (const [name, { refused, key, through }] of ROW_LIST.filter(([, row]) => row.refused !== undefined)) {
-      test(`${name}: nothing was sent, and the error names the proxy and what to do`, async () => {
+      test(`${name}: nothing is sent, and the error names the proxy and the remedy`, async () => {
         const response = await ask(modelOf(name, transport));
         assert.equal(response.status, 502, response.body.toString());
         const { error } = JSON.parse(response.body.toString());
@@ -306,12 +306,12 @@ for (const transport of TRANSPORTS) {
       assert.equal(upstream.requests.length, 1);
     });
 
-    test('streams come as they are written, and a client that leaves takes the tunnel along', async () => {
+    test('streams arrive as written, and a client that leaves closes the tunnel', async () => {
       let go = () => {};
       const goes_on = new Promise<void>((resolve) => {
         go = resolve;
       });
-      // The end never comes.
+      // The end never arrives.
       const [first, ...rest] = messageEvents().slice(0, 6);
       upstream.script = async ({ res }) => {
         res.writeHead(200, [...EVENT_STREAM]);
@@ -325,11 +325,11 @@ for (const transport of TRANSPORTS) {
         body: messagesBody({ model: modelOf('over TLS', transport), stream: true }),
       });
       let text = '';
-      const answer = await head;
-      answer.on('data', (chunk: Buffer) => {
+      const response = await head;
+      response.on('data', (chunk: Buffer) => {
         text += chunk.toString();
       });
-      answer.on('error', () => {});
+      response.on('error', () => {});
       await until('the first event is there', () => text.includes('message_start'));
       assert.equal(text.includes('content_block_delta'), false);
       go();
@@ -338,13 +338,13 @@ for (const transport of TRANSPORTS) {
       assert.ok(open_before > 0);
       abort();
       await until('the tunnel is closed', () => proxies.secure.open.size < open_before);
-      await until('the upstream knows', () => upstream.requests[0]!.cancelled === true);
+      await until('the upstream noticed', () => upstream.requests[0]!.cancelled === true);
     });
   });
 }
 
-describe('what else a gateway asks for, behind a proxy', () => {
-  test('the identity provider is asked through a tunnel', async () => {
+describe('other requests of a gateway behind a proxy', () => {
+  test('reaches the identity provider through a tunnel', async () => {
     const begin = () =>
       send(gateway.url, {
         method: 'POST',
@@ -361,11 +361,11 @@ describe('what else a gateway asks for, behind a proxy', () => {
       headers: ['content-type', 'application/x-www-form-urlencoded', 'origin', 'http://127.0.0.1'],
       body: `user_code=${grant.user_code}`,
     });
-    await until('the provider was asked', () => asked.includes('/.well-known/openid-configuration'));
+    await until('the provider got a request', () => asked.includes('/.well-known/openid-configuration'));
     assert.ok(passedOn(proxies.corporate).includes(`CONNECT ${OTHER}:443`));
   });
 
-  test('collectors get what they are to get, over TLS and without', async () => {
+  test('collectors get their data, over TLS and without', async () => {
     await ask(modelOf('loopback', 'direct'));
     const metrics = {
       resourceMetrics: [{ scopeMetrics: [{ metrics: [{ name: 'tokens', sum: { dataPoints: [{}] } }] }] }],
@@ -384,7 +384,7 @@ describe('what else a gateway asks for, behind a proxy', () => {
     assert.ok(seen.includes('POST http://collector.corp.example/otlp/v1/metrics'), String(seen));
   });
 
-  test('the log says who is reached through which proxy, and nothing tells its password', async () => {
+  test('the log lists the proxy of each server, without its password', async () => {
     const log = gateway.logs.join('\n');
     const { host } = proxies.corporate;
     assert.match(log, new RegExp(`"upstream":"plain-by-direct","way":"through the proxy ${host} \\(HTTP_PROXY\\)"`));
@@ -394,8 +394,8 @@ describe('what else a gateway asks for, behind a proxy', () => {
     );
     assert.match(log, new RegExp(`"traces":"https://${OTHER}/v1/traces through the proxy ${host} \\(HTTPS_PROXY\\)"`));
     const rows = await gateway.database.knex('audit_log').select('*');
-    const told = log + JSON.stringify(rows);
-    for (const spelling of SPELLINGS) assert.equal(told.includes(spelling), false, spelling);
+    const output = log + JSON.stringify(rows);
+    for (const spelling of SPELLINGS) assert.equal(output.includes(spelling), false, spelling);
   });
 });
 
@@ -434,7 +434,7 @@ describe('addresses that are more than a root', () => {
   });
   after(() => one.close());
 
-  test('lists of models are asked for there, with the query, through the proxy', () => {
+  test('requests lists of models through the proxy, with the query', () => {
     const lists = upstream.lists.map(({ url }) => url).toSorted();
     assert.deepEqual(lists, [
       '/api/v1/models?beta=true&limit=1000',
@@ -443,7 +443,7 @@ describe('addresses that are more than a root', () => {
     ]);
   });
 
-  /** What a client asks for, with which model, and what the upstream is asked. */
+  /** A client's request, with its model, and the request at the upstream. */
   const PATHS: readonly (readonly [asked: string, model: string, sent: string])[] = [
     [
       '/v1/chat/completions?API-Version=1&x=1&api%2Dversion=2&team[]=3&te%61m=4;z&;team=5',
@@ -458,8 +458,8 @@ describe('addresses that are more than a root', () => {
       upstream.script = answerJson({ ...message(), choices: [], input_tokens: 1 });
       const body = messagesBody({ model });
       const token = await one.newToken({ user: `person-${++people}@example.com` });
-      const { status, body: answer } = await send(one.url, { path, headers: bearer(token), body });
-      assert.equal(status, 200, answer.toString());
+      const { status, body: response } = await send(one.url, { path, headers: bearer(token), body });
+      assert.equal(status, 200, response.toString());
       assert.equal(upstream.only().url, sent);
     });
   }

@@ -1,5 +1,5 @@
 /**
- * What a case leaves in the ledger, the audit log and the counters of limits, compared with what was expected.
+ * What a case leaves in the ledger, the audit log and the counters of limits, compared with the expectation.
  * @module
  */
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { PRICING } from '../support/nine.ts';
 import type { LedgerRow } from '../support/state.ts';
 import { type Attempt, type Expectation, LETTERS, outcomeOf, type Placed } from './cases.ts';
 
-/** What an answer costs in nano-USD: 20 tokens in, 10 out. */
+/** The cost of a response in nano-USD: 20 tokens in, 10 out. */
 export const COST = USED.input * PRICING.input * 1000 + USED.output * PRICING.output * 1000;
 
 interface FoundAttempt {
@@ -40,13 +40,13 @@ export interface Books {
   readonly audit: ReadonlyMap<string, Record<string, unknown>>;
   readonly ledger: ReadonlyMap<string, LedgerRow>;
   readonly attempts: ReadonlyMap<string, readonly FoundAttempt[]>;
-  /** What counters of limits have counted, by key. */
+  /** The counters of limits, by key. */
   readonly spent: ReadonlyMap<string, number>;
 }
 
 const keyOf = (model: string, name: string) => JSON.stringify([model, name]);
 
-/** Reads what is written down of requests, by their identifiers, once it is all there: the audit record is written last. */
+/** Reads the records of requests, by their identifiers, once complete: the audit record is written last. */
 export async function readBooks(
   { database: { knex } }: TestGateway,
   ids: readonly string[],
@@ -75,22 +75,22 @@ export async function readBooks(
   };
 }
 
-/** Compares everything that was written down of a request. `worst_case`: whether what may be billed counts against limits. */
+/** Compares all records of a request. `worst_case`: whether the possible bill counts against limits. */
 export function checkBooks(
   books: Books,
   { model, names }: Placed,
-  { attempts, answer }: Expectation,
+  { attempts, answer: response }: Expectation,
   how: { readonly request_id: string; readonly worst_case: boolean },
 ): void {
   const { request_id, worst_case } = how;
   const { attempts: audited } = books.audit.get(request_id)!;
-  // Of one that served the record tells by itself.
+  // The record of a serving one says it itself.
   if (attempts.length > 1 || attempts[0]!.reason !== 'served') {
     assert.equal(written(found(audited), names), written(attempts, names), 'attempts in the audit log');
   }
   const row = books.ledger.get(request_id);
   if (attempts.every(({ outcome }) => outcome === 'not_sent')) {
-    assert.equal(row, undefined, 'what never left has no row');
+    assert.equal(row, undefined, 'an unsent attempt has no row');
     checkSums(books, model, 0, new Map(names.map((name) => [name, 0])));
     return;
   }
@@ -103,22 +103,22 @@ export function checkBooks(
   const possible = rows.map(({ possibly_billed_nano_usd }) => Number(possibly_billed_nano_usd ?? 0));
   for (const [at, { possibly }] of attempts.entries()) {
     const is_last = at === attempts.length - 1;
-    // What was relayed of an answer that broke off is charged by what it says, and its rest may be billed, too.
-    if (is_last && answer === 'broken') continue;
+    // The relayed part of a truncated response is charged by its content, and its rest may be billed, too.
+    if (is_last && response === 'broken') continue;
     const why = `attempt ${at + 1}: ${JSON.stringify(rows[at])}`;
     assert.equal(possible[at]! > 0, possibly, why);
-    assert.equal(costs[at], is_last && answer === 'whole' ? COST : worst_case ? possible[at] : 0, why);
+    assert.equal(costs[at], is_last && response === 'whole' ? COST : worst_case ? possible[at] : 0, why);
   }
   const cost = Number(row.cost_nano_usd);
   assert.equal(sum(costs), cost, 'the cost of all attempts');
-  assert.equal(Number(row.provenance.possibly_billed_nano_usd ?? 0), sum(possible), 'what may be billed');
+  assert.equal(Number(row.provenance.possibly_billed_nano_usd ?? 0), sum(possible), 'the possibly billed part');
   const by_upstream = names.map((name) => [name, sum(costs.filter((_, at) => rows[at]!.upstream === name))] as const);
   checkSums(books, model, cost, new Map(by_upstream));
 }
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);
 
-/** What the limits count of this case alone, by its model, which is its own, and by each upstream. */
+/** What the limits count for this case alone, by its own model, and by each upstream. */
 function checkSums({ spent }: Books, model: string, cost: number, by_upstream: ReadonlyMap<string, number>): void {
   assert.equal(spent.get(model) ?? 0, cost, 'the sum of the model');
   for (const [name, expected] of by_upstream) {

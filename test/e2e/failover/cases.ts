@@ -1,5 +1,5 @@
 /**
- * Cases of upstreams that fail: what they play, and what must come of it, read from `expected.ts`.
+ * Cases of upstreams that fail: their script, and the expected outcome, read from `expected.ts`.
  * @module
  */
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -8,14 +8,14 @@ import type { Mixture, Row } from './expected.ts';
 
 /** One request and what its upstreams do. */
 export interface Case {
-  /** What its first upstream does. */
+  /** The script of its first upstream. */
   readonly what: string;
-  /** What its route is, and how it is asked. */
+  /** Its route and request. */
   readonly name: string;
-  /** What the client speaks. */
+  /** The client's protocol. */
   readonly spoken: Protocol;
   readonly stream: boolean;
-  /** What each upstream plays and speaks, in order. */
+  /** Each upstream's script and protocol, in order. */
   readonly upstreams: readonly { readonly play: Play | 'refuses'; readonly speaks: Protocol }[];
   /** As in `expected.ts`. */
   readonly expected: string;
@@ -26,7 +26,7 @@ export interface Case {
   readonly takes_time?: boolean;
 }
 
-/** A case with the names it goes by. */
+/** A case with its names. */
 export interface Placed extends Case {
   readonly model: string;
   readonly names: readonly string[];
@@ -35,7 +35,7 @@ export interface Placed extends Case {
 /** Names of the upstreams of a case, in `expected.ts`. */
 export const LETTERS = 'abcdefgh';
 
-/** Gives every case its names; what has the same upstreams has one route. */
+/** Gives every case its names; cases with the same upstreams share a route. */
 export function place(cases: readonly Case[]): Map<Case, Placed> {
   const routes: string[] = [];
   return new Map(
@@ -54,17 +54,17 @@ export interface Attempt {
   readonly reason: string;
 }
 
-/** What must come of a case. */
+/** The expected outcome of a case. */
 export interface Expectation {
   readonly attempts: readonly (Attempt & { readonly possibly: boolean })[];
   readonly status: number;
   readonly answer: 'theirs' | 'ours' | 'whole' | 'broken' | 'error';
 }
 
-/** What an upstream of each protocol answers that is overloaded. */
+/** The response of an overloaded upstream of each protocol. */
 const OVERLOADED: Readonly<Record<Protocol, string>> = { messages: '529', chat: '503', responses: '503' };
 
-/** Reads what `expected.ts` says of a case. */
+/** Reads the entry of a case in `expected.ts`. */
 export function read({ expected, names, upstreams }: Placed): Expectation {
   const [left = '', right = ''] = expected.split(' => ');
   const attempts = left.split(', ').map((text) => {
@@ -77,15 +77,15 @@ export function read({ expected, names, upstreams }: Placed): Expectation {
       reason,
     };
   });
-  const [status, answer] = right.split(' ');
-  return { attempts, status: Number(status), answer: answer as Expectation['answer'] };
+  const [status, response] = right.split(' ');
+  return { attempts, status: Number(status), answer: response as Expectation['answer'] };
 }
 
 /** How an attempt ended, as `expected.ts` writes it. */
 export const outcomeOf = ({ certainty, status }: { readonly certainty: string; readonly status: number | null }) =>
   certainty === 'not_sent' ? 'not_sent' : certainty === 'possibly_accepted' ? 'unknown' : String(status);
 
-/** Whether a row is about streams, about whole answers, or both. */
+/** Whether a row is about streams, about whole responses, or both. */
 export const WAYS = { stream: [true], document: [false], both: [true, false] } as const;
 
 /** A row with all its routes for one client: at upstreams of its protocol, then translated. */
@@ -111,7 +111,7 @@ export function casesOf(
   return [
     of('alone', [failing], row.one),
     of('first of two', [failing, serving], row.two),
-    // Where nothing follows it makes no difference what would.
+    // Without a next upstream it makes no difference which would follow.
     ...(row.all === row.one
       ? []
       : [

@@ -1,5 +1,5 @@
 /**
- * What must come of every failure of an upstream, written by hand from what was promised and not from the table in the engine:
+ * The expected outcome of every failure of an upstream, written by hand from the promises and not from the table in the engine:
  * each attempt, in order, and what the client gets.
  *
  * An attempt is `upstream outcome reason`. The outcome is a status (`overloaded` the one by which the protocol says so), `not_sent`,
@@ -24,14 +24,14 @@ import {
   stalls,
 } from '../../support/model-provider/fault-server.ts';
 
-/** What comes of a failure, by how many upstreams the route has. */
+/** The outcome of a failure, by the number of upstreams of the route. */
 export interface Row {
   readonly what: string;
-  /** `refuses`: no connection can be made. */
+  /** `refuses`: rejects connections. */
   readonly play: Play | 'refuses';
-  /** Only for streams, only for whole answers; both where absent. */
+  /** Only for streams, only for whole responses; both where absent. */
   readonly only?: 'stream' | 'document';
-  /** Whether it is held against the upstream for all its models. */
+  /** Whether it counts against the upstream for all its models. */
   readonly is_alone?: boolean;
   /** Whether it ends by a timeout. */
   readonly takes_time?: boolean;
@@ -56,19 +56,19 @@ const ended = (what: string, play: Play, one: string, only?: Row['only']): Row =
   ...(only !== undefined && { only }),
 });
 
-/** How a row whose next upstream is asked goes on. */
+/** The rest of a row whose next upstream gets the request. */
 interface Goes extends Pick<Row, 'only' | 'is_alone' | 'takes_time'> {
   /** Every attempt ends so. */
   readonly ends: string;
   readonly next: string;
-  /** What the client gets of one, and of three. */
+  /** What the client gets with one, and with three. */
   readonly alone: string;
   readonly all: string;
-  /** Whether the first one is asked once more after a wait: `alone`, where there is no other. */
+  /** Whether the first one gets a retry after a wait: `alone`, where there is no other. */
   readonly waits?: 'first' | 'alone';
 }
 
-/** A row whose next upstream is asked, as long as there is one. */
+/** A row whose next upstream gets the request, as long as there is one. */
 function goesOn(what: string, play: Row['play'], { ends, next, alone, all, waits, ...more }: Goes): Row {
   const again = `a ${ends} same_after_wait, `;
   const first = `${waits === 'first' ? again : ''}a ${ends} ${next}`;
@@ -93,7 +93,7 @@ const NO_QUOTA = {
   code: 'insufficient_quota',
 };
 
-/** Everything an upstream can do before the first byte of an answer has gone to the client, and after. */
+/** Everything an upstream can do before the first byte of a response has gone to the client, and after. */
 export const ROWS: readonly Row[] = [
   ended('serves', serves, 'a 200 served => 200 whole'),
   goesOn('refuses the connection', 'refuses', {
@@ -159,7 +159,7 @@ export const ROWS: readonly Row[] = [
   ended('fails in the middle of its stream', failsLate, 'a 200 served => 200 broken', 'stream'),
 ];
 
-/** Upstreams that fail in different ways: what the client gets of it, and where it ends. */
+/** Upstreams that fail in different ways: what the client gets, and where it ends. */
 export interface Mixture {
   readonly what: string;
   readonly plays: readonly Play[];

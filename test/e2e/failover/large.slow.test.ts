@@ -1,4 +1,4 @@
-/** A request of 30 MB goes on to the next upstream like any other, byte for byte and translated anew. */
+/** A request of 30 MB is forwarded to the next upstream like any other, byte for byte and translated anew. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
@@ -35,7 +35,7 @@ const FAILURES: Readonly<Record<string, Play>> = {
 
 describe('a request of 30 MB at an upstream that', () => {
   for (const [what, play] of Object.entries(FAILURES)) {
-    test(`${what} goes to one that is translated for, and to one that gets its bytes`, async () => {
+    test(`${what} goes to an upstream with translation and to one without`, async () => {
       several.forget();
       several.faults[0]!.plays.set('a', play);
       several.faults[1]!.plays.set('b', play);
@@ -43,7 +43,7 @@ describe('a request of 30 MB at an upstream that', () => {
       const got = await several.ask(what, { messages: CONTENT, ...(stream && { stream }) });
       assert.equal(got.status, 200, got.text.slice(0, 500));
       assert.equal(textIn('messages', stream ? eventsIn(got.text) : got.json()), servedBy('c'));
-      // A kept connection that is reset could be a stale one, and is tried once more.
+      // A kept connection that is reset could be a stale one, and is retried once.
       assert.deepEqual(several.counts(), play === resets ? [several.counts()[0], several.counts()[1], 1] : [1, 1, 1]);
       const [first, second, third] = several.faults.map((server, at) => server.requests('abc'[at]!)[0]!);
       assert.ok(first!.body.length > LENGTH);

@@ -1,4 +1,4 @@
-/** What requests cost that several upstreams were asked for, under limits of each upstream, with the most reserved. */
+/** The cost of requests that tried several upstreams, under limits of each upstream, with the maximum reserved. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
@@ -15,7 +15,7 @@ import {
 import { ask, type Response } from '../support/client.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
 
-/** Asked in this order. `narrow-1` has no room at the second one. */
+/** Tried in this order. `narrow-1` has no headroom at the second one. */
 const NAMES = ['first', 'second', 'third'] as const;
 const MODELS = ['coder-1', 'narrow-1'];
 
@@ -71,7 +71,7 @@ function play(...scripts: readonly Script[]): void {
   });
 }
 
-/** What was spent of the limit of each upstream, and of the caller's day, since the last time. */
+/** Spending of the limit of each upstream, and of the caller's day, since the last query. */
 let spent_before: readonly number[] = [0, 0, 0, 0];
 async function spent(): Promise<readonly number[]> {
   await nothingReserved(gateway.database);
@@ -108,8 +108,8 @@ async function played(model = 'coder-1') {
   return { response, row, sums, attempts };
 }
 
-describe('a request that several upstreams are asked for', () => {
-  test('counts at each upstream what this one may bill, and in all for its caller', async () => {
+describe('a request that tries several upstreams', () => {
+  test("counts each upstream's possible bill, and the sum for its caller", async () => {
     const alone = await played();
     assert.equal(alone.response.status, 200, alone.response.text);
     const cost = alone.row.cost_nano_usd;
@@ -127,7 +127,7 @@ describe('a request that several upstreams are asked for', () => {
     assert.deepEqual([row.provenance.cost, Number(row.provenance.possibly_billed_nano_usd)], ['possible', 3 * first!]);
   });
 
-  test('is not sent to an upstream whose limit has no room', async () => {
+  test('skips an upstream whose limit has no headroom', async () => {
     play(answerJson({ type: 'error', error: { type: 'overloaded_error', message: 'no' } }, 529), answer, answer);
     const before_second = upstreams[1]!.requests.length;
     const { response, row, sums, attempts } = await played('narrow-1');
@@ -156,7 +156,7 @@ describe('a request that several upstreams are asked for', () => {
     assert.deepEqual(since, [2, 1, 2, 2]);
   });
 
-  test('that none serves costs what each of them may bill', async () => {
+  test('that none serves costs the possible bill of each', async () => {
     play(reset, reset, fail500);
     const { response, sums, attempts } = await played();
     assert.ok(response.status >= 500);

@@ -1,5 +1,5 @@
 /**
- * Every failure of an upstream at a gateway: answer, attempts, money. One route, client and way to answer for each, in turn;
+ * Every failure of an upstream at a gateway: response, attempts, money. One route, client and mode for each, in turn;
  * `test/upstreams/attempts/attempts.test.ts` has all of them, and so has the deep tier.
  * @module
  */
@@ -26,13 +26,13 @@ const slow = ROWS.filter(({ takes_time = false }) => takes_time);
 
 playAll('what comes of a failure', [...groupsOf(quick), ...MIXTURES.map((one) => [mixed(one)])]);
 playAll('what comes of a silence', groupsOf(slow));
-// Where limits count the worst, so does what upstreams may bill for what they did not serve.
+// Where limits count the worst case, they include possible bills of attempts that did not serve.
 playAll('what comes of a failure under worst_case', groupsOf(quick.filter(({ two }) => /\?|not_sent/.test(two))), {
   spend_limits: { reserve: 'worst_case' },
 });
 
 function playAll(title: string, groups: readonly (readonly Case[])[], more: ConfigSections = {}): void {
-  // Cases that take time move the clock.
+  // Slow cases move the clock.
   const concurrency = title.includes('silence') ? 1 : 8;
   describe(title, { concurrency }, () => {
     let scene: Scene;

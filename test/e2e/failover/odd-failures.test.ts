@@ -1,10 +1,8 @@
-/** Failures that are harder to see: no connection of other kinds, errors inside answers, answers that come too early or stop. */
+/** Failures that are harder to see: no connection of other kinds, errors inside responses, responses that are early or stop. */
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
-import { type AddressInfo, createServer } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { UNREAD_MS } from '../../../engine/domain/upstreams/transports/transport.ts';
 import { serverSection } from '../../support/gateway.ts';
 import {
   answers,
@@ -32,12 +30,12 @@ import { faultsInBooks, openSeveral, type Several } from './several.ts';
 /** Nothing else waits for so long. */
 const CONNECT_SECONDS = 41;
 const FIRST_BYTE_SECONDS = 43;
-/** A stream is held back for longer than it may be silent. */
+/** A stream pauses for longer than it may be silent. */
 const server = serverSection({
   timeouts: { connect_seconds: CONNECT_SECONDS, first_byte_seconds: FIRST_BYTE_SECONDS, commit_seconds: 300 },
 });
 
-/** Every attempt of a request: upstream, what is known of it, why it went on, how often it was sent. */
+/** Every attempt of a request: upstream, outcome, why it continued, how often it was sent. */
 async function attemptsOf(several: Several, got: Response): Promise<string[]> {
   await nothingReserved(several.gateway.database);
   const found = await several.attempts(String(got.headers['x-gateway-request-id']));
@@ -46,7 +44,7 @@ async function attemptsOf(several: Several, got: Response): Promise<string[]> {
   );
 }
 
-describe('an upstream to which no connection can be made', () => {
+describe('an upstream without a possible connection', () => {
   test('because it is deaf, unknown or speaks no TLS gets nothing, and the next one serves', async () => {
     const deaf = await startDeafServer();
     const plain = await startUpstream();
@@ -82,45 +80,6 @@ describe('an upstream to which no connection can be made', () => {
   });
 });
 
-describe('an upstream that answers before it has read a large request, and does not read on', () => {
-  test('is cut off: the rest is not kept for it', async () => {
-    const body_bytes = 16_000_000;
-    const document = JSON.stringify({ type: 'error', error: { type: 'api_error', message: 'Broken.' } });
-    const head = `HTTP/1.1 500 Broken\r\ncontent-type: application/json\r\ncontent-length: ${document.length}\r\n\r\n`;
-    const read_on = Promise.withResolvers<void>();
-    let read_bytes = 0;
-    let is_closed = false;
-    const hasty = createServer(async (socket) => {
-      socket
-        .on('error', () => {})
-        .on('close', () => {
-          is_closed = true;
-        });
-      for await (const chunk of socket) {
-        if (read_bytes === 0) socket.write(head + document);
-        read_bytes += chunk.length;
-        await read_on.promise;
-      }
-    });
-    await new Promise<void>((resolve) => hasty.listen(0, '127.0.0.1', resolve));
-    const base_url = `http://127.0.0.1:${(hasty.address() as AddressInfo).port}`;
-    const clock = movableClock({ stands: true });
-    const several = await openSeveral({ count: 2, each: { a: { base_url } }, clock });
-    try {
-      const got = await several.ask('s1', { metadata: { user_id: 'x'.repeat(body_bytes) } });
-      assert.equal(textIn('messages', got.json()), servedBy('b'));
-      // Tasks that are due at the same time run in the order in which they began to wait.
-      clock.after(UNREAD_MS, read_on.resolve);
-      clock.advance(UNREAD_MS);
-      await until('it is cut off', () => is_closed);
-      assert.ok(read_bytes < body_bytes, `it read ${read_bytes} bytes`);
-    } finally {
-      hasty.close();
-      await several.close();
-    }
-  });
-});
-
 describe('an upstream', () => {
   const clock = movableClock();
   let several: Several;
@@ -148,9 +107,9 @@ describe('an upstream', () => {
       res.end();
     };
   };
-  /** Lets the time for an answer pass that an upstream has begun to wait for. */
+  /** Passes the time for a response that an upstream has begun to wait for. */
   const passTime = async (upstream: number) => {
-    await until('it is asked', () => several.counts()[upstream]! > 0);
+    await until('it gets a request', () => several.counts()[upstream]! > 0);
     clock.advance(FIRST_BYTE_SECONDS * 1000);
   };
   const failed = errorEvent('messages', { status: 500, message: 'Failed' });
@@ -178,13 +137,13 @@ describe('an upstream', () => {
     });
   }
 
-  test('that only says that it is alive before it fails has failed', async () => {
+  test('that only sends keep-alives before it fails has failed', async () => {
     several.faults[0]!.plays.set('a', stream('event: ping\ndata: {"type":"ping"}\n\n', failed));
     const got = await several.ask('ping', { stream: true });
     assert.equal(textIn('messages', eventsIn(got.text)), servedBy('b'), got.text);
   });
 
-  test('that greets before it fails has answered: its error goes to the client, and nothing is sent again', async () => {
+  test('that fails after a preamble has responded: its error goes to the client, without a retry', async () => {
     several.faults[0]!.plays.set('a', stream(eventsBy('messages', 'a')[0]!, failed));
     const got = await several.ask('greeting', { stream: true });
     assert.equal(got.status, 200);
@@ -192,7 +151,7 @@ describe('an upstream', () => {
     assert.deepEqual(several.counts(), [1, 0]);
   });
 
-  test('that falls silent after its head has not answered', async () => {
+  test('that falls silent after its head has not responded', async () => {
     several.faults[0]!.plays.set('a', ({ res }) => {
       res.writeHead(200, { 'content-type': 'text/event-stream' });
       res.flushHeaders();
@@ -207,7 +166,7 @@ describe('an upstream', () => {
     assert.equal(first, 'a answered 200 next_unconfirmed 1');
   });
 
-  test('that may be at work on a request like all others is not asked again by clients: it would be paid once more by each', async () => {
+  test('that may be at work on such requests gets no client retries: each would be billed again', async () => {
     several.faults[0]!.plays.set('a', hangs);
     several.faults[1]!.plays.set('b', hangs);
     const hanging = several.ask('hanging', { stream: true });
@@ -224,7 +183,7 @@ describe('an upstream', () => {
     assert.equal(one.headers['x-should-retry'], 'true');
   });
 
-  test('that breaks off a document of which the client has a part has answered', async () => {
+  test('that truncates a document after a part reached the client has responded', async () => {
     several.faults[0]!.plays.set('a', ({ res, socket }) => {
       res.writeHead(200, { 'content-type': 'application/json', 'content-length': '5000' });
       res.write('{"id":"msg_1","content":[', () => socket.destroy());
@@ -234,7 +193,7 @@ describe('an upstream', () => {
     await nothingReserved(several.gateway.database);
   });
 
-  test('that answers before it has read a large request is heard, and the next one gets all of it', async () => {
+  test('that responds before it has read a large request is used, and the next one gets all of it', async () => {
     const early = await startUpstream(({ res }) => {
       res.writeHead(529, { 'content-type': 'application/json', connection: 'close', 'retry-after': '30' });
       res.end('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}');
@@ -252,7 +211,7 @@ describe('an upstream', () => {
     }
   });
 
-  test('that closes a kept connection in the moment it is used gets the request once more, in one attempt', async () => {
+  test('that closes a kept connection on use gets the request once more, in one attempt', async () => {
     several.faults[0]!.plays.set('a', inTurn(serves, resets, serves));
     assert.equal((await several.ask('stale-1')).status, 200);
     const got = await several.ask('stale-2');
@@ -265,14 +224,14 @@ describe('an upstream', () => {
     ['at once', undefined],
     ['after another one', answers(500)],
   ] as const) {
-    test(`that serves ${when} is in the books with its time and with the id that it gave, as far as that can be written`, async () => {
-      const told: Play = (call) => {
+    test(`that serves ${when} is in the ledger with its time and its id, as far as writable`, async () => {
+      const silent: Play = (call) => {
         call.res.setHeader('request-id', `req_\u00e9\u00a0\t${'x'.repeat(300)}`);
         call.res.writeHead(200, { 'content-type': 'application/json' });
         call.res.end(JSON.stringify(documentOf('messages', { said: [], used: USED, piece: 4 })));
       };
-      several.faults[0]!.plays.set('a', first ?? told);
-      several.faults[1]!.plays.set('b', told);
+      several.faults[0]!.plays.set('a', first ?? silent);
+      several.faults[1]!.plays.set('b', silent);
       const got = await several.ask(`books ${when}`);
       assert.equal(got.status, 200, got.text);
       await attemptsOf(several, got);
@@ -303,7 +262,7 @@ describe('an upstream', () => {
 
 describe('an upstream that greets before it fails, and is known to', () => {
   const BROKE_OFF = '{"type":"message_delta","delta":{"stop_reason":"network_error"},"usage":{"output_tokens":1}}';
-  test('is given more time: what it has said by then is not passed on', async () => {
+  test('gets more time: its earlier text is not passed on', async () => {
     const several = await openSeveral({ count: 2, upstreams: { commit_after: 'first_content' } });
     try {
       const [start, block] = eventsBy('messages', 'a');

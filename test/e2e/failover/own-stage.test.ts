@@ -75,7 +75,7 @@ describe('a stage of your own that acts before each attempt', () => {
     await rm(directory, { recursive: true });
   });
   beforeEach(() => {
-    // Told by the stage, in this process.
+    // Reported by the stage, in this process.
     Object.assign(globalThis, { onOwnStageHangs: () => setImmediate(() => several.advance(TIME_LIMIT_SECONDS + 1)) });
     several.forget();
     seen = [];
@@ -96,7 +96,7 @@ describe('a stage of your own that acts before each attempt', () => {
     return row.record as Readonly<Record<string, unknown>>;
   };
 
-  test('writes a body for each upstream, always from the one that came', async () => {
+  test('writes a body for each upstream, always from the original', async () => {
     const got = await ask();
     assert.equal(served(got), servedBy('b'));
     assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
@@ -112,7 +112,7 @@ describe('a stage of your own that acts before each attempt', () => {
     assert.deepEqual((await record(got)).dropped, ['a: stage']);
   });
 
-  test('is the answer, with its error, where it keeps the request from the only one left', async () => {
+  test('is the response, with its error, where it excludes the only upstream left', async () => {
     const got = await ask('strict refuses all');
     assert.equal(got.status, 403);
     assert.equal(got.json().error.code, 'forbidden');
@@ -131,14 +131,14 @@ describe('a stage of your own that acts before each attempt', () => {
       assert.deepEqual(seen, ['a: strict a']);
     });
 
-    test(`is left out when it ${what} and is not fail_closed`, async () => {
+    test(`is skipped when it ${what} and is not fail_closed`, async () => {
       const got = await ask(`lenient ${word} a`);
       assert.equal(served(got), servedBy('b'));
       assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
     });
   }
 
-  test('cannot use what it read once it has returned', async () => {
+  test('cannot use its input once it has returned', async () => {
     await ask('lenient rewrites late a');
     assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
   });

@@ -1,6 +1,6 @@
 /**
  * One gateway in front of upstreams that fail, each case with a model and a session of its own, and upstreams of its own where
- * a failure is held against an upstream as a whole, so that all can be played at once and none sees what another left behind.
+ * a failure counts against an upstream as a whole, so that all can be played at once and none sees what another left behind.
  * @module
  */
 import assert from 'node:assert/strict';
@@ -16,7 +16,7 @@ import { type Case, type Expectation, type Placed, place, read } from './cases.t
 
 /** The running surroundings. */
 export interface Scene {
-  /** Plays cases at once, those that take time one after the other, and compares everything that came of them. @returns what is wrong */
+  /** Plays cases at once, slow ones one after the other, and compares their outcomes. @returns the differences */
   play(cases: readonly Case[]): Promise<string[]>;
   close(): Promise<void>;
 }
@@ -38,7 +38,7 @@ const TIMEOUTS = {
 function upstreamEntry(faults: FaultServer, name: string, { play, speaks }: Case['upstreams'][number]): object {
   return {
     name,
-    // Cases that share an upstream do not take each other's retries.
+    // Cases that share an upstream must not use each other's retries.
     retry_budget: { min: 1000 },
     base_url: play === 'refuses' ? `${REFUSING}/${name}` : faults.url(name),
     ...(speaks === 'messages' ? { type: 'vendor' } : { type: 'compat', protocols: [speaks] }),
@@ -113,7 +113,7 @@ export async function openScene(cases: readonly Case[], more: ConfigSections = {
   };
 }
 
-async function ask({ gateway, faults, clock }: Surroundings, one: Placed, { attempts, answer }: Expectation) {
+async function ask({ gateway, faults, clock }: Surroundings, one: Placed, { attempts, answer: response }: Expectation) {
   const { spoken, model, stream, headers = [], takes_time } = one;
   const body = askBody(spoken, model, 'Say hello.', stream ? { stream: true } : {});
   const asked = sending(spoken, gateway.token, JSON.stringify(body));
@@ -129,33 +129,33 @@ async function ask({ gateway, faults, clock }: Surroundings, one: Placed, { atte
     await until(`${upstream} is asked`, () => faults.requests(upstream, model).length > 0);
     if (outcome === 'unknown') passTime();
   }
-  if (answer === 'broken') {
+  if (response === 'broken') {
     await head;
-    await until('nobody waits for the rest any more', () => is_over || void passTime());
+    await until('no client waits for the rest any more', () => is_over || void passTime());
   }
   return await got;
 }
 
-/** Errors in a stream; Responses tells one in two events. */
+/** Errors in a stream; Responses reports one in two events. */
 export function errorsIn(text: string): number {
   return eventsIn(text).filter(
     ({ name, data }) => name === 'error' || data.type === 'error' || (name === undefined && data.error),
   ).length;
 }
 
-function checkAnswer(one: Placed, { attempts, status, answer }: Expectation, got: Response): void {
+function checkAnswer(one: Placed, { attempts, status, answer: response }: Expectation, got: Response): void {
   const why = `${got.status} ${got.text.slice(0, 400)}`;
   assert.equal(got.status, status, why);
   const { spoken, stream, upstreams, names } = one;
-  if (answer === 'whole' || answer === 'broken') {
+  if (response === 'whole' || response === 'broken') {
     const said = textIn(spoken, stream ? eventsIn(got.text) : got.json());
     const whole = servedBy(attempts.at(-1)!.upstream);
-    if (answer === 'whole') assert.equal(said, whole, why);
+    if (response === 'whole') assert.equal(said, whole, why);
     else assert.ok(whole.startsWith(said) && said !== whole, why);
-    if (stream) assert.equal(errorsIn(got.text), answer === 'broken' ? 1 : 0, why);
+    if (stream) assert.equal(errorsIn(got.text), response === 'broken' ? 1 : 0, why);
     return;
   }
-  if (answer === 'error') {
+  if (response === 'error') {
     assert.equal(errorsIn(got.text), 1, why);
     assert.equal(
       textIn(
@@ -173,9 +173,9 @@ function checkAnswer(one: Placed, { attempts, status, answer }: Expectation, got
   assert.equal(got.json().type, spoken === 'messages' ? 'error' : undefined, why);
   const last = attempts.at(-1)!;
   const { speaks } = upstreams[names.indexOf(last.upstream)]!;
-  if (answer === 'theirs') assert.match(error.message, /^(Refused with|You exceeded)/, why);
-  if (answer === 'theirs' && speaks === spoken) assert.equal(got.headers['request-id'], 'req_fault', why);
-  if (answer === 'ours') {
+  if (response === 'theirs') assert.match(error.message, /^(Refused with|You exceeded)/, why);
+  if (response === 'theirs' && speaks === spoken) assert.equal(got.headers['request-id'], 'req_fault', why);
+  if (response === 'ours') {
     assert.doesNotMatch(got.text, /127\.0\.0\.1|<h1>|Refused with/, 'neither addresses nor pages leak');
     assert.notEqual(got.headers['request-id'], 'req_fault');
     const tried = new Set(attempts.map(({ upstream }) => upstream)).size;
@@ -183,7 +183,7 @@ function checkAnswer(one: Placed, { attempts, status, answer }: Expectation, got
   }
 }
 
-/** Asks for a case, and compares the answer and what reached its upstreams. @returns the identifier of the request */
+/** Sends the request of a case, and compares response and upstreams' requests. @returns the identifier of the request */
 async function askAndCheck(surroundings: Surroundings, one: Placed, expected: Expectation): Promise<string> {
   const got = await ask(surroundings, one, expected);
   checkAnswer(one, expected, got);

@@ -1,6 +1,6 @@
 /**
- * A gateway in front of several upstreams with the names a, b, c..., each a server of its own that can be taken away, for tests of
- * what one request leaves behind for the next.
+ * A gateway in front of several upstreams with the names a, b, c..., each a server of its own that can be stopped, for tests of
+ * effects of one request on the next.
  * @module
  */
 import { systemClock } from '../../../engine/base/kit/clock.ts';
@@ -48,13 +48,13 @@ export const nameOf = (index: number): string => 'abcdefgh'[index]!;
 /** Boots them. */
 export async function openSeveral(options: {
   readonly count: number;
-  /** What gateway.yaml says of all upstreams, and of one by its name. */
+  /** Sections of gateway.yaml for all upstreams, and for one by its name. */
   readonly upstreams?: object;
   readonly each?: Readonly<Record<string, object>>;
   /** The route; absent: in order. */
   readonly route?: readonly (string | object)[];
   readonly config?: ConfigSections;
-  /** One that stands still for what must not depend on how quick anything is. */
+  /** A stopped clock for tests that must not depend on speed. */
   readonly clock?: MovableClock;
 }): Promise<Several> {
   const { count, upstreams = {}, each = {}, config = {}, clock = movableClock() } = options;
@@ -116,7 +116,7 @@ export async function openSeveral(options: {
   };
 }
 
-/** What `ledger verify` finds wrong. */
+/** The findings of `ledger verify`. */
 export async function faultsInBooks({ gateway }: Several): Promise<object> {
   const { differences, repeated, uncounted, attempts, left } = await verifyLedger({
     database: gateway.database,

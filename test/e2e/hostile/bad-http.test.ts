@@ -28,7 +28,7 @@ afterEach(async () => {
 });
 
 describe('a request head', () => {
-  test('larger than the limit is refused with 431', async () => {
+  test('beyond the limit is rejected with 431', async () => {
     const response = await send(gateway.url, {
       headers: bearer(gateway.token, ['x-huge', 'a'.repeat(HEADER_LIMIT + 1)]),
       body: messagesBody(),
@@ -36,7 +36,7 @@ describe('a request head', () => {
     assertRefused(upstream, response, { status: 431, type: 'invalid_request_error', says: /16384/ });
   });
 
-  test('made of very many headers is refused with 431, never forwarded in part', async () => {
+  test('made of very many headers is rejected with 431, never forwarded in part', async () => {
     const many = Array.from({ length: 1990 }, (_, index) => [`h${index}`, '']).flat();
     const response = await send(gateway.url, { headers: bearer(gateway.token, many), body: messagesBody() });
     if (response.status === 200) {
@@ -57,7 +57,7 @@ const framed = (head: string, body: string) => `${head}content-length: ${Buffer.
 const authorisation = () => `authorization: Bearer ${gateway.token}\r\n`;
 
 describe('a target', () => {
-  test('in absolute form is served by path or refused, and never followed', async () => {
+  test('in absolute form is served by path or rejected, and never followed', async () => {
     const head = `POST http://elsewhere.example/v1/messages HTTP/1.1\r\n${HOST}${authorisation()}connection: close\r\n`;
     const response = parseRaw(await sendRaw(gateway.url, framed(head, messagesBody())));
     if (response.status === 200) {
@@ -70,7 +70,7 @@ describe('a target', () => {
   });
 
   for (const line of ['POST v1/messages HTTP/1.1', 'POST * HTTP/1.1', 'CONNECT example.com:443 HTTP/1.1']) {
-    test(`as in "${line}" is refused as JSON or the connection is closed`, async () => {
+    test(`as in "${line}" is rejected as JSON or closes the connection`, async () => {
       const raw = await sendRaw(gateway.url, `${line}\r\n${HOST}connection: close\r\n\r\n`);
       if (raw !== '') assert.ok(parseRaw(raw).status >= 400);
       assert.doesNotMatch(raw, /<html|<!doctype/i);
@@ -127,10 +127,10 @@ describe('malformed HTTP', () => {
       POST(['transfer-encoding: gzip, chunked'], `0\r\n\r\n${framed(start(), messagesBody())}`),
   };
   for (const [what, request] of Object.entries(MALFORMED)) {
-    test(`${what} is refused once, and the connection closed`, async () => {
+    test(`${what} is rejected once, and the connection closed`, async () => {
       const raw = await sendRaw(gateway.url, request());
       assertRefused(upstream, parseRaw(raw), INVALID);
-      assert.equal(raw.match(/HTTP\/1\.1 /g)?.length, 1, 'one answer, however many requests were hidden inside');
+      assert.equal(raw.match(/HTTP\/1\.1 /g)?.length, 1, 'one response, however many requests were hidden inside');
     });
   }
 
@@ -143,7 +143,7 @@ describe('malformed HTTP', () => {
     'ended by a bare line feed': '2\n{}\n0\n\n',
   };
   for (const [what, chunks] of Object.entries(BAD_CHUNKS)) {
-    test(`with a chunk size that is ${what} is refused, and never forwarded`, async () => {
+    test(`with a chunk size that is ${what} is rejected, and never forwarded`, async () => {
       const raw = await sendRaw(gateway.url, `${start()}transfer-encoding: chunked\r\n\r\n${chunks}`);
       assertRefused(upstream, parseRaw(raw), INVALID);
       assert.equal(raw.match(/HTTP\/1\.1 /g)?.length, 1);
@@ -162,7 +162,7 @@ describe('a connection', () => {
     framed(`POST /v1/messages HTTP/1.1\r\n${HOST}authorization: Bearer ${token}\r\n${more}`, body);
   const statuses = (raw: string) => [...raw.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
 
-  test('answers pipelined requests one after the other, refused ones too', async () => {
+  test('serves pipelined requests one after the other, rejected ones too', async () => {
     const good = plain(gateway.token, messagesBody());
     const requests = [good, plain('gw_wrong', messagesBody()), plain(gateway.token, '{"model":7}'), good];
     const last = plain(gateway.token, messagesBody({ model: 'no-such-model' }), 'connection: close\r\n');
@@ -171,7 +171,7 @@ describe('a connection', () => {
     upstream.requests.length = 0;
   });
 
-  test('stays in step after a refusal that came before the body was sent', async () => {
+  test('stays in step after an error before the body was sent', async () => {
     const socket = await connect(gateway.url);
     const received = collect(socket);
     const body = messagesBody({ note: 'x'.repeat(100_000) });
@@ -188,28 +188,28 @@ describe('a connection', () => {
 describe('a body beyond the limit', () => {
   const TOO_LARGE = { status: 413, type: 'request_too_large', says: /200000/ };
 
-  test('is refused by its declared length before any of it was sent', async () => {
+  test('is rejected by its declared length before any of it was sent', async () => {
     const socket = await connect(gateway.url);
     const received = collect(socket);
     const head = `POST /v1/messages HTTP/1.1\r\n${HOST}${authorisation()}content-length: ${BODY_LIMIT + 1}\r\n\r\n`;
     socket.write(head);
-    await until('there is an answer', () => received.text().includes('\r\n\r\n'));
+    await until('there is a response', () => received.text().includes('\r\n\r\n'));
     assertRefused(upstream, parseRaw(received.text()), TOO_LARGE);
     socket.destroy();
   });
 
-  test('is refused to a client that uploads all of it before it reads', async () => {
+  test('is rejected for a client that uploads all of it before it reads', async () => {
     const body = messagesBody({ note: 'x'.repeat(4_000_000) });
     assertRefused(upstream, await send(gateway.url, { headers: bearer(gateway.token), body }), TOO_LARGE);
   });
 
-  test('sent in chunks is refused while the client is still sending', async () => {
+  test('sent in chunks is rejected while the client is still sending', async () => {
     const socket = await connect(gateway.url);
     const received = collect(socket);
     socket.write(`POST /v1/messages HTTP/1.1\r\n${HOST}${authorisation()}transfer-encoding: chunked\r\n\r\n`);
     const chunk = `8000\r\n${' '.repeat(0x8000)}\r\n`;
     let sent = 0;
-    await until('there is an answer', () => {
+    await until('there is a response', () => {
       if (sent < 3 * BODY_LIMIT && socket.writable && socket.write(chunk)) sent += 0x8000;
       return received.text().includes('\r\n\r\n');
     });
@@ -225,12 +225,12 @@ describe('a body beyond the limit', () => {
     assert.equal(upstream.only().body.length, BODY_LIMIT);
   });
 
-  test('announced with Expect: 100-continue is refused without being invited', async () => {
+  test('announced with Expect: 100-continue is rejected without an invitation', async () => {
     const socket = await connect(gateway.url);
     const received = collect(socket);
     const expecting = `content-length: ${BODY_LIMIT + 1}\r\nexpect: 100-continue\r\n\r\n`;
     socket.write(`POST /v1/messages HTTP/1.1\r\n${HOST}${authorisation()}${expecting}`);
-    await until('there is an answer', () => received.text().includes('\r\n\r\n'));
+    await until('there is a response', () => received.text().includes('\r\n\r\n'));
     assertRefused(upstream, parseRaw(received.text()), TOO_LARGE);
     socket.destroy();
   });
@@ -251,7 +251,7 @@ describe('Expect: 100-continue', () => {
     assert.equal(upstream.only().body.toString(), body);
   });
 
-  test('that expects anything else is answered as JSON', async () => {
+  test('with any other Expect gets JSON', async () => {
     const head = `POST /v1/messages HTTP/1.1\r\n${HOST}${authorisation()}connection: close\r\nexpect: the-moon\r\n`;
     const response = parseRaw(await sendRaw(gateway.url, framed(head, messagesBody())));
     assert.ok(response.status === 417 || response.status === 200);

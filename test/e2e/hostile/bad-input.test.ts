@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
-import { revokeToken } from '../../../engine/domain/identity/tokens/tokens.ts';
+import { listTokens, revokeToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { makeToken, type TestGateway } from '../../support/gateway.ts';
 import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
@@ -80,7 +80,7 @@ describe('a body that is no Messages request', () => {
     'text/plain',
     'application/json, text/plain',
   ]) {
-    test(`because it is said to be ${type} is refused`, async () => {
+    test(`declared as ${type} is rejected`, async () => {
       const headers = ['authorization', `Bearer ${gateway.token}`, 'content-type', type];
       const response = await send(gateway.url, { headers, body: messagesBody() });
       assertRefused(upstream, response, { ...INVALID, status: 415, says: /application\/json/ });
@@ -88,7 +88,7 @@ describe('a body that is no Messages request', () => {
   }
 
   for (const charset of ['utf-7', '"UTF-16"', 'utf-8; charset=utf-7']) {
-    test(`because it is said to be in ${charset} is refused`, async () => {
+    test(`declared as ${charset} is rejected`, async () => {
       const type = `application/json; charset=${charset}`;
       const headers = ['authorization', `Bearer ${gateway.token}`, 'content-type', type];
       const response = await send(gateway.url, { headers, body: messagesBody() });
@@ -96,7 +96,7 @@ describe('a body that is no Messages request', () => {
     });
   }
 
-  test('because its type is said twice is refused', async () => {
+  test('with two content types is rejected', async () => {
     const headers = bearer(gateway.token, ['Content-Type', 'application/json']);
     assertRefused(upstream, await send(gateway.url, { headers, body: messagesBody() }), {
       ...INVALID,
@@ -105,12 +105,12 @@ describe('a body that is no Messages request', () => {
   });
 
   for (const [what, [body, says]] of Object.entries(BODIES)) {
-    test(`because it ${what} is refused`, async () => {
+    test(`because it ${what} is rejected`, async () => {
       assertRefused(upstream, await send(gateway.url, { headers: bearer(gateway.token), body }), { ...INVALID, says });
     });
   }
 
-  test('because it nests too deeply is refused', async () => {
+  test('with excessive nesting is rejected', async () => {
     const body = `{"model":"coder-1","max_tokens":1,"x":${'['.repeat(90_000)}${']'.repeat(90_000)}}`;
     const sending = { headers: bearer(gateway.token), body };
     assertRefused(upstream, await send(gateway.url, sending), { ...INVALID, says: /nested deeper than 128/ });
@@ -123,7 +123,7 @@ describe('a body that is no Messages request', () => {
     assert.doesNotMatch(response.text, /secret|plan|oops/);
   });
 
-  test('without a body at all is refused', async () => {
+  test('without a body at all is rejected', async () => {
     assertRefused(upstream, await send(gateway.url, { headers: bearer(gateway.token) }), INVALID);
   });
 });
@@ -138,7 +138,7 @@ describe('an unknown model', () => {
     });
   }
 
-  test('outside the token group is answered like one that does not exist', async () => {
+  test('outside the token group gets the response of a missing one', async () => {
     const narrow = await gateway.newToken({ group: 'mapped-only' });
     assertRefused(upstream, await ask(gateway.url, narrow), {
       status: 404,
@@ -178,7 +178,7 @@ describe('a credential', () => {
     ],
   };
   for (const [what, headers] of Object.entries(WRONG)) {
-    test(`${what} is refused with 401 and no retry`, async () => {
+    test(`${what} is rejected with 401 and no retry`, async () => {
       const response = await asking(headers());
       assertRefused(upstream, response, UNAUTHORISED);
       assert.equal(response.headers['x-should-retry'], 'false');
@@ -186,11 +186,12 @@ describe('a credential', () => {
     });
   }
 
-  test('that was revoked is refused, also one that was in use', async () => {
+  test('that was revoked is rejected, also while in use', async () => {
     const token = await gateway.newToken({ name: 'to-revoke' });
     assert.equal((await ask(gateway.url, token)).status, 200);
     const by = { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'test' } } as const;
-    await revokeToken(by, { user: gateway.user, name: 'to-revoke' });
+    const [made] = await listTokens(gateway.database, { search: 'to-revoke' });
+    await revokeToken(by, made!.id);
     const refused = await until('the revoked token is refused', async () => {
       const response = await ask(gateway.url, token);
       return response.status !== 200 && response;
@@ -199,12 +200,12 @@ describe('a credential', () => {
     assertRefused(upstream, refused, { ...UNAUTHORISED, says: /revoked/ });
   });
 
-  test('that has expired is refused', async () => {
+  test('that has expired is rejected', async () => {
     const token = await makeToken(gateway.database, { name: 'expiring', expires_at: new Date(Date.now() - 1000) });
     assertRefused(upstream, await ask(gateway.url, token), { ...UNAUTHORISED, says: /expired/ });
   });
 
-  test('that expires while it is in use is refused from then on', async () => {
+  test('that expires while in use is rejected from then on', async () => {
     const expires_at = new Date(clock.now() + 3_600_000);
     const token = await makeToken(gateway.database, { name: 'short', expires_at });
     assert.equal((await ask(gateway.url, token)).status, 200);
@@ -213,11 +214,11 @@ describe('a credential', () => {
     assertRefused(upstream, await ask(gateway.url, token), { ...UNAUTHORISED, says: /expired/ });
   });
 
-  test('that is wrong is refused before the body has been sent', async () => {
+  test('that is wrong is rejected before the body has been sent', async () => {
     const socket = await connect(gateway.url);
     const received = collect(socket);
     socket.write('POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: gw_wrong\r\ncontent-length: 150000\r\n\r\n{"mod');
-    await until('there is an answer', () => received.text().includes('\r\n\r\n'));
+    await until('there is a response', () => received.text().includes('\r\n\r\n'));
     assertRefused(upstream, parseRaw(received.text()), UNAUTHORISED);
     socket.destroy();
   });
@@ -232,7 +233,7 @@ describe('the model list', () => {
   });
 
   for (const limit of ['0', '-1', '1001', 'abc', '1.5', '']) {
-    test(`with limit=${limit} is answered with JSON`, async () => {
+    test(`with limit=${limit} gets JSON`, async () => {
       const path = `/v1/models?limit=${limit}`;
       const response = await send(gateway.url, { method: 'GET', path, headers: bearer(gateway.token) });
       assert.ok(response.status === 200 || response.status === 400, response.text);
@@ -252,7 +253,7 @@ describe('a method or path', () => {
     ['POST', '/v1/models', 'GET'],
     ['PATCH', '/healthz', 'GET'],
   ] as const) {
-    test(`${method} ${path} is not allowed, and Allow says what is`, async () => {
+    test(`${method} ${path} is not allowed, and Allow lists the methods`, async () => {
       const response = await authorised({ method, path });
       assertRefused(upstream, response, { status: 405, type: 'invalid_request_error', says: new RegExp(allow) });
       assert.ok(String(response.headers.allow).split(', ').includes(allow));
@@ -272,7 +273,7 @@ describe('a method or path', () => {
   }
 });
 
-test('no refused request left a ledger row or a reservation', async () => {
+test('no rejected request left a ledger row or a reservation', async () => {
   upstream.requests.length = 0;
   await nothingReserved(gateway.database);
   const before_count = (await ledgerRows(gateway.database)).length;

@@ -17,13 +17,13 @@ useGateway((opened) => {
   ({ gateway, upstream } = opened);
 }, {});
 
-test('one hostile caller makes no request of anybody else fail', async () => {
+test("one hostile caller makes no other caller's request fail", async () => {
   const { url } = gateway;
-  const answer = upstream.script;
+  const response = upstream.script;
   upstream.script = (exchange) => {
     // Two minutes of requests would otherwise stay in memory.
     upstream.requests.length = 0;
-    return answer(exchange);
+    return response(exchange);
   };
   const people = Array.from({ length: 10 }, (_, i) => gateway.newToken({ user: `honest-${i}@example.com` }));
   const tokens = await Promise.all(people);
@@ -31,10 +31,10 @@ test('one hostile caller makes no request of anybody else fail', async () => {
   const attacker = await startChild('servers/attacker.ts');
   await attacker.ask('attack', { url, token, model: 'coder-1', names: ATTACKS });
   const body = Buffer.from(messagesBody({ note: 'x'.repeat(60_000) }));
-  await until('the attacks are refused, while others ask', async () => {
+  await until('the attacks are rejected while others send requests', async () => {
     for (let round = 0; round < 3; round++) {
-      const answers = await Promise.all(tokens.map((one) => send(url, { headers: bearer(one), body })));
-      for (const { status, text } of answers) assert.equal(status, 200, text);
+      const responses = await Promise.all(tokens.map((one) => send(url, { headers: bearer(one), body })));
+      for (const { status, text } of responses) assert.equal(status, 200, text);
     }
     return '429' in (await attacker.ask<Record<string, number>>('answered'));
   });

@@ -49,7 +49,7 @@ async function assertFinished(raw: string): Promise<number> {
   assert.notEqual(raw, '');
   const { status, headers } = parseRaw(raw);
   const request_id = headers['x-gateway-request-id']!;
-  // The reservation of a request that was quick is still on its way to the database when its answer is there.
+  // The reservation of a quick request is still on its way to the database when its response is there.
   await ledgerRow(gateway.database, request_id);
   await nothingReserved(gateway.database);
   assert.equal((await ledgerRows(gateway.database)).filter((row) => row.request_id === request_id).length, 1);
@@ -86,7 +86,7 @@ describe('a reason phrase of the upstream', () => {
     }
   }
 
-  test('that is an ordinary one of its own is kept', async () => {
+  test('that is an ordinary one of its own passes', async () => {
     const raw = await exchange(answerRaw(head('HTTP/1.1 200 Fine')));
     assert.match(raw, /^HTTP\/1\.1 200 Fine\r\n/);
   });
@@ -159,7 +159,7 @@ describe('a head of the upstream', () => {
       const flood = 'HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n'.repeat(200);
       for (let turns = 0; !socket.destroyed; turns++) {
         socket.write(flood);
-        // Nobody waits for it any more after one limit, and after another its bill is given up.
+        // After one limit no client waits for it any more, and after another its bill is given up.
         if (turns % 100 === 10) clock.advance(LONGER_THAN_ANY_LIMIT_MS);
         await new Promise((resolve) => setImmediate(resolve));
       }
@@ -168,7 +168,7 @@ describe('a head of the upstream', () => {
   });
 });
 
-test('whatever head an upstream sends, a request that left has an answer or a cut, one row, and nothing reserved', async () => {
+test('with any head of an upstream, a sent request has a response or a cut, one row, and nothing reserved', async () => {
   const bytes = (max: number) =>
     fc.uint8Array({ maxLength: max }).map((values) => Buffer.from(values).toString('latin1'));
   const name = fc.oneof(
@@ -190,7 +190,7 @@ test('whatever head an upstream sends, a request that left has an answer or a cu
   const bodies = fc.oneof(fc.constantFrom(BODY, '', 'data: {}\n\n', '0\r\n\r\n'), bytes(30));
   await fc.assert(
     fc.asyncProperty(line, fields, bodies, fc.boolean(), async (start, pairs, body, stream) => {
-      const text = pairs.map(([key, given]) => `${key}: ${given}\r\n`).join('');
+      const text = pairs.map(([key, input]) => `${key}: ${input}\r\n`).join('');
       const raw = await exchange(answerRaw(head(start.join(' '), text, body)), { stream });
       await assertFinished(raw);
     }),

@@ -1,6 +1,6 @@
 /**
- * JSON made to be expensive, 31 MiB of it, in requests and in answers, against a gateway with a heap of 512 MiB: the process
- * lives, and what can be answered is. `test/measures/hostile-json.test.ts` measures how long others wait meanwhile.
+ * Expensive JSON, 31 MiB of it, in requests and in responses, against a gateway with a heap of 512 MiB: the process
+ * survives, and responds where possible. `test/measures/hostile-json.test.ts` measures how long others wait meanwhile.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -28,7 +28,7 @@ for (const [name, status] of [
   ['one string of backslashes', 400],
   ['empty objects', 400],
 ] as const) {
-  test(`a request of ${name} is answered with ${status}`, async () => {
+  test(`a request of ${name} gets ${status}`, async () => {
     const body = Buffer.from(`${HOSTILE_REQUEST},${HOSTILE[name]!(SIZE)}}`);
     for (const response of await target.twice('/v1/messages', body))
       assert.equal(response.status, status, response.text.slice(0, 300));
@@ -36,7 +36,7 @@ for (const [name, status] of [
   });
 }
 
-test('a stream that begins with an event of empty objects ends with an answer or an error', async () => {
+test('a stream that begins with an event of empty objects ends with a response or an error', async () => {
   const event = `{"type":"message_start","message":${HOSTILE_ANSWER},${HOSTILE['empty objects']!(SIZE)}}}`;
   const { script } = target.upstream;
   target.upstream.script = answerBytes(200, EVENT_STREAM, `event: message_start\ndata: ${event}\n\n`);
@@ -45,7 +45,7 @@ test('a stream that begins with an event of empty objects ends with an answer or
   target.upstream.script = script;
 });
 
-test('an answer of empty objects is passed on untouched, and paid for by what it reports', async () => {
+test('a response of empty objects passes unchanged, and costs its reported usage', async () => {
   const body = `${HOSTILE_ANSWER},${HOSTILE['empty objects']!(SIZE)}}`;
   const { script } = target.upstream;
   target.upstream.script = answerBytes(200, { 'content-type': 'application/json' }, body);

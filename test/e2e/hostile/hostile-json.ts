@@ -1,5 +1,5 @@
 /**
- * JSON made to be expensive: members to put into a request or an answer, of a given size in bytes; and a gateway to send it to.
+ * Expensive JSON: members to put into a request or a response, of a given size in bytes; and a gateway to send it to.
  * @module
  */
 import { message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
@@ -61,7 +61,7 @@ export const HOSTILE: Readonly<Record<string, (size: number) => string>> = {
 /** How much of it is sent: as much as a request may have, nearly. */
 export const SIZE = 31 * 1024 * 1024;
 export const HOSTILE_REQUEST = '{"model":"coder-1","max_tokens":64,"messages":[{"role":"user","content":"hi"}]';
-/** An answer without its end, for more members. */
+/** A response without its end, for more members. */
 export const HOSTILE_ANSWER = JSON.stringify(message()).slice(0, -1);
 
 /** A gateway whose heap is small, in a process of its own. */
@@ -75,7 +75,7 @@ export interface HostileTarget {
   close(): Promise<void>;
 }
 
-/** Starts it, with more options of Node.js where they are given. */
+/** Starts it, with more options of Node.js if given. */
 export async function startHostileTarget(options = ''): Promise<HostileTarget> {
   const scene = await openProcessScene();
   scene.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --max-old-space-size=512 ${options}`;

@@ -1,4 +1,4 @@
-/** A gateway with sign-in whose every record is kept as it is, and the secrets its configuration was given. */
+/** A gateway with sign-in that keeps every record unmasked, and the secrets of its configuration. */
 import { rm } from 'node:fs/promises';
 import { type RunningGateway, startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
@@ -27,14 +27,14 @@ const PEOPLE = {
 export interface PlantedGateway {
   readonly gateway: RunningGateway;
   readonly provider: TestIdentityProvider;
-  /** What telemetry says. */
+  /** The telemetry output. */
   readonly collector: TestCollector;
   readonly clock: MovableClock;
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
   /** Every log record, with nothing blanked out. */
   readonly logs: readonly string[];
-  /** By what they are. */
+  /** By kind. */
   readonly secrets: Readonly<Record<string, string>>;
   close(): Promise<void>;
 }

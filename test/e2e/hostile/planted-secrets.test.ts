@@ -1,6 +1,6 @@
 /**
- * Takes every path of sign-in that could say too much, then looks for its secrets in everything that was written: log
- * records before anything is blanked out in them, telemetry, answers, the output of commands, every table.
+ * Takes every path of sign-in that could reveal too much, then looks for its secrets in all output: log
+ * records before masking, telemetry, responses, the output of commands, every table.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -38,7 +38,7 @@ before(async () => {
 });
 after(() => planted?.close());
 
-/** Asks, and keeps what was said. `expected` is the status, or any that fails. */
+/** Sends a request, and keeps the response. `expected` is the status, or any that fails. */
 async function hear(what: string, path: string, init: RequestInit, expected?: number): Promise<Response> {
   const response = await fetch(gateway.url + path, { redirect: 'manual', ...init });
   const text = await response.clone().text();
@@ -61,10 +61,10 @@ const json = (token: string, body: unknown, method = 'POST'): RequestInit => ({
   body: JSON.stringify(body),
 });
 
-/** Asks with a token whose session was ended; every replica hears of that within a second. */
+/** Sends a request with a token whose session was ended; every replica hears of that within a second. */
 async function hearEnd(what: string, token: string): Promise<void> {
   const headers = bearer(token);
-  await until('the session is refused', async () => !(await fetch(`${gateway.url}/v1/models`, { headers })).ok);
+  await until('the session is rejected', async () => !(await fetch(`${gateway.url}/v1/models`, { headers })).ok);
   await hear(what, '/v1/models', { headers }, 401);
 }
 
@@ -94,7 +94,7 @@ async function comeBack(what: string, callback: URL, cookie: string, expected?: 
   return hear(what, callback.pathname + callback.search, { headers: { cookie } }, expected);
 }
 
-/** Signs somebody in at the provider, whatever the gateway makes of it. */
+/** Signs a user in at the provider, whatever the gateway makes of it. */
 async function walk(what: string, sub: string, expected?: number): Promise<BegunSignIn> {
   const begun = await begin();
   const { url, cookie } = await leave(begun.user_code);
@@ -117,7 +117,7 @@ async function signIn(sub: string): Promise<TokenAnswer['body']> {
   return tokensOf(await askForToken(pollWith(device_code)));
 }
 
-/** Lets the provider misbehave at an endpoint while something is tried. */
+/** Lets the provider misbehave at an endpoint during an action. */
 async function during(mode: Mode, endpoint: Endpoint, work: () => Promise<unknown>): Promise<void> {
   provider.setMode(mode, endpoint);
   const before = provider.requests.length;
@@ -127,7 +127,7 @@ async function during(mode: Mode, endpoint: Endpoint, work: () => Promise<unknow
       is_over = true;
     });
     const is_asked = () => provider.requests.slice(before).some((request) => request.endpoint === endpoint);
-    await until('the provider is asked', () => is_asked() || is_over);
+    await until('the provider gets a request', () => is_asked() || is_over);
     if (mode === 'hang') planted.clock.advance(LONGER_THAN_IT_MAY_TAKE_MS);
     await working;
   } finally {
@@ -135,7 +135,7 @@ async function during(mode: Mode, endpoint: Endpoint, work: () => Promise<unknow
   }
 }
 
-/** Takes a table away while something is tried: the failure of a statement with its parameters. */
+/** Removes a table during an action: the failure of a statement with its parameters. */
 async function without(table: string, work: () => Promise<unknown>): Promise<void> {
   const rename = (from: string, to: string) => gateway.database.knex.raw(`alter table ${from} rename to ${to}`);
   await rename(table, 'taken_away');
@@ -195,8 +195,8 @@ async function comeBackBadly(): Promise<void> {
   await comeBack('a callback that comes again', callback, cookie, 400);
   const no = await leave((await begin()).user_code);
   await comeBack('a callback that says no', await denyAt(no.url, createBrowser()), no.cookie, 403);
-  await walk('the callback of somebody in no allowed group', 'ben', 403);
-  await walk('the callback of somebody whose address is not verified', 'cleo', 403);
+  await walk('the callback of a user in no allowed group', 'ben', 403);
+  await walk('the callback of a user without a verified address', 'cleo', 403);
   for (const mode of MODES) {
     const left = await leave((await begin()).user_code);
     const back = await approveAt(left.url, 'anna');
@@ -226,11 +226,11 @@ async function refreshBadly(): Promise<void> {
 
   const dan = await signIn('dan');
   provider.people.get('dan')!.groups = ['marketing'];
-  await refresh('a refresh of somebody who left the group', dan.refresh_token, 401);
+  await refresh('a refresh of a user who left the group', dan.refresh_token, 401);
   provider.people.get('dan')!.groups = ['engineering'];
   const again = await signIn('dan');
   provider.people.delete('dan');
-  await refresh('a refresh of somebody who is gone', again.refresh_token, 401);
+  await refresh('a refresh of a deleted user', again.refresh_token, 401);
 }
 
 async function useBadly(): Promise<void> {
@@ -268,7 +268,7 @@ async function useBadly(): Promise<void> {
   await hearEnd('a revoked session token', access_token);
 }
 
-/** What only the provider was told, and only it may know. */
+/** A secret that only the provider got, and only it may know. */
 function plantWhatTheProviderSaw(): void {
   const bodies = provider.requests.filter(({ endpoint }) => endpoint === 'token').map(({ body }) => body);
   const forms = bodies.map((body) => new URLSearchParams(body));
@@ -281,7 +281,7 @@ function plantWhatTheProviderSaw(): void {
   for (const header of headers) plant('what the provider was sent in a header', header.split(' ').at(-1));
 }
 
-test('no secret of sign-in is in any log record, answer, output or table', async () => {
+test('no secret of sign-in is in any log record, response, output or table', async () => {
   for (const [what, secret] of Object.entries(planted.secrets)) plant(what, secret);
   for (const mode of MODES) {
     const { user_code } = await begin();
@@ -319,7 +319,7 @@ test('no secret of sign-in is in any log record, answer, output or table', async
   assert.ok(search.planted() > 100, `there are ${search.planted()} secrets to look for`);
   // A user code is what the pages of its own sign-in are about, and by what its grant is found.
   const own =
-    /^the (table device_grants|answer to (a (form|code while|callback while|callback with another code|callback that says no)|the callback of somebody))/;
+    /^the (table device_grants|answer to (a (form|code while|callback while|callback with another code|callback that says no)|the callback of a user))/;
   const found = search.found().filter(({ what, place }) => !(what === 'a user code' && own.test(place)));
   assert.deepEqual(found, []);
 });

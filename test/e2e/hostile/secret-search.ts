@@ -8,23 +8,23 @@ export interface Leak {
   readonly place: string;
 }
 
-/** Looks for secrets in texts; in which order they come to know of either does not matter. */
+/** Looks for secrets in texts, added in any order. */
 export interface SecretSearch {
   /** Names a secret. */
   plant(what: string, secret: string | null | undefined): void;
-  /** Names a text that must hold none of them. */
+  /** Adds a text that must contain none of them. */
   look(place: string, text: string): void;
   /** How many secrets there are to look for. */
   planted(): number;
   found(): Leak[];
 }
 
-/** How a secret might be written down: as it is, in a form, encoded, decoded, without its dash. */
+/** The spellings of a secret: plain, in a form, encoded, decoded, without its dash. */
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret.replace(/^gwr?_/, ''), 'base64url');
   const is_random = secret.length >= 32 && /^[\w-]+$/.test(secret);
   const decoded = is_random ? [bytes.toString('hex'), bytes.toString('latin1')] : [];
-  // Its last characters depend on what follows it.
+  // Its last characters depend on the next ones.
   const encoded = Buffer.from(secret).toString('base64url').slice(0, -3);
   return [...new Set([secret, encodeURIComponent(secret), encoded, secret.replace('-', ''), ...decoded])];
 }

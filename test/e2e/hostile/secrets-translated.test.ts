@@ -1,6 +1,6 @@
 /**
  * A text is put into every place of a request, one after the other, on every combination of protocols: wherever it does not
- * belong it is refused or dropped, and is never repeated in an error, a log record, an audit record or a ledger row.
+ * belong it is rejected or dropped, and is never repeated in an error, a log record, an audit record or a ledger row.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -136,7 +136,7 @@ async function assertUnsaid(): Promise<void> {
   }
 }
 
-test('what a request says is nowhere but in the request, whatever is wrong with it', async () => {
+test('request content is nowhere but in the request, however invalid', async () => {
   const statuses = new Map<number, number>();
   const others = [PROMPT, [PROMPT], { [PROMPT]: PROMPT, type: PROMPT }];
   for (const [spoken, protocol] of COMBINATIONS) {
@@ -159,7 +159,7 @@ test('what a request says is nowhere but in the request, whatever is wrong with 
         statuses.set(status, (statuses.get(status) ?? 0) + 1);
         const why = `${spoken} to ${protocol}: ${status} ${text}\n${JSON.stringify(body)}`;
         assert.ok(status === 200 || status === 400, why);
-        // A successful answer of Responses repeats some of what was asked.
+        // A successful response of Responses repeats parts of the request.
         if (status !== 200) assert.ok(!text.toLowerCase().includes('merger'), why);
         assert.ok(!raw_headers.join('\n').includes('merger'), why);
         assert.ok(!text.includes(UPSTREAM_KEY) && !text.includes(gateway.token), why);
@@ -175,7 +175,7 @@ test('what a request says is nowhere but in the request, whatever is wrong with 
   await assertUnsaid();
 });
 
-test('what an upstream says is nowhere but in the answer, whatever is wrong with it', async () => {
+test('upstream content is nowhere but in the response, however invalid', async () => {
   for (const [spoken, protocol] of COMBINATIONS) {
     const events = eventsOf(protocol, { said: [{ kind: 'text', text: PROMPT }], piece: 100 });
     const place = events.findIndex((event) => event.includes('merger'));

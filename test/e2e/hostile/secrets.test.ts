@@ -56,7 +56,7 @@ after(() => relay?.stop());
 
 const PROMPTED = { messages: [{ role: 'user', content: PROMPT }], system: PROMPT };
 
-/** Takes every path that could say too much, and returns all that clients were sent. */
+/** Takes every path that could reveal too much, and returns all responses. */
 async function exercise(): Promise<string[]> {
   const { upstream, database, database_url } = scene;
   const said: string[] = [];

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { useSignInScene } from '../support/sign-in-scene.ts';
 
-// What gateways remember does not grow old by the frozen clock: all they learn of each other is announced.
+// Caches of gateways do not expire by the frozen clock: all they learn of each other is announced.
 const scene = useSignInScene({
   frozen: true,
   replicas: 2,
@@ -17,7 +17,7 @@ const scene = useSignInScene({
 const { api, modelsOf, renew, refused, signIn, statusOf } = scene;
 
 describe('the admin API of running gateways', () => {
-  test('lets an administrator cut somebody off, on every gateway as soon as it is announced', async () => {
+  test('lets an administrator block a user on every gateway as soon as it is announced', async () => {
     const { gateway, other, gateways } = scene;
     const [ben, anna] = [await signIn('ben'), await signIn('anna')];
     const made = await api(ben.access_token, 'POST', 'tokens', { name: 'phone' });
@@ -46,7 +46,7 @@ describe('the admin API of running gateways', () => {
       assert.ok(!written.includes(secret.slice(5, 40)));
   });
 
-  test('ends the tokens somebody made in a token group they have left, when the session is renewed', async () => {
+  test("ends a user's tokens in a token group they have left, when the session is renewed", async () => {
     const { provider, other } = scene;
     const ben = await signIn('ben');
     const made = await api(ben.access_token, 'POST', 'tokens', { name: 'backend' });
@@ -57,11 +57,11 @@ describe('the admin API of running gateways', () => {
     await refused(made.token, other);
     assert.deepEqual(await modelsOf(body.access_token, other), []);
     const again = await api(ben.access_token, 'POST', 'tokens', { name: 'backend' }, other);
-    assert.deepEqual([again.status, again.error?.code], [403, 'forbidden'], 'nor is another made with the old token');
+    assert.deepEqual([again.status, again.error?.code], [403, 'forbidden'], 'nor does the old token create another');
   });
 });
 
-test('whoever is no administrator any more can not act as one with a session token from before', async () => {
+test('a former administrator cannot use an older session token as one', async () => {
   const { provider, other } = scene;
   const [before, now] = [await signIn('anna'), await signIn('anna')];
   provider.people.set('anna', { ...provider.people.get('anna')!, groups: ['marketing'] });

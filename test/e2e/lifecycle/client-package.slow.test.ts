@@ -1,4 +1,4 @@
-/** The package for developers, as they get it: by npx from the gateway, on the Node.js they have, with no registry to ask. */
+/** The package for developers, as they get it: by npx from the gateway, on their Node.js, without a registry. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -27,7 +27,7 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'appscli-client-'));
   provider = await startIdentityProvider();
   gateway = await bootSignIn({ provider });
-  // A closed port: whoever asks a registry waits or fails.
+  // A closed port: a request to a registry waits or fails.
   const npm_config_registry = `http://127.0.0.1:${await freePort()}/`;
   env = { PATH, HOME: directory, npm_config_registry, npm_config_fetch_retries: '0' };
 });
@@ -46,7 +46,7 @@ async function run(file: string, arguments_: readonly string[], more: { exit_cod
 describe('by npx, with an empty home and no registry', () => {
   const npx = (...words: readonly string[]) => ['--yes', `${gateway.url}/client.tgz`, ...words];
 
-  test('a person signs in, sees who they are, and sets up a client whose key helper works without npx', async () => {
+  test('a user signs in, sees their identity, and sets up a client whose key helper works without npx', async () => {
     const signing_in = start('npx', npx('login'), { cwd: directory, env });
     const code = await until('the code is shown', () => {
       if (signing_in.process.exitCode !== null) throw new Error(signing_in.stderr());
@@ -73,7 +73,7 @@ describe('by npx, with an empty home and no registry', () => {
     assert.equal(models.status, 200);
   });
 
-  test('what npm has of it is of no use once the gateway serves another', async () => {
+  test("npm's cached copy is useless once the gateway serves another version", async () => {
     const settings = async () => {
       const words = ['client', 'messages', '--api-key-env', 'TOKEN', '--settings', '--print'];
       return run('npx', npx(...words));
@@ -113,10 +113,10 @@ describe('alone in an empty directory', () => {
       assert.match(stdout, /^Usage: npx --yes http\S+\/client\.tgz /);
       assert.equal(stderr, '');
       const home = { ...env, HOME: own };
-      const nobody = await start(runtime, [program, 'whoami'], { cwd: own, env: home }).ended;
+      const signed_out = await start(runtime, [program, 'whoami'], { cwd: own, env: home }).ended;
       const login = `npx --yes ${gateway.url}/client.tgz login`;
-      assert.equal(nobody.stderr, `appscli: you are not signed in at ${gateway.url}. Run: ${login}\n`);
-      assert.equal(nobody.exit_code, 1);
+      assert.equal(signed_out.stderr, `appscli: you are not signed in at ${gateway.url}. Run: ${login}\n`);
+      assert.equal(signed_out.exit_code, 1);
       const looked = await start(runtime, [program, 'doctor', '--offline'], { cwd: own, env: home }).ended;
       assert.match(looked.stdout, /^skipped {2}coding clients: none configured/);
       assert.equal(looked.exit_code, 0, looked.stdout + looked.stderr);

@@ -14,12 +14,12 @@ import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 const ROUNDS = times(3);
 const CALLERS = 30;
 const EVENTS = messageEvents();
-/** How many steps the requests of a round take: half of them are streams. */
+/** The steps of a round of requests: half of them are streams. */
 const STEPS = (CALLERS / 2) * (2 + EVENTS.length + 3);
 
 let scene: ProcessScene;
 let gateway: GatewayProcess;
-/** What upstream and callers do, in steps, is counted; at one of them the gateway is killed. */
+/** Counts the steps of upstream and callers; at one of them the gateway is killed. */
 let step = () => {};
 
 useProcessScene(
@@ -54,7 +54,7 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
   const { upstream, database, newToken } = scene;
   gateway = await scene.start();
   const random = randomOf('crash');
-  /** One user per request, because that is what a ledger row and a request have in common. */
+  /** One user per request, because ledger rows and requests share it. */
   let users = 0;
   const sent = new Set<string>();
 
@@ -82,7 +82,7 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
     await ended;
     gateway = await scene.start();
 
-    await until('what the dead process reserved is settled', async () => {
+    await until("the dead process's reservations are settled", async () => {
       const { nano_usd, reservations } = await reserved(database);
       return nano_usd === 0 && reservations === 0;
     }).catch((error) => {

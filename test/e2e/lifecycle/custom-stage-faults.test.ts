@@ -75,7 +75,7 @@ export default defineStage({
 });
 `;
 
-/** Answers with what it sees, after whatever ran before it. */
+/** Responds with what it sees, after other stages have run. */
 const ECHO = `
 import { answerJson, defineStage } from 'appscli';
 export default defineStage({
@@ -91,7 +91,7 @@ export default defineStage({
 });
 `;
 
-/** Those with little time are for faults that take longer than any. */
+/** Short time limits are for faults that exceed any. */
 const stageOf = (who: string, limit: string) =>
   `- { stage: faulty, id: ${who}, ${limit} options: { as: ${who} }, when: { "===": [{ var: request.client.name }, ${who}] } }`;
 const LITTLE = 'timeout_seconds: 0.05,';
@@ -179,7 +179,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
 
 describe('a stage that fails', () => {
   for (const [fault, reason] of Object.entries(FAULTS)) {
-    test(`${fault}: the request fails, and answer and log name the stage`, async () => {
+    test(`${fault}: the request fails, and response and log name the stage`, async () => {
       const who = fault.startsWith('hangs') ? 'hasty-strict' : 'strict';
       const response = await misbehave(who, fault);
       assert.equal(response.status, 500);
@@ -193,7 +193,7 @@ describe('a stage that fails', () => {
       assert.match(String(failure?.error), reason);
     });
 
-    test(`${fault}: the request goes on without a stage that is not fail_closed`, async () => {
+    test(`${fault}: the request continues without a stage that is not fail_closed`, async () => {
       const who = fault.startsWith('hangs') ? 'hasty-lenient' : 'lenient';
       const response = await misbehave(who, fault);
       assert.equal(response.status, 200, response.text);
@@ -226,7 +226,7 @@ describe('a stage that fails', () => {
     assert.equal(response.json().error.message, 'Try again.');
   });
 
-  test('in its finish hook changes no answer', async () => {
+  test('in its finish hook changes no response', async () => {
     for (const fault of ['throws-in-finish', 'hangs-in-finish']) {
       const response = await misbehave('hasty-strict', fault);
       assert.equal(response.status, 200);
@@ -245,7 +245,7 @@ describe('a stage that works', () => {
     }
   });
 
-  test('refuses a request with an error it declares, also when it is not fail_closed', async () => {
+  test('rejects a request with a declared error, also when it is not fail_closed', async () => {
     for (const who of ['strict', 'lenient'] as const) {
       const response = await misbehave(who, 'refuses');
       assert.equal(response.status, 403);
@@ -262,7 +262,7 @@ describe('a stage that works', () => {
   });
 });
 
-describe('a stage that goes on after its time is up', () => {
+describe('a stage that runs past its time limit', () => {
   const letGo = () => {
     const resume = (globalThis as { letGo?: () => void }).letGo;
     assert.ok(resume, 'the stage is not waiting');

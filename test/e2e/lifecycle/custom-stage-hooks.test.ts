@@ -1,9 +1,10 @@
-/** Faulty stages of the operator's own around a forwarded request: what they do to a response, and in the background. */
+/** Faulty custom stages around a forwarded request: their effects on a response, and in the background. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { ResponseHead, StageContext } from '../../../engine/base/contract/stage.ts';
 import { projectOfTest } from '../../load/support/project.ts';
 import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { answerChunks, messageEvents, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
 import { openProcessScene } from '../support/process-scene.ts';
@@ -55,7 +56,7 @@ export default defineStage({
     finally(ctx) {
       if (ctx.headers['x-fault'] === 'last looks') globalThis.seenByAStage = JSON.stringify(ctx.headers);
       if (ctx.headers['x-fault'] === 'last throws') throw new Error('thrown on purpose');
-      if (ctx.headers['x-fault'] === 'last throws an error nobody can read') {
+      if (ctx.headers['x-fault'] === 'last throws an unreadable error') {
         throw Object.defineProperty(new Error('odd'), 'stack', { get() { throw new Error('thrown by a getter'); } });
       }
       if (ctx.headers['x-fault'] === 'last hangs') return new Promise(() => {});
@@ -95,9 +96,10 @@ finally:
 const project = projectOfTest({ 'watcher.js': WATCHER, 'last.js': LAST, 'messages.yaml': PIPELINE });
 const stages = [project.path('watcher.js'), project.path('last.js')];
 let gateway: TestGateway;
+let upstream: ScriptedUpstream;
 useGateway(
   (opened) => {
-    gateway = opened.gateway;
+    ({ gateway, upstream } = opened);
   },
   { pipelines: project.directory, stages },
 );
@@ -144,7 +146,7 @@ describe('a failing response hook', () => {
 });
 
 for (const who of ['strict', 'lenient']) {
-  test(`a refusal of a response is no failure: the client gets the error (${who})`, async () => {
+  test(`rejecting a response is no failure: the client gets the error (${who})`, async () => {
     const response = await fault(`${who} refusal`);
     assert.equal(response.status, 403);
     assert.equal(response.json().error.code, 'forbidden');
@@ -153,7 +155,7 @@ for (const who of ['strict', 'lenient']) {
   });
 }
 
-test('what a stage keeps of a response or an event is of no use once the hook is over, however that ended', async () => {
+test('a retained response or event is useless once the hook is over, however that ended', async () => {
   await failureOf(await fault('lenient keeps'));
   const { head, ctx } = (globalThis as unknown as { kept: { head: ResponseHead; ctx: StageContext } }).kept;
   assert.throws(() => head.set('x-late', '1'), /the hook has ended/);
@@ -161,7 +163,7 @@ test('what a stage keeps of a response or an event is of no use once the hook is
   assert.throws(() => ctx.state, /the hook has ended/);
 });
 
-describe('a failure that comes after the answer', () => {
+describe('a failure after the response', () => {
   for (const what of ['event', 'finish', 'async event']) {
     test(`(${what}) is in the log under the stage's name and changes nothing`, async () => {
       const response = await fault(`strict ${what}`);
@@ -172,7 +174,17 @@ describe('a failure that comes after the answer', () => {
     });
   }
 
-  for (const what of ['throws', 'throws an error nobody can read', 'hangs']) {
+  test('(event, at every event of a stream) is logged once', async () => {
+    upstream.script = answerChunks(messageEvents());
+    const response = await ask(gateway.url, gateway.token, { stream: true }, ['x-fault', 'strict event']);
+    assert.equal(response.text, messageEvents().join(''));
+    await auditOf(response);
+    const id = response.headers['x-gateway-request-id'];
+    const failures = gateway.logs.filter((line) => line.includes(`"${id}"`) && line.includes('a stage failed'));
+    assert.equal(failures.length, 1);
+  });
+
+  for (const what of ['throws', 'throws an unreadable error', 'hangs']) {
     test(`(finally ${what}) leaves the stages behind it alone`, async () => {
       const response = await fault(`last ${what}`);
       assert.equal(response.status, 200);
@@ -197,7 +209,7 @@ test('a stage that changes an event changes it for itself only', async () => {
 });
 
 describe('shadow mode', () => {
-  test('runs no stage, and records the entries whose guard held', async () => {
+  test('runs no stage, and records the entries whose guard matched', async () => {
     const response = await fault('shadowed response', 'tests/1');
     assert.equal(response.status, 200);
     assert.equal(response.headers['x-watcher-shadowed'], undefined);
@@ -205,14 +217,14 @@ describe('shadow mode', () => {
     assert.deepEqual((await auditOf(await fault('nothing'))).shadow, ['shadowed', 'never']);
   });
 
-  test('of an on_error clause leaves the error as it is', async () => {
+  test('of an on_error clause leaves the error unchanged', async () => {
     const response = await fault('strict response');
     assert.equal(response.status, 500);
     assert.ok(((await auditOf(response)).shadow as string[]).includes('hide'));
   });
 });
 
-test('what a stage leaves running in the background fails without ending the gateway', async () => {
+test('background work of a stage fails without ending the gateway', async () => {
   const scene = await openProcessScene({
     sections: () => ({ stages, pipelines: 'pipelines' }),
     files: {

@@ -1,4 +1,4 @@
-/** The two roles of the guide: the SQL that people paste, and a gateway that runs with no more rights than it gives. */
+/** The two roles of the guide: its SQL, and a gateway that runs with no more rights than it grants. */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import pg from 'pg';
 import { findExistingHome } from '../../../engine/base/store/embedded/postgres-home.ts';
 import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
-import { ROLES_SQL } from '../../../engine/base/store/rights.ts';
+import { ROLES_SQL } from '../../../engine/base/store/migrate.ts';
 import { ADMIN_OPERATIONS } from '../../../engine/edge/admin/description.ts';
 import { cli } from '../../cli/support.ts';
 import { signInToConsole } from '../../support/console.ts';
@@ -43,7 +43,7 @@ function as(role: string): string {
   return url.href;
 }
 
-/** Lets the superuser in, who has no password. */
+/** Admits the superuser, who has no password. */
 async function openServer(): Promise<void> {
   const directory = await makeSuiteDirectory();
   server = await startSuiteServer(directory);
@@ -53,7 +53,7 @@ async function openServer(): Promise<void> {
   process.kill((readServerState(cluster) as { pid: number }).pid, 'SIGHUP');
   const postgres = new URL(as('postgres'));
   postgres.pathname = '/postgres';
-  await until('the superuser is let in', () =>
+  await until('the superuser is admitted', () =>
     runOn(postgres.href, 'create database gateway').then(
       () => true,
       () => false,
@@ -82,7 +82,7 @@ after(async () => {
   await rm(config!.directory, { recursive: true, force: true });
 });
 
-/** Runs the SQL of the guide, gives both roles a password, and the clock of the tests behind what the SQL says. */
+/** Runs the SQL of the guide, and sets a password for both roles, and the clock of the tests behind the SQL. */
 async function paste(): Promise<void> {
   await runOn(admin_url, SQL);
   const path = SEARCH_PATH.replace('"$user", public', 'gateway');
@@ -106,7 +106,7 @@ async function rowsOf(sql: string): Promise<object[]> {
 
 const run = (...words: string[]) => cli([...words, '--config', config.config_file], { env });
 
-/** What `check --live` says, as one line: the terminal's is broken at 80 columns. */
+/** The output of `check --live`, as one line: the terminal's is broken at 80 columns. */
 const checkLive = async () => (await run('check', '--live')).stdout.replace(/\s+/g, ' ');
 
 test('the SQL of the guide, a migration as the owner, and everything a gateway does as the other role', async () => {
@@ -122,13 +122,13 @@ test('the SQL of the guide, a migration as the owner, and everything a gateway d
   const early = await run('gateway');
   assert.equal(early.exit_code, 69, early.stderr);
   assert.match(early.stderr, /gateway_run may not change it; run `appscli migrate`/);
-  assert.match(await checkLive(), /gateway_run lacks the rights to migrate/);
+  assert.match(await checkLive(), /gateway_run may not change it/);
   const refused = await run('migrate');
   assert.match(refused.stderr, /gateway_run may not change it/);
 
   const migrated = await run('migrate', '--url-env', 'OWNER_URL');
   assert.equal(migrated.exit_code, 0, migrated.stderr);
-  assert.match(migrated.stdout, /Applied 0001_tables\.[\s\S]*The schema is up to date\./);
+  assert.match(migrated.stdout, /Applied 0001_initial\.[\s\S]*The schema is up to date\./);
   assert.match((await run('migrate', '--url-env', 'OWNER_URL')).stdout, /^The schema is up to date\.$/m);
   assert.match(await checkLive(), /schema up to date/);
 
@@ -246,13 +246,13 @@ async function demandMonths(): Promise<void> {
   }
 }
 
-/** Arguments that make a request cost a nano-USD more, and the change that somebody made first. */
+/** Arguments that make a request cost a nano-USD more, and the change made first. */
 const ONE_MORE = `'2026-01-01', '2027-01-01', (
   select jsonb_build_array(jsonb_build_object('request_id', request_id, 'was', sum(cost_nano_usd), 'cost', sum(cost_nano_usd) + 1))
   from ledger group by request_id limit 1)`;
 const FIRST_CHANGE = "(select min(id) from admin_changes where action <> 'ledger.reprice')";
 
-/** What the role that runs must not do, whoever has taken over the gateway. */
+/** What the role that runs must not do, even if the gateway is compromised. */
 async function demandNoChange(): Promise<void> {
   const client = new pg.Client({ connectionString: as(RUN) });
   await client.connect();

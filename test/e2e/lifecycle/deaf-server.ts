@@ -5,10 +5,10 @@ import { createConnection, type Socket } from 'node:net';
 const LISTENER = `const server = require('node:net').createServer();
 server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => console.log(server.address().port));`;
 
-/** More connections than a backlog of one takes. */
+/** More connections than a backlog of one holds. */
 const FILLERS = 6;
 
-/** A server to which connections can be neither made nor refused: it is stopped, and its backlog is full. */
+/** A server to which connections can be neither made nor rejected: it is stopped, and its backlog is full. */
 export async function startDeafServer(): Promise<{ url: string; close(): void }> {
   const child = spawn(process.execPath, ['-e', LISTENER], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [line] = await once(child.stdout, 'data');

@@ -16,7 +16,7 @@ import { until } from '../../support/until.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
 const START = join(REPOSITORY, 'examples/demo/start.ts');
-/** Does what curl does with the options that the demo prints, where curl itself is not installed. */
+/** Does the same as curl with the demo's options, where curl itself is not installed. */
 const CURL = `#!${process.execPath}
 const given = { headers: {} };
 for (let i = 2; i < process.argv.length; i++) {
@@ -29,7 +29,7 @@ const response = await fetch(given.url, given);
 process.stdout.write(await response.text());
 `;
 
-/** What a checkout has in node_modules/.bin, also where that is another checkout's. */
+/** The entries of a checkout's node_modules/.bin, also where that is another checkout's. */
 const PROGRAM = `'${process.execPath}' '${join(REPOSITORY, 'engine/bin/appscli.js')}'`;
 
 const DAY = 86_400_000;
@@ -63,7 +63,7 @@ before(async () => {
 });
 after(() => rm(directory, { recursive: true, force: true }));
 
-/** The demo, once it has printed what it has to say. */
+/** The demo, once its output is complete. */
 async function startDemo(file: string, ...words: string[]): Promise<RunningCommand> {
   const demo = start(file, [...words, config_file], { cwd: REPOSITORY, env });
   await until('the demo is ready', () => {
@@ -79,7 +79,7 @@ async function assertInUse(words: RegExp): Promise<void> {
   assert.match(stderr, words);
 }
 
-/** The commands under "# 1." to "# 6.", as a person would copy them. */
+/** The commands under "# 1." to "# 6.", as a user would copy them. */
 function commandsIn(output: string): string[] {
   const commands = output.split(/^# \d\. .*\n(?:#.*\n)*/m).slice(1);
   return commands.map((command) => command.slice(0, command.indexOf('\n\n')));
@@ -100,7 +100,7 @@ async function stop(demo: RunningCommand, signal: NodeJS.Signals): Promise<void>
   assert.match(stdout, /\nStopped\. The next start uses the same data\.\n$/);
 }
 
-/** What a person does in the browser: confirms the code and says who they are. Returns the page at the end. */
+/** A user's steps in the browser: confirms the code and picks the user. Returns the page at the end. */
 async function signInAt(url: string, person: string): Promise<{ status: number; text: string }> {
   const browser = createBrowser();
   const { origin, searchParams } = new URL(url);
@@ -121,7 +121,7 @@ async function signInAt(url: string, person: string): Promise<{ status: number; 
   throw new Error('the sign-in never ended');
 }
 
-/** Runs the last command of the demo, and does what it asks for in a browser. */
+/** Runs the last command of the demo, and follows it in a browser. */
 async function signIn(demo: RunningCommand, person: string) {
   const command = commandsIn(demo.stdout()).at(-1)!;
   const login = start('sh', ['-c', command], { cwd: REPOSITORY, env });
@@ -161,10 +161,10 @@ async function tryCommands(demo: RunningCommand): Promise<void> {
   assert.match(table, /^alice@example\.com, team web, project demo-week$/m);
 }
 
-/** What came of the commands, below the name of whose token it is. */
+/** The results of the commands, below the name of the token's user. */
 const OWN_USAGE = /^you@example\.com, team demo-team\n {2}demo-large at demo +2 .*\n {2}chat: demo-large at demo +1 /m;
 
-/** The models of whoever is signed in. */
+/** The models of the signed-in user. */
 async function models(demo: RunningCommand): Promise<string[]> {
   const gateway = /Gateway {4}(\S+)/.exec(demo.stdout())![1]!;
   const headers = { authorization: `Bearer ${(await appscli('token')).trim()}` };
@@ -215,17 +215,17 @@ test('the demo, started twice', async (t) => {
   });
   await t.test('names the commands that say whether gateway and clients are right', async () => {
     const check = commandsIn(first.stdout())[4]!;
-    // What costs money would be in the table of the next start.
+    // Billable requests would be in the table of the next start.
     assert.match(await paste(`${check} --only models.list`), /\bok\b/);
     assert.match(first.stdout(), /^# {4}"node_modules\/\.bin\/appscli doctor" /m);
   });
-  await t.test('keeps what is secret where only its owner can read it', async () => {
+  await t.test('stores secrets in files of the owner', async () => {
     for (const name of ['demo-token', 'demo-signing-key']) {
       const kept = await stat(join(directory, 'state', name));
       assert.equal(kept.mode & 0o777, 0o600);
     }
   });
-  await t.test('signs people in by its last command, each to what their groups allow', async () => {
+  await t.test("signs users in by its last command, each with their groups' permissions", async () => {
     const [carol, bob] = await Promise.all([signIn(first, 'carol'), signIn(first, 'bob')]);
     assert.equal(carol.page.status, 403);
     assert.notEqual(carol.exit_code, 0);
@@ -233,7 +233,7 @@ test('the demo, started twice', async (t) => {
     assert.match(bob.stdout + bob.stderr, /bob@example\.com/);
     assert.deepEqual(await models(first), ['demo-small']);
   });
-  await t.test('says of a port in use in one line what to do', async () => {
+  await t.test('reports a port in use in one line with a remedy', async () => {
     await assertInUse(/^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
   });
   const state = () => readServerState(join(directory, 'state/postgres/cluster')).kind;
@@ -242,7 +242,7 @@ test('the demo, started twice', async (t) => {
     await stop(first, 'SIGINT');
     assert.equal(state(), 'stopped');
   });
-  await t.test('says so of the port of the identity provider, too', async () => {
+  await t.test('reports the port of the identity provider, too', async () => {
     const [, port] = /issuer_url: http:\/\/127\.0\.0\.1:(\d+)/.exec(await readFile(config_file, 'utf8'))!;
     const other = createServer().listen(Number(port), '127.0.0.1');
     await once(other, 'listening');
@@ -252,13 +252,13 @@ test('the demo, started twice', async (t) => {
   });
 
   const second = await startDemo('npm', 'start', '--silent', '--');
-  await t.test('has its data the next time, and people stay signed in', async () => {
+  await t.test('has its data the next time, and users stay signed in', async () => {
     assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
     assert.match(await paste(commandsIn(second.stdout())[3]!), OWN_USAGE);
     assert.deepEqual(await models(second), ['demo-small']);
     assert.match(await appscli('whoami'), /bob@example\.com/);
   });
-  await t.test('ends with everything it started when npm is told to end', async () => {
+  await t.test('ends with all its child processes when npm is stopped', async () => {
     await stop(second, 'SIGTERM');
     assert.equal(state(), 'stopped');
   });

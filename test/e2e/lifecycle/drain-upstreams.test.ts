@@ -1,4 +1,4 @@
-/** A gateway of several upstreams that is told to stop: each client hears of it once, and every attempt is accounted for. */
+/** A gateway of several upstreams that is stopped: each client hears of it once, and every attempt is accounted for. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -55,7 +55,7 @@ finally:
   - stage: audit
 `;
 
-/** Answers the stage when the test lets it go on. */
+/** Sends the response of the stage when the test resumes it. */
 const release = Promise.withResolvers<void>();
 let releases: ScriptedUpstream;
 let first: ScriptedUpstream;
@@ -105,7 +105,7 @@ before(async () => {
 });
 after(() => Promise.all([second, releases].map((each) => each?.close())));
 
-/** Plays several requests at one upstream, told apart by what they say. */
+/** Plays several requests at one upstream, distinguished by their text. */
 function byWords(scripts: Readonly<Record<string, Script>>): Script {
   return (exchange) => {
     const [, script = hang] = Object.entries(scripts).find(([words]) => exchange.received.body.includes(words)) ?? [];
@@ -130,7 +130,7 @@ interface Attempted {
   readonly certainty: string;
 }
 
-test('SIGTERM ends what is under way at several upstreams with one error each, begins nothing after it, and leaves the books settled', async () => {
+test('SIGTERM ends requests in flight at several upstreams with one error each, starts none after it, and settles the ledger', async () => {
   first.script = byWords({
     'half a messages stream': halfStream,
     'half a chat stream': halfStream,
@@ -167,15 +167,15 @@ test('SIGTERM ends what is under way at several upstreams with one error each, b
   release.resolve();
 
   const errors = { messages: 'error', chat: 'error', responses: 'error response.failed', translated: 'error' };
-  for (const [name, answer] of Object.entries(streams)) {
-    const { status, text } = await answer;
+  for (const [name, response] of Object.entries(streams)) {
+    const { status, text } = await response;
     const kinds = eventsIn(text).flatMap(({ data }) =>
       data.error === undefined && !/error|failed/.test(data.type) ? [] : [data.type ?? 'error'],
     );
     assert.deepEqual([status, kinds.join(' ')], [200, errors[name as keyof typeof errors]], text);
   }
-  for (const answer of [unanswered, waiting, moving]) {
-    const { status, text } = await answer;
+  for (const response of [unanswered, waiting, moving]) {
+    const { status, text } = await response;
     assert.deepEqual([status, JSON.parse(text).error.code], [503, 'draining'], text);
   }
   assert.deepEqual(await gateway.ended, { code: 0, signal: null }, gateway.output());
@@ -187,9 +187,9 @@ test('SIGTERM ends what is under way at several upstreams with one error each, b
     .knex('ledger_attempts')
     .select('request_id', 'upstream', 'reason', 'certainty', 'n')
     .orderBy('n');
-  const of = (answer: Response) =>
+  const of = (response: Response) =>
     rows
-      .filter((row: { request_id: string }) => row.request_id === answer.headers['x-gateway-request-id'])
+      .filter((row: { request_id: string }) => row.request_id === response.headers['x-gateway-request-id'])
       .map(({ upstream, reason, certainty }: Attempted) => `${upstream} ${reason} ${certainty}`);
   assert.deepEqual(of(await streams.messages), ['first served answered']);
   assert.deepEqual(of(await streams.translated), ['first next_failed answered', 'second served answered']);

@@ -1,4 +1,4 @@
-/** Ledger rows and holds after a gateway was stopped while its database stood still. */
+/** Ledger rows and reservations after a gateway was stopped while its database was frozen. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
@@ -26,7 +26,7 @@ before(async () => {
 });
 after(() => upstream?.close());
 
-/** Has requests wait for the database for so long, and the gateway for requests when it is told to stop. */
+/** Has requests wait for the database for so long, and the gateway for requests when it is stopped. */
 const sectionsOf = (store_timeout_seconds: number) => ({
   server: serverSection({ timeouts: { drain_seconds: 1 } }),
   spend_limits: { defaults: { user_daily_usd: 100 }, store_timeout_seconds },
@@ -61,7 +61,7 @@ const ask = () => send(gateway.url, { headers: bearer(gateway.token), body: mess
 const rows = async () =>
   Number((await outside<{ count: string }>(database.url, 'select count(*) from ledger'))[0]!.count);
 
-/** Stops the processes of PostgreSQL that serve the gateway: what they are sent waits in their sockets. */
+/** Stops the processes of PostgreSQL that serve the gateway: their input waits in their sockets. */
 async function freeze(): Promise<void> {
   const text = `select pid, state from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
     and backend_type = 'client backend'`;
@@ -85,7 +85,7 @@ function thaw(): void {
   frozen = [];
 }
 
-/** Lets what waits happen, then compares what the database holds with what the upstream was asked. */
+/** Resumes pending work, then compares the database with the upstream's requests. */
 async function assertBooked(): Promise<void> {
   const pids = frozen;
   thaw();
@@ -104,17 +104,17 @@ async function assertBooked(): Promise<void> {
   assert.deepEqual([await rows(), Number(reserved!.reserved)], [upstream.requests.length, 0]);
 }
 
-test('a reservation that was refused for slowness is not placed once the gateway is gone', async () => {
+test('a reservation that timed out is not placed once the gateway is gone', async () => {
   await writeFile(gateway.config_file, JSON.stringify(gatewayConfig(upstream.url, sectionsOf(0.5))));
   await gateway.reload();
   await freeze();
-  const answer = await ask();
-  assert.ok(answer.status >= 429, `${answer.status}`);
+  const response = await ask();
+  assert.ok(response.status >= 429, `${response.status}`);
   await gateway.close();
   await assertBooked();
 });
 
-test('a reservation that is on its way when the gateway is told to stop is not placed once it is gone', async () => {
+test('a reservation in flight at shutdown is not placed after exit', async () => {
   await freeze();
   const before_it = sent;
   const asked = ask().catch(() => undefined);
@@ -124,7 +124,7 @@ test('a reservation that is on its way when the gateway is told to stop is not p
   await assertBooked();
 });
 
-test('a reservation that the database places before the gateway is gone is given back', async () => {
+test('a reservation that the database places before the gateway is gone is released', async () => {
   await freeze();
   const before_it = sent;
   const asked = ask().catch(() => undefined);
@@ -135,12 +135,12 @@ test('a reservation that the database places before the gateway is gone is given
   await assertBooked();
 });
 
-test('a request whose answer came while the database stood still has one row', async () => {
+test('a request whose response arrived while the database was frozen still has one row', async () => {
   const reserved = Promise.withResolvers<void>();
-  const answer = answerJson(message());
+  const response = answerJson(message());
   upstream.script = async (exchange) => {
     await reserved.promise;
-    return answer(exchange);
+    return response(exchange);
   };
   const before_it = upstream.requests.length;
   const asked = ask();

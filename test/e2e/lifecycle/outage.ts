@@ -24,13 +24,13 @@ export interface Outage {
   readonly spool_dir: string;
   stop(): Promise<void>;
   start(): Promise<void>;
-  /** How many reservations were sent to the database, asked for together counting as one. */
+  /** How many reservations were sent to the database, grouped ones counting as one. */
   sent(): number;
   /** Has requests wait for the database no longer than so many seconds; by default as long as can be. */
   allow(store_timeout_seconds?: number): Promise<void>;
   /** Opens a connection to the database that is not the gateway's. */
   connect(): Promise<pg.Client>;
-  /** Takes every connection that the database has, and keeps them until the returned function is called. */
+  /** Opens all connections of the database, and keeps them until the returned function is called. */
   starve(): Promise<() => Promise<void>>;
   /** Waits until the gateway serves like before. */
   servesAgain(): Promise<void>;
@@ -42,7 +42,7 @@ const SETTINGS = { fsync: 'off', max_connections: MAX_CONNECTIONS, search_path: 
 /** The most that can be configured. */
 const LONGEST_SECONDS = 5;
 
-/** Boots a gateway whose limits say what becomes of requests while the database is away. */
+/** Boots a gateway whose limits decide requests while the database is away. */
 export async function startOutage(spend_limits: object): Promise<Outage> {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-outage-'));
   // As root, PostgreSQL runs under another account, which has to get in.
@@ -91,7 +91,7 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
     return query(name, text, values);
   }) as typeof opened.query;
   let is_listening = true;
-  // Comes after all that the gateway itself does when its connection for notifications is back, such as to forget tokens.
+  // After all work of the gateway when its connection for notifications is back, such as to forget tokens.
   await gateway.database.listen(
     'test_outage',
     () => {},
@@ -126,9 +126,13 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
       const url = urlAt(postgres.settings().port);
       const first = await connect(url);
       const taken = [first];
-      // The gateway wants the places back as soon as they are free; whoever is faster gets them.
+      // The gateway takes the places back as soon as they are free; the faster one gets them.
       for (let calm = 0; calm < 5; calm++) {
-        for (let client = await connect(url).catch(nobody); client; client = await connect(url).catch(nobody)) {
+        for (
+          let client = await connect(url).catch(noCredential);
+          client;
+          client = await connect(url).catch(noCredential)
+        ) {
           taken.push(client);
         }
         const { rows } = await first.query(
@@ -160,14 +164,14 @@ async function connect(connectionString: string): Promise<pg.Client> {
   return client;
 }
 
-function nobody(): undefined {}
+function noCredential(): undefined {}
 
-/** What the gateway says of itself. */
+/** The gateway's own report. */
 export function readiness(url: string): Promise<Response> {
   return send(url, { method: 'GET', path: '/readyz' });
 }
 
-/** Asserts that a response says that the database is away, and nothing about where it is. */
+/** Asserts that a response reports the database as away, and nothing about where it is. */
 export function assertStoreError(response: Response): void {
   assert.equal(response.status, 503, response.text);
   const { type, error } = response.json();
@@ -177,23 +181,23 @@ export function assertStoreError(response: Response): void {
 }
 
 /**
- * Asks while the database is silent until others, who ask later, are answered while one request still waits for it. Gives
- * all answers.
+ * Sends requests while the database is silent until later ones have a response while one still waits for it. Returns
+ * all responses.
  */
 export async function askWhileOneWaits({ gateway, sent }: Outage): Promise<readonly Response[]> {
-  const answers: Response[] = [];
+  const responses: Response[] = [];
   const askNow = () => ask(gateway.url, gateway.token);
-  await until('others are answered while one waits', async () => {
+  await until('others get responses while one waits', async () => {
     const before = sent();
     let is_waiting = true;
     const one = askNow().finally(() => {
       is_waiting = false;
     });
-    await until('it waits or is answered', () => sent() > before || !is_waiting);
+    await until('it waits or has a response', () => sent() > before || !is_waiting);
     const others = is_waiting ? await Promise.all(Array.from({ length: 5 }, askNow)) : [];
     const do_not_wait = is_waiting;
-    answers.push(...others, await one);
+    responses.push(...others, await one);
     return do_not_wait;
   });
-  return answers;
+  return responses;
 }

@@ -13,10 +13,10 @@ import { until } from '../../support/until.ts';
 import { listeningAt } from '../support/gateway-process.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
-/** What npm tells the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */
+/** What npm gives the scripts it runs, apart from where its registry and cache are: none of it holds in another directory. */
 const NPM_VARIABLE = /^(npm_(?!config_(cache|registry|userconfig|globalconfig|cafile)$)|INIT_CWD|NODE$|APPSCLI_)/i;
 
-/** What a checkout does not have, or gets by building. */
+/** Files that a checkout lacks, or gets by building. */
 const NOT_COPIED = /^(node_modules|dist|\.git|\.appscli)$/;
 
 let directory: string;
@@ -25,7 +25,7 @@ let installing: Ended;
 /** The options that the README installs it with. */
 let options: readonly string[];
 
-/** What npm links. */
+/** The links of npm. */
 const linked = (name: string) => join(directory, 'node_modules/.bin', name);
 
 async function run(file: string, arguments_: readonly string[], cwd: string): Promise<Ended> {
@@ -43,7 +43,7 @@ before(async () => {
   // A runner that thinks it is inside this one runs nothing, and no program here is a part of the tests.
   delete env.NODE_TEST_CONTEXT;
   delete env.NODE_OPTIONS;
-  // Packing builds, which would take files from under other tests.
+  // Packing builds, which would remove files from under other tests.
   const checkout = join(directory, 'checkout');
   await cp(REPOSITORY, checkout, {
     recursive: true,
@@ -68,12 +68,12 @@ test("nothing warns, whatever the machine's own Node.js: neither as the README i
   assert.equal((await run(join(folder, 'node'), [launcher, '--help'], directory)).stderr, '');
 });
 
-test('the program that documents name answers', async () => {
+test('the documented program runs', async () => {
   const { version } = JSON.parse(await readFile(join(REPOSITORY, 'package.json'), 'utf8'));
   assert.equal((await run(linked('appscli'), ['--version'], directory)).stdout, `${version}\n`);
 });
 
-test('the package holds the program, what it reads, the names of clients and the dashboards, and neither sources nor tests', async () => {
+test('the package contains the program, its data, the names of clients and the dashboards, and neither sources nor tests', async () => {
   const root = join(directory, 'node_modules', 'appscli');
   const names = (await readdir(root, { recursive: true })).filter((name) => !name.startsWith('node_modules'));
   const NEEDED = [
@@ -93,11 +93,11 @@ test('the package holds the program, what it reads, the names of clients and the
   const unwanted = names.filter((name) =>
     /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles|observability|oidc-and-postgres(?:\/roles\.sql)?$)/.test(name),
   );
-  // What `appscli init` writes begins with a pipeline and its test.
+  // The output of `appscli init` begins with a pipeline and its test.
   assert.deepEqual(unwanted, ['engine/edge/cli/init/project/gateway.test.yaml']);
 });
 
-test('what the README of the package links to is in it, but for examples and the rules for contributions', async () => {
+test("the package contains the README's link targets, but for examples and the rules for contributions", async () => {
   const root = join(directory, 'node_modules', 'appscli');
   const links = (await readFile(join(root, 'README.md'), 'utf8')).matchAll(/\]\((?!https?:|#)([^)#]+)/g);
   const missing = [...links].map(([, path]) => path!).filter((path) => !existsSync(join(root, path)));
@@ -107,7 +107,7 @@ test('what the README of the package links to is in it, but for examples and the
   );
 });
 
-test('what appscli init writes passes the check and its own tests, and has npm warn of nothing', async () => {
+test('the output of appscli init passes the check and its own tests, without npm warnings', async () => {
   await run(linked('appscli'), ['init', 'begun'], directory);
   const begun = join(directory, 'begun');
   await run(linked('appscli'), ['check'], begun);
@@ -121,10 +121,10 @@ test('what appscli init writes passes the check and its own tests, and has npm w
 });
 
 test('a stage that appscli create writes passes its test, and both compile against the types of the package', async () => {
-  // What `npm init` makes of a directory.
+  // The output of `npm init` in a directory.
   await writeFile(join(directory, 'package.json'), '{ "private": true, "type": "commonjs" }');
   await run(linked('appscli'), ['create', 'stage', 'require-ticket'], directory);
-  // As the README of stages says it, but for the shell that takes off the quotes.
+  // As in the README of stages, but for the shell that removes the quotes.
   const readme = await readFile(join(REPOSITORY, 'stages/README.md'), 'utf8');
   const [, pattern] = /`node_modules\/\.bin\/node --test '([^'`]+)'`/.exec(readme)!;
   const { stdout } = await run(linked('node'), ['--test', pattern!], directory);

@@ -11,7 +11,7 @@ import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, send } from '../support/client.ts';
 
-/** Changes what a connection to this database begins with. */
+/** Changes the initial settings of connections to this database. */
 const settingOf = (change: string) =>
   `do $$ begin execute format('alter database %I ${change}', current_database()); end $$`;
 
@@ -52,33 +52,38 @@ for (const on_store_error of ['deny', 'allow'] as const) {
     });
 
     const ready = () => send(gateway.url, { method: 'GET', path: '/readyz' });
-    /** Waits until /readyz says something of the database, asks as a client that is known, and gives both answers. */
+    /** Waits until /readyz reports a state of the database, sends a known client's request, and returns both responses. */
     async function compare(state: string) {
-      const told = await until(`the database is ${state}`, async () => {
-        const answer = await ready();
-        return answer.json().checks.database === state && answer;
+      const readiness = await until(`the database is ${state}`, async () => {
+        const response = await ready();
+        return response.json().checks.database === state && response;
       });
       const { status } = await ask(gateway.url, gateway.token);
-      return { told: told.status, word: told.json().status, spool: told.json().checks.spool, request: status };
+      return {
+        readiness: readiness.status,
+        word: readiness.json().status,
+        spool: readiness.json().checks.spool,
+        request: status,
+      };
     }
-    const fine = { told: 200, word: 'ok', spool: on_store_error === 'deny' ? 'unused' : 'ok', request: 200 };
+    const fine = { readiness: 200, word: 'ok', spool: on_store_error === 'deny' ? 'unused' : 'ok', request: 200 };
     const ill =
       on_store_error === 'deny'
-        ? { told: 503, word: 'unavailable', spool: 'unused', request: 503 }
-        : { told: 200, word: 'degraded', spool: 'ok', request: 200 };
+        ? { readiness: 503, word: 'unavailable', spool: 'unused', request: 503 }
+        : { readiness: 200, word: 'degraded', spool: 'ok', request: 200 };
 
-    test('says how the upstreams are, and is as ready without any', async () => {
-      const told = async () => {
+    test('reports upstream states, and is as ready without any', async () => {
+      const readiness = async () => {
         const { status, json } = await ready();
         return [status, json().upstreams];
       };
-      assert.deepEqual(await told(), [200, { main: { state: 'closed' } }]);
+      assert.deepEqual(await readiness(), [200, { main: { state: 'closed' } }]);
       const before = Date.now();
       await upstream.pause();
       const [status, { main }] = await until('its breaker is open', async () => {
         await ask(gateway.url, gateway.token);
-        const answer = await told();
-        return answer[1].main.state === 'open' && answer;
+        const response = await readiness();
+        return response[1].main.state === 'open' && response;
       });
       assert.equal(status, 200);
       assert.ok(Date.parse(main.until) > before);
@@ -87,11 +92,11 @@ for (const on_store_error of ['deny', 'allow'] as const) {
       await until('it is tried again', async () => (await ask(gateway.url, gateway.token)).status === 200);
       await until('it is closed', async () => {
         await ask(gateway.url, gateway.token);
-        return (await told())[1].main.state === 'closed';
+        return (await readiness())[1].main.state === 'closed';
       });
     });
 
-    test('says of a database that is read-only, or away, what requests get, and names no host', async () => {
+    test("reports requests' outcome for a read-only or unreachable database, and names no host", async () => {
       assert.deepEqual(await compare('ok'), fine);
       await outside(
         database.url,
@@ -120,11 +125,11 @@ test('the first request after a restore is served, from a backup as old as one w
     // While the schema is made again, a busy machine may pass the five seconds that a gateway waits.
     const answered = () =>
       until('the database answers in time', async () => {
-        const answer = await ask(gateway.url, gateway.token);
-        return answer.text.includes('did not answer in time') ? undefined : answer;
+        const response = await ask(gateway.url, gateway.token);
+        return response.text.includes('did not answer in time') ? undefined : response;
       });
     const crowd = () => Promise.all(Array.from({ length: 8 }, answered));
-    // What the gateway writes beside requests may hold the tables in another order, and PostgreSQL then ends one of the two.
+    // The gateway's background writes may lock the tables in another order, and PostgreSQL then ends one of the two.
     const empty = () =>
       until('the tables are gone', () =>
         outside(url, 'drop schema public cascade; create schema public').then(
@@ -135,7 +140,7 @@ test('the first request after a restore is served, from a backup as old as one w
           },
         ),
       );
-    // That the token was made is announced, and makes the gateway look it up once more.
+    // A new token is announced, and makes the gateway look it up once more.
     let is_heard = false;
     await gateway.database.listen(
       'test_readiness',
@@ -146,7 +151,7 @@ test('the first request after a restore is served, from a backup as old as one w
     );
     await outside(url, 'notify test_readiness');
     await until('announcements are heard', () => is_heard);
-    // Every connection of the pool knows statements about the tables that go.
+    // Every connection of the pool has statements on the removed tables.
     await crowd();
     await empty();
     for (const { status, text } of await crowd()) assert.equal(status, 200, text);

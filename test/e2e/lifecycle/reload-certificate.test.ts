@@ -17,7 +17,7 @@ async function install({ cert, key }: { readonly cert: string; readonly key: str
   await writeFile(join(directory, 'tls.key'), key);
 }
 
-/** Who a new connection says it has reached. */
+/** The server's name on a new connection. */
 async function subject(): Promise<string | undefined> {
   const { hostname: host, port } = new URL(gateway.url);
   const socket = connect({ host, port: Number(port), rejectUnauthorized: false });

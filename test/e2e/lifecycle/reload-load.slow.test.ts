@@ -26,14 +26,14 @@ const WARM_UP = 5;
 const RELOADS = WARM_UP + times(15);
 /** Streams that are in the middle when the configuration is replaced. */
 const STREAMS = 4;
-/** So many that a replaced configuration would show in the heap: those after the warm-up hold 4 MB or more. */
+/** So many that a replaced configuration would show in the heap: those after the warm-up occupy 4 MB or more. */
 const MODELS = 300;
 const HEAP_GROWTH_MAX_BYTES = 2_500_000;
 
 const EVENTS = messageEvents(Array.from({ length: 20 }, (_, i) => `word ${i} `));
 const HALF = EVENTS.length / 2;
 
-/** What lets streams end; each reload has one of its own. */
+/** Ends streams; each reload has one of its own. */
 let reloaded = Promise.withResolvers<void>();
 
 async function answerInTwoParts({ res }: Exchange): Promise<void> {
@@ -107,7 +107,7 @@ test('reloads in the middle of streams lose no request and leave nothing behind'
     await in_force.arrived(STREAMS);
     await writeFile(config.config_file, configOf(reload));
     const reloading = gateway.reload();
-    // Which of the two it comes under is left to chance.
+    // Which of the two applies is left to chance.
     const meanwhile = stream();
     await reloading;
     reloaded.resolve();

@@ -1,4 +1,4 @@
-/** Reloading as operators ask for it: SIGHUP, and `--watch`. */
+/** Reloading as operators do: SIGHUP, and `--watch`. */
 import assert from 'node:assert/strict';
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -53,10 +53,10 @@ export default defineStage({
   create: () => ({}),
 });`;
 
-test('SIGHUP reloads, however often it comes and whatever it imports, and SIGTERM still ends the gateway', async () => {
+test('SIGHUP reloads, however often and whatever it imports, and SIGTERM still ends the gateway', async () => {
   const { child, end, output } = await start();
   writeFileSync(teapot, pipeline('Here is my handle.'));
-  assert.equal(await said(), 'Short and stout.', 'nobody watches');
+  assert.equal(await said(), 'Short and stout.', 'no watcher runs');
   for (let i = 0; i < 20; i++) child.kill('SIGHUP');
   await says('Here is my handle.');
   writeFileSync(teapot, pipeline('Here is my spout.'));
@@ -65,13 +65,13 @@ test('SIGHUP reloads, however often it comes and whatever it imports, and SIGTER
   writeFileSync(config.config_file, JSON.stringify({ ...JSON.parse(plain), stages: ['careless.ts'] }));
   child.kill('SIGHUP');
   await says('Here is my spout.');
-  await until('the failure is told', () =>
+  await until('the failure is reported', () =>
     /"stage":"careless\.ts".*left behind|left behind.*"stage":"careless\.ts"/.test(output()),
   );
   writeFileSync(config.config_file, plain);
   writeFileSync(teapot, 'pipeline: teapot\n');
   child.kill('SIGHUP');
-  await until('the failure is told', async () => (await reloadState()) === 'reload_failed');
+  await until('the failure is reported', async () => (await reloadState()) === 'reload_failed');
   assert.equal(await said(), 'Here is my spout.');
   assert.equal(child.exitCode, null);
   assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
@@ -84,13 +84,13 @@ test('SIGHUP reloads, however often it comes and whatever it imports, and SIGTER
   for (const { file, code } of findings) assert.deepEqual([file, code], [teapot, 'C3002']);
 });
 
-test('with --watch a change is in force by itself, a bad one is told, and a file that is replaced stays watched', async () => {
+test('with --watch a change applies by itself, a bad one is reported, and a replaced file stays watched', async () => {
   const { end, output } = await start('--watch');
   writeFileSync(teapot, pipeline('Here is my handle.'));
   await says('Here is my handle.');
 
   writeFileSync(teapot, 'pipeline: teapot\n');
-  await until('the failure is told', async () => (await reloadState()) === 'reload_failed');
+  await until('the failure is reported', async () => (await reloadState()) === 'reload_failed');
   assert.equal(await said(), 'Here is my handle.');
 
   writeFileSync(`${teapot}.tmp`, pipeline('Here is my spout.'));

@@ -23,7 +23,7 @@ import { ask, bearer, messagesBody, open, readAll, send } from '../support/clien
 import { ledgerRow } from '../support/state.ts';
 
 const SPARE_KEY = 'spare-key-77b0e1c2';
-/** What the usage of a scripted stream costs at the price it began with, in nano-USD. */
+/** The cost of a scripted stream's usage at its initial price, in nano-USD. */
 const STREAM_COST = 1_657_500;
 
 let main: ScriptedUpstream;
@@ -70,7 +70,7 @@ async function reloadText(text: string): Promise<void> {
   await gateway.reload();
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: a record of the log has whatever fields it was given
+// biome-ignore lint/suspicious/noExplicitAny: a record of the log has any fields
 function logged(level: string): any[] {
   return gateway.logs.map((line) => JSON.parse(line)).filter((record) => record.level === level);
 }
@@ -80,7 +80,7 @@ async function readiness() {
   return { status, configuration: json().configuration };
 }
 
-test('a changed rule decides the next request, and the log says what is in force', async () => {
+test('a changed rule decides the next request, and the log names the active configuration', async () => {
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   assert.equal(main.requests.length, 1);
   await reloadWith(routedTo('spare'));
@@ -105,7 +105,7 @@ test('a stream that began before a reload ends on the configuration it began wit
   const streaming = { headers: bearer(gateway.token), body: messagesBody({ stream: true }) };
   const begun = await open(gateway.url, streaming).head;
   const request_id = begun.headers['x-gateway-request-id'] as string;
-  // The model is gone with the reload, and its price: the old plan must still have both to settle the request.
+  // The reload removed the model and its price: the old plan must still have both to settle the request.
   await reloadWith({ ...routedTo('spare'), models: [{ id: 'other', pricing: { input: 1, output: 1 } }] });
   assert.equal((await ask(gateway.url, gateway.token)).status, 404);
   finish();
@@ -113,7 +113,7 @@ test('a stream that began before a reload ends on the configuration it began wit
   assert.equal((await ledgerRow(gateway.database, request_id)).cost_nano_usd, STREAM_COST);
 });
 
-test('a variable that came after the start is told to need a restart, as exporting it helps nobody', async () => {
+test('a variable set after the start is reported as needing a restart, as exporting it has no effect', async () => {
   const config = JSON.stringify(gatewayConfig(main.url), null, 2);
   await reloadText(config.replace(/"api_key_env": "[^"]+"/, '"api_key_env": "LATER_KEY"'));
   const [finding] = logged('error');
@@ -121,7 +121,7 @@ test('a variable that came after the start is told to need a restart, as exporti
   assert.match(finding.help, /in the environment of the gateway, and restart it/);
 });
 
-test('a bad file changes nothing, says what is wrong and where, and a good one ends the trouble', async () => {
+test('a bad file changes nothing, reports what is wrong and where, and a good one recovers', async () => {
   const config = JSON.stringify(gatewayConfig(main.url), null, 2);
   await reloadText(config.replace('"default_upstream": "main"', '"default_upstream": "mian"'));
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
@@ -154,7 +154,7 @@ test('a bad file changes nothing, says what is wrong and where, and a good one e
   assert.ok(Date.parse(configuration.loaded_at) >= Date.parse(failing.configuration.failing_since));
 });
 
-test('whatever keeps a file from being a configuration, the gateway goes on', async () => {
+test('an invalid file of any kind leaves the gateway running', async () => {
   for (const text of ['', '{', 'server: [', '\u0000', '- a list\n', 'x'.repeat(5_000_000)]) {
     await reloadText(text);
     assert.equal((await ask(gateway.url, gateway.token)).status, 200);
@@ -166,7 +166,7 @@ test('whatever keeps a file from being a configuration, the gateway goes on', as
   assert.match(logged('error').at(-1).error, /does not exist/);
 });
 
-test('what is secret in a bad file is not logged, and neither is a secret a good one names', async () => {
+test('neither a secret in a bad file nor a secret of a good one is logged', async () => {
   const { upstreams } = gatewayConfig(main.url) as { upstreams: readonly object[] };
   await reloadWith({ upstreams: [{ ...upstreams[0], api_key_env: 'sk-planted-A1b2C3d4E5f6' }] });
   await reloadText('upstreams:\n  - api_key_env: "sk-planted-A1b2C3d4E5f6\n');
@@ -178,7 +178,7 @@ test('what is secret in a bad file is not logged, and neither is a secret a good
   for (const secret of ['planted', 'p4ssw0rd', SPARE_KEY, UPSTREAM_KEY]) assert.ok(!said.includes(secret), secret);
 });
 
-test('what only a restart can change keeps its value, one warning per key, and the rest applies', async () => {
+test('a restart-only setting keeps its value, one warning per key, and the rest applies', async () => {
   const server = {
     listen: '127.0.0.1:1',
     public_url: 'http://127.0.0.1',
@@ -186,10 +186,10 @@ test('what only a restart can change keeps its value, one warning per key, and t
     tls: { cert_file: 'gateway.yaml', key_file: 'gateway.yaml' },
   };
   await reloadWith({ server, database: { embedded: { data_dir: 'elsewhere' } } });
-  const told = logged('warn').filter(({ key }) => key !== undefined);
-  const keys = told.map(({ key }) => key);
+  const warnings = logged('warn').filter(({ key }) => key !== undefined);
+  const keys = warnings.map(({ key }) => key);
   assert.deepEqual(keys, ['server.listen', 'server.tls', 'server.limits.header_bytes', 'database']);
-  for (const { text } of told) assert.match(text, /restart/);
+  for (const { text } of warnings) assert.match(text, /restart/);
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   assert.equal((await ask(gateway.url, gateway.token, { system: 'x'.repeat(200) })).status, 413);
   const wide = await send(gateway.url, { method: 'GET', path: '/healthz', headers: ['x-wide', 'w'.repeat(100_000)] });
@@ -215,7 +215,7 @@ test('limits, timeouts, prices, token groups and the time zone apply to the next
   assert.deepEqual(resets, ['15:00', '04:00'], 'midnight there');
 });
 
-test('a stage module is imported again when its text changes, or that of a file it imports', async () => {
+test('a stage module is imported again when its text changes, or that of an imported file', async () => {
   const words = (text: string) => writeFile(join(directory, 'words.ts'), `export const WORDS = '${text}';\n`);
   const stage = (ending: string) =>
     writeFile(
@@ -266,7 +266,7 @@ stages:
   assert.equal(await said(), 'Good evening?');
 });
 
-test('reloads asked for during a reload become one, which sees the last state of the files', async () => {
+test('reloads during a reload become one, which sees the last state of the files', async () => {
   const before = (await readiness()).configuration.reloads;
   await writeFile(gateway.config_file, 'never read');
   const first = gateway.reload();
@@ -280,7 +280,7 @@ test('reloads asked for during a reload become one, which sees the last state of
   assert.ok(reloads - before <= 3, `${reloads - before} reloads`);
 });
 
-test('a stage that cannot be made fails the reload, and the file of the gateway is named', async () => {
+test('a stage that cannot be created fails the reload, and the file of the gateway is named', async () => {
   await writeFile(
     join(directory, 'broken.ts'),
     `import { defineStage } from 'appscli';

@@ -19,7 +19,7 @@ interface Loads {
   readonly loads: readonly { readonly config_hash: string; readonly needs_restart: readonly string[] }[];
 }
 
-/** What `config loads` says once so many loads are written down. */
+/** The output of `config loads` after so many loads. */
 function loadsOf(config_file: string, env: NodeJS.ProcessEnv, count: number): Promise<Loads> {
   return until(`${count} loads are written down`, async () => {
     const { stdout } = await cli(['config', 'loads', '--json', '--config', config_file], { env });
@@ -31,7 +31,7 @@ function loadsOf(config_file: string, env: NodeJS.ProcessEnv, count: number): Pr
 const distinct = (values: readonly string[]) => new Set(values).size;
 
 describe('replicas', () => {
-  it('are one configuration where they differ in what is of their machines, and several where they differ in a limit', async () => {
+  it('share a configuration that differs in machine settings, and not one that differs in a limit', async () => {
     const own = await createTestDatabase();
     const closing: (() => Promise<unknown>)[] = [own.drop];
     const boot = async (machine: string, listen: string, user_daily_usd: number) => {
@@ -89,7 +89,7 @@ it('a secret in a file beside gateway.yaml is the same, whatever the directory',
 });
 
 describe('gateway --listen', () => {
-  it('listens there whatever the file says, also after a reload, and is named where that does not work', async () => {
+  it('listens there whatever the file says, also after a reload, and is named where that fails', async () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await once(taken, 'listening');
     const busy = `127.0.0.1:${(taken.address() as AddressInfo).port}`;

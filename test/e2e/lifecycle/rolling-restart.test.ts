@@ -16,7 +16,7 @@ import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 
 const WORKERS = 8;
-/** How long a gateway goes on accepting after SIGTERM; it is over when a test says so. */
+/** How long a gateway accepts requests after SIGTERM; it is over on a test's command. */
 const ACCEPT_SECONDS = 333;
 
 let upstream: ScriptedUpstream;
@@ -57,7 +57,7 @@ test('behind a balancer that looks at /readyz no request fails while every gatew
   const first = await boot();
   const { token } = first;
   const members = new Set([first, await boot()]);
-  /** Those that said that they are ready when the balancer last looked. */
+  /** Those that were ready when the balancer last looked. */
   let ready: readonly Member[] = [...members];
   const look = async () => {
     const isReady = async ({ url }: Member) => (await send(url, { method: 'GET', path: '/readyz' })).status === 200;
@@ -75,16 +75,16 @@ test('behind a balancer that looks at /readyz no request fails while every gatew
     while (!is_over) {
       const member = ready[turn++ % ready.length]!;
       add(under_way, member, 1);
-      const answer = await send(member.url, { headers: bearer(token), body: messagesBody(), agent }).catch(
+      const response = await send(member.url, { headers: bearer(token), body: messagesBody(), agent }).catch(
         (error: Error) => error,
       );
       add(under_way, member, -1);
-      if (answer instanceof Error) failed.push(answer);
-      else if (answer.status !== 200) failed.push(answer.text);
+      if (response instanceof Error) failed.push(response);
+      else if (response.status !== 200) failed.push(response.text);
       else add(answered, member, 1);
     }
   });
-  const answers = (member: Member) => {
+  const responses = (member: Member) => {
     const before = answered.get(member) ?? 0;
     return until('it answers', () => failed.length > 0 || (answered.get(member) ?? 0) > before + 2 * WORKERS);
   };
@@ -94,10 +94,10 @@ test('behind a balancer that looks at /readyz no request fails while every gatew
       members.add(fresh);
       await look();
       assert.ok(ready.includes(fresh));
-      await answers(fresh);
+      await responses(fresh);
       const closed = old.close('SIGTERM');
-      // Until the balancer looks, it goes on sending requests there.
-      await answers(old);
+      // Until the balancer looks, it sends requests there.
+      await responses(old);
       await look();
       assert.ok(!ready.includes(old));
       await until('none is under way there', () => under_way.get(old) === 0);
@@ -114,14 +114,14 @@ test('behind a balancer that looks at /readyz no request fails while every gatew
   assert.deepEqual(failed, []);
 });
 
-test('from SIGTERM on /readyz says 503, requests are served, and each answer ends its connection', async () => {
+test('from SIGTERM on /readyz returns 503, requests are served, and each response ends its connection', async () => {
   const gateway = await boot();
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const asked = { headers: bearer(gateway.token), body: messagesBody(), agent };
   assert.equal((await send(gateway.url, asked)).headers.connection, 'keep-alive');
   const closed = gateway.close('SIGTERM');
-  const told = await send(gateway.url, { method: 'GET', path: '/readyz' });
-  assert.deepEqual([told.status, told.json().status], [503, 'stopping']);
+  const ready = await send(gateway.url, { method: 'GET', path: '/readyz' });
+  assert.deepEqual([ready.status, ready.json().status], [503, 'stopping']);
   assert.equal((await send(gateway.url, { method: 'GET', path: '/healthz' })).status, 200);
   const last = await send(gateway.url, asked);
   assert.deepEqual([last.status, last.headers.connection], [200, 'close']);

@@ -79,7 +79,7 @@ const metricsStatus = async (token: string) =>
     })
   ).status;
 
-test('secret files are checked, read again when they are swapped, and kept where a swap breaks one', async () => {
+test('secret files are checked, read again when swapped, and kept where a swap breaks one', async () => {
   const { upstream } = scene;
   mount({ 'database-url': `${scene.database_url}\n`, 'metrics-token': ' \n' });
   const missing = await run('check');
@@ -117,7 +117,7 @@ test('secret files are checked, read again when they are swapped, and kept where
   release();
   assert.equal((await slow).status, 200);
 
-  // What breaks is refused and named, and the secret before stays.
+  // A broken one is rejected and named, and the previous secret stays.
   for (const broken of ['', '\n', 'two\nlines', '\0\0']) {
     mount(secrets(SECOND, { 'upstream-key': broken }));
     await until(`the reload with ${JSON.stringify(broken)} failed`, async () => (await reloadState()) !== 'ok');
@@ -157,7 +157,7 @@ test('secret files are checked, read again when they are swapped, and kept where
   for (const secret of [FIRST, SECOND, ...METRICS]) assert.ok(!`${rows[0].kept}${rows[0].loads}`.includes(secret));
 });
 
-/** The password of the database changes for new connections; another database would need a restart, and the log says so. */
+/** The password of the database changes for new connections; another database would need a restart, which is logged. */
 async function passwordChanges(token: string): Promise<void> {
   const url = new URL(scene.database_url);
   const client = new pg.Client({ connectionString: scene.database_url });

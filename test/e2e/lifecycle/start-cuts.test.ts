@@ -44,7 +44,7 @@ async function serveDespiteCut(url: string, pieces: number): Promise<void> {
   }
 }
 
-test('a gateway whose connections are cut while it makes its tables tries again and serves', async () => {
+test('a gateway whose connections are cut while it creates its tables retries and serves', async () => {
   for (const pieces of NEW_DATABASE) {
     const fresh = await createTestDatabase();
     await serveDespiteCut(fresh.url, pieces).finally(() => fresh.drop());

@@ -21,7 +21,7 @@ for (const [on_store_error, reason] of [
   ['allow', /no caller is known/],
   ['deny', /on_store_error: deny/],
 ] as const) {
-  test(`refuses requests under ${on_store_error} until it is there, says so, and then serves`, async (t) => {
+  test(`rejects requests under ${on_store_error} until it is there, reports it, and then serves`, async (t) => {
     const atEnd = lastFirst(t);
     const database = await createTestDatabase();
     atEnd(() => database.drop());
@@ -48,12 +48,12 @@ for (const [on_store_error, reason] of [
     const ready = () => send(gateway.url, { method: 'GET', path: '/readyz' });
 
     assertStoreError(await ask(gateway.url, token));
-    await until('the log says so', () =>
+    await until('it is logged', () =>
       lines.some((line) => /the database is unavailable; requests are refused until it is available/.test(line)),
     );
-    const told = await ready();
-    assert.deepEqual([told.status, told.json().status], [503, 'unavailable']);
-    assert.match(told.json().reason, reason);
+    const state = await ready();
+    assert.deepEqual([state.status, state.json().status], [503, 'unavailable']);
+    assert.match(state.json().reason, reason);
 
     await relay.start();
     await until('the database is used', async () => (await ready()).json().status === 'ok');

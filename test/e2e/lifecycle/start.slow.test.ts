@@ -1,4 +1,4 @@
-/** Starting and stopping the gateway as its operators do, and what it says when it can't start. */
+/** Starting and stopping the gateway as its operators do, and the errors of a failed start. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
@@ -54,7 +54,7 @@ async function config(name: string, sections: ConfigSections = {}): Promise<stri
 
 const AWAY = { ...env, AWAY_URL: 'postgres://app:pw@127.0.0.1:1/app' };
 
-/** Starts a gateway and waits until it says where it listens. */
+/** Starts a gateway and waits until it prints its address. */
 async function startGateway(file: string, with_env = env): Promise<{ gateway: RunningCommand; url: string }> {
   const gateway = startCli(['gateway', '--config', file], { env: with_env });
   const listens = () => {
@@ -65,7 +65,7 @@ async function startGateway(file: string, with_env = env): Promise<{ gateway: Ru
   return { gateway, url };
 }
 
-async function everybodyReaches(path: string): Promise<boolean> {
+async function allReach(path: string): Promise<boolean> {
   for (let at = dirname(path); ; at = dirname(at)) {
     if (((await stat(at)).mode & 0o001) === 0) return false;
     if (at === dirname(at)) return true;
@@ -86,7 +86,7 @@ async function assertEnded(gateway: RunningCommand): Promise<void> {
 
 const serverState = () => readServerState(join(directory, 'state/postgres/cluster')).kind;
 
-/** What is meant for people: the lines that are no records of the log. */
+/** The output for users: the lines that are no records of the log. */
 const wordsOf = (stderr: string) => stderr.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
 
 /** The log is JSON lines on standard error, and standard output stays empty. */
@@ -147,7 +147,7 @@ test('a port in use is one line with the remedy and exit code 69', async () => {
   ]);
 });
 
-test('a data directory that cannot be made is one line with the remedy, for root and for others', async () => {
+test('a data directory that cannot be created is one line with the remedy, for root and for others', async () => {
   await writeFile(join(directory, 'a-file'), '');
   const blocked = await config('blocked', { database: { embedded: { data_dir: 'a-file/postgres' } } });
   const ended = await cli(['gateway', '--config', blocked], { env });
@@ -156,7 +156,7 @@ test('a data directory that cannot be made is one line with the remedy, for root
 
   // Root may write anywhere but below a file, and another account may not be able to run a program that root installed.
   const root = process.getuid?.() === 0;
-  if (root && !(await everybodyReaches(process.execPath))) return;
+  if (root && !(await allReach(process.execPath))) return;
   await mkdir(join(directory, 'closed'), { mode: 0o555 });
   const closed = await config('closed', { database: { embedded: { data_dir: 'closed/postgres' } } });
   const ordinary = root ? { uid: 65534, gid: 65534 } : {};
@@ -173,32 +173,24 @@ test('a missing environment variable is found at the start, by name', async () =
   assert.match(ended.stderr, /\nappscli: [^\n]*one error to correct\n$/);
 });
 
-const FOREIGN = [
-  [
-    '9999_later',
-    'by a newer version of this program (it has 9999_later)',
-    'run that version or a later one, or restore',
-  ],
-  ['0001_schema', 'by a version from before the first release', 'use an empty database'],
-] as const;
-for (const [name, what, remedy] of FOREIGN) {
-  test(`a database migrated ${what} is named at start and by the check, with what to do`, async () => {
-    const { url, drop } = await createTestDatabase();
-    await outside(url, `insert into schema_migrations (name) values ('${name}')`);
-    const { host, pathname, password } = new URL(url);
-    const file = await config('foreign', { database: { postgres: { url_env: 'FOREIGN_URL' } } });
-    const foreign = { ...env, FOREIGN_URL: url };
-    const started = await cli(['gateway', '--config', file], { env: foreign });
-    assert.equal(started.exit_code, 69);
-    assert.ok(started.stderr.includes(`cannot use the database at ${host}${pathname}: it was migrated ${what}`));
-    assert.ok(started.stderr.includes(`; ${remedy}`));
-    const checked = await cli(['check', file, '--live'], { env: foreign });
-    assert.equal(checked.exit_code, 1);
-    const said = checked.stdout.replaceAll(/\s+/g, ' ');
-    assert.ok(said.includes(`${host}${pathname}, migrated ${what}`), said);
-    assert.ok(said.includes(`help: ${remedy}`), said);
-    const words = started.stderr + checked.stdout + checked.stderr;
-    assert.ok(password === '' || !words.includes(password));
-    await drop();
-  });
-}
+test('a database migrated by a newer version is named at start and by the check, with what to do', async () => {
+  const what = 'by a newer version of this program (it has 9999_later)';
+  const remedy = 'run that version or a later one, or restore';
+  const { url, drop } = await createTestDatabase();
+  await outside(url, `insert into schema_migrations (name) values ('9999_later')`);
+  const { host, pathname, password } = new URL(url);
+  const file = await config('foreign', { database: { postgres: { url_env: 'FOREIGN_URL' } } });
+  const foreign = { ...env, FOREIGN_URL: url };
+  const started = await cli(['gateway', '--config', file], { env: foreign });
+  assert.equal(started.exit_code, 69);
+  assert.ok(started.stderr.includes(`cannot use the database at ${host}${pathname}: it was migrated ${what}`));
+  assert.ok(started.stderr.includes(`; ${remedy}`));
+  const checked = await cli(['check', file, '--live'], { env: foreign });
+  assert.equal(checked.exit_code, 1);
+  const said = checked.stdout.replaceAll(/\s+/g, ' ');
+  assert.ok(said.includes(`${host}${pathname}, migrated ${what}`), said);
+  assert.ok(said.includes(`help: ${remedy}`), said);
+  const words = started.stderr + checked.stdout + checked.stderr;
+  assert.ok(password === '' || !words.includes(password));
+  await drop();
+});

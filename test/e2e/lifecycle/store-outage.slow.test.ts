@@ -11,7 +11,7 @@ let gateway: Outage['gateway'];
 let upstream: Outage['upstream'];
 
 before(async () => {
-  // What requests are told that wait for the database; those with leased room do not.
+  // The error of requests that wait for the database; those with leased headroom do not.
   scene = await startOutage({ on_store_error: 'deny', lease: 'off' });
   ({ gateway, upstream } = scene);
 });
@@ -27,7 +27,7 @@ test('a stopped database is 503 for every caller, known or new, never 401; a sta
   await scene.stop();
   upstream.requests.length = 0;
 
-  const ready = await until('/readyz says so', async () => {
+  const ready = await until('/readyz reports it', async () => {
     const response = await readiness(gateway.url);
     return response.status === 503 && response;
   });
@@ -52,7 +52,7 @@ test('a stopped database is 503 for every caller, known or new, never 401; a sta
   await nothingReserved(gateway.database);
 });
 
-test('requests under way when the database stops are finished, and settled when it is back', async () => {
+test('requests in flight when the database stops finish, and are settled when it is back', async () => {
   const events = messageEvents(['one ', 'two ', 'three']);
   let finish: (() => void) | undefined;
   upstream.script = async ({ res }) => {
@@ -78,7 +78,7 @@ test('requests under way when the database stops are finished, and settled when 
   await nothingReserved(gateway.database);
 });
 
-test('many requests during a restart are each answered 200 or 503, and every forwarded one has one row', async () => {
+test('many requests during a restart each get 200 or 503, and every forwarded one has one row', async () => {
   // The row of the test before may still be on its way.
   await nothingReserved(gateway.database);
   const rows_before = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
@@ -114,7 +114,7 @@ test('many requests during a restart are each answered 200 or 503, and every for
   for (const id of served) assert.ok(ids.includes(id), `request ${id} was served and has no row`);
 });
 
-test('a database that has fallen silent is 503 when the time that is allowed for it is over, and nobody else waits then', async () => {
+test('a silent database is 503 after its timeout, and no later request waits', async () => {
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   await nothingReserved(gateway.database);
   const forwarded = upstream.requests.length;
@@ -126,8 +126,8 @@ test('a database that has fallen silent is 503 when the time that is allowed for
       assertStoreError(response);
       return response.json().error.message.includes('did not answer in time');
     };
-    await until('a request is refused for the time that is allowed', refused);
-    await until('/readyz says so', async () => (await readiness(gateway.url)).status === 503);
+    await until('a request is rejected for the permitted time', refused);
+    await until('/readyz reports it', async () => (await readiness(gateway.url)).status === 503);
     for (const response of await askWhileOneWaits(scene)) assertStoreError(response);
     assert.equal(upstream.requests.length, forwarded);
   } finally {
@@ -138,14 +138,14 @@ test('a database that has fallen silent is 503 when the time that is allowed for
   await nothingReserved(gateway.database);
 });
 
-test('a database that is busy with something else is waited for by each request within its time, and serves them all after it', async () => {
+test('requests wait for a busy database within their time, and all are served after it', async () => {
   await scene.servesAgain();
   await scene.allow(1);
   const busy = await scene.connect();
   await busy.query('begin');
   await busy.query('lock table spend_counters in access exclusive mode');
   try {
-    // The second one begins after the first was refused: nobody has had an answer for twice the time.
+    // The second one begins after the first was rejected: no request has had a response for twice the time.
     for (let n = 0; n < 2; n++) assertStoreError(await ask(gateway.url, gateway.token));
     await scene.allow();
     const others = Array.from({ length: 5 }, () => ask(gateway.url, gateway.token));
@@ -158,7 +158,7 @@ test('a database that is busy with something else is waited for by each request 
   await nothingReserved(gateway.database);
 });
 
-test('who asks for the models while the database is silent has JSON', async () => {
+test('a request for the models while the database is silent gets JSON', async () => {
   const listing = (token: string) =>
     send(gateway.url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
   const unknown = await gateway.newToken({ user: 'discovering@example.com' });
@@ -177,10 +177,10 @@ test('who asks for the models while the database is silent has JSON', async () =
   await scene.servesAgain();
 });
 
-test('a database that is too slow is 503, and what it does place in the end is given back', async () => {
+test('a database that is too slow is 503, and its late reservations are released', async () => {
   await scene.servesAgain();
   await scene.allow(1);
-  // There and back takes longer than is allowed.
+  // The round trip exceeds the time limit.
   scene.relay.delay_ms = 800;
   try {
     assertStoreError(await ask(gateway.url, gateway.token));

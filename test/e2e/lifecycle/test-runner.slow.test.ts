@@ -18,8 +18,8 @@ function write(name: string, text: string): string {
 const { NODE_TEST_CONTEXT: _, ...env } = process.env;
 
 /** Runs test files as `npm test` does. */
-function runTests(...given: string[]): { readonly status: number | null; readonly printed: string } {
-  const { status, stdout } = spawnSync(process.execPath, ['test/run.ts', ...given], { encoding: 'utf8', env });
+function runTests(...input: string[]): { readonly status: number | null; readonly printed: string } {
+  const { status, stdout } = spawnSync(process.execPath, ['test/run.ts', ...input], { encoding: 'utf8', env });
   return { status, printed: stdout };
 }
 
@@ -60,13 +60,13 @@ test('a test file that ends its process, or cannot be loaded, is named and fails
   assert.match(printed, /\n0 passed, 0 failed, and not everything was run: see above\n/);
 });
 
-test('a run whose processes take no file fails', () => {
+test('a run whose processes run no file fails', () => {
   const { status, printed } = runTests('--test-name-pattern', 'anything');
   assert.equal(status, 1, printed);
   assert.match(printed, /\n✖ a process ended \(0\) before it took a file; write options as --name=value\n/);
 });
 
-test('a seed says what is left to chance, is printed at both ends, and is refused where it is none', () => {
+test('a seed reproduces randomness, is printed at both ends, and is rejected where unused', () => {
   const support = JSON.stringify(join(import.meta.dirname, '../../support/random.ts'));
   const names = ['a', 'b', 'c', 'd', 'e', 'f'].map((name) => `test('${name}', () => {});`).join('\n');
   const file = write(
@@ -83,7 +83,7 @@ test('a seed says what is left to chance, is printed at both ends, and is refuse
   assert.equal(status, 64);
 });
 
-describe('what a test has started', () => {
+describe('the processes of a test', () => {
   test('and left behind is ended, named, and fails the run', () => {
     const { file, notes } = startsProcess('leaves', '');
     const { status, printed } = runTests(file);

@@ -10,10 +10,10 @@ import { startCollector, type TestCollector } from '../../support/telemetry/coll
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 
-/** A provider of models, and what it says of them. */
+/** A provider of models, and its descriptions of them. */
 interface Provider extends ModelProvider {
   list: Script;
-  /** How often it was asked for the list. */
+  /** How often its list was requested. */
   asked_for_list: number;
 }
 
@@ -24,13 +24,13 @@ const listOf = (...ids: readonly string[]) =>
 async function startProvider(): Promise<Provider> {
   const model_provider = await startModelProvider();
   const { upstream } = model_provider;
-  const answer = upstream.script;
+  const response = upstream.script;
   const provider: Provider = Object.assign(model_provider, {
     list: listOf(LISTED, 'claude-haiku-4-5'),
     asked_for_list: 0,
   });
   upstream.script = (exchange) => {
-    if (!exchange.received.url.startsWith('/v1/models')) return answer(exchange);
+    if (!exchange.received.url.startsWith('/v1/models')) return response(exchange);
     provider.asked_for_list += 1;
     return provider.list(exchange);
   };
@@ -56,8 +56,8 @@ function ask({ url }: TestGateway, token: string, api: Api, model: string) {
 }
 
 async function idsOf({ url }: TestGateway, token: string): Promise<string[]> {
-  const answer = await send(url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
-  return answer.json().data.map(({ id }: { id: string }) => id);
+  const response = await send(url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
+  return response.json().data.map(({ id }: { id: string }) => id);
 }
 
 /** Sections that the configuration of the specification does not have. */
@@ -113,14 +113,14 @@ describe("the specification's configuration, with addresses and variables filled
     return rows.map(({ model, upstream, cost }) => [model, upstream, Number(cost) > 0]);
   };
 
-  test('serves whoever signs in through all three APIs, each request with its price', async () => {
+  test('serves every signed-in user through all three APIs, each request with its price', async () => {
     const { access_token } = await signIn(gateway.url, 'anna');
     for (const api of ['messages', 'chat', 'responses'] as const) {
       for (const model of [LISTED, 'claude-sonnet-4-5']) {
-        const answer = await ask(gateway, access_token, api, model);
-        assert.equal(answer.status, 200, `${api} ${model}: ${answer.text}`);
-        assert.match(answer.text, /Hello there, world\./);
-        assert.equal(provider.asked.at(-1)?.body.model, model, 'it is asked by the name that the client used');
+        const response = await ask(gateway, access_token, api, model);
+        assert.equal(response.status, 200, `${api} ${model}: ${response.text}`);
+        assert.match(response.text, /Hello there, world\./);
+        assert.equal(provider.asked.at(-1)?.body.model, model, "it gets the client's name of the model");
       }
     }
     const rows = await until('six requests are settled', async () => {
@@ -131,7 +131,7 @@ describe("the specification's configuration, with addresses and variables filled
     assert.deepEqual(rows, [...thrice(LISTED), ...thrice('claude-sonnet-4-5')]);
   });
 
-  test('follows its routing rules, and lists what the upstreams list', async () => {
+  test("follows its routing rules, and lists the upstreams' models", async () => {
     const { access_token } = await signIn(gateway.url, 'anna');
     assert.equal((await ask(gateway, access_token, 'chat', 'claude-opus-4-5')).status, 200);
     assert.equal(spare.asked.at(-1)?.body.model, 'claude-opus-4-5');
@@ -143,30 +143,30 @@ describe("the specification's configuration, with addresses and variables filled
     assert.match(other.json().error.message, /the upstream "main" of this request does not serve it/);
   });
 
-  test('refuses everything else with a sentence that says what to write', async () => {
+  test('rejects everything else with the line to write', async () => {
     const { access_token } = await signIn(gateway.url, 'anna');
     for (const api of ['messages', 'chat', 'responses'] as const) {
-      const answer = await ask(gateway, access_token, api, 'coder-1');
-      assert.equal(answer.status, 404, answer.text);
-      const { error } = answer.json();
+      const response = await ask(gateway, access_token, api, 'coder-1');
+      assert.equal(response.status, 404, response.text);
+      const { error } = response.json();
       assert.match(
         error.message,
-        /^Model not found: "coder-1"; the catalogue of prices \(\d{4}-\d\d-\d\d\) does not know what it costs\./,
+        /^Model not found: "coder-1"; the price catalogue \(\d{4}-\d\d-\d\d\) has no price for it\./,
       );
-      assert.match(error.message, /list it in gateway\.yaml under `models`, with its price, beside the others/);
+      assert.match(error.message, /list it in gateway\.yaml under `models`, with its price, together with/);
     }
     const unlisted = await ask(gateway, access_token, 'messages', 'claude-sonnet-4-6');
     assert.equal(unlisted.status, 404);
-    assert.match(unlisted.json().error.message, /no upstream that serves you has it on its list of models/);
-    const told = [
-      ...new Set(gateway.logs.filter((line) => line.includes('a request for an unknown model was refused'))),
+    assert.match(unlisted.json().error.message, /no upstream available to you lists it/);
+    const reported = [
+      ...new Set(gateway.logs.filter((line) => line.includes('a request for an unknown model was rejected'))),
     ];
-    assert.equal(told.length, 2);
-    assert.match(told[0]!, /\{ id: coder-1, pricing: \{ input: \.\.\., output: \.\.\. \} \}/);
-    assert.match(told[1]!, /\{ id: claude-sonnet-4-6 \}/);
+    assert.equal(reported.length, 2);
+    assert.match(reported[0]!, /\{ id: coder-1, pricing: \{ input: \.\.\., output: \.\.\. \} \}/);
+    assert.match(reported[1]!, /\{ id: claude-sonnet-4-6 \}/);
   });
 
-  test('tells nobody a credential', () => {
+  test('shows no credential anywhere', () => {
     const said = gateway.logs.join('\n');
     for (const secret of ['spare-token-81c2', gateway.env.TEST_UPSTREAM_KEY!]) assert.ok(!said.includes(secret));
     assert.equal(spare.upstream.lists[0]?.headers.authorization, 'Bearer spare-token-81c2');
@@ -195,7 +195,7 @@ describe('a gateway without a section `models`', () => {
     const before_this = provider.asked_for_list;
     provider.list = script;
     await gateway.reload();
-    await until('it is asked for the list', () => provider.asked_for_list > before_this);
+    await until('it gets a request for the list', () => provider.asked_for_list > before_this);
   };
 
   test('follows the list when it changes', async () => {
@@ -207,7 +207,7 @@ describe('a gateway without a section `models`', () => {
     await until('the new list is in force', async () => (await status('claude-opus-4-5')) === 200);
     assert.equal(await status(LISTED), 404);
     assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-opus-4-5']);
-    const line = gateway.logs.findLast((line) => line.includes('the models of an upstream have changed'));
+    const line = gateway.logs.findLast((line) => line.includes('the listed models of an upstream have changed'));
     const { models, added, removed, not_served } = JSON.parse(line!);
     assert.deepEqual(
       { models, added, removed, not_served },
@@ -225,7 +225,7 @@ describe('a gateway without a section `models`', () => {
     'no list at all': answerJson({ error: {} }, 404),
   };
   for (const [what, script] of Object.entries(BROKEN)) {
-    test(`keeps the list it had where there is ${what}`, async () => {
+    test(`keeps the previous list where there is ${what}`, async () => {
       await rewrite({});
       await askedAgain(listOf('claude-opus-4-5'));
       await until(
@@ -234,13 +234,13 @@ describe('a gateway without a section `models`', () => {
       );
       const lines = gateway.logs.length;
       await askedAgain(script);
-      await until('the log says so', () => gateway.logs.slice(lines).some((line) => line.includes('stays in force')));
+      await until('it is logged', () => gateway.logs.slice(lines).some((line) => line.includes('stays in force')));
       assert.equal(await status('claude-opus-4-5'), 200);
       assert.equal(await status('claude-opus-4-6'), 404);
     });
   }
 
-  test('serves exactly what a section `models` says, once there is one', async () => {
+  test('serves exactly the section `models`, once there is one', async () => {
     await rewrite({ models: [{ id: 'claude-sonnet-4-6' }, { id: 'coder-1', pricing: { input: 1, output: 2 } }] });
     assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-sonnet-4-6', 'coder-1']);
     assert.equal(await status('coder-1'), 200);
@@ -248,9 +248,9 @@ describe('a gateway without a section `models`', () => {
     const asked = provider.asked_for_list;
     await rewrite({ models: [] });
     assert.equal(await status('coder-1'), 404);
-    assert.equal(provider.asked_for_list, asked, 'nobody is asked');
+    assert.equal(provider.asked_for_list, asked, 'the store is not queried');
     await rewrite({});
-    await until('it is asked for the list', () => provider.asked_for_list > asked);
+    await until('it gets a request for the list', () => provider.asked_for_list > asked);
   });
 
   test('has its models in rules, token groups and policies like any others', async () => {
@@ -297,15 +297,15 @@ describe('a gateway without a section `models`', () => {
     assert.deepEqual(await idsOf(gateway, gateway.token), [LISTED, 'claude-opus-4-6']);
   });
 
-  test('tells a model to think, and how long it may answer, as the list says', async (t) => {
+  test('sets reasoning and the output limit of a model as the list says', async (t) => {
     const types = { adaptive: { supported: false }, enabled: { supported: true } };
     const said = { max_tokens: 64_000, capabilities: { thinking: { supported: true, types } } };
     provider.list = answerJson({ data: [{ type: 'model', id: LISTED, ...said }], has_more: false });
     const gateway = await bootGateway({ upstream_url: provider.url, config: { models: undefined } });
     t.after(() => gateway.close());
     const body = JSON.stringify({ model: 'claude-sonnet-4-5', reasoning: { effort: 'medium' }, input: 'Say hello.' });
-    const answer = await send(gateway.url, { path: '/v1/responses', body, headers: bearer(gateway.token) });
-    assert.equal(answer.status, 200, answer.text);
+    const response = await send(gateway.url, { path: '/v1/responses', body, headers: bearer(gateway.token) });
+    assert.equal(response.status, 200, response.text);
     const sent = provider.upstream.requests.at(-1)!.body.toString();
     const { thinking, max_tokens } = JSON.parse(sent);
     assert.equal(thinking.type, 'enabled');
@@ -331,7 +331,7 @@ describe('a gateway without a section `models`', () => {
   });
 });
 
-describe('an upstream that tells no list', () => {
+describe('an upstream without a list', () => {
   let provider: Provider;
 
   before(async () => {
@@ -344,7 +344,7 @@ describe('an upstream that tells no list', () => {
     'does not answer': () => {},
   };
   for (const [what, script] of Object.entries(NO_LIST)) {
-    test(`is served with what the catalogue knows, where it ${what}`, async () => {
+    test(`is served with the catalogue's data, where it ${what}`, async () => {
       provider.list = script;
       const gateway = await bootGateway({ upstream_url: provider.url, config: ABSENT });
       try {

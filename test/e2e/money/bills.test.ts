@@ -1,8 +1,7 @@
-/** What an answer is billed as, and what a request holds for it, where more than one model, tier or run is in it. */
+/** The bill of a response, and the reservation of a request, with more than one model, tier or run. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { cli } from '../../cli/support.ts';
-import { bootGateway } from '../../support/gateway.ts';
 import {
   answerChunks,
   answerJson,
@@ -10,11 +9,10 @@ import {
   message,
   messageEvents,
   sse,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { ask, bearer, type Response, send } from '../support/client.ts';
 import { auditRecord, type LedgerRow, ledgerRow } from '../support/state.ts';
-import type { Surroundings } from '../support/use-gateway.ts';
+import { type Surroundings, useGateway } from '../support/use-gateway.ts';
 
 const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
 const CHEAP = { input: 1, output: 5 };
@@ -26,8 +24,8 @@ const TIERED = {
   inference_geos: { us: { multiplier: 1.1 } },
 };
 
-/** Prices by which the USD of a reservation tell what it is made of: a window of input is 0.2, the longest answer 6.4. */
-const TELLING = { input: 1, output: 100 };
+/** Prices by which the USD of a reservation show its parts: a window of input is 0.2, the longest response 6.4. */
+const PRICES_BY_PART = { input: 1, output: 100 };
 const WINDOW = 0.2;
 const LONGEST = 6.4;
 
@@ -57,7 +55,7 @@ const CONFIG = (url: string) => ({
     { ...SIZES, id: 'chat-1', pricing: CHEAP },
     { ...SIZES, id: 'newer-1', pricing: CHEAP },
     { ...SIZES, id: 'open-1', pricing: CHEAP, supports: { thinking: 'none' } },
-    ...['small-1', 'strict-1', 'small-chat-1'].map((id) => ({ ...SIZES, id, pricing: TELLING })),
+    ...['small-1', 'strict-1', 'small-chat-1'].map((id) => ({ ...SIZES, id, pricing: PRICES_BY_PART })),
   ],
   token_groups: [{ name: 'all', models: ['*'] }],
   routing: {
@@ -74,17 +72,9 @@ const CONFIG = (url: string) => ({
   },
 });
 
-before(async () => {
-  const upstream = await startUpstream();
-  opened = { upstream, gateway: await bootGateway({ upstream_url: upstream.url, config: CONFIG(upstream.url) }) };
-});
-after(async () => {
-  await opened?.gateway.close();
-  await opened?.upstream.close();
-});
-beforeEach(() => {
-  opened.upstream.script = answerJson(message());
-});
+useGateway((given) => {
+  opened = given;
+}, CONFIG);
 
 let callers = 0;
 const smallToken = () => opened.gateway.newToken({ user: `small-${++callers}@example.com` });
@@ -102,7 +92,7 @@ async function rowOf(response: Response): Promise<LedgerRow & { readonly billed:
   return row as Awaited<ReturnType<typeof rowOf>>;
 }
 
-/** A run as `usage.iterations` tells it. */
+/** A run as `usage.iterations` reports it. */
 function run(type: string, input_tokens: number, output_tokens: number, more: object = {}): object {
   return {
     type,
@@ -155,7 +145,7 @@ test('a summary of the conversation is billed on top of the totals, in a stream 
   assert.equal(row.cost_nano_usd, 60_100 * 1000 + 3040 * 5000);
 });
 
-test('the model that answered is recorded, and priced where it is more expensive', async () => {
+test('the responding model is recorded, and priced where it is more expensive', async () => {
   const used = { input_tokens: 1000, output_tokens: 10 };
   for (const [name, cost] of [
     ['expensive-latest', 1000 * 15_000 + 10 * 75_000],
@@ -173,7 +163,7 @@ test('the model that answered is recorded, and priced where it is more expensive
   assert.equal((await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1' }))).billed, null);
 });
 
-test('a tier, a speed and a region cost what they were served as, by the word of the answer', async () => {
+test('a tier, a speed and a region cost the served ones, by the response', async () => {
   const used = { input_tokens: 1000, output_tokens: 10 };
   const plain = 1000 * 1000 + 10 * 5000;
   const cases: [asked: object, answered: object, cost: number][] = [
@@ -194,7 +184,7 @@ test('a tier, a speed and a region cost what they were served as, by the word of
   }
 });
 
-test('usage beyond what is possible is booked at the most that is, marked and logged', async () => {
+test('implausible usage is booked at the possible maximum, marked and logged', async () => {
   for (const [tokens, mark] of [
     [100_000_000, 'clamped'],
     [1e15, 'estimate'],
@@ -212,7 +202,7 @@ test('usage beyond what is possible is booked at the most that is, marked and lo
   assert.ok(opened.gateway.logs.some((line) => line.includes('more usage than possible')));
 });
 
-test('a model that hides nothing cannot have said more than was sent', async () => {
+test('the output of a model without hidden output is at most what was sent', async () => {
   opened.upstream.script = answerJson(message({ input_tokens: 10, output_tokens: 60_000 }));
   const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'open-1', max_tokens: 64_000 }));
   assert.ok(row.output_tokens < 1000, String(row.output_tokens));
@@ -239,7 +229,7 @@ test('a final count of nothing after twenty deltas is not believed', async () =>
 
 test('a bound that the upstream is not known to keep to bounds nothing', async () => {
   const refused = await chat(await smallToken(), { model: 'chat-1', max_completion_tokens: 1 });
-  // 64,000 tokens of output at 5 USD a million are less than the limit; twice as many answers are not.
+  // 64,000 tokens of output at 5 USD a million are less than the limit; two responses are not.
   assert.equal(refused.status, 200);
   const two = await chat(await smallToken(), { model: 'chat-1', max_completion_tokens: 1, n: 2 });
   assert.equal(two.status, 429, two.text);
@@ -249,7 +239,7 @@ test('a bound that the upstream is not known to keep to bounds nothing', async (
   assert.equal(known.status, 200, known.text);
 });
 
-test('bounds of 0 or less, of parts and in quotes are refused', async () => {
+test('bounds of 0 or less, of parts and in quotes are rejected', async () => {
   const { token } = opened.gateway;
   for (const bound of [0, -1, 1.5, '5', 1e300, true]) {
     for (const key of ['max_tokens', 'max_completion_tokens']) {
@@ -279,11 +269,11 @@ test('more runs of other models than the request allows are not believed', async
   const row = await rowOf(await ask(opened.gateway.url, token, { model: 'cheap-1', tools }));
   assert.equal(row.provenance.cost, 'clamped');
   assert.ok(row.cost_nano_usd <= 2 * (200_000 * 15_000 + 64_000 * 75_000) + 100_000, String(row.cost_nano_usd));
-  const told = await cli(
+  const result = await cli(
     ['usage', '--by', 'estimated', '--csv', '--user', 'flooded@example.com', '--config', opened.gateway.config_file],
     { env: opened.gateway.env },
   );
-  assert.match(told.stdout, /^clamped,1,/m);
+  assert.match(result.stdout, /^clamped,1,/m);
 });
 
 const PATHS = { messages: '/v1/messages', chat: '/v1/chat/completions', responses: '/v1/responses' } as const;
@@ -319,19 +309,19 @@ const says = (...content: object[]) => ({ messages: [{ role: 'user', content }] 
 const RUNS = 10;
 
 describe('the output that is reserved', () => {
-  test('is the longest where max_tokens is 0, whatever is said about thinking', async () => {
+  test('is the longest where max_tokens is 0, with any thinking', async () => {
     const thinking = { type: 'enabled', budget_tokens: 1024 };
     await holds('messages', LONGEST, { max_tokens: 0, thinking });
   });
 
-  test('is not asked for by a bound of 0 where the upstream is not said to take it', async () => {
+  test('is not requested by a bound of 0 where the upstream has no known support', async () => {
     const body = JSON.stringify({ ...PROMPT.messages, model: 'strict-1', max_tokens: 0 });
     const response = await send(opened.gateway.url, { body, headers: bearer(opened.gateway.token) });
     assert.equal(response.status, 400, response.text);
     assert.match(response.json().error.message, /supports\.max_tokens_0/);
   });
 
-  test('has room for thinking that has a budget of its own', async () => {
+  test('covers thinking with a budget of its own', async () => {
     const budgets = [
       { thinking: { budget_tokens: 9000 } },
       { reasoning: { max_tokens: 9000 } },
@@ -353,13 +343,13 @@ describe('the output that is reserved', () => {
     await holds('responses', 0.9, { max_output_tokens: 1, max_tokens: 9000 });
   });
 
-  test('has no bound where text is predicted: what is rejected of it is billed beyond the bound', async () => {
+  test('is unbounded where text is predicted: rejected predictions are billed beyond the bound', async () => {
     await holds('chat', LONGEST, { prediction: { type: 'content', content: 'abc' } });
   });
 });
 
 describe('the runs that are reserved', () => {
-  test('are those of tools that are defined in the middle of a conversation, too', async () => {
+  test('include those of tools defined in the middle of a conversation', async () => {
     await holds('messages', RUNS * WINDOW, says(addition(SEARCH)));
     await holds(
       'messages',
@@ -372,12 +362,12 @@ describe('the runs that are reserved', () => {
     await holds('chat', RUNS * WINDOW, { messages: [{ role: 'system', tools: [builtin] }] });
   });
 
-  test('are as many as the provider makes, though a tool may be used less often: refused uses are runs as well', async () => {
+  test('are as many as the provider makes, despite a lower limit: rejected uses are runs as well', async () => {
     await holds('messages', RUNS * WINDOW, { tools: [{ ...SEARCH, max_uses: 1 }] });
     await holds('messages', 21 * WINDOW, { tools: [{ ...SEARCH, max_uses: 20 }] });
   });
 
-  test('are those of a search for tools at the provider, and of searches that are switched on by a field', async () => {
+  test('include those of a tool search at the provider, and of searches enabled by a field', async () => {
     await holds('responses', 100 * WINDOW, { tools: [{ type: 'tool_search' }] });
     await reservesLess('responses', WINDOW, { tools: [{ type: 'tool_search', execution: 'client' }] });
     for (const key of ['web_search_options', 'enable_search']) await holds('chat', RUNS * WINDOW, { [key]: {} });
@@ -397,7 +387,7 @@ describe('the runs that are reserved', () => {
   });
 });
 
-test('what an advisor keeps in its cache is reserved at the price of an hour', async () => {
+test("an advisor's cache is reserved at the price of an hour", async () => {
   const advisor = { type: 'advisor_20260301', name: 'advisor', model: 'small-1', max_uses: 1 };
   const plain = await reserved('messages', { tools: [advisor] });
   const kept = await reserved('messages', { tools: [{ ...advisor, caching: { type: 'ephemeral', ttl: '1h' } }] });

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import fc from 'fast-check';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {
@@ -9,7 +8,6 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { keepRequests } from '../streams/kept-requests.ts';
 import { ask, type Response } from '../support/client.ts';
@@ -30,9 +28,12 @@ function configWith(spend_limits: object): ConfigSections {
   return { models, token_groups: [{ name: 'all', models: ['*'] }], spend_limits };
 }
 
-async function boot(spend_limits: object, database_url?: string, clock = frozenClock(START)): Promise<TestGateway> {
+async function boot(spend_limits: object, database_url?: string): Promise<TestGateway> {
   const on = database_url === undefined ? {} : { database_url };
-  const gateway = await bootGateway({ upstream_url: upstream.url, clock, config: configWith(spend_limits), ...on });
+  const gateway = await bootGateway({
+    ...{ upstream_url: upstream.url, clock: frozenClock(START), config: configWith(spend_limits) },
+    ...on,
+  });
   gateways.push(gateway);
   return gateway;
 }
@@ -79,10 +80,10 @@ function assertSpendError(response: Response, limit: Limit, status = 429): void 
   const seconds = (Date.parse(error.resets_at) - Date.parse(START)) / 1000;
   assert.equal(response.headers['retry-after'], String(seconds));
   assert.equal(response.headers['x-should-retry'], 'false');
-  assert.match(error.message, new RegExp(`${limit.limit_usd}`), 'the message says the limit');
+  assert.match(error.message, new RegExp(`${limit.limit_usd}`), 'the message names the limit');
 }
 
-test('of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest refused', async () => {
+test('of 200 concurrent requests against a limit for 50, exactly 50 are forwarded and the rest rejected', async () => {
   const gateway = await boot({ defaults: { user_daily_usd: 50 }, on_exceeded: 'deny', reserve: 'worst_case' });
   const upstream_gate = keepRequests(upstream, answerDollar);
   const refused: Response[] = [];
@@ -91,16 +92,12 @@ test('of 200 concurrent requests against a limit for 50, exactly 50 are forwarde
     if (response.status !== 200) refused.push(response);
     return response;
   });
-  await until('150 are refused', () => refused.length === 150);
+  await until('150 are rejected', () => refused.length === 150);
   await upstream.arrived(50);
   assert.equal(upstream.requests.length, 50);
   assert.deepEqual(await reserved(gateway.database), { nano_usd: 50 * USD, reservations: 50 });
   for (const response of refused) assertSpendError(response, { scope: 'user', window: 'day', limit_usd: 50 });
-  assert.match(
-    refused[0]!.json().error.message,
-    /reserved|in flight/,
-    'it says that the budget is reserved, not spent',
-  );
+  assert.match(refused[0]!.json().error.message, /reserved|in flight/, 'it reports the budget as reserved, not spent');
 
   upstream_gate.open();
   const answered = await Promise.all(all);
@@ -127,7 +124,7 @@ test('the last nano-dollar of a limit can be spent, and not one more', async () 
   assert.equal(upstream.requests.length, 1);
 });
 
-test('each user has a limit and the team one above them; the one without room refuses, and holds nothing elsewhere', async () => {
+test("each user has a limit below the team's; the one without headroom rejects, and reserves nothing elsewhere", async () => {
   const defaults = { user_daily_usd: 4, team_monthly_usd: 6 };
   const gateway = await boot({ defaults, on_exceeded: 'deny', reserve: 'worst_case' });
   const ada = await gateway.newToken({ user: 'ada@example.com', team: 'search' });
@@ -164,7 +161,7 @@ for (const reserve of ['worst_case', 'typical']) {
       if (response.status !== 200) refused++;
       return response.status;
     });
-    await until('75 are refused', () => refused === 75);
+    await until('75 are rejected', () => refused === 75);
     upstream_gate.open();
     const statuses = await Promise.all(all);
     assert.equal(statuses.filter((status) => status === 200).length, 25);
@@ -174,7 +171,7 @@ for (const reserve of ['worst_case', 'typical']) {
     assert.equal((await ledgerRows(first.database)).length, 25);
   });
 
-  test(`what may cost more than is left is not sent, ${reserve}, and what fits still is`, async () => {
+  test(`a request that may cost more than is left is not sent, ${reserve}, and one that fits still is`, async () => {
     const gateway = await boot({ defaults: { user_daily_usd: 10 }, on_exceeded: 'deny', reserve });
     upstream.script = ({ received, ...rest }) =>
       answerJson(message({ input_tokens: 5, output_tokens: JSON.parse(received.body.toString()).max_tokens }))({
@@ -194,52 +191,3 @@ for (const reserve of ['worst_case', 'typical']) {
     assert.deepEqual(await counters(gateway), { 'user dev@example.com day': { spent: 10 * USD, reserved: 0 } });
   });
 }
-
-test('a day ends at midnight in the time zone of the configuration, and there is as much to spend again', async () => {
-  const clock = frozenClock(START);
-  const limits = { defaults: { user_daily_usd: 1 }, on_exceeded: 'deny', time_zone: 'Asia/Tokyo' };
-  const gateway = await boot(limits, undefined, clock);
-  const spend = async () => {
-    await nothingReserved(gateway.database);
-    return await dollar(gateway);
-  };
-  assert.equal((await spend()).status, 200);
-  assert.equal((await spend()).json().error.resets_at, '2026-11-25T15:00:00.000Z');
-  clock.advance(5 * 3_600_000 - 1);
-  assert.equal((await spend()).status, 429);
-  clock.advance(1);
-  assert.equal((await spend()).status, 200);
-  assert.equal((await spend()).status, 429);
-});
-
-test('whatever is asked at once, spending never exceeds the limit and the counters equal the ledger', async () => {
-  const gateway = await boot({ defaults: { user_daily_usd: 10 }, on_exceeded: 'deny', reserve: 'worst_case' });
-  let round = 0;
-  const bursts = fc.array(
-    fc.record({ most: fc.integer({ min: 1, max: 4000 }), share: fc.double({ min: 0, max: 1, noNaN: true }) }),
-    {
-      minLength: 1,
-      maxLength: 25,
-    },
-  );
-  await fc.assert(
-    fc.asyncProperty(bursts, async (burst) => {
-      const user = `user-${round++}@example.com`;
-      const token = await gateway.newToken({ user });
-      upstream.script = (exchange) => {
-        const { max_tokens, share } = JSON.parse(exchange.received.body.toString());
-        return answerJson(message({ input_tokens: 1, output_tokens: Math.floor(max_tokens * share) }))(exchange);
-      };
-      await Promise.all(burst.map(({ most, share }) => ask(gateway.url, token, { max_tokens: most, share })));
-      await nothingReserved(gateway.database);
-      const spent = (await counters(gateway))[`user ${user} day`]?.spent ?? 0;
-      const rows = (await ledgerRows(gateway.database)).filter((row) => row.user_email === user);
-      assert.equal(
-        spent,
-        rows.reduce((sum, row) => sum + row.cost_nano_usd, 0),
-      );
-      assert.ok(spent <= 10 * USD, `${spent / USD} USD were spent`);
-    }),
-    { numRuns: times(3) },
-  );
-});

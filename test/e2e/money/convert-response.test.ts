@@ -1,4 +1,4 @@
-/** What a stage that converts responses can rely on, with a converter that writes in capitals. */
+/** The guarantees for a stage that converts responses, with a converter that writes in capitals. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,38 +23,38 @@ import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
 
-/** Bytes that converters have been given. */
+/** Bytes passed to converters. */
 let given_bytes = 0;
 
-function refuse(wish: string | undefined, moment: string): void {
-  if (wish === `refuses in ${moment}`) throw new StageError('upstream_invalid', `refused in ${moment}`);
-  if (wish === `breaks in ${moment}`) throw new TypeError(`broken in ${moment}`);
+function refuse(mode: string | undefined, moment: string): void {
+  if (mode === `refuses in ${moment}`) throw new StageError('upstream_invalid', `refused in ${moment}`);
+  if (mode === `breaks in ${moment}`) throw new TypeError(`broken in ${moment}`);
 }
 
-function converterFor(wish: string | undefined, head: ResponseHead) {
-  refuse(wish, 'make');
-  if (wish === 'nothing') return undefined;
-  if (wish === 'to a stream') head.set('content-type', 'text/event-stream');
-  if (wish === 'to a document') head.set('content-type', 'application/json');
+function converterFor(mode: string | undefined, head: ResponseHead) {
+  refuse(mode, 'make');
+  if (mode === 'nothing') return undefined;
+  if (mode === 'to a stream') head.set('content-type', 'text/event-stream');
+  if (mode === 'to a document') head.set('content-type', 'application/json');
   const kept: Buffer[] = [];
   const whole =
-    wish === 'to a document' || wish === 'to a stream' || !head.get('content-type')!.includes('event-stream');
+    mode === 'to a document' || mode === 'to a stream' || !head.get('content-type')!.includes('event-stream');
   return {
     write(chunk: Buffer) {
       given_bytes += chunk.length;
-      refuse(chunk.includes('there') ? wish : undefined, 'write');
-      if (wish === 'same') return chunk;
-      if (!whole) return wish === 'text' ? chunk.toString('latin1').toUpperCase() : upper(chunk);
+      refuse(chunk.includes('there') ? mode : undefined, 'write');
+      if (mode === 'same') return chunk;
+      if (!whole) return mode === 'text' ? chunk.toString('latin1').toUpperCase() : upper(chunk);
       kept.push(chunk);
       return '';
     },
     end() {
-      refuse(wish, 'end');
+      refuse(mode, 'end');
       return upper(Buffer.concat(kept));
     },
-    ...(wish?.startsWith('own words') && {
+    ...(mode?.startsWith('own words') && {
       fail(error: StageError) {
-        if (wish.endsWith('broken')) throw new TypeError('broken in fail');
+        if (mode.endsWith('broken')) throw new TypeError('broken in fail');
         return `event: own\ndata: ${error.code}\n\n`;
       },
     }),
@@ -73,9 +73,9 @@ const capitals = defineStage({
   needs: ['convert-response'],
   create: () => ({
     request(ctx) {
-      const wish = ctx.headers['x-convert'] as string | undefined;
-      ctx.convertResponse((head) => converterFor(wish, head));
-      if (wish === 'twice') ctx.convertResponse(() => undefined);
+      const mode = ctx.headers['x-convert'] as string | undefined;
+      ctx.convertResponse((head) => converterFor(mode, head));
+      if (mode === 'twice') ctx.convertResponse(() => undefined);
       return undefined;
     },
     response: (_ctx, head) => head.set('x-seen-length', head.get('content-length') ?? 'none'),
@@ -123,8 +123,8 @@ beforeEach(() => {
   upstream.script = answerJson(message());
 });
 
-const convert = (wish = 'plainly', more: object = {}): Promise<Response> =>
-  ask(gateway.url, gateway.token, more, ['x-convert', wish, 'accept-encoding', 'gzip']);
+const convert = (mode = 'plainly', more: object = {}): Promise<Response> =>
+  ask(gateway.url, gateway.token, more, ['x-convert', mode, 'accept-encoding', 'gzip']);
 
 const rowOf = (response: Response) => ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
 
@@ -146,7 +146,7 @@ const EVENTS = messageEvents();
 const STREAM = EVENTS.join('');
 
 describe('a converted document', () => {
-  test('has its own length, and what the upstream sent is what is metered', async () => {
+  test("has its own length, and the upstream's bytes are metered", async () => {
     const response = await convert();
     assert.equal(response.text, DOCUMENT.toUpperCase());
     assert.equal(response.headers['content-length'], String(DOCUMENT.length));
@@ -154,7 +154,7 @@ describe('a converted document', () => {
     await assertMetered(response);
   });
 
-  test('that came compressed all the same is converted and says no encoding', async () => {
+  test('that arrived compressed is converted and declares no encoding', async () => {
     const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
     upstream.script = answerBytes(200, headers, zlib.gzipSync(DOCUMENT));
     const response = await convert();
@@ -163,7 +163,7 @@ describe('a converted document', () => {
     await assertMetered(response);
   });
 
-  test('that came in an encoding nobody knows is an error of the upstream', async () => {
+  test('with an unknown encoding is an error of the upstream', async () => {
     upstream.script = answerBytes(200, { 'content-type': 'application/json', 'content-encoding': 'odd' }, DOCUMENT);
     const response = await convert();
     assert.equal(response.status, 502);
@@ -184,7 +184,7 @@ describe('a converted document', () => {
   }
 
   for (const moment of ['make', 'end']) {
-    test(`refused in ${moment} is an answer with its own status, and is metered`, async () => {
+    test(`rejected in ${moment} is a response with its own status, and is metered`, async () => {
       upstream.script = answerJson(message(), 200, { 'x-of-upstream': 'yes' });
       const response = await convert(`refuses in ${moment}`);
       assert.equal(response.status, 502);
@@ -203,14 +203,14 @@ describe('a converted document', () => {
     });
   }
 
-  test('stays as it came when the stage wants no converter after all, and is one also under a time limit', async () => {
+  test('stays unchanged when the stage needs no converter after all, also under a time limit', async () => {
     const response = await convert('nothing');
     assert.deepEqual([response.text, response.headers['content-length']], [DOCUMENT, String(DOCUMENT.length)]);
     const limited = await send(gateway.url, { path: '/limited', headers: bearer(gateway.token), body: messagesBody() });
     assert.equal(limited.text, DOCUMENT.toUpperCase());
   });
 
-  test('is converted by one: a second that wants to is refused', async () => {
+  test('is converted by one: a second converter is rejected', async () => {
     assert.equal((await convert('twice')).json().error.code, 'stage_failed');
     assert.equal(upstream.requests.length, 0);
   });
@@ -228,7 +228,7 @@ describe('a converted document', () => {
 });
 
 describe('a converted stream', () => {
-  test('is converted event by event, as they come, after a head at once', async () => {
+  test('is converted event by event, on arrival, after a head at once', async () => {
     const written: string[] = [];
     let received = '';
     upstream.script = async ({ res }) => {
@@ -252,13 +252,13 @@ describe('a converted stream', () => {
 
   test('is the same however the upstream cut and compressed it, and metered', async () => {
     const cut = fc.array(fc.nat({ max: 5000 }), { maxLength: 8 });
-    const check = async (at: number[], compressed: boolean, wish: string) => {
+    const check = async (at: number[], compressed: boolean, mode: string) => {
       const bytes = compressed ? zlib.gzipSync(STREAM) : Buffer.from(STREAM);
       const marks = [...new Set(at.map((mark) => mark % bytes.length))].sort((a, b) => a - b);
       const chunks = [0, ...marks].map((start, i) => bytes.subarray(start, marks[i] ?? bytes.length));
       const encoding = compressed ? ['content-encoding', 'gzip'] : [];
       upstream.script = answerChunks(chunks, ['content-type', 'text/event-stream', ...encoding]);
-      const response = await convert(wish, { stream: true });
+      const response = await convert(mode, { stream: true });
       assert.equal(response.text, STREAM.toUpperCase());
       await assertMetered(response);
     };
@@ -267,7 +267,7 @@ describe('a converted stream', () => {
     });
   });
 
-  test('that the converter refuses ends with one error event behind whole events, and the upstream is told', async () => {
+  test('rejected by the converter ends with one error event after whole events, and closes the upstream', async () => {
     given_bytes = 0;
     upstream.script = async ({ res }) => {
       res.writeHead(200, EVENT_STREAM as string[]);
@@ -284,7 +284,7 @@ describe('a converted stream', () => {
     await nothingReserved(gateway.database);
   });
 
-  test('that breaks off ends in the words of its converter, or those of the engine when these break', async () => {
+  test("that is truncated ends in the format of its converter, or the engine's when this one fails", async () => {
     breakOff(EVENTS.slice(0, 4));
     const whole = EVENTS.slice(0, 4).join('').toUpperCase();
     const own = await convert('own words', { stream: true });
@@ -294,7 +294,7 @@ describe('a converted stream', () => {
     await nothingReserved(gateway.database);
   });
 
-  test('is not converted ahead of a client that does not read, however well it was compressed', async () => {
+  test('is not converted ahead of a client that does not read, despite any compression', async () => {
     const bytes = zlib.gzipSync(`data: ${'x'.repeat(1000)}\n\n`.repeat(32_000));
     upstream.script = answerChunks([bytes], [...EVENT_STREAM, 'content-encoding', 'gzip']);
     given_bytes = 0;

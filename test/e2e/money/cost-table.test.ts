@@ -1,11 +1,11 @@
 /**
- * What a request costs, through the whole gateway, by clients and at upstreams that speak the same protocol. Every number of
- * nano-USD here was worked out by hand from the prices below; none comes out of the program.
+ * The cost of a request, through the whole gateway, for clients and upstreams of the same protocol. Every number of
+ * nano-USD here was calculated by hand from the prices below; none comes out of the program.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
-import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
+import { type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -13,11 +13,11 @@ import {
   type Script,
   type ScriptedUpstream,
   sse,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { inTurn } from '../../support/times.ts';
 import { bearer, type Response, send } from '../support/client.ts';
 import { auditRecord, type LedgerRow, ledgerRow, nothingReserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 // Nano-USD per token: 3000 in, 15000 out, 300 read from the cache, 3750 and 6000 written to it.
 const LIST = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -66,16 +66,11 @@ function CONFIG(url: string): ConfigSections {
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: CONFIG(upstream.url) });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+}, CONFIG);
 
-/** What an answer used: in the words of Messages, and in words that both other protocols can say. */
+/** The usage of a response: in the terms of Messages, and in terms of both other protocols. */
 interface MessagesUsage {
   readonly output_tokens: number;
   readonly [field: string]: unknown;
@@ -126,10 +121,8 @@ function usageOf(
 const data = (value: unknown): string => `data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`;
 const chunk = (fields: object): string =>
   data({ id: 'chatcmpl-1', object: 'chat.completion.chunk', model: 'up', ...fields });
-const says = (content: string, more: object = {}): string =>
-  chunk({ choices: [{ index: 0, delta: { content }, finish_reason: null }], ...more });
-const stops = (more: object = {}): string =>
-  chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], ...more });
+const says = (content: string): string => chunk({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });
+const stops = (): string => chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] });
 const DONE = data('[DONE]');
 
 const event = (type: string, fields: object): string =>
@@ -154,48 +147,32 @@ const end = (usage?: object) => ({
 const stream = (...events: Parameters<typeof sse>[0][]): Script =>
   answerChunks([...events, { type: 'message_stop' }].map((event) => sse(event)));
 
-/** Where an upstream may say what a request used; all of them mean the same. */
+/** A document and a stream; the other places for usage are in usage-places.test.ts. */
 const PLACES = {
   messages: {
-    'one document': (usage: MessagesUsage): Script => answerJson({ type: 'message', content: [], usage }),
-    'the first event': (usage: MessagesUsage): Script => stream(start(usage), text('Hi'), end()),
-    'the last event': (usage: MessagesUsage): Script => stream(start(), text('Hi'), end(usage)),
-    'both events': (usage: MessagesUsage): Script =>
+    'a document': (usage: MessagesUsage): Script => answerJson({ type: 'message', content: [], usage }),
+    'a stream': (usage: MessagesUsage): Script =>
       stream(start({ ...usage, output_tokens: 1 }), text('Hi'), end({ output_tokens: usage.output_tokens })),
-    'all events, each with the whole so far': (usage: MessagesUsage): Script =>
-      stream(start({ ...usage, output_tokens: 1 }), text('Hi'), { ...end(usage), delta: {} }, end(usage)),
   },
   chat: {
-    'one document': (usage: Usage): Script => {
+    'a document': (usage: Usage): Script => {
       const choices = [{ index: 0, message: { role: 'assistant', content: 'Hi' }, finish_reason: 'stop' }];
       return answerJson({ id: 'chatcmpl-1', object: 'chat.completion', choices, usage: usageOf('chat', usage) });
     },
-    'a chunk of its own': (usage: Usage): Script =>
-      answerChunks([says('Hi', { usage: null }), stops(), chunk({ choices: [], usage: usageOf('chat', usage) }), DONE]),
-    'the last chunk': (usage: Usage): Script =>
-      answerChunks([says('Hi'), stops({ usage: usageOf('chat', usage) }), DONE]),
-    'all chunks, each with the whole so far': (usage: Usage): Script => {
-      const so_far = usageOf('chat', { ...usage, output: 1, reasoning: 0, total: usage.input + 1 });
-      return answerChunks([says('Hi', { usage: so_far }), stops({ usage: usageOf('chat', usage) })]);
-    },
+    'a stream': (usage: Usage): Script =>
+      answerChunks([says('Hi'), stops(), chunk({ choices: [], usage: usageOf('chat', usage) }), DONE]),
   },
   responses: {
-    'one document': (usage: Usage): Script => {
+    'a document': (usage: Usage): Script => {
       const about = { id: 'resp_1', object: 'response', status: 'completed', output: items(usage) };
       return answerJson({ ...about, usage: usageOf('responses', usage) });
     },
-    'the last event': (usage: Usage): Script =>
+    'a stream': (usage: Usage): Script =>
       answerChunks([
         CREATED,
         ...items(usage).map((item) => event('response.output_item.done', { item })),
         delta('Hi'),
         ends('completed', usageOf('responses', usage), items(usage)),
-      ]),
-    'the last event of an answer that was cut short': (usage: Usage): Script =>
-      answerChunks([
-        CREATED,
-        ...items(usage).map((item) => event('response.output_item.done', { item })),
-        ends('incomplete', usageOf('responses', usage)),
       ]),
   },
 };
@@ -223,7 +200,7 @@ const COSTS: readonly (readonly [what: string, model: string, usage: Usage, nano
   ['input and output', 'chat-1', { input: 7, output: 11 }, 186_000],
   // 130 x 3000 + 2000 x 300 + 40 x 15000
   ['cached input and reasoning', 'chat-1', CACHED, 1_590_000],
-  // 100 x 3000 + 2000 x 300 + 30 x 6000 + 40 x 15000; the request asks for a day, the longest that is priced is an hour
+  // 100 x 3000 + 2000 x 300 + 30 x 6000 + 40 x 15000; the request has a day, the longest priced lifetime is an hour
   ['input written to the cache', 'chat-1', WRITTEN, 1_680_000],
   // 130 x 3000 + 2000 x 300 + 55 x 15000
   ['output without its reasoning', 'chat-1', { ...CACHED, total: 2185 }, 1_815_000],
@@ -236,7 +213,7 @@ const COSTS: readonly (readonly [what: string, model: string, usage: Usage, nano
   ['searches', 'chat-1', { ...CACHED, searches: 2 }, 21_590_000, 'responses'],
 ];
 
-/** A request of exactly 200 bytes, which are taken for 50 tokens; it asks for the longest cache. */
+/** A request of exactly 200 bytes, estimated as 50 tokens; it requests the longest cache. */
 function bodyFor(spoken: Protocol, model: string, more: object): string {
   const said = (text: string) => [{ role: 'user', content: text }];
   const cache =
@@ -265,7 +242,7 @@ async function rowAfter(...asked: Parameters<typeof ask>): Promise<LedgerRow> {
 
 for (const [at, [what, id, usage, nano_usd]] of MESSAGES_COSTS.entries()) {
   for (const [place, answer] of inTurn(Object.entries(PLACES.messages), at)) {
-    test(`messages: ${what}, told in ${place}, cost ${nano_usd} nano-USD`, async () => {
+    test(`messages: ${what}, in ${place}, cost ${nano_usd} nano-USD`, async () => {
       const row = await rowAfter('messages', answer(usage), id);
       assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [nano_usd, 'upstream']);
       assert.equal(row.provenance.price, id === 'unpriced-1' ? 'unknown_model' : undefined);
@@ -276,7 +253,7 @@ for (const [at, [what, id, usage, nano_usd]] of MESSAGES_COSTS.entries()) {
 for (const api of ['chat', 'responses'] as const) {
   for (const [at, [what, id, usage, nano_usd, only = api]] of COSTS.entries()) {
     for (const [place, answer] of only === api ? inTurn(Object.entries(PLACES[api]), at) : []) {
-      test(`${api}: ${what}, told in ${place}, cost ${nano_usd} nano-USD`, async () => {
+      test(`${api}: ${what}, in ${place}, cost ${nano_usd} nano-USD`, async () => {
         const row = await rowAfter(api, answer(usage), id);
         assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [nano_usd, 'upstream']);
         assert.deepEqual([row.protocol, row.model], [api, id === 'chat-latest' ? 'chat-1' : id]);
@@ -298,13 +275,13 @@ const JSON_TYPE = { 'content-type': 'application/json' };
 
 const GUESSES: readonly (readonly [spoken: Protocol, what: string, script: Script, nano_usd: number, by: string])[] = [
   // 50 x 3000 + 20 x 15000
-  ['messages', 'a document that tells no usage', answerBytes(200, JSON_TYPE, DOCUMENT), 450_000, 'estimate'],
+  ['messages', 'a document without usage', answerBytes(200, JSON_TYPE, DOCUMENT), 450_000, 'estimate'],
   // 50 x 3000 + 15 x 15000
-  ['messages', 'a stream that tells no usage', stream(start(), ...WORDS, end()), 375_000, 'estimate'],
+  ['messages', 'a stream without usage', stream(start(), ...WORDS, end()), 375_000, 'estimate'],
   // 100 x 3000 + 15 x 15000 + 2000 x 300 + 10 x 3750 + 20 x 6000
   [
     'messages',
-    'a stream that tells no output',
+    'a stream without output tokens',
     stream(start({ ...USAGE, output_tokens: null }), ...WORDS, end()),
     1_282_500,
     'estimate',
@@ -318,7 +295,7 @@ const GUESSES: readonly (readonly [spoken: Protocol, what: string, script: Scrip
   ],
   ['messages', 'a stream that fails before it began', stream(FAILED), 0, 'upstream'],
   ['messages', 'an error', answerJson(FAILED, 529), 0, 'upstream'],
-  ['messages', 'a refusal that tells usage', answerJson({ ...FAILED, usage: USAGE }, 400), 0, 'upstream'],
+  ['messages', 'an error with usage', answerJson({ ...FAILED, usage: USAGE }, 400), 0, 'upstream'],
   // 50 x 3000 + 20 x 15000
   ['chat', 'a document without usage', answerBytes(200, JSON_TYPE, '{"choices":[]}'.padEnd(80)), 450_000, 'estimate'],
   [
@@ -338,7 +315,7 @@ const GUESSES: readonly (readonly [spoken: Protocol, what: string, script: Scrip
   ],
   ['chat', 'a stream that breaks off', answerChunks(TWELVE.map(() => says('word '))), 375_000, 'estimate'],
   ['chat', 'a stream that fails', answerChunks([...TWELVE.map(() => says('word ')), data(ERROR)]), 375_000, 'estimate'],
-  // Such an error stands for status 500, or for one that says that the request was not taken.
+  // Such an error means status 500, or one for a request that was not accepted.
   ['chat', 'a stream that is only an error', answerChunks([data(ERROR)]), 0, 'estimate'],
   ['chat', 'a stream that only says overloaded', answerChunks([data(OVERLOADED)]), 0, 'upstream'],
   [
@@ -360,7 +337,7 @@ const GUESSES: readonly (readonly [spoken: Protocol, what: string, script: Scrip
   ['chat', 'an error that may have come late', answerJson(ERROR, 500), 0, 'estimate'],
   [
     'responses',
-    'a refusal that tells usage',
+    'an error with usage',
     answerJson({ ...ERROR, usage: usageOf('responses', CACHED) }, 400),
     0,
     'upstream',
@@ -379,7 +356,7 @@ for (const [spoken, what, script, nano_usd, by] of GUESSES) {
   });
 }
 
-test('several answers that nobody counted cost no more than all their bounds', async () => {
+test('several responses without usage cost no more than all their bounds', async () => {
   const thirty = answerChunks(Array.from({ length: 30 }, () => says('word ')));
   const row = await rowAfter('chat', thirty, 'chat-1', { stream: true, max_tokens: 10, n: 3 });
   // 50 x 3000 + 30 x 15000
@@ -387,13 +364,13 @@ test('several answers that nobody counted cost no more than all their bounds', a
 });
 
 test('an alias, the answers asked for and the protocol of the upstream are in the audit record', async () => {
-  const response = await ask('chat', PLACES.chat['one document'](CACHED), 'chat-latest', { n: 2 });
+  const response = await ask('chat', PLACES.chat['a document'](CACHED), 'chat-latest', { n: 2 });
   const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
   const { model, alias, choices, image_count, protocol } = record as Record<string, unknown>;
   assert.deepEqual([model, alias, choices, image_count, protocol], ['chat-1', 'chat-latest', 2, 0, 'chat']);
 });
 
-test('an answer in the background is refused before anything is reserved or sent', async () => {
+test('a background response is rejected before anything is reserved or sent', async () => {
   const sent = upstream.requests.length;
   const { status, json } = await ask('responses', answerJson({}), 'chat-1', { background: true });
   assert.equal(status, 400);

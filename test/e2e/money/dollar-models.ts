@@ -9,5 +9,5 @@ export function dollarModel(id: string) {
   return { id, context_window: 200_000, max_output_tokens: 64_000, pricing };
 }
 
-/** An answer that costs a dollar. */
+/** A response that costs a dollar. */
 export const answerDollar = answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS }));

@@ -1,28 +1,24 @@
 /**
- * Clients that leave at any moment, in three protocols, streamed or not, at upstreams whose answers are read on or
- * cancelled. The provider bills every answer in full, whoever reads it, by rules that are written down here.
+ * Clients that leave at any moment, in three protocols, streamed or not, at upstreams whose responses are read on or
+ * cancelled. The provider bills every response in full, read or unread, by rules that are written down here.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
-import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import type { ConfigSections, TestGateway } from '../../support/gateway.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
-import {
-  EVENT_STREAM,
-  type Exchange,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { EVENT_STREAM, type Exchange, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 import { open } from '../support/client.ts';
 import { askBody, nineConfig, PRICING, sending } from '../support/nine.ts';
 import { ledgerRows, nothingReserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const LEAVERS = times(200);
 const AT_ONCE = 40;
 const MAX_TOKENS = 20_000;
-/** USD per token, and what 20,000 tokens out and 600 bytes in can cost at most: no request can be off by more. */
+/** USD per token, and the maximum cost of 20,000 tokens out and 600 bytes in: no request can be off by more. */
 const OFF_BY_AT_MOST_USD = (MAX_TOKENS * PRICING.output + 600 * PRICING.cache_write_1h) / 1e6;
 
 interface Billed {
@@ -41,7 +37,7 @@ function diceOf(name: string): (below: number) => number {
   return (below) => Math.floor(random() * below);
 }
 
-/** Says a few words and calls a tool; most of what it bills is thinking that nobody sees. */
+/** Says a few words and calls a tool; most of what it bills is hidden reasoning. */
 async function answer({ received, res }: Exchange): Promise<void> {
   const url = received.url;
   const protocol: Protocol = url.includes('messages') ? 'messages' : url.includes('chat') ? 'chat' : 'responses';
@@ -92,17 +88,11 @@ function config(url: string): ConfigSections {
   };
 }
 
-before(async () => {
-  upstream = await startUpstream();
-  upstream.script = answer;
-  gateway = await bootGateway({ upstream_url: upstream.url, config: config(upstream.url) });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+}, config);
 
-/** Asks, and leaves at some moment: before the answer, or after so many bytes of it, which may be all. */
+/** Sends a request, and leaves at some moment: before the response, or after so many bytes of it, which may be all. */
 async function leaveEarly(number: number): Promise<void> {
   const random = diceOf(`leaver ${number}`);
   const spoken = PROTOCOLS[random(3)]!;
@@ -133,6 +123,7 @@ async function leaveEarly(number: number): Promise<void> {
 }
 
 test('what early leavers are charged is at least what the provider bills, and no more than check allows', async () => {
+  upstream.script = answer;
   let next = 0;
   const leave = async () => {
     while (next < LEAVERS) await leaveEarly(next++);

@@ -1,9 +1,9 @@
 /**
- * Clients that go away early: the answer is read on for its bill, whichever moment they choose, or settled at no less. Failures of the
+ * Clients that leave early: the response is read on for its bill, at any moment, or settled at no less. Failures of the
  * upstream meanwhile are the upstream's.
  */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { Clock } from '../../../engine/base/contract/services.ts';
@@ -16,14 +16,14 @@ import {
   type Script,
   type ScriptedUpstream,
   sse,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { connect, open, send } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
 import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved, reserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
-/** What nobody sees of the answer: thinking that is on the bill. */
+/** The hidden part of the response: reasoning on the bill. */
 const HIDDEN = 9000;
 const ANSWER: Answer = {
   said: [
@@ -39,33 +39,28 @@ const BILL = 153_009_000;
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
-before(async () => {
-  upstream = await startUpstream();
-  const nine = nineConfig(upstream.url) as { upstreams: object[]; routing: { rules: object[] } };
-  const cancelling = { ...nine.upstreams[1], name: 'cancel-chat', on_client_abort: 'cancel' };
-  const rules = [{ name: 'cancelled', models: ['budget-1'], upstream: 'cancel-chat' }, ...nine.routing.rules];
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    config: {
+
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  (url) => {
+    const nine = nineConfig(url) as { upstreams: object[]; routing: { rules: object[] } };
+    const cancelling = { ...nine.upstreams[1], name: 'cancel-chat', on_client_abort: 'cancel' };
+    const rules = [{ name: 'cancelled', models: ['budget-1'], upstream: 'cancel-chat' }, ...nine.routing.rules];
+    return {
       ...nine,
       server: serverSection({ timeouts: { commit_seconds: 0 } }),
       upstreams: [...nine.upstreams, cancelling],
       routing: { ...nine.routing, rules },
-    },
-  });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-});
+    };
+  },
+);
 
 const protocolOf = ({ received }: Exchange): Protocol =>
   received.url.includes('messages') ? 'messages' : received.url.includes('chat') ? 'chat' : 'responses';
 
-/** Answers in parts; before each of them `step` says when. */
+/** Responds in parts; before each of them `step` is awaited. */
 function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script {
   return async (exchange) => {
     const protocol = protocolOf(exchange);
@@ -73,7 +68,7 @@ function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script 
     const whole = stream ? eventsOf(protocol, ANSWER).join('') : JSON.stringify(documentOf(protocol, ANSWER));
     const bytes = Buffer.from(whole);
     const share = Math.ceil(bytes.length / Math.max(1, steps.length));
-    // Each part can be read as soon as it is there.
+    // Each part is readable at once.
     const compress = encoding === 'gzip' ? gzipSync : (part: Buffer) => part;
     const { res } = exchange;
     for (const [index, step] of steps.entries()) {
@@ -103,7 +98,7 @@ async function assertDrained(row: LedgerRow, { aborted = true, database = gatewa
   assert.deepEqual([row.cost_nano_usd, row.provenance.cost, row.aborted], [BILL, 'upstream', aborted]);
   const { record } = (await auditRecord(database, row.request_id)) as { record: Record<string, unknown> };
   assert.equal(record.aborted, aborted);
-  // Absent where the answer was through before the gateway heard of it.
+  // Absent where the response was complete before the gateway heard of it.
   assert.notEqual(record.drained, false);
   await nothingReserved(database);
 }
@@ -119,7 +114,7 @@ const bodyOf = (spoken: Protocol, protocol: Protocol, stream: boolean): string =
 
 describe('a client that leaves', () => {
   for (const [spoken, protocol] of COMBINATIONS) {
-    test(`${spoken} at a ${protocol} upstream in the middle of a stream pays the whole answer`, async () => {
+    test(`${spoken} at a ${protocol} upstream in the middle of a stream pays the whole response`, async () => {
       const left = Promise.withResolvers<void>();
       upstream.script = inParts([Promise.resolve(), left.promise]);
       const row = await newRow(async () => {
@@ -135,7 +130,7 @@ describe('a client that leaves', () => {
 
   for (const protocol of PROTOCOLS) {
     for (const stream of [true, false]) {
-      test(`${protocol} ${stream ? 'streamed' : 'unstreamed'} before the first byte pays the whole answer`, async () => {
+      test(`${protocol} ${stream ? 'streamed' : 'unstreamed'} before the first byte pays it all`, async () => {
         const left = Promise.withResolvers<void>();
         upstream.script = inParts([left.promise]);
         const row = await newRow(async () => {
@@ -150,7 +145,7 @@ describe('a client that leaves', () => {
     }
   }
 
-  test('a compressed answer pays it', async () => {
+  test('a compressed response pays it', async () => {
     const left = Promise.withResolvers<void>();
     upstream.script = inParts([Promise.resolve(), left.promise], 'gzip');
     const row = await newRow(async () => {
@@ -162,7 +157,7 @@ describe('a client that leaves', () => {
     await assertDrained(row);
   });
 
-  test('while it takes nothing, so that the upstream was held back, pays the whole answer', async () => {
+  test('under backpressure, with a paused upstream, pays the whole response', async () => {
     const delta = { type: 'text_delta', text: 'x'.repeat(1_000_000) };
     const long = sse({ type: 'content_block_delta', index: 0, delta });
     const events = eventsOf('messages', ANSWER);
@@ -180,15 +175,15 @@ describe('a client that leaves', () => {
       const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
       socket.pause();
       socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: ${body.length}\r\n\r\n${body}`);
-      await until('the upstream was asked', () => upstream.requests.length === 1);
-      await until('the answer waits in the socket', () => socket.readableLength > 0 || socket.bytesRead > 0);
+      await until('the upstream got the request', () => upstream.requests.length === 1);
+      await until('the response waits in the socket', () => socket.readableLength > 0 || socket.bytesRead > 0);
       socket.destroy();
     });
     await assertDrained(row);
   });
 });
 
-test('an answer that begins after the first-byte limit is 504 for the client and on its bill in full', async () => {
+test('a response after the first-byte limit is 504 for the client and on its bill in full', async () => {
   const asked = Promise.withResolvers<void>();
   const late = Promise.withResolvers<void>();
   const answer = inParts([late.promise]);
@@ -196,7 +191,7 @@ test('an answer that begins after the first-byte limit is 504 for the client and
     asked.resolve();
     return answer(exchange);
   };
-  // The limit is reached as soon as the upstream was asked; what is drained after that has all the time there is.
+  // The limit is reached at once after the request; what is read after that has unlimited time.
   let is_reached = false;
   const inTime: Clock['after'] = (ms, task) => {
     if (ms !== LIMIT_SECONDS * 1000 || is_reached) return systemClock.after(ms, task);
@@ -233,7 +228,7 @@ function assertOwedByNobody({ cost_nano_usd, provenance }: LedgerRow): void {
   assert.ok(Number(provenance.possibly_billed_nano_usd) > 0, JSON.stringify(provenance));
 }
 
-describe('an upstream that fails while nobody waits for it', () => {
+describe('an upstream that fails after the client left', () => {
   const failures: [string, boolean, (exchange: Exchange, left: Promise<void>) => Promise<void>][] = [
     [
       'before it answers',
@@ -265,7 +260,7 @@ describe('an upstream that fails while nobody waits for it', () => {
     ],
   ];
   for (const [when, stream, fail] of failures) {
-    test(`${when} costs who left nothing, and is kept apart`, async () => {
+    test(`${when} costs the leaver nothing, and is recorded apart`, async () => {
       const left = Promise.withResolvers<void>();
       upstream.script = (exchange) => fail(exchange, left.promise);
       const row = await newRow(async () => {
@@ -292,7 +287,7 @@ test('a stream of comments and nothing else costs who stayed nothing', async () 
   assertOwedByNobody(await newRow(() => send(gateway.url, asking(modelVia('chat'), true))));
 });
 
-test('who leaves a cancelled chat behind its last word, before its usage, pays what such requests cost', async () => {
+test('leaving a cancelled chat after its last word, before its usage, costs the typical amount', async () => {
   upstream.script = async ({ res }) => {
     res.writeHead(200, [...EVENT_STREAM]);
     const choices = [{ index: 0, delta: { content: 'Hi' }, finish_reason: 'stop' }];

@@ -1,4 +1,4 @@
-/** Reports of limits: each names the limits of its subject, and each refusal says who made the limit as it is. */
+/** Reports of limits: each names the limits of its subject, and each rejection names the author of the limit. */
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -41,7 +41,7 @@ async function boot(spend_limits: object): Promise<TestGateway> {
   return gateway;
 }
 
-/** What a command prints, whatever its lines are. */
+/** The output of a command, in any lines. */
 async function command(gateway: TestGateway, ...words: readonly string[]): Promise<string> {
   const ended = await cli([...words, '--config', gateway.config_file], { env: gateway.env });
   assert.equal(ended.exit_code, 0, ended.stderr);
@@ -49,7 +49,7 @@ async function command(gateway: TestGateway, ...words: readonly string[]): Promi
   return ended.stdout.replace(/\s+/g, ' ');
 }
 
-/** What an operation of the admin API answers an administrator, or a developer by their address. */
+/** The admin API's response for an administrator, or a developer by their address. */
 async function operation(gateway: TestGateway, name: string, input: object, as?: string) {
   const { database, config_file, env } = gateway;
   const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
@@ -59,7 +59,7 @@ async function operation(gateway: TestGateway, name: string, input: object, as?:
   });
   const root = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
   const caller = as === undefined ? root : { ...root, email: as, is_admin: false };
-  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is.
+  // biome-ignore lint/suspicious/noExplicitAny: the description defines it.
   return (await run(operationOf(name as never), caller, { path: {}, query: {}, body: undefined, ...input })) as any;
 }
 
@@ -108,84 +108,87 @@ describe('a limit with a condition', () => {
 
   const SUBJECTS: readonly {
     readonly of: () => readonly string[];
-    readonly told: readonly string[];
-    readonly not_told: readonly string[];
+    readonly expected: readonly string[];
+    readonly hidden: readonly string[];
   }[] = [
     {
       of: () => ['--team', 'search'],
-      told: [
+      expected: [
         'team search per month: 500 USD',
         'gateway.yaml: 500 USD (of-search)',
         'gateway.yaml: 40 USD (dear-model), for requests where request.model is "coder-1"',
         'of-members: 30 USD, each user per day',
         'by-group: 100 USD for contractors, 900 USD for bots, 400 USD for others, each user per week',
       ],
-      not_told: ['of-platform', 'at-once', 'of-search),', 'principal.team', 'of-cleo', 'of-contractors', 'of-website'],
+      hidden: ['of-platform', 'at-once', 'of-search),', 'principal.team', 'of-cleo', 'of-contractors', 'of-website'],
     },
     {
       of: () => ['--team', 'platform'],
-      told: ['team platform per month: 900 USD', 'team platform at once: 8 requests'],
-      not_told: ['of-search', 'dear-model', 'of-members'],
+      expected: ['team platform per month: 900 USD', 'team platform at once: 8 requests'],
+      hidden: ['of-search', 'dear-model', 'of-members'],
     },
     {
       of: () => ['--team', 'sales'],
-      told: ['team sales per month: no limit'],
-      not_told: ['of-search', 'of-platform', 'at-once', 'limited for some'],
+      expected: ['team sales per month: no limit'],
+      hidden: ['of-search', 'of-platform', 'at-once', 'limited for some'],
     },
     {
       of: () => ['--user', 'ana@example.com'],
-      told: [
+      expected: [
         'user ana@example.com per day: 30 USD',
         'gateway.yaml: 9 USD (chosen), for requests where request.model is "coder-2"',
         'team search per month: 500 USD',
         'project website per month: 60 USD',
       ],
-      not_told: ['of-platform', 'of-contractors', 'of-cleo', 'share', 'of-bots'],
+      hidden: ['of-platform', 'of-contractors', 'of-cleo', 'share', 'of-bots'],
     },
     {
       of: () => ['--user', 'cy@example.com'],
-      told: [
+      expected: [
         'user cy@example.com per day: 20 USD',
         'user cy@example.com per week: 100 USD',
         'team platform per month: 900 USD',
         'share: 80 USD, each model per month',
       ],
-      not_told: ['of-search', 'of-members', 'of-cleo', 'chosen'],
+      hidden: ['of-search', 'of-members', 'of-cleo', 'chosen'],
     },
     {
       of: () => ['--user', 'cleo@example.com'],
-      told: ['user cleo@example.com per day: 3 USD'],
-      not_told: ['of-contractors', 'share', 'team '],
+      expected: ['user cleo@example.com per day: 3 USD'],
+      hidden: ['of-contractors', 'share', 'team '],
     },
     {
       // With one token it is for their requests, with the other it is not.
       of: () => ['--user', 'both@example.com'],
-      told: [
+      expected: [
         'user both@example.com per day: 50 USD',
         'gateway.yaml: 20 USD (of-contractors), for requests where principal.groups has "contractors"',
       ],
-      not_told: [],
+      hidden: [],
     },
     {
       of: () => ['--token', bot],
-      told: ['per day: 7 USD', 'gateway.yaml: 7 USD (of-bots)'],
-      not_told: ['of-contractors', 'of-search'],
+      expected: ['per day: 7 USD', 'gateway.yaml: 7 USD (of-bots)'],
+      hidden: ['of-contractors', 'of-search'],
     },
     {
       of: () => ['--model', 'coder-1'],
-      told: ['gateway.yaml: 80 USD (share), for requests where principal.groups has "contractors"', 'limited for some'],
-      not_told: ['of-search', 'false'],
+      expected: [
+        'gateway.yaml: 80 USD (share), for requests where principal.groups has "contractors"',
+        'limited for some',
+      ],
+      hidden: ['of-search', 'false'],
     },
   ];
-  test('is told to those whom it is for, and where it is for some requests, for which', async () => {
-    for (const { of, told, not_told } of SUBJECTS) {
+  test('is reported to the callers in its scope, and for a conditional limit, with its condition', async () => {
+    for (const { of, expected, hidden } of SUBJECTS) {
       const text = await command(gateway, 'limits', 'list', ...of());
-      for (const each of told) assert.ok(text.includes(each), `${of().join(' ')} lacks ${each}:\n${text}`);
-      for (const each of not_told) assert.ok(!text.includes(each), `${of().join(' ')} has ${each}:\n${text}`);
+      for (const each of expected) assert.ok(text.includes(each), `${of().join(' ')} lacks ${each}:\n${text}`);
+      for (const each of hidden) assert.ok(!text.includes(each), `${of().join(' ')} has ${each}:\n${text}`);
     }
   });
 
-  test('is told to a developer without a word about other people', async () => {
+  test('is reported to a developer without a word about other users', async () => {
     const { limits, written } = await operation(gateway, 'listLimits', {}, 'both@example.com');
     const text = JSON.stringify([limits, written]);
     assert.ok(!text.includes('cleo'), text);
@@ -202,7 +205,7 @@ describe('a limit with a condition', () => {
   });
 });
 
-describe('a refusal', () => {
+describe('an error', () => {
   const AT = String.raw`\d{4}-\d\d-\d\d \d\d:\d\d UTC`;
   let gateway: TestGateway;
   before(async () => {
@@ -223,7 +226,7 @@ describe('a refusal', () => {
   };
   const grantUntil = ['--expires', '3d'];
 
-  /** How a limit came to be as it is, and what is said of it. */
+  /** The origin of a limit, and its description. */
   const CASES: Readonly<
     Record<
       string,
@@ -231,9 +234,9 @@ describe('a refusal', () => {
         readonly changes: (user: string) => Promise<unknown>;
         readonly team?: string;
         readonly rule: string;
-        /** In the answer to the client. */
+        /** In the response to the client. */
         readonly client: RegExp;
-        /** Who it was, in what administrators read. */
+        /** The author, for administrators. */
         readonly admin: RegExp;
       }
     >
@@ -241,13 +244,13 @@ describe('a refusal', () => {
     'set by the command line': {
       changes: (user) => limits('set', '--user', user, '--window', 'day', '--usd', '0.5', '--reason', 'a-secret-why'),
       rule: 'set at run time',
-      client: new RegExp(`Waiting does not help: .* Limit set at run time, ${AT}: `),
+      client: new RegExp(`Retrying will not help: .* Limit set at run time, ${AT}: `),
       admin: new RegExp(String.raw`Set at run time by command \S+, ${AT}\.`),
     },
     'set to nothing': {
       changes: (user) => limits('set', '--user', user, '--window', 'day', '--usd', '0'),
       rule: 'set at run time',
-      client: new RegExp(`Waiting does not help: .* allows nothing.* Limit set at run time, ${AT}[.:]`),
+      client: new RegExp(`Retrying will not help: .* is 0 .* Limit set at run time, ${AT}[.:]`),
       admin: /Set at run time by command /,
     },
     'set by the admin API': {
@@ -271,13 +274,13 @@ describe('a refusal', () => {
     'set for requests by the minute': {
       changes: (user) => limits('set', '--user', user, '--window', 'minute', '--requests', '0'),
       rule: 'set at run time',
-      client: new RegExp(`limit of 0 requests per minute .* Limit set at run time, ${AT}\\.`),
+      client: new RegExp(`is 0 requests per minute\\. .* Limit set at run time, ${AT}\\.`),
       admin: /Set at run time by command /,
     },
     'set for requests at once': {
       changes: (user) => limits('set', '--user', user, '--window', 'open', '--requests', '0'),
       rule: 'set at run time',
-      client: new RegExp(`limit of 0 requests at once .* Limit set at run time, ${AT}\\.`),
+      client: new RegExp(`is 0 requests at once\\. .* Limit set at run time, ${AT}\\.`),
       admin: /Set at run time by command /,
     },
     'granted to one person within that of a team': {
@@ -299,7 +302,7 @@ describe('a refusal', () => {
 
   let people = 0;
   for (const [name, { changes, team, rule, client, admin }] of Object.entries(CASES)) {
-    test(`for a limit ${name} says where that comes from, and names administrators to administrators alone`, async () => {
+    test(`for a limit ${name} names its origin, and administrators only to administrators`, async () => {
       const user = `told${++people}@example.com`;
       const token = await gateway.newToken({ user, ...(team !== undefined && { team }) });
       await changes(user);
@@ -308,8 +311,8 @@ describe('a refusal', () => {
       const { error } = response.json();
       assert.match(error.message, client);
       assert.deepEqual([error.rule, error.exceeded[0].rule], [rule, rule]);
-      const names_nobody = (text: string) => assert.doesNotMatch(text, /command |root@host|a-secret-why/);
-      names_nobody(response.text);
+      const hidesPeople = (text: string) => assert.doesNotMatch(text, /command |root@host|a-secret-why/);
+      hidesPeople(response.text);
 
       const id = String(response.headers['x-gateway-request-id']);
       const { record } = (await auditRecord(gateway.database, id)) as { record: Record<string, unknown> };
@@ -317,7 +320,7 @@ describe('a refusal', () => {
       const { trace } = await operation(gateway, 'getRequest', { path: { id } });
       assert.match(`${trace.why} ${trace.limits[0].changed}`, admin);
       const own = await operation(gateway, 'getRequest', { path: { id } }, user);
-      names_nobody(JSON.stringify(own));
+      hidesPeople(JSON.stringify(own));
       assert.match(own.trace.why, client);
       const tail = await command(gateway, 'audit', 'tail', '--user', user);
       if (rule === 'set at run time') {
@@ -331,7 +334,7 @@ describe('a refusal', () => {
     });
   }
 
-  test('before the body is read says so as well', async () => {
+  test('before the body is read reports it as well', async () => {
     const user = 'early@example.com';
     const token = await gateway.newToken({ user, team: 'one' });
     const grant = ['--user', user, '--team', 'one', '--window', 'month', '--usd', '5', ...grantUntil];
@@ -343,7 +346,7 @@ describe('a refusal', () => {
     await upstream.arrived(1);
     const response = await ask(gateway.url, token, { max_tokens: DOLLAR_TOKENS });
     assert.equal(response.status, 429, response.text);
-    assert.match(response.json().error.message, new RegExp(`Limit set at run time, ${AT}: 1 request is under way`));
+    assert.match(response.json().error.message, new RegExp(`Limit set at run time, ${AT}: 1 request is in flight`));
     const id = String(response.headers['x-gateway-request-id']);
     const { record } = (await auditRecord(gateway.database, id)) as { record: Record<string, unknown> };
     assert.deepEqual([record.spend_rule, record.stage], ['set at run time', 'read-body']);

@@ -48,8 +48,8 @@ beforeEach(() => {
 });
 
 let people = 0;
-/** Somebody with a day of their own to spend, and what comes of their requests, each at the other replica. */
-async function somebody(more: Partial<CounterName> = {}) {
+/** A caller with a day of their own to spend, and the results of their requests, each at the other replica. */
+async function newCaller(more: Partial<CounterName> = {}) {
   const user = `u${++people}@example.com`;
   const token = await gateways[0].newToken({ user });
   const name: CounterName = { scope: 'user', key: user, window: 'day', unit: 'nano_usd', ...more };
@@ -66,8 +66,8 @@ async function somebody(more: Partial<CounterName> = {}) {
 
 const refused = (limit: number) => `spend_limit_exceeded ${limit}`;
 
-test('a grant lets the very next request through everywhere, until it has ended', async () => {
-  const { name, dollar } = await somebody();
+test('a grant admits the very next request everywhere, until it has ended', async () => {
+  const { name, dollar } = await newCaller();
   assert.equal(await dollar(), 'spent');
   assert.equal(await dollar(), refused(1));
   assert.equal(await dollar(), refused(1));
@@ -80,8 +80,8 @@ test('a grant lets the very next request through everywhere, until it has ended'
   assert.equal(await dollar(), refused(3));
 });
 
-test('a limit that is set takes the place of that of gateway.yaml, up or down, until it is cleared', async () => {
-  const { name, dollar } = await somebody();
+test('a set limit replaces that of gateway.yaml, up or down, until it is cleared', async () => {
+  const { name, dollar } = await newCaller();
   await setLimit(by, { name, amount: 0 });
   assert.equal(await dollar(), refused(0));
   await setLimit(by, { name, amount: 2 * USD });
@@ -93,8 +93,8 @@ test('a limit that is set takes the place of that of gateway.yaml, up or down, u
   assert.equal(await dollar(), refused(1));
 });
 
-test('while limits change all the time nobody gets more than the highest of them', async () => {
-  const { name, dollar } = await somebody();
+test('no caller gets more than the highest limit while limits change all the time', async () => {
+  const { name, dollar } = await newCaller();
   const amounts = [3, 1, 2, 3, 0, 2, 1, 3].map((dollars) => dollars * USD);
   const requests = Array.from({ length: 30 }, dollar);
   for (const amount of amounts) await setLimit(by, { name, amount });

@@ -1,4 +1,4 @@
-/** Answers that take long without a stream: nothing of them comes before they are complete. */
+/** Slow responses without a stream: nothing of them arrives before they are complete. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -17,14 +17,14 @@ import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, send } from '../support/client.ts';
 import { ledgerRow } from '../support/state.ts';
 
-/** What gateways have by default: for a stream to begin and to go on, and for an answer without one. */
+/** The gateway's defaults: for a stream to begin and to continue, and for a response without one. */
 const [BEGINS_MS, GOES_ON_MS, WHOLE_MS] = [120_000, 300_000, 600_000];
-/** Longer than a stream may be silent, shorter than an answer without one may take. */
+/** Longer than a stream may be silent, shorter than an unstreamed response may last. */
 const LONG_MS = 500_000;
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
-/** What the gateway has begun to wait for, in milliseconds. */
+/** The running timeouts of the gateway, in milliseconds. */
 const waits: number[] = [];
 const stopped = frozenClock(Date.now());
 const clock: FrozenClock = {
@@ -40,7 +40,7 @@ before(async () => {
   gateway = await bootGateway({ upstream_url: upstream.url, clock });
 });
 after(async () => {
-  // First, since the gateway waits for answers that were given up.
+  // First, since the gateway waits for aborted responses.
   await upstream?.close();
   await gateway?.close();
 });
@@ -49,7 +49,7 @@ beforeEach(() => {
   waits.length = 0;
 });
 
-/** Lets a time pass that the gateway has begun to wait so often. */
+/** Passes a timeout that the gateway has begun so often. */
 async function pass(milliseconds: number, waited_ms = milliseconds, times = 1): Promise<void> {
   const isWaiting = () => waits.filter((each) => each === waited_ms).length >= times;
   await until(`the gateway waits ${waited_ms} ms`, isWaiting);
@@ -69,7 +69,7 @@ const post = (path: keyof typeof BODIES, more: object = {}) => {
 };
 
 for (const path of Object.keys(BODIES) as (keyof typeof BODIES)[]) {
-  test(`on ${path} an answer without a stream may be silent for longer than a stream, before its head and behind it`, async () => {
+  test(`on ${path} an unstreamed response may be silent for longer than a stream, before its head and behind it`, async () => {
     upstream.script = async (exchange) => {
       await pass(LONG_MS, WHOLE_MS);
       await answerJson(message())(exchange);
@@ -82,14 +82,14 @@ for (const path of Object.keys(BODIES) as (keyof typeof BODIES)[]) {
       await pass(LONG_MS, WHOLE_MS, 2);
       res.end(ANSWER);
     };
-    const answer = await post(path);
-    assert.equal(answer.status, 200, answer.text);
-    const { cost_nano_usd } = await ledgerRow(gateway.database, String(answer.headers['x-gateway-request-id']));
+    const response = await post(path);
+    assert.equal(response.status, 200, response.text);
+    const { cost_nano_usd } = await ledgerRow(gateway.database, String(response.headers['x-gateway-request-id']));
     assert.ok(cost_nano_usd > 0);
   });
 }
 
-test('once its body has begun, such an answer may be silent as long as any other', async () => {
+test('once its body has begun, such a response may be silent as long as any other', async () => {
   upstream.script = async ({ res }) => {
     res.writeHead(200, { 'content-type': 'application/json', 'content-length': ANSWER.length });
     res.write(ANSWER.slice(0, 20));
@@ -98,7 +98,7 @@ test('once its body has begun, such an answer may be silent as long as any other
   await assert.rejects(post('/v1/messages'));
 });
 
-test('a stream must begin, and go on, in its own time', async () => {
+test('a stream must begin, and continue, in its own time', async () => {
   upstream.script = () => pass(BEGINS_MS);
   const late = await post('/v1/messages', { stream: true });
   assert.equal(late.status, 504);
@@ -123,7 +123,7 @@ test('counting tokens is not waited for that long', async () => {
   assert.equal(status, 504);
 });
 
-test('a timeout behind the sending is not called one to send again, says what becomes of the money, and no SDK sends it again', async () => {
+test('a timeout after sending suggests no retry, explains the charge, and no SDK retries it', async () => {
   upstream.script = () => pass(WHOLE_MS);
   const plain = await post('/v1/messages');
   assert.equal(plain.status, 504);

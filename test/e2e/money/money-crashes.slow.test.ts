@@ -25,17 +25,17 @@ const GATEWAYS = IS_DEEP ? 3 : 2;
 const CALLERS = IS_DEEP ? 200 : 40;
 const USERS = peopleOf(CALLERS, CALLERS / 4);
 
-/** Who asks, and how much each of them, and all together, may spend. */
+/** The callers, and how much each of them, and all together, may spend. */
 interface People {
   readonly users: readonly string[];
   readonly user_usd: number;
   readonly team_usd: number;
 }
 const MANY: People = { users: USERS, user_usd: IS_DEEP ? 32 : 10, team_usd: 3 * CALLERS };
-/** Everybody asks in one name and has so much left that nearly all is placed in leases, until the limit is lowered. */
+/** All requests have one caller with so much left that nearly all is placed in leases, until the limit is lowered. */
 const ONE: People = { users: USERS.map(() => USERS[0]!), user_usd: 20_000, team_usd: 20_000 };
 
-/** What goes wrong: a gateway is killed, or the database stops, one after the other. */
+/** The faults: a gateway is killed, or the database stops, one after the other. */
 type Crash = { readonly gateway: number } | { readonly database: 'cleanly' | 'crash' };
 const ALL_CRASHES: readonly Crash[] = [
   { gateway: 0 },
@@ -47,8 +47,8 @@ const ALL_CRASHES: readonly Crash[] = [
 /** How many requests are done between them. */
 const REQUESTS_BETWEEN = IS_DEEP ? 120 : 25;
 
-/** That many requests take seconds, and much longer on a machine that has other things to do. */
-const PATIENCE_MS = 60_000;
+/** So many requests need seconds, and much longer on a busy machine. */
+const TIMEOUT_MS = 60_000;
 
 let upstream: ScriptedUpstream;
 let postgres: MortalPostgres;
@@ -62,7 +62,7 @@ after(async () => {
   await postgres?.close();
 });
 
-/** Lets everything go wrong, each when the callers have got so much further and have felt the one before. */
+/** Triggers every fault, each when the callers have advanced and have felt the one before. */
 async function crashAll(
   crashes: readonly Crash[],
   crowd: Crowd,
@@ -71,7 +71,7 @@ async function crashAll(
 ): Promise<void> {
   const getFurther = async () => {
     const goal = crowd.done + REQUESTS_BETWEEN;
-    await until(`${goal} requests are done`, () => crowd.done >= goal, PATIENCE_MS);
+    await until(`${goal} requests are done`, () => crowd.done >= goal, TIMEOUT_MS);
   };
   const crash = async (now: Crash) => {
     if ('gateway' in now) {
@@ -106,7 +106,7 @@ const RULES = [
   { name: 'per-minute', scope: ['user', 'model'], requests_per_minute: 100_000, tokens_per_minute: 1_000_000_000_000 },
 ];
 
-/** Asks a database that was stopped until it answers: a connection may be one from before. */
+/** Queries a stopped database until it responds: a connection may be an old one. */
 function whenBack<Answer>(ask: () => PromiseLike<Answer>): Promise<Answer> {
   return until('the database answers', async () => {
     try {
@@ -117,7 +117,7 @@ function whenBack<Answer>(ask: () => PromiseLike<Answer>): Promise<Answer> {
   });
 }
 
-/** Has the database keep in mind which leases there were: most are gone when somebody looks. */
+/** Has the database remember which leases there were: most are gone when the test looks. */
 async function noteLeases({ knex }: Database): Promise<void> {
   await knex.raw(
     `create table leases_seen (counter_id bigint);
@@ -130,7 +130,7 @@ async function noteLeases({ knex }: Database): Promise<void> {
   );
 }
 
-/** Sets everybody's limit to what is spent of it. */
+/** Sets every caller's limit to what is spent of it. */
 async function lowerLimit({ knex }: Database): Promise<void> {
   await knex.raw(
     `insert into limit_settings (scope, key, window_kind, unit, amount, set_at, set_by)
@@ -140,7 +140,7 @@ async function lowerLimit({ knex }: Database): Promise<void> {
   );
 }
 
-/** Lets callers ask gateways while everything goes wrong, and returns what the counters passed. */
+/** Lets callers send requests to gateways during every fault, and returns how far the counters exceeded. */
 async function surviveCrashes(
   crashes: readonly Crash[],
   limits: object,
@@ -179,14 +179,14 @@ async function surviveCrashes(
 }
 
 describe(`${GATEWAYS} gateways, ${CALLERS} callers at once; gateways are killed, the database is stopped and crashes`, () => {
-  test('worst_case: no limit is passed at any moment, and what was forwarded has exactly one row', async () => {
+  test('worst_case: no limit is exceeded at any moment, and each forwarded request has exactly one row', async () => {
     const limits = { reserve: 'worst_case', lease: 'off' };
     const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(0, 2);
     const { passed_by, leased } = await surviveCrashes(crashes, limits, 'spent + reserved');
     assert.deepEqual({ passed_by, leased }, { passed_by: { user: 0, team: 0 }, leased: 0 });
   });
 
-  test('in leases: the same, and all that was leased is given back', async () => {
+  test('in leases: the same, and all leases are returned', async () => {
     const limits = { reserve: 'worst_case' };
     const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(2, 4);
     const { passed_by, leased } = await surviveCrashes(crashes, limits, 'spent + reserved', ONE);
@@ -194,7 +194,7 @@ describe(`${GATEWAYS} gateways, ${CALLERS} callers at once; gateways are killed,
     assert.ok(leased > 0, 'reservations were placed in leases');
   });
 
-  test('typical: no limit is passed by more than check says, and what was forwarded has exactly one row', async () => {
+  test('typical: no limit is exceeded by more than check says; each forwarded request has one row', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
     const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(0, 1);
     const { passed_by, bound } = await surviveCrashes(crashes, limits, 'spent + most');

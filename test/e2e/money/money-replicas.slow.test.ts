@@ -26,7 +26,7 @@ const CALLERS = IS_DEEP ? 500 : 60;
 const USERS = peopleOf(CALLERS, IS_DEEP ? 50 : 15);
 const TEAM_USD = 1.2 * CALLERS;
 const USER_USD = IS_DEEP ? 36 : 12;
-/** Served and refused ones. */
+/** Served and rejected ones. */
 const REQUESTS = IS_DEEP ? 1800 : 300;
 
 let upstream: ScriptedUpstream;
@@ -39,7 +39,7 @@ let most_at_once = 0;
 before(async () => {
   upstream = await startUpstream(async (exchange) => {
     most_at_once = Math.max(most_at_once, ++under_way);
-    // Until as many have come as may be there, the first stay.
+    // Until the maximum number has arrived, the first stay.
     await until('the limit of requests at once is reached', () => most_at_once >= AT_ONCE);
     await answerCrowd(exchange);
     under_way--;
@@ -47,11 +47,11 @@ before(async () => {
 });
 after(() => upstream?.close());
 
-/** All of it shares the cores of one machine, and nobody is to give up because of that. */
+/** All of it shares the cores of one machine, and no client may give up because of that. */
 const LONGEST_SECONDS = 5;
 const PATIENT = { store_timeout_seconds: LONGEST_SECONDS };
 
-/** Lets callers ask gateways until the team's money is gone, and looks at every state of the counters. */
+/** Lets callers send requests to gateways until the team's money is spent, and checks every state of the counters. */
 async function spendAll(
   limits: object,
   watched: Watched,
@@ -92,7 +92,7 @@ async function spendAll(
 }
 
 describe(`${GATEWAYS} gateways on one database, ${CALLERS} callers at once, one limit for all of them and one for each user`, () => {
-  test('worst_case: what is spent and reserved never passes a limit, at no moment', async () => {
+  test('worst_case: spent and reserved amounts never exceed a limit, at no moment', async () => {
     const { passed_by, bound, spent_nano_usd } = await spendAll({ reserve: 'worst_case' }, 'spent + reserved');
     assert.deepEqual(bound, { user: 0, team: 0 });
     assert.deepEqual(passed_by, { user: 0, team: 0 });
@@ -100,14 +100,14 @@ describe(`${GATEWAYS} gateways on one database, ${CALLERS} callers at once, one 
     assert.ok(spent_nano_usd > 0.5 * TEAM_USD * USD, `only ${spent_nano_usd / USD} USD were spent`);
   });
 
-  test('typical: what is spent and may still be spent passes no limit by more than check says, at no moment', async () => {
+  test('typical: spent and still possible amounts exceed no limit by more than check says, at no moment', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
     const { passed_by, bound, spent_nano_usd } = await spendAll(limits, 'spent + most');
     const team = Math.max(MOST_EXPENSIVE_NANO_USD, 0.05 * TEAM_USD * USD);
     assert.deepEqual(bound, { user: MOST_EXPENSIVE_NANO_USD, team });
     assert.ok(passed_by.user <= bound.user && passed_by.team <= bound.team, JSON.stringify(passed_by));
     // A few callers may never need it.
-    if (IS_DEEP) assert.ok(passed_by.team > 0, 'the room above the limit was used');
+    if (IS_DEEP) assert.ok(passed_by.team > 0, 'the headroom above the limit was used');
     assert.ok(spent_nano_usd <= TEAM_USD * USD + bound.team);
     assert.ok(spent_nano_usd > 0.5 * TEAM_USD * USD, `only ${spent_nano_usd / USD} USD were spent`);
   });

@@ -1,4 +1,4 @@
-/** What one caller can take from the others: bodies in memory, requests and connections, by however many tokens. */
+/** The resources one caller can occupy: bodies in memory, requests and connections, by any number of tokens. */
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -47,7 +47,7 @@ before(async () => {
 });
 after(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
-  // First, since the gateway waits for what it was asked and does not answer.
+  // First, since the gateway waits for its silent upstream.
   await upstream?.close();
   await gateway?.close();
 });
@@ -71,7 +71,7 @@ async function unfinished(token: string, length: number) {
 
 type Unfinished = Awaited<ReturnType<typeof unfinished>>;
 
-const answers = (all: readonly Unfinished[]) =>
+const responses = (all: readonly Unfinished[]) =>
   all.map(({ received }) => received.text()).filter((text) => text.includes('\r\n\r\n'));
 
 const errorOf = (raw: string) => {
@@ -80,11 +80,11 @@ const errorOf = (raw: string) => {
 };
 
 describe('unfinished bodies of one caller', () => {
-  test('take no more than a share of the memory, with all tokens; nobody else notices', async () => {
+  test('use no more than a share of the memory, with all tokens; other callers are unaffected', async () => {
     const user = 'greedy@example.com';
     const tokens = [await gateway.newToken({ user }), await gateway.newToken({ user, name: 'another' })];
     const many = await Promise.all(Array.from({ length: 5 }, (_, i) => unfinished(tokens[i % 2]!, LIMITS.body_bytes)));
-    const refused = await until('all but one are refused', () => answers(many).length === 4 && answers(many));
+    const refused = await until('all but one are rejected', () => responses(many).length === 4 && responses(many));
     for (const raw of refused) {
       const { status, type, code, limit, unit, headers } = errorOf(raw);
       assert.deepEqual([status, type, code], [429, 'rate_limit_error', 'rate_limit_exceeded']);
@@ -106,7 +106,7 @@ describe('unfinished bodies of one caller', () => {
   test('are no more than requests_per_principal, however small', async () => {
     const token = await gateway.newToken({ user: 'busy@example.com' });
     const many = await Promise.all(Array.from({ length: 9 }, () => unfinished(token, 1000)));
-    const refused = await until('three are refused', () => answers(many).length === 3 && answers(many));
+    const refused = await until('three are rejected', () => responses(many).length === 3 && responses(many));
     const { status, code, limit, unit } = errorOf(refused[0]!);
     assert.deepEqual([status, code, limit, unit], [429, 'rate_limit_exceeded', 6, 'requests']);
     assert.equal((await ask(gateway.url, gateway.token)).status, 200);
@@ -115,7 +115,7 @@ describe('unfinished bodies of one caller', () => {
   test('count against a limit on requests at once before they are read', async () => {
     const token = await gateway.newToken({ user: 'two@example.com' });
     const many = await Promise.all(Array.from({ length: 5 }, () => unfinished(token, 100_000)));
-    const refused = await until('three are refused', () => answers(many).length === 3 && answers(many));
+    const refused = await until('three are rejected', () => responses(many).length === 3 && responses(many));
     for (const raw of refused) {
       const { status, code, rule, limit, in_flight, window, scope, key, message: text } = errorOf(raw);
       assert.deepEqual([status, code, rule], [429, 'rate_limit_exceeded', 'parallel']);
@@ -147,7 +147,7 @@ describe('unfinished bodies of one caller', () => {
 });
 
 describe('connections', () => {
-  test('of one caller beyond connections_per_principal are closed after their answer', async () => {
+  test('of one caller beyond connections_per_principal are closed after their response', async () => {
     const token = await gateway.newToken({ user: 'connected@example.com' });
     const kept: string[] = [];
     for (let i = 0; i < 5; i++) {
@@ -156,20 +156,20 @@ describe('connections', () => {
       const received = collect(socket);
       const body = messagesBody();
       socket.write(`${head(token, `content-length: ${body.length}`)}${body}`);
-      await until('there is an answer', () => received.text().includes('"usage"'));
+      await until('there is a response', () => received.text().includes('"usage"'));
       kept.push(parseRaw(received.text()).headers.connection!);
     }
     assert.deepEqual(kept, ['keep-alive', 'keep-alive', 'keep-alive', 'close', 'close']);
   });
 
-  test('beyond all that there may be are answered 503', async () => {
+  test('beyond the total get 503', async () => {
     for (let i = 0; i < 70; i++) sockets.push(await connect(gateway.url));
     const socket = await connect(gateway.url);
     const { status, code, type } = errorOf(await collect(socket).closed);
     assert.deepEqual([status, code, type], [503, 'overloaded', 'overloaded_error']);
     for (const each of sockets.splice(0)) each.destroy();
     await until(
-      'there is room again',
+      'there is capacity again',
       async () =>
         (await send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() }).catch(() => ({ status: 0 })))
           .status === 200,

@@ -5,10 +5,10 @@ import { overshootBound } from '../../../engine/domain/budget/limits/overshoot.t
 import { loadToRun } from '../../../engine/edge/gateway/reload.ts';
 import { stages } from '../../../stages/index.ts';
 
-/** What is looked at: what is spent and reserved, or what will be spent if everything in flight costs the most it can. */
+/** The checked amounts: spent and reserved, or the possible spending at the maximum cost of everything in flight. */
 export type Watched = 'spent + reserved' | 'spent + most';
 
-/** The limits in money of a test, or what they were passed by, by scope, in nano-USD. */
+/** The limits in money of a test, or their overshoot, by scope, in nano-USD. */
 export interface ByScope {
   readonly user: number;
   readonly team: number;
@@ -25,7 +25,7 @@ export async function watchCounters(
 ): Promise<() => Promise<ByScope>> {
   const { user, team } = limits;
   const limit = `case scope when 'user' then ${BigInt(user)} when 'team' then ${BigInt(team)} end`;
-  // Deferred, so that it sees what is committed, and not the steps of a transaction that nobody else sees.
+  // Deferred, so that it sees what is committed, and not the invisible steps of a transaction.
   await database.knex.raw(`
     create table overshoots (scope text, passed_by bigint);
     create function note_overshoot() returns trigger language plpgsql as $$
@@ -46,7 +46,7 @@ export async function watchCounters(
   };
 }
 
-/** How far `check` says that the daily limit of users and the monthly one of teams can be passed, in nano-USD. */
+/** How far `check` permits the daily limit of users and the monthly one of teams to be exceeded, in nano-USD. */
 export async function boundOf(config_file: string): Promise<ByScope> {
   const env = { TEST_UPSTREAM_KEY: 'some-key', TEST_DATABASE_URL: 'postgres://127.0.0.1' };
   const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });

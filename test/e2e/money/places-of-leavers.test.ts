@@ -1,44 +1,44 @@
-/** Who leaves early, as coding clients do behind every tool call, is not kept out by the answers that are read on for the bill. */
+/** A client that leaves early, as coding clients do after every tool call, is not blocked by responses read on for the bill. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   EVENT_STREAM,
   messageEvents,
   type Script,
   type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { open, type Response, send } from '../support/client.ts';
 import { askBody, sending } from '../support/nine.ts';
 import { ledgerRows } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 /** So long a request waits for a place that somebody who left has. */
-const PATIENCE_MS = 1000;
+const TIMEOUT_MS = 1000;
+/** After so long at most the gateway reads what has come of a stream, for its bill. */
+const READ_MS = 50;
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 const clock = frozenClock(Date.now());
 
-before(async () => {
-  upstream = await startUpstream();
-  const rules = [
-    { name: 'one-at-once', scope: 'user', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'red'] } },
-    { name: 'one-of-team', scope: 'team', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'blue'] } },
-  ];
-  const config = { server: serverSection({ limits: { requests_per_principal: 2 } }), spend_limits: { rules } };
-  gateway = await bootGateway({ upstream_url: upstream.url, clock, config });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+const rules = [
+  { name: 'one-at-once', scope: 'user', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'red'] } },
+  { name: 'one-of-team', scope: 'team', concurrency: 1, when: { '===': [{ var: 'principal.team' }, 'blue'] } },
+];
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { server: serverSection({ limits: { requests_per_principal: 2 } }), spend_limits: { rules } },
+  clock,
+);
 
 const [first, ...rest] = messageEvents();
 
-/** Says something at once, and the end of it when it is told. */
+/** Says something at once, and the end of it on demand. */
 function endsWhen(end: Promise<void>, closed = () => {}): Script {
   return async ({ res }) => {
     res.on('close', closed);
@@ -56,9 +56,11 @@ async function leave(token: string): Promise<void> {
   const asked = open(gateway.url, asking(token));
   for await (const _ of await asked.head) break;
   asked.abort();
+  // Nothing else waits for so short a time: what has come of the answer is read.
+  clock.advance(READ_MS);
 }
 
-/** Asks again and again until a request waits for a place: at first the gateway may not know that somebody left. */
+/** Retries until a request waits for a place: at first the gateway may not know that a client left. */
 async function waitForPlace(token: string): Promise<{ answer: Promise<Response> }> {
   return await until('a request waits for a place', async () => {
     let refused = false;
@@ -66,7 +68,7 @@ async function waitForPlace(token: string): Promise<{ answer: Promise<Response> 
       refused = response.status === 429;
       return response;
     });
-    await until('it waits or is refused', () => refused || (clock.next() ?? Infinity) <= PATIENCE_MS);
+    await until('it waits or is rejected', () => refused || (clock.next() ?? Infinity) <= TIMEOUT_MS);
     return !refused && { answer };
   });
 }
@@ -76,15 +78,15 @@ async function costs(user: string): Promise<unknown[]> {
   return rows.map(({ provenance }) => provenance.cost);
 }
 
-test('the next request waits a moment for an answer that nobody waits for', async () => {
+test('the next request waits briefly for a response without a client', async () => {
   const token = await gateway.newToken({ user: 'quick@example.com', team: 'red' });
   const end = Promise.withResolvers<void>();
   upstream.script = endsWhen(end.promise);
   await leave(token);
   upstream.script = endsWhen(Promise.resolve());
-  const { answer } = await waitForPlace(token);
+  const { answer: response } = await waitForPlace(token);
   end.resolve();
-  assert.equal((await answer).status, 200, (await answer).text);
+  assert.equal((await response).status, 200, (await response).text);
   await until('both are settled', async () => (await costs('quick@example.com')).length === 2);
   assert.deepEqual(await costs('quick@example.com'), ['upstream', 'upstream']);
 });
@@ -93,7 +95,7 @@ for (const [what, team, at_once] of [
   ['a limit on requests at once', 'red', 1],
   ['requests_per_principal', undefined, 2],
 ] as const) {
-  test(`under ${what} an answer that is read on too long gives way, and is charged what such requests cost`, async () => {
+  test(`under ${what} a response that is read on too long is preempted, and costs the typical amount`, async () => {
     const user = `slow-${at_once}@example.com`;
     const token = await gateway.newToken({ user, ...(team && { team }) });
     let closed = 0;
@@ -101,12 +103,12 @@ for (const [what, team, at_once] of [
     upstream.script = endsWhen(end.promise, () => closed++);
     for (let i = 0; i < at_once; i++) await leave(token);
     upstream.script = endsWhen(Promise.resolve());
-    const { answer } = await waitForPlace(token);
-    clock.advance(PATIENCE_MS - 1);
+    const { answer: response } = await waitForPlace(token);
+    clock.advance(TIMEOUT_MS - 1);
     assert.equal(closed, 0);
     clock.advance(1);
-    assert.equal((await answer).status, 200, (await answer).text);
-    await until('the upstream knows', () => closed === 1);
+    assert.equal((await response).status, 200, (await response).text);
+    await until('the upstream noticed', () => closed === 1);
     await until('both are settled', async () => (await costs(user)).length === 2);
     assert.deepEqual((await costs(user)).toSorted(), ['most', 'upstream']);
     // The gateway reads the other one on until it ends.
@@ -114,7 +116,7 @@ for (const [what, team, at_once] of [
   });
 }
 
-test('an answer that somebody waits for gives no way', async () => {
+test('a response with a waiting client is not preempted', async () => {
   const token = await gateway.newToken({ user: 'stays@example.com', team: 'red' });
   const end = Promise.withResolvers<void>();
   upstream.script = endsWhen(end.promise);
@@ -132,7 +134,7 @@ test('a request that hangs up while it waits for a place leaves it to the others
   const end = Promise.withResolvers<void>();
   upstream.script = endsWhen(end.promise);
   await leave(leaver);
-  const isWaiting = () => (clock.next() ?? Infinity) <= PATIENCE_MS;
+  const isWaiting = () => (clock.next() ?? Infinity) <= TIMEOUT_MS;
   const waiting = await until('a request waits for a place', async () => {
     let refused = false;
     const asked = open(gateway.url, asking(leaver));
@@ -142,14 +144,14 @@ test('a request that hangs up while it waits for a place leaves it to the others
       },
       () => {},
     );
-    await until('it waits or is refused', () => refused || isWaiting());
+    await until('it waits or is rejected', () => refused || isWaiting());
     return !refused && asked;
   });
   waiting.abort();
   await until('it waits no more', () => !isWaiting());
   upstream.script = endsWhen(Promise.resolve());
-  const { answer } = await waitForPlace(colleague);
-  clock.advance(PATIENCE_MS);
-  assert.equal((await answer).status, 200, (await answer).text);
+  const { answer: response } = await waitForPlace(colleague);
+  clock.advance(TIMEOUT_MS);
+  assert.equal((await response).status, 200, (await response).text);
   end.resolve();
 });

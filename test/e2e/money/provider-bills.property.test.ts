@@ -1,6 +1,6 @@
 /**
- * Whatever a request asks for, the provider's own bill is never above what was reserved for it, and never above what was booked
- * unless the row says that it is an estimate. The bill comes from `billing-provider.ts`, which knows nothing of the gateway.
+ * For any request, the provider's own bill is never above the reservation, and never above the booked amount
+ * unless the row is an estimate. The bill comes from `billing-provider.ts`, which knows nothing of the gateway.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -25,7 +25,7 @@ const REQUESTS = 60;
 const WINDOW = 60_000;
 const MAX_OUTPUT = 4_000;
 
-/** Upstreams: what each is for the gateway, and in which fields it reads the bound of the output. */
+/** Upstreams: their kinds, and the fields with the bound of the output. */
 const UPSTREAMS = {
   vendor: { config: { type: 'vendor' }, bounds: ['max_tokens'] },
   both: {
@@ -98,7 +98,7 @@ const SERVE: Readonly<Record<string, (setup: ProviderSetup, body: Body, dice: (n
 
 type Body = Record<string, unknown>;
 
-interface Wish {
+interface RequestSpec {
   readonly path: string;
   readonly kind: Kind;
   readonly body: Body;
@@ -109,7 +109,7 @@ interface Wish {
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 let thrifty: string;
-/** What the provider charged, by the seed that a request carries. */
+/** The provider's charge, by the seed of a request. */
 const bills = new Map<number, Served>();
 
 before(async () => {
@@ -210,7 +210,7 @@ function responsesBody(): fc.Arbitrary<Body> {
   );
 }
 
-const wish: fc.Arbitrary<Wish> = fc
+const anySpec: fc.Arbitrary<RequestSpec> = fc
   .record({ kind: fc.constantFrom(...KINDS), path: fc.constantFrom(...Object.keys(SERVE)) })
   .chain(({ kind, path }) => {
     const bodies =
@@ -231,7 +231,7 @@ interface Booked {
   readonly reserved: bigint;
 }
 
-/** What the books say of some requests, once they say something of each. */
+/** The ledger rows of some requests, once there is one for each. */
 async function booked(request_ids: readonly string[]): Promise<ReadonlyMap<string, Booked>> {
   return await until('all requests are in the books', async () => {
     const { knex } = gateway.database;
@@ -254,38 +254,38 @@ async function booked(request_ids: readonly string[]): Promise<ReadonlyMap<strin
   });
 }
 
-function ask({ path, body, seed, thrifty: is_thrifty }: Wish): Promise<Response> {
+function ask({ path, body, seed, thrifty: is_thrifty }: RequestSpec): Promise<Response> {
   const token = is_thrifty ? thrifty : gateway.token;
   return send(gateway.url, { path, headers: bearer(token, ['x-test-seed', String(seed)]), body: JSON.stringify(body) });
 }
 
-test('no bill of the provider is above what was reserved, nor above what was booked by its word', async () => {
+test('no bill of the provider is above the reservation, nor above the booked amount it reported', async () => {
   const seen = { forwarded: 0, refused: 0 };
   await fc.assert(
     fc.asyncProperty(
-      fc.uniqueArray(wish, { minLength: REQUESTS, maxLength: REQUESTS, selector: ({ seed }) => seed }),
-      async (wishes) => {
+      fc.uniqueArray(anySpec, { minLength: REQUESTS, maxLength: REQUESTS, selector: ({ seed }) => seed }),
+      async (specs) => {
         bills.clear();
-        const answers = await Promise.all(wishes.map(ask));
-        const forwarded = wishes.flatMap((one, i) => {
-          const answer = answers[i]!;
+        const responses = await Promise.all(specs.map(ask));
+        const forwarded = specs.flatMap((one, i) => {
+          const response = responses[i]!;
           const served = bills.get(one.seed);
-          const told = JSON.stringify({ ...one, answer: answer.text.slice(0, 400), served }, bigintsAsText);
-          if (served === undefined) assert.ok(answer.status >= 400 && answer.status < 500, told);
-          else assert.equal(answer.status, 200, told);
+          const context = JSON.stringify({ ...one, answer: response.text.slice(0, 400), served }, bigintsAsText);
+          if (served === undefined) assert.ok(response.status >= 400 && response.status < 500, context);
+          else assert.equal(response.status, 200, context);
           if (served === undefined) return [];
-          if (one.thrifty) for (const { model } of served.lines) assert.ok(model.endsWith('-cheap'), told);
-          return [{ told, served, request_id: String(answer.headers['x-gateway-request-id']) }];
+          if (one.thrifty) for (const { model } of served.lines) assert.ok(model.endsWith('-cheap'), context);
+          return [{ message: context, served, request_id: String(response.headers['x-gateway-request-id']) }];
         });
         seen.forwarded += forwarded.length;
-        seen.refused += wishes.length - forwarded.length;
+        seen.refused += specs.length - forwarded.length;
         const rows = await booked(forwarded.map(({ request_id }) => request_id));
-        for (const { told, served, request_id } of forwarded) {
+        for (const { message, served, request_id } of forwarded) {
           const row = rows.get(request_id)!;
           const bill = (served.bill_pico + 999n) / 1000n;
           const sum = JSON.stringify({ bill, ...row }, bigintsAsText);
-          assert.ok(bill <= row.reserved, `reserved too little: ${sum}\n${told}`);
-          if (row.cost_provenance !== 'estimate') assert.ok(bill <= row.cost, `booked too little: ${sum}\n${told}`);
+          assert.ok(bill <= row.reserved, `reserved too little: ${sum}\n${message}`);
+          if (row.cost_provenance !== 'estimate') assert.ok(bill <= row.cost, `booked too little: ${sum}\n${message}`);
         }
       },
     ),

@@ -1,4 +1,4 @@
-/** Clients that take too long to send what they ask are cut off, whatever they do meanwhile. */
+/** Clients that are too slow to send their requests are cut off, whatever they do meanwhile. */
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
@@ -30,7 +30,7 @@ after(async () => {
   await upstream?.close();
 });
 
-/** Sends a byte now and then for as long as it is not cut off. */
+/** Sends a byte now and then until it is cut off. */
 function drip(socket: Socket): void {
   const timer = setInterval(() => socket.write(' '), 50);
   socket.on('close', () => clearInterval(timer));
@@ -41,13 +41,13 @@ const errorOf = (raw: string) => {
   return { status, ...JSON.parse(body).error };
 };
 
-describe('a client that takes too long', { concurrency: true }, () => {
+describe('a client that is too slow', { concurrency: true }, () => {
   for (const [what, framing] of [
     ['a body of known length', 'content-length: 1000000'],
     ['a large body', `content-length: ${BODY_BYTES}`],
     ['a small body', 'content-length: 2000'],
   ] as const) {
-    test(`for ${what}, byte by byte, is answered 408 while it still sends`, async () => {
+    test(`for ${what}, byte by byte, gets 408 while it still sends`, async () => {
       // One large body is all that one caller may keep in memory.
       const token = await bodies.newToken({ user: `${framing.replace(/\W/g, '')}@example.com` });
       const socket = await connect(bodies.url);
@@ -61,7 +61,7 @@ describe('a client that takes too long', { concurrency: true }, () => {
     });
   }
 
-  test('for its head is answered 408', async () => {
+  test('for its head gets 408', async () => {
     const socket = await connect(heads.url);
     const received = collect(socket);
     socket.write('POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-slow: ');
@@ -70,12 +70,12 @@ describe('a client that takes too long', { concurrency: true }, () => {
     assert.deepEqual([status, code], [408, 'request_timeout']);
   });
 
-  test('to send anything at all is let go without a word', async () => {
+  test('to send anything at all is disconnected silently', async () => {
     const socket = await connect(heads.url);
     assert.equal(await collect(socket).closed, '');
   });
 
-  test('for a body that nobody reads is let go, too', async () => {
+  test('is discarded for an unread body, too', async () => {
     const socket = await connect(bodies.url);
     const received = collect(socket);
     socket.write('POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n');

@@ -24,7 +24,7 @@ import { type GatewayProcess, startGatewayProcess } from '../support/gateway-pro
 import { ledgerRows, nothingReserved, spoolFiles } from '../support/state.ts';
 
 const CALLERS = IS_DEEP ? 30 : 12;
-/** How the database goes away, and how often. */
+/** How the database fails, and how often. */
 const OUTAGES = (['cleanly', 'crash'] as const).flatMap((how) => Array.from({ length: times(1) }, () => how));
 
 let upstream: ScriptedUpstream;
@@ -59,10 +59,10 @@ after(async () => {
   await rm(config.directory, { recursive: true, force: true });
 });
 
-/** How much of its answer somebody gets: some part, or, as for every third, all of it. */
+/** How much of its response a client gets: some part, or, for every third, all of it. */
 const partOf = (caller: string) => Math.min(1, randomOf(`answer to ${caller}`)() * 1.5);
 
-/** Answers in part, so that a crash meets requests at every stage. */
+/** Responds in part, so that a crash meets requests at every stage. */
 const answerPartly: Script = ({ received, res }) => {
   const part = partOf(String(received.headers['x-caller']));
   if (received.body.includes('"stream":true')) {
@@ -93,7 +93,7 @@ test('a gateway killed while its database is away leaves exactly one row for eac
       served.add(user);
     };
     const seen = () => upstream.requests.map(({ headers }) => String(headers['x-caller']));
-    // A caller that was never seen can't be told without the database. Each of these requests has a row of its own.
+    // A new caller is unidentifiable without the database. Each of these requests has a row of its own.
     upstream.script = answerJson(message());
     for (let again = 0; again < 2; again++) await Promise.all(callers.map(call));
     await nothingReserved(database);
@@ -105,7 +105,7 @@ test('a gateway killed while its database is away leaves exactly one row for eac
     // The first are as far as they get, the others on their way, when some of these are out.
     const [first, others] = [callers.slice(0, CALLERS / 2), callers.slice(CALLERS / 2)];
     const calls = first.map((caller) => call(caller).catch(() => undefined));
-    await until('the first are out, and answered as far as they will be', () =>
+    await until('the first are out, with all their responses', () =>
       first.every(({ user }) => (partOf(user) === 1 ? served.has(user) : seen().includes(user))),
     );
     calls.push(...others.map((caller) => call(caller).catch(() => undefined)));

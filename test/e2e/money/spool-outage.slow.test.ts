@@ -57,26 +57,26 @@ async function assertWritten(responses: readonly Response[]): Promise<void> {
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
 }
 
-test('while the database is stopped requests are served, and each has its row when it is back', async () => {
+test('while the database is stopped requests are served, and each has its row afterwards', async () => {
   const unknown = await gateway.newToken({ user: 'unknown@example.com' });
   await scene.stop();
   const served = [];
   for (let i = 0; i < 20; i++) served.push(await askNow());
-  // Who a caller is that was never seen can't be told without the database.
+  // A new caller is unidentifiable without the database.
   assertStoreError(await ask(gateway.url, unknown));
   assert.equal(upstream.requests.length, 20);
-  const away = await until('the metrics say so', async () => {
+  const away = await until('the metrics show it', async () => {
     const valueIn = await readMetrics(gateway);
     return valueIn('gateway_database_up') === 0 && (valueIn('gateway_ledger_lag_seconds', SPOOL) ?? 0) > 1 && valueIn;
   });
-  // What requests before left behind may wait, too.
+  // Leftovers of earlier requests may wait, too.
   assert.ok(away('gateway_ledger_waiting', SPOOL)! >= 20);
   assert.ok(away('gateway_audit_waiting', SPOOL)! >= 21);
   assert.ok(away('gateway_spool_size_bytes')! > 1000);
   await scene.start();
   await scene.servesAgain();
   await assertWritten(served);
-  await until('the metrics say that it is back', async () => {
+  await until('the metrics show that it is back', async () => {
     const valueIn = await readMetrics(gateway);
     return valueIn('gateway_database_up') === 1 && valueIn('gateway_ledger_waiting', SPOOL) === 0;
   });
@@ -87,7 +87,7 @@ test('while the database is stopped requests are served, and each has its row wh
   assert.equal((record.record as { unreserved?: boolean }).unreserved, true, JSON.stringify(record));
 });
 
-test('a request under a limit that does not allow it is refused, whatever the others say', async () => {
+test('a request under a limit that forbids it is rejected, despite the others', async () => {
   const mapped = { headers: bearer(gateway.token), body: messagesBody({ model: 'mapped-1' }) };
   assert.equal((await send(gateway.url, mapped)).status, 200);
   await scene.stop();

@@ -1,4 +1,4 @@
-/** What clients are told of an answer that its upstream could not be asked for, or did not count. */
+/** The error for a response that its upstream could not be asked for, or did not count. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -15,14 +15,14 @@ useNine((nine) => {
   ({ provider, gateway } = nine);
 });
 
-describe('a stop sequence at an upstream that knows none', () => {
+describe('a stop sequence at an upstream without support', () => {
   for (const [spoken, key] of [
     ['messages', 'stop_sequences'],
     ['chat', 'stop'],
   ] as const) {
     for (const stream of [true, false]) {
-      it(`cuts the ${stream ? 'stream' : 'document'} of a ${spoken} client there, which is told so`, async () => {
-        // It may span the texts of an answer.
+      it(`cuts the ${stream ? 'stream' : 'document'} of a ${spoken} client there, and reports it`, async () => {
+        // It may span the texts of a response.
         const said = ['One. Two. S', 'TO', 'P Three.'].map((text) => ({ kind: 'text' as const, text }));
         provider.model = () => ({ said, used: { output: 77 } });
         const body = askBody(spoken, modelVia('responses'), 'Count.', { [key]: ['STOP', 'x'], stream });
@@ -44,7 +44,7 @@ describe('a stop sequence at an upstream that knows none', () => {
     }
   }
 
-  it('that was found ends the answer well, also where the upstream breaks off after it', async () => {
+  it('that was found ends the response well, also where the upstream breaks off after it', async () => {
     const events = eventsOf('responses', { said: [{ kind: 'text', text: 'One. STOP Two.' }], piece: 100 });
     const said = events.findIndex((event) => event.includes('output_text.delta'));
     provider.upstream.script = answerChunks(events.slice(0, said + 1));
@@ -55,7 +55,7 @@ describe('a stop sequence at an upstream that knows none', () => {
   });
 });
 
-describe('an answer whose upstream counts nothing', () => {
+describe('a response without usage', () => {
   const said = 'Hello there, this is an answer of some length.';
   const message = { role: 'assistant', content: said };
   const head = { id: 'c', object: 'chat.completion', created: 1, model: 'm' };
@@ -76,7 +76,7 @@ describe('an answer whose upstream counts nothing', () => {
       const { usage } = (await post(gateway, 'messages', body)).json();
       assert.equal(usage.input_tokens, Math.ceil(JSON.stringify(body).length / 4));
       assert.equal(usage.output_tokens, Math.ceil(said.length / 4));
-      // Left out, and not null: a client that reads them as numbers would take the whole answer for unreadable.
+      // Omitted, and not null: a client that reads them as numbers would find the whole response unreadable.
       assert.deepEqual(Object.keys(usage).sort(), ['input_tokens', 'output_tokens']);
     });
   }
@@ -99,7 +99,7 @@ describe('an answer whose upstream counts nothing', () => {
     assert.deepEqual([usage.input_tokens > 1000, usage.output_tokens], [true, Math.ceil(said.length / 4)]);
   });
 
-  it('is unknown where the protocol of the client can say so, also where only a part was told', async () => {
+  it("is unknown if the client's protocol can express it, also if only a part was reported", async () => {
     provider.upstream.script = answerJson({ ...ANSWERS.chat, usage: { completion_tokens: 5 } });
     const { usage } = (await post(gateway, 'responses', askBody('responses', modelVia('chat')))).json();
     assert.equal(usage, null);

@@ -1,6 +1,6 @@
 /**
- * Usage in the places and by the names that servers are known to have for it, as the ledger has it and as clients of each protocol are
- * told. No number of nano-USD comes out of the program.
+ * Usage in the places and by the names that servers are known to have for it, in the ledger and in the responses to clients of each
+ * protocol. No number of nano-USD comes out of the program.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -44,15 +44,15 @@ interface Counts {
   readonly output: number;
 }
 
-/** What a server sends, and what that means. */
+/** A server's usage, and its meaning. */
 interface Row {
   /** The usage at the top, where all the rest is as in the protocol. */
   readonly usage?: object;
-  /** What stands beside `choices` in the last chunk, or in the document. */
+  /** Fields beside `choices` in the last chunk, or in the document. */
   readonly last?: object;
-  /** What stands in the choice of the last chunk, or of the document. */
+  /** Fields in the choice of the last chunk, or of the document. */
   readonly choice?: object;
-  /** What stands in all chunks with text. */
+  /** Fields in all chunks with text. */
   readonly each?: object;
   readonly counts: Counts;
 }
@@ -263,7 +263,7 @@ function responsesScript({ usage, last = {} }: Row, stream: boolean): Script {
   ]);
 }
 
-/** What a stream of the Messages protocol says of usage: at its start, with its stop reason, in a later delta and at its end. */
+/** Usage in a stream of the Messages protocol: at its start, with its stop reason, in a later delta and at its end. */
 interface MessagesRow extends Row {
   readonly start?: unknown;
   readonly end?: unknown;
@@ -378,7 +378,7 @@ function assertBill(row: LedgerRow, counts: Counts, nano_usd: number): void {
 const costOf = ({ input, read = 0, written = 0, written_1h = 0, output }: Counts): number =>
   3000 * input + 300 * read + 3750 * written + 6000 * written_1h + 15_000 * output;
 
-/** What the client was told, in the terms of the table. */
+/** What the client got, in the terms of the table. */
 function toldTo(spoken: Protocol, text: string, stream: boolean): Counts {
   const documents = stream ? eventsIn(text).map(({ data }) => data) : [JSON.parse(text)];
   const usage = documents.map((each) => each.response?.usage ?? each.usage).findLast((each) => each != null);
@@ -402,20 +402,25 @@ function describeRows(
   );
   describe(`usage of a ${upstream} upstream`, () => {
     for (const [place, [server, row]] of Object.entries(rows).entries()) {
-      // Each server with two of the ways; what is read from its answer is the same for all.
+      // Each server with two of the ways; reading its response is the same for all.
       for (const { spoken, stream } of [...inTurn(ways, place), ...(IS_DEEP ? [] : inTurn(ways, place + 2))]) {
-        it(`${server}: a ${stream ? 'stream' : 'document'} for a ${spoken} client costs what it means`, async () => {
+        it(`${server}: a ${stream ? 'stream' : 'document'} for a ${spoken} client costs the right amount`, async () => {
           const more = {
             stream,
             ...(stream && spoken === 'chat' && { stream_options: { include_usage: true } }),
             ...(spoken === 'messages' && { max_tokens: 5000 }),
           };
-          const answer = await ask(spoken, modelVia(upstream), scriptOf(row as never, stream), more);
-          assertBill(answer.row, row.counts, costOf(row.counts));
+          const response = await ask(spoken, modelVia(upstream), scriptOf(row as never, stream), more);
+          assertBill(response.row, row.counts, costOf(row.counts));
           // A client of the same protocol has every byte as it was sent.
           if (spoken === upstream) return;
           const { input, read = 0, written = 0, written_1h = 0, output } = row.counts;
-          assert.deepEqual(toldTo(spoken, answer.text, stream), { input, read, written: written + written_1h, output });
+          assert.deepEqual(toldTo(spoken, response.text, stream), {
+            input,
+            read,
+            written: written + written_1h,
+            output,
+          });
         });
       }
     }
@@ -432,10 +437,10 @@ describe('audio', () => {
   const heard = { messages: [{ role: 'user', content: [{ type: 'input_audio', input_audio: { data: 'UklG' } }] }] };
   const script = (usage: object) => chatScript({ usage } as Row, false);
 
-  it('costs its own price, in and out, and the row tells how much of it there was', async () => {
-    const told = audio({ audio_tokens: 600, text_tokens: 400 }, { audio_tokens: 150 });
+  it('costs its own price, in and out, and the row shows its amount', async () => {
+    const usage = audio({ audio_tokens: 600, text_tokens: 400 }, { audio_tokens: 150 });
     const more = { ...heard, modalities: ['text', 'audio'], audio: { voice: 'alloy', format: 'wav' } };
-    const { row } = await ask('chat', 'heard-1', script(told), more);
+    const { row } = await ask('chat', 'heard-1', script(usage), more);
     // 400 x 3000 + 600 x 40000 + 50 x 15000 + 150 x 80000
     assertBill(row, { input: 1000, output: 200 }, 37_950_000);
     assert.deepEqual(row.billed, { model: 'up', audio: { input: 600, output: 150 } });
@@ -447,28 +452,28 @@ describe('audio', () => {
     assert.match(stdout, /No differences/, 'priced again, it costs the same');
   });
 
-  it('is not what is cached: it has no discount', async () => {
+  it('is not discounted as cached', async () => {
     const { row } = await ask('chat', 'heard-1', script(audio({ audio_tokens: 600, cached_tokens: 900 })), {});
     // 600 x 40000 + 400 x 300 + 200 x 15000
     assertBill(row, { input: 600, read: 400, output: 200 }, 27_120_000);
   });
 
   it('of a recording that only the total counts is input', async () => {
-    const told = used(4, 100, 854, { prompt_audio_seconds: 60 });
-    const { row } = await ask('chat', 'heard-1', script(told), {});
+    const usage = used(4, 100, 854, { prompt_audio_seconds: 60 });
+    const { row } = await ask('chat', 'heard-1', script(usage), {});
     // 4 x 3000 + 750 x 40000 + 100 x 15000
     assertBill(row, { input: 754, output: 100 }, 31_512_000);
   });
 
-  it('without a price of its own costs a multiple of the price of text, and the row says so', async () => {
-    const told = audio({ audio_tokens: 600 }, { audio_tokens: 150 });
-    const { row } = await ask('chat', 'unheard-1', script(told), heard);
+  it('without a price of its own costs a multiple of the price of text, and the row shows it', async () => {
+    const usage = audio({ audio_tokens: 600 }, { audio_tokens: 150 });
+    const { row } = await ask('chat', 'unheard-1', script(usage), heard);
     // 400 x 3000 + 600 x 16 x 3000 + 50 x 15000 + 150 x 8 x 15000
     assertBill(row, { input: 1000, output: 200 }, 48_750_000);
     assert.equal(row.provenance.price, 'unknown_audio');
   });
 
-  it('without a price is refused, by the name of the price that is missing', async () => {
+  it('without a price is rejected, with the name of the missing price', async () => {
     for (const [fields, name] of [
       [heard, 'audio_input'],
       [{ modalities: ['text', 'audio'] }, 'audio_output'],

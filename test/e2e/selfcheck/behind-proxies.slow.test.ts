@@ -1,4 +1,4 @@
-/** Faults that proxies and company networks add to a gateway that is right: each is found, and called what it is. */
+/** Faults that proxies and company networks add to a correct gateway: each is found, and named correctly. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import {
@@ -24,7 +24,7 @@ import { openScene, type Report, type Scene } from './scene.ts';
 
 interface Case {
   readonly behaviour: Behaviour;
-  /** Checks that have to fail, each with what it has to say. */
+  /** Checks that must fail, each with its expected text. */
   readonly named: Readonly<Record<string, RegExp>>;
   /** Beginnings of the checks that may fail as well; no others may. */
   readonly also?: readonly string[];
@@ -39,7 +39,7 @@ const STREAMS = [
   'chat.stream',
   'responses.stream',
 ];
-const HELD_BACK = /keeps streams|held back|at once|in blocks/;
+const BUFFERED = /keeps streams|held back|at once|in blocks/;
 
 const CASES: Readonly<Record<string, Case>> = {
   'that sends callers to a login page': {
@@ -73,17 +73,17 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   'that keeps streams until they are complete': {
     behaviour: buffersWhole,
-    named: { 'forwarding.stream': HELD_BACK },
+    named: { 'forwarding.stream': BUFFERED },
     also: STREAMS,
   },
   'that passes streams on in blocks': {
     behaviour: buffersInBlocks(4096),
-    named: { 'forwarding.stream': HELD_BACK },
+    named: { 'forwarding.stream': BUFFERED },
     also: STREAMS,
   },
   'that compresses streams': {
     behaviour: compresses,
-    named: { 'forwarding.stream': HELD_BACK },
+    named: { 'forwarding.stream': BUFFERED },
     also: STREAMS,
   },
   'that cuts streams': {
@@ -132,7 +132,7 @@ const HARMLESS: Readonly<Record<string, Behaviour>> = {
 };
 
 let scene: Scene;
-/** By what the proxy does. Streams take their time, so that all are checked at once. */
+/** By the behaviour of the proxy. Streams are slow, so that all are checked at once. */
 const reports = new Map<string, Promise<Report>>();
 before(async () => {
   const behaviours = Object.entries(CASES).map(([name, { behaviour }]) => [name, behaviour] as const);

@@ -39,7 +39,7 @@ describe('a self-check of our own gateway', { concurrency: 2 }, () => {
     });
   }
 
-  test('finds the refusal at a limit complete, in every protocol', async () => {
+  test('finds the rejection at a limit complete, in every protocol', async () => {
     const token = await scene.gateway.newToken({ user: 'spent@example.com' });
     const { having, exit_code, stdout } = await scene.check('limits-1', {
       arguments: ['--limit-token-env', 'TEST_LIMIT_TOKEN', '--only', 'limits'],

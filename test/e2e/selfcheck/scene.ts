@@ -12,15 +12,15 @@ export interface Scene {
   close(): Promise<void>;
 }
 
-/** What a run is told besides. */
+/** Further options of a run. */
 export interface CheckOptions {
-  /** What is in front of the gateway. */
+  /** The proxy in front of the gateway. */
   readonly base_url?: string;
   readonly arguments?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** What a run found, by the id of the check. */
+/** The findings of a run, by the id of the check. */
 export interface Report {
   readonly exit_code: number | null;
   readonly stdout: string;
@@ -32,7 +32,7 @@ export interface Report {
 
 type ModelUpstream = Readonly<Record<string, unknown>>;
 
-/** What upstreams of a protocol are in gateway.yaml. */
+/** The upstreams of a protocol in gateway.yaml. */
 export const UPSTREAMS = {
   messages: {
     type: 'vendor',
@@ -46,7 +46,7 @@ export const UPSTREAMS = {
 
 const PRICING = { input: 3, output: 15 };
 
-/** Starts it; `models` are named after what their upstream is. */
+/** Starts it; `models` are named after their upstream. */
 export async function openScene(
   models: Readonly<Record<string, keyof typeof UPSTREAMS>>,
   sections: ConfigSections = {},
@@ -76,7 +76,7 @@ export async function openScene(
     async check(model, { base_url = gateway.url, arguments: more = [], env = {} } = {}) {
       const where = ['--base-url', base_url, '--token-env', 'TEST_TOKEN', '--model', model];
       const echo = ['--echo', `127.0.0.1:${ports.get(model)}`];
-      // How often one caller may ask how requests arrive is limited.
+      // How often one caller may query the arrival of requests is limited.
       const token = await gateway.newToken({ user: `${model}@example.com` });
       // Programs of coding clients that are installed here stay out of it.
       const around = { ...process.env, PATH: '/nowhere', TEST_TOKEN: token, ...env };

@@ -1,4 +1,4 @@
-/** What a developer asks a gateway for without being able to see its gateway.yaml: models, prices, own use and limits. */
+/** A developer's queries to a gateway without access to its gateway.yaml: models, prices, own use and limits. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { credentialsFrom, openCredentials } from '../../../engine/edge/client/credentials.ts';
@@ -30,8 +30,8 @@ function model(id: string, more: object): object {
   return { id, family: id, pricing: { input: 3, output: 15 }, ...more };
 }
 
-/** Somebody who signed in on a machine of their own, and the token they got. */
-async function somebody(sub: string) {
+/** A user who signed in on a machine of their own, and their token. */
+async function newDeveloper(sub: string) {
   const { env } = createBackend();
   const { gateway } = scene;
   const { access_token, refresh_token, expires_in: lifetime_seconds, email } = await scene.signIn(sub);
@@ -48,7 +48,7 @@ async function somebody(sub: string) {
 
 describe('appscli', () => {
   test('models shows those one may use, each with its window and the price in force', async () => {
-    const { run } = await somebody('anna');
+    const { run } = await newDeveloper('anna');
     assert.equal(
       await run('models'),
       `MODEL         WINDOW  MAX OUTPUT  INPUT  OUTPUT  CACHE R  CACHE W
@@ -68,9 +68,9 @@ Window and maximum output in tokens, prices in USD per million tokens.
     assert.equal(models[1].context_window, null);
   });
 
-  test("usage shows one's own requests and what one's limits leave, and nobody else's", async () => {
+  test("usage shows one's own requests and remaining limits, and no other user's", async () => {
     const { gateway } = scene;
-    const [anna, ben] = [await somebody('anna'), await somebody('ben')];
+    const [anna, ben] = [await newDeveloper('anna'), await newDeveloper('ben')];
     for (const { access_token } of [anna, ben]) assert.equal((await ask(gateway.url, access_token)).status, 200);
     await until('both requests are in the ledger', async () => (await gateway.database.knex('ledger')).length === 2);
     const shown = await ben.run('usage');
@@ -81,7 +81,7 @@ Window and maximum output in tokens, prices in USD per million tokens.
       /^user ben@example\.com +day +20\.00 +\d\.\d\d +(?:19|20)\.\d\d +USD +\d{4}-\d\d-\d\d 00:00 UTC$/m,
     );
     assert.doesNotMatch(shown, /anna/);
-    // Administrators see everybody's, and are told so.
+    // Administrators see all users', with a note.
     const all = await anna.run('usage', '--by', 'user');
     assert.match(all, /^Usage of all users /);
     assert.match(all, /^ben@example\.com +1 /m);

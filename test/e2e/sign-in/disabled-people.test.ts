@@ -8,10 +8,10 @@ import { useSignInScene } from '../support/sign-in-scene.ts';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
-/** How often the provider is asked about somebody. */
+/** How often the provider is asked about a user. */
 const INTERVAL = 8 * HOUR;
 
-/** Two replicas; nobody is verified longer than two days. */
+/** Two replicas; no verification lasts longer than two days. */
 const scene = useSignInScene({
   replicas: 2,
   frozen: true,
@@ -31,7 +31,7 @@ const becomes = (token: string, status: number) =>
   until(`both answer ${status}`, async () => (await both(token)).join() === `${status},${status}`);
 const rounds = ({ logs }: TestGateway) => logs.filter((line) => line.includes('checked people who were due')).length;
 
-/** Lets time pass, an interval at a time, so that the checks of both replicas come due and are done. */
+/** Passes time, an interval at a time, so that the checks of both replicas become due and finish. */
 async function pass(milliseconds: number): Promise<void> {
   for (let left = milliseconds; left > 0; left -= INTERVAL) {
     const before = scene.gateways.map(rounds);
@@ -41,11 +41,11 @@ async function pass(milliseconds: number): Promise<void> {
   }
 }
 
-describe('somebody whom the identity provider disables', () => {
-  it('loses what they made on every replica when a renewal is refused, keeps what they were given, and wakes it by signing in', async () => {
+describe('a user disabled by the identity provider', () => {
+  it('loses personal tokens everywhere when a renewal is rejected, and restores them by signing in', async () => {
     const session = await scene.signIn('ben');
     const own = await ownToken(session.access_token);
-    const given = await scene.gateway.newToken({ user: 'ben@example.com' });
+    const input = await scene.gateway.newToken({ user: 'ben@example.com' });
     assert.deepEqual(await both(own), [200, 200]);
     scene.provider.people.delete('ben');
     assert.equal((await scene.renew(session.refresh_token)).status, 401);
@@ -53,14 +53,14 @@ describe('somebody whom the identity provider disables', () => {
     assert.equal(status, 401);
     assert.match(text, /did not renew your sign-in.*Sign in again \(\\"npx --yes \S+\/client\.tgz login\\"\)/);
     await becomes(own, 401);
-    assert.deepEqual(await both(given), [200, 200]);
+    assert.deepEqual(await both(input), [200, 200]);
 
     scene.provider.people.set('ben', structuredClone(PEOPLE.ben));
     await scene.signIn('ben');
     await becomes(own, 200);
   });
 
-  it('loses it without renewing anything, within the interval of the check, and is asked about once', async () => {
+  it('loses it without a renewal, within the interval of the check, after one check', async () => {
     const own = await ownToken((await scene.signIn('ben')).access_token);
     const { gateway, provider } = scene;
     await gateway.newToken({ user: 'ben@example.com' });
@@ -69,7 +69,7 @@ describe('somebody whom the identity provider disables', () => {
     await pass(2 * INTERVAL);
     await becomes(own, 401);
     const asked = provider.requests.filter(({ endpoint }) => endpoint === 'token').length;
-    assert.equal(asked, 1, 'one replica asks about a person');
+    assert.equal(asked, 1, 'one replica checks a user');
     const [changed] = await gateway.database.query<{ subject: string; after: object }>(
       'test_changes',
       `select subject, after from admin_changes where action = 'person.suspend' order by id desc limit 1`,
@@ -82,8 +82,8 @@ describe('somebody whom the identity provider disables', () => {
   });
 });
 
-describe('somebody who never renews', () => {
-  it('keeps it through an outage of the provider that is longer than its word counts', async () => {
+describe('a user who never renews', () => {
+  it('keeps it through an outage of the provider beyond the validity of its last response', async () => {
     const own = await ownToken((await scene.signIn('ben')).access_token);
     scene.provider.setMode('down');
     await pass(3 * DAY);
@@ -93,7 +93,7 @@ describe('somebody who never renews', () => {
     assert.deepEqual(await both(own), [200, 200], 'and nothing is suspended because it was long');
   });
 
-  it('is told by lists when it will rest where there is nothing to ask with, and it does', async () => {
+  it('is announced in lists if it cannot be checked, and is suspended then', async () => {
     const { access_token } = await scene.signIn('ben');
     const own = await ownToken(access_token, 'unasked');
     await endSessions();

@@ -34,7 +34,7 @@ test('a rule of a configuration that init began changes the next request once th
   await appscli('check', directory, '--deny-warnings');
   await appscli('test', directory);
 
-  // What differs from one machine to the next: the provider, the port and here the database.
+  // The differences between machines: the provider, the port and here the database.
   const database = '\ndatabase:\n  postgres: { url_env: TEST_DATABASE_URL }\n';
   await change('gateway.yaml', (text) =>
     (text + database)

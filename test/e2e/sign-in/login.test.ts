@@ -4,31 +4,29 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import type { Clock } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
-import { login } from '../../../engine/edge/cli/sign-in/login.ts';
-import { logout } from '../../../engine/edge/cli/sign-in/logout.ts';
-import { token } from '../../../engine/edge/cli/sign-in/token.ts';
-import { whoami } from '../../../engine/edge/cli/sign-in/whoami.ts';
+import { whoami } from '../../../engine/edge/cli/account.ts';
+import { login, logout, token } from '../../../engine/edge/cli/sign-in.ts';
 import { createBackend } from '../../client/scripted-gateway.ts';
 import { confirmInBrowser } from '../../support/identity/sign-in.ts';
 import { useSignInScene } from '../support/sign-in-scene.ts';
 
 const scene = useSignInScene({ auth: { login_notice: 'Use is logged.' } });
 
-/** The machine's time, at which nobody waits. */
+/** The machine's time, without waiting. */
 const clock: Clock = { ...systemClock, after: (_ms, task) => systemClock.after(0, task) };
 
-test('somebody who signs in gets a token that works, is known by name, and is refused once signed out', async () => {
+test('a user who signs in gets a working token with their name, and is rejected once signed out', async () => {
   const { url } = scene.gateway;
   const backend = createBackend();
   const { terminal } = backend.context;
   let confirmed: Promise<unknown> | undefined;
-  // As soon as the code is shown, the person confirms it in a browser.
+  // As soon as the code is shown, the user confirms it in a browser.
   const info = (text: string) => {
     terminal.info(text);
     const code = /^ {2}([A-Z]{4}-[A-Z]{4})$/m.exec(text)?.[1];
     if (code !== undefined) confirmed ??= confirmInBrowser(url, code, 'anna');
   };
-  // The gateway is asked for the token once the person is done in the browser.
+  // The token is requested from the gateway once the user is done in the browser.
   const patient: Clock = { ...clock, after: (ms, task) => clock.after(ms, () => void confirmed!.then(task, task)) };
   const context = { ...backend.context, terminal: { ...terminal, info }, clock: patient };
   assert.equal(await login(context, { baseUrl: url, browser: false }), 0);

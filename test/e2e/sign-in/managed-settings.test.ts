@@ -37,7 +37,7 @@ describe('managed settings', () => {
   const get = (token: string, more: readonly string[] = [], method = 'GET') =>
     send(gateway.url, { method, path: SETTINGS, headers: ['authorization', `Bearer ${token}`, ...more] });
 
-  it('are those of the policies meant for the caller, with a checksum anybody can recompute', async () => {
+  it("are those of the caller's policies, with a reproducible checksum", async () => {
     const response = await get(contractor);
     assert.equal(response.status, 200);
     const { uuid, checksum, settings, ...rest } = response.json();
@@ -71,7 +71,7 @@ describe('managed settings', () => {
     assert.equal((await get(contractor, ['if-none-match', etag])).status, 200);
   });
 
-  it('are noted as asked for, also by a client that has them', async () => {
+  it('are logged as requested, also by a client that has them', async () => {
     const token = await gateway.newToken({ user: 'eve@example.com' });
     const { etag = '' } = (await get(token)).headers;
     await get(token, ['if-none-match', etag]);

@@ -28,8 +28,8 @@ async function tokenOfAnna(): Promise<string> {
   return access_token;
 }
 
-describe('somebody in 500 groups', () => {
-  it('gets a session token with those alone that the configuration names, and is told of all', async () => {
+describe('a user in 500 groups', () => {
+  it('gets a session token with only the configured groups, and is shown all', async () => {
     const token = await tokenOfAnna();
     assert.deepEqual(groupsIn(token).sort(), ['admins', MANY[499], 'engineering'].sort());
     assert.deepEqual(await modelsOf(token), ['mapped-1']);
@@ -51,7 +51,7 @@ describe('somebody in 500 groups', () => {
     assert.deepEqual(await modelsOf(token), ['mapped-1']);
   });
 
-  it('loses none where the configuration names more than there is room for, and the log says how it goes on', async () => {
+  it('loses none where the configuration names too many, and the log explains the fallback', async () => {
     await configure((config) => {
       config.token_groups = [
         { name: 'first', models: ['*'], members: ['nobody', MANY[499]] },
@@ -61,7 +61,7 @@ describe('somebody in 500 groups', () => {
     const token = await tokenOfAnna();
     assert.equal(groupsIn(token), undefined);
     assert.deepEqual(await modelsOf(token), ['coder-1', 'mapped-1']);
-    const told = scene.gateway.logs.find((line) => line.includes('do not fit into a session token'));
-    assert.match(told ?? '', /"email":"anna@example\.com".*"groups":502/);
+    const logged = scene.gateway.logs.find((line) => line.includes('do not fit into a session token'));
+    assert.match(logged ?? '', /"email":"anna@example\.com".*"groups":502/);
   });
 });

@@ -1,4 +1,4 @@
-/** A provider that gives out claims only for a scope that nobody asks for: `check --live` and `sessions explain` name it. */
+/** A provider with claims only for a scope that no request includes: `check --live` and `sessions explain` name it. */
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { cli } from '../../cli/support.ts';
@@ -10,20 +10,20 @@ const scene = useSignInScene({
 });
 const REMEDY = 'set auth.oidc.scopes to [openid, profile, email, offline_access, groups]';
 
-/** What a command of the operator prints, in one line. */
+/** The output of an operator's command, in one line. */
 async function printed(...command: string[]): Promise<string> {
   const { config_file, env } = scene.gateway;
   const { stdout, stderr } = await cli([...command, '--config', config_file], { env });
   return (stdout + stderr).replace(/\s+/g, ' ');
 }
 
-it('a scope that the provider lists and nobody asks for is named with all scopes to write, and then groups come', async () => {
+it('names a listed scope that no request includes, with all scopes to write, and then groups arrive', async () => {
   const checked = await printed('check', '--live');
-  assert.match(checked, /warning: it lists the scope groups, which brings the claim groups and is not asked for: /);
+  assert.match(checked, /warning: it lists the scope groups, which contains the claim groups and is not requested: /);
   assert.ok(checked.includes(REMEDY), checked);
   assert.equal((await scene.trySignIn('anna')).page.status, 403);
   const explained = await printed('sessions', 'explain', 'anna@example.com');
-  assert.match(explained, /lists no groups; the provider lists the scope groups, which brings the claim groups/);
+  assert.match(explained, /lists no groups; the provider lists the scope groups, which contains the claim groups/);
   assert.ok(explained.includes(REMEDY), explained);
 
   await scene.configure(({ auth }) => {

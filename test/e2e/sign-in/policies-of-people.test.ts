@@ -1,4 +1,4 @@
-/** A policy goes with a person, however they come: no sign-in, token, group or spelling is a way round it. */
+/** A policy follows a user on every path: no sign-in, token, group or spelling circumvents it. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
@@ -26,7 +26,7 @@ const ownToken = (session_token: string) => scene.ownToken(session_token, `own-$
 
 beforeEach(() => changePolicy('[mapped]'));
 
-/** Puts the policy of the marketing people in force with another list of models. */
+/** Enforces the policy of the marketing users with another list of models. */
 async function changePolicy(models: string): Promise<void> {
   await writeFile(project.path('policies/marketing.yaml'), MARKETING.replace('[mapped]', models));
   await scene.gateway.reload();
@@ -36,7 +36,7 @@ async function statusOf(token: string, model: string, path = '/v1/messages'): Pr
   return (await send(scene.gateway.url, { path, headers: bearer(token), body: messagesBody({ model }) })).status;
 }
 
-/** Asserts that somebody may use `mapped-1` alone, under this name alone. */
+/** Asserts that a caller may use `mapped-1` alone, under this name alone. */
 async function assertRestricted(token: string): Promise<void> {
   assert.deepEqual(await modelsOf(token), ['mapped-1']);
   assert.equal(await statusOf(token, 'mapped-1'), 200);
@@ -47,13 +47,13 @@ async function assertRestricted(token: string): Promise<void> {
 }
 
 describe('a policy', () => {
-  it('holds for a session and for the access token made with it', async () => {
+  it('applies to a session and to its access token', async () => {
     const { access_token } = await scene.signIn('ben');
     await assertRestricted(access_token);
     await assertRestricted(await ownToken(access_token));
   });
 
-  it('holds in whatever order groups are, and however the address is spelt', async () => {
+  it('applies for any order of groups and any spelling of the address', async () => {
     scene.provider.people.set('ben', { ...PEOPLE.ben, groups: ['all', 'zebra', 'marketing'] });
     await assertRestricted((await scene.signIn('ben')).access_token);
     scene.provider.people.set('ben', { ...PEOPLE.ben, groups: [], email: 'BEN@PARTNER.EXAMPLE' });

@@ -6,7 +6,7 @@ import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { useSignInScene } from '../support/sign-in-scene.ts';
 
 const groups = ['engineering'];
-/** Nobody says whether any address is verified, and people set their own. */
+/** No claim says whether an address is verified, and users set their own. */
 const PEOPLE = {
   anna: { email: 'anna@example.com', groups },
   intern: { email: 'intern@example.com', groups },
@@ -19,7 +19,7 @@ const oidc = { email_verification: 'if_stated' };
 const scene = useSignInScene({ people: { people: PEOPLE }, oidc });
 const { statusOf, refused, trySignIn } = scene;
 
-/** What `appscli users reassign` tells a person. */
+/** What `appscli users reassign` prints for a user. */
 async function rebind(config_file: string, ...words: string[]): Promise<string> {
   const env = { ...process.env, TEST_DATABASE_URL: scene.database_url };
   return (await cli(['users', 'reassign', ...words, '--config', config_file], { env })).stderr;
@@ -46,40 +46,40 @@ describe('an intern at a provider that verifies no addresses', () => {
 
   it('neither becomes a colleague nor ends her session by claiming her address, and she hears nothing of it', async () => {
     const session = await scene.signIn('anna');
-    const given = await scene.gateway.newToken({ user: 'anna@example.com', name: 'of hers' });
+    const input = await scene.gateway.newToken({ user: 'anna@example.com', name: 'of hers' });
     await assertDenied(
       ['anna@example.com', 'ANNA@EXAMPLE.COM', 'Anna@example.com'],
       /another account of the identity provider owns/,
     );
-    for (const token of [session.access_token, given]) assert.equal(await statusOf(token), 200);
+    for (const token of [session.access_token, input]) assert.equal(await statusOf(token), 200);
     assert.equal((await scene.renew(session.refresh_token)).status, 200);
   });
 });
 
 describe('an administrator', () => {
-  it('lets a person have the address that tokens were made for', async () => {
+  it('assigns the address of existing tokens to a user', async () => {
     const { gateway } = scene;
     const token = await gateway.newToken({ user: 'stated@example.com', name: 'made before' });
     assert.equal((await trySignIn('stated')).body.error, 'access_denied');
-    const told = await rebind(gateway.config_file, 'Stated@example.com');
-    assert.match(told, /Assigned stated@example.com to the next account.*Ended: 0 sessions, 0 access tokens/);
+    const printed = await rebind(gateway.config_file, 'Stated@example.com');
+    assert.match(printed, /Assigned stated@example.com to the next account.*Ended: 0 sessions, 0 access tokens/);
     assert.equal((await scene.signIn('stated')).email, 'stated@example.com');
     assert.equal(await statusOf(token), 200);
   });
 
-  it('gives the address of somebody who left to the account of somebody new, and what was theirs ends', async () => {
+  it("gives a leaver's address to a new account, and ends the leaver's sessions and tokens", async () => {
     const { gateway } = scene;
     const former = await scene.signIn('dora-1');
     const token = await gateway.newToken({ user: 'dora@example.com', name: 'of the former' });
     assert.equal((await trySignIn('dora-2')).body.error, 'access_denied');
-    const told = await rebind(gateway.config_file, 'dora@example.com', '--subject', 'dora-2');
-    assert.match(told, /to account dora-2.*1 session, 1 access token/);
+    const printed = await rebind(gateway.config_file, 'dora@example.com', '--subject', 'dora-2');
+    assert.match(printed, /to account dora-2.*1 session, 1 access token/);
     for (const gone of [former.access_token, token]) await refused(gone);
     assert.equal((await trySignIn('dora-1')).body.error, 'access_denied');
     assert.equal((await scene.signIn('dora-2')).email, 'dora@example.com');
   });
 
-  it('lets everybody in again after a change of the provider, with their access tokens', async (t) => {
+  it('lets all users in again after a change of the provider, with their access tokens', async (t) => {
     await scene.signIn('erik');
     const token = await scene.gateway.newToken({ user: 'erik@example.com', name: 'kept' });
     const next = await startIdentityProvider({ people: { erik: PEOPLE.erik } });

@@ -12,9 +12,9 @@ import { useSignInScene } from '../support/sign-in-scene.ts';
 const NOTICE = 'Use is logged.';
 
 const browser = useBrowser();
-// Another site than the gateway's, as it is in real life: cookies that are too strict would not come back.
+// Another site than the gateway's, as in production: cookies that are too strict would not return.
 const scene = useSignInScene({ people: { host: 'localhost' }, auth: { login_notice: NOTICE } });
-/** A site that wishes the gateway's people no good. */
+/** A site hostile to the gateway's users. */
 let stranger: Server;
 let stranger_url = '';
 let stranger_page = '';
@@ -43,7 +43,7 @@ const poll = ({ device_code }: BegunSignIn) => askForToken(url, pollWith(device_
 
 const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
 
-/** Waits for the page with a heading, and fails with the heading of the page that came instead. */
+/** Waits for the page with a heading, and fails with the heading of the actual page. */
 async function arrive(page: Page, heading: string): Promise<void> {
   const there = page.getByRole('heading', { level: 1, name: heading, exact: true });
   await there.waitFor({ timeout: 10_000 }).catch(async () => {
@@ -51,7 +51,8 @@ async function arrive(page: Page, heading: string): Promise<void> {
   });
 }
 
-const told = async (page: Page, role: 'alert' | 'status' | 'main') => (await page.getByRole(role).textContent()) ?? '';
+const textOf = async (page: Page, role: 'alert' | 'status' | 'main') =>
+  (await page.getByRole(role).textContent()) ?? '';
 
 /** From the terminal's link to the page after the identity provider. */
 async function signIn(page: Page, grant: BegunSignIn, person: string): Promise<void> {
@@ -61,12 +62,12 @@ async function signIn(page: Page, grant: BegunSignIn, person: string): Promise<v
 }
 
 describe('signing in with a browser', () => {
-  it('goes all the way without JavaScript: confirm, sign in, use', async () => {
+  it('works completely without JavaScript: confirm, sign in, use', async () => {
     const { page, context, complaints, requested } = await browser.open({ javaScriptEnabled: false });
     const grant = await begin();
     await page.goto(grant.verification_uri_complete);
     await arrive(page, 'Is this you signing in?');
-    const shown = await told(page, 'main');
+    const shown = await textOf(page, 'main');
     for (const text of [grant.user_code, 'acme-cli/2.1', '127.0.0.1', NOTICE]) assert.ok(shown.includes(text), text);
 
     await press(page, 'Continue to sign in');
@@ -75,7 +76,7 @@ describe('signing in with a browser', () => {
     assert.deepEqual([cookie?.httpOnly, cookie?.sameSite, cookie?.path], [true, 'Lax', '/']);
     await press(page, 'Sign in as anna');
     await arrive(page, 'You are signed in');
-    assert.match(await told(page, 'status'), /acme-cli\/2\.1 now works as anna@example\.com/);
+    assert.match(await textOf(page, 'status'), /acme-cli\/2\.1 now works as anna@example\.com/);
     assert.deepEqual(complaints, []);
     const origins = new Set(requested.filter((text) => !text.startsWith('data:')).map((text) => new URL(text).origin));
     assert.deepEqual(origins, new Set([url, scene.provider.issuer]));
@@ -86,7 +87,7 @@ describe('signing in with a browser', () => {
     assert.equal(await scene.statusOf(tokens.access_token), 200);
   });
 
-  it('needs no mouse, and takes the code in small letters without its dash', async () => {
+  it('needs no mouse, and accepts the code in small letters without its dash', async () => {
     const { page } = await browser.open();
     const grant = await begin();
     await page.goto(grant.verification_uri);
@@ -113,7 +114,7 @@ describe('a sign-in that does not go to plan', () => {
     await arrive(page, 'You are signed in');
     await page.reload();
     await arrive(page, 'You are signed in');
-    assert.match(await told(page, 'status'), /anna@example\.com/);
+    assert.match(await textOf(page, 'status'), /anna@example\.com/);
     const { status, body } = await poll(grant);
     assert.equal(status, 200);
     await page.reload();

@@ -41,15 +41,15 @@ async function post(path: string, form: Record<string, string>, address: string)
   return { status: response.status, body, text, retry_after: response.headers.get('retry-after') };
 }
 
-/** Sends many, twenty at a time; those that were told to wait. */
+/** Sends many, twenty at a time; returns those with a retry hint. */
 async function flood(send: (n: number) => Promise<Answered>): Promise<Answered[]> {
-  const answers: Answered[] = [];
+  const responses: Answered[] = [];
   let next = 0;
   const lane = async () => {
-    while (next < FLOOD) answers.push(await send(next++));
+    while (next < FLOOD) responses.push(await send(next++));
   };
   await Promise.all(Array.from({ length: 20 }, lane));
-  const refused = answers.filter(({ status }) => status === 429);
+  const refused = responses.filter(({ status }) => status === 429);
   for (const { retry_after } of refused) assert.match(String(retry_after), /^[1-9]\d*$/);
   return refused;
 }
@@ -64,7 +64,7 @@ describe('a flood from one address', () => {
     ['tokens to sign out', () => ['/oauth/revoke', { token: `gwr_${random()}` }]],
   ];
   for (const [at, [what, make]] of madeUp.entries()) {
-    it(`of made-up ${what} asks the database a bounded number of times, and then is told to wait`, async () => {
+    it(`of made-up ${what} queries the database a bounded number of times, and then gets a retry hint`, async () => {
       const refused = await flood(() => post(...make(), `192.0.2.${10 + at}`));
       assert.ok(asked.length >= REFUSALS && asked.length <= REFUSALS + 5, `${asked.length} statements`);
       assert.ok(refused.length >= FLOOD - REFUSALS - 5);
@@ -81,19 +81,19 @@ describe('a flood from one address', () => {
     ],
   ];
   for (const [what, send] of counted) {
-    it(`of ${what} asks it no more once it has refused`, async () => {
+    it(`of ${what} stops querying it after a rejection`, async () => {
       assert.equal((await flood(send)).length, FLOOD - 5);
       assert.ok(asked.length <= 2 * 5 + 25, `${asked.length} statements`);
     });
   }
 
-  it('of texts that are no tokens asks it nothing', async () => {
+  it('of texts that are no tokens never queries it', async () => {
     const good = random();
     const spelt = [`${good}=`, ` ${good}`, `${good.slice(0, -1)}B`, `gwr_${good}\n`];
     for (const text of ['x', ...spelt, 'a.b.c', 'ey.ey.ey', 'x'.repeat(9000)]) {
       for (const form of [pollWith(text), refreshWith(text)]) {
-        const answer = await post('/oauth/token', form, '192.0.2.30');
-        assert.ok(answer.status === 400 || answer.status === 401, `${answer.status}`);
+        const response = await post('/oauth/token', form, '192.0.2.30');
+        assert.ok(response.status === 400 || response.status === 401, `${response.status}`);
       }
       assert.equal((await post('/oauth/revoke', { token: text }, '192.0.2.30')).status, 200);
     }
@@ -101,7 +101,7 @@ describe('a flood from one address', () => {
   });
 });
 
-it('people at the address of a flood renew their sessions and poll as before', async () => {
+it('users at the address of a flood renew their sessions and poll as before', async () => {
   const address = '192.0.2.40';
   const begin = async () =>
     (await post('/oauth/device_authorization', {}, address)).body as unknown as {

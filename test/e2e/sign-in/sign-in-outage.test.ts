@@ -1,7 +1,7 @@
-/** Outages longer than the life of a session token: what each credential comes to, and that nobody has to sign in again. */
+/** Outages longer than the life of a session token: what becomes of each credential, and that no user signs in again. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { token } from '../../../engine/edge/cli/sign-in/token.ts';
+import { token } from '../../../engine/edge/cli/sign-in.ts';
 import { keep, kept } from '../../client/keep-credentials.ts';
 import { type Backend, createBackend, drive } from '../../client/scripted-gateway.ts';
 import type { TokenAnswer } from '../../support/identity/sign-in.ts';
@@ -22,7 +22,7 @@ async function ask(bearer: string) {
   return { status: response.status, text: await response.text() };
 }
 
-/** The credentials of somebody who signed in with the command line. */
+/** The credentials of a user who signed in with the command line. */
 function backendWith({ access_token, refresh_token, expires_in }: TokenAnswer['body']): Backend {
   const backend = createBackend();
   const { clock, gateway } = scene;
@@ -31,7 +31,7 @@ function backendWith({ access_token, refresh_token, expires_in }: TokenAnswer['b
   return backend;
 }
 
-/** What the key helper comes to: what it prints, or its error. */
+/** The result of the key helper: its output, or its error. */
 async function helper(backend: Backend) {
   const printed = backend.data().length;
   const problem = await token({ ...backend.context, clock: scene.clock }, {}).then(
@@ -41,13 +41,13 @@ async function helper(backend: Backend) {
   return { problem, said: backend.data().slice(printed).trim() };
 }
 
-test('an identity provider that is away for longer than a token lives signs nobody out', async () => {
+test("an identity provider outage longer than a token's lifetime signs no user out", async () => {
   const { clock, gateway, provider } = scene;
   const person = await signIn('anna');
   const backend = backendWith(person);
   const own = await gateway.newToken();
   provider.setMode('down');
-  assert.equal((await helper(backend)).said, person.access_token, 'a token that lives needs nobody');
+  assert.equal((await helper(backend)).said, person.access_token, 'a live token needs no provider');
   for (let minutes = 0; minutes < 30; minutes += 10) {
     clock.advance(600_000);
     const expired = await ask(person.access_token);
@@ -68,7 +68,7 @@ test('an identity provider that is away for longer than a token lives signs nobo
   assert.notEqual(kept(backend)[gateway.url]?.refresh_token, person.refresh_token);
 });
 
-test('a database that is away for longer than a token lives signs nobody out', async () => {
+test("a database outage longer than a token's lifetime signs no user out", async () => {
   const { clock, gateway, way } = scene;
   const person = await signIn('anna');
   const backend = backendWith(person);

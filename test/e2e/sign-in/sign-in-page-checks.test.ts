@@ -1,4 +1,4 @@
-/** What `appscli doctor --config` and `appscli selfcheck` say of the console's sign-in page, as it is met at the public URL. */
+/** What `appscli doctor --config` says of the console's sign-in page, as it is met at the public URL. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { CheckResult } from '../../../engine/base/contract/checks.ts';
@@ -37,23 +37,13 @@ const redirectsTo =
   ({ request, res }) =>
     void res.writeHead(302, { location: to(request.url!) }).end();
 
-const LOOP = /redirects to itself/;
+const LOOP = /got a redirect \(status 302\) to http.*\/console\/sign-in/;
 const CASES: Readonly<
   Record<string, { readonly behaviour: Behaviour; readonly verdict: string; readonly says: RegExp }>
 > = {
   'passes everything on': { behaviour: passesOn, verdict: 'ok', says: /redirects to the identity provider at http:/ },
   'redirects to what was asked for': {
     behaviour: redirectsTo((path) => `${proxy.url}${path}`),
-    verdict: 'failed',
-    says: LOOP,
-  },
-  'redirects to what was asked for, without a host': {
-    behaviour: redirectsTo((path) => path),
-    verdict: 'failed',
-    says: LOOP,
-  },
-  'redirects to the page with another query each time': {
-    behaviour: redirectsTo((path) => `${path.replace(/\?.*/, '')}?n=${path.length}${'x'.repeat(path.length)}`),
     verdict: 'failed',
     says: LOOP,
   },
@@ -73,29 +63,16 @@ const CASES: Readonly<
   },
 };
 
-async function found(command: readonly string[], id: string): Promise<CheckResult> {
-  const env = { ...process.env, ...gateway.env, TEST_TOKEN: gateway.token, PATH: '/nowhere' };
-  const { stdout, stderr } = await cli([...command, '--json'], { env });
-  const { checks } = JSON.parse(stdout) as { checks: CheckResult[] };
-  const result = checks.find((each) => each.id === id);
-  assert.ok(result, `${id} is not among ${checks.map((each) => each.id).join(', ')} ${stderr}`);
-  return result;
-}
-
 for (const [name, { behaviour, verdict, says }] of Object.entries(CASES)) {
-  test(`a proxy that ${name} at the sign-in page: ${verdict}, in both commands`, async () => {
+  test(`a proxy that ${name} at the sign-in page: ${verdict}`, async () => {
     proxy.behaviour = only(/^\/console\/sign-in/, behaviour);
-    for (const result of [
-      await found(
-        ['selfcheck', '--base-url', proxy.url, '--token-env', 'TEST_TOKEN', '--only', 'console.sign_in'],
-        'console.sign_in',
-      ),
-      await found(['doctor', '--config', gateway.config_file], 'public_url.sign_in'),
-    ]) {
-      assert.equal(result.verdict, verdict, result.found);
-      assert.match(result.found, says);
-      assert.equal(result.remedy === undefined, verdict === 'ok');
-      assert.doesNotMatch(JSON.stringify(result), /secret|state=/);
-    }
+    const env = { ...process.env, ...gateway.env, PATH: '/nowhere' };
+    const { stdout } = await cli(['doctor', '--config', gateway.config_file, '--json'], { env });
+    const { checks } = JSON.parse(stdout) as { checks: CheckResult[] };
+    const result = checks.find(({ id }) => id === 'public_url.sign_in')!;
+    assert.equal(result.verdict, verdict, result.found);
+    assert.match(result.found, says);
+    assert.equal(result.remedy === undefined, verdict === 'ok');
+    assert.doesNotMatch(JSON.stringify(result), /secret|state=/);
   });
 }

@@ -30,7 +30,7 @@ async function post<T>(url: string, form: Record<string, string>): Promise<T> {
   return JSON.parse((await response.toArray()).join('')) as T;
 }
 
-/** Signs Anna in at a public URL, by a browser; what the browser then knows. */
+/** Signs Anna in at a public URL, by a browser; returns the browser's state. */
 async function signInAt(public_url: string) {
   const begun = await post<BegunSignIn>(`${public_url}/oauth/device_authorization`, {});
   const { page, context, complaints } = await browser.open({ ignoreHTTPSErrors: true });
@@ -71,7 +71,7 @@ describe('a gateway is signed in at', () => {
       const { method, headers, url = '' } = req;
       assert.ok(url.startsWith('/models/'), `${url} is below the path`);
       const onward = request(new URL(url.slice(taken.length), gateway_url), { method, headers, agent: false });
-      onward.on('response', (answer) => answer.pipe(res.writeHead(answer.statusCode!, answer.headers)));
+      onward.on('response', (response) => response.pipe(res.writeHead(response.statusCode!, response.headers)));
       req.pipe(onward);
     };
     const proxy = createServer(passOn).listen(0, '127.0.0.1');

@@ -10,20 +10,20 @@ const scene = useSignInScene({
   auth: { admin_groups: ['admins'] },
 });
 
-/** Begins a sign-in, by default as the Messages client does, and goes through with it in a browser. */
+/** Begins a sign-in, by default as the Messages client does, and completes it in a browser. */
 async function tryAs(sub: string, form: Record<string, string> = { surface: 'claude_code' }) {
   const { url } = scene.gateway;
-  const answer = await fetch(`${url}/oauth/device_authorization`, {
+  const response = await fetch(`${url}/oauth/device_authorization`, {
     method: 'POST',
     body: new URLSearchParams(form),
     headers: { 'user-agent': 'claude-code/2.1.330' },
   });
-  const begun = (await answer.json()) as { device_code: string; user_code: string };
+  const begun = (await response.json()) as { device_code: string; user_code: string };
   const page = await confirmInBrowser(url, begun.user_code, sub);
   return { ...begun, page, poll: () => askForToken(url, pollWith(begun.device_code)) };
 }
 
-/** The newest refusal of Ben that administrators see. */
+/** The newest rejection of Ben that administrators see. */
 async function refusalOfBen() {
   const { access_token } = await scene.signIn('anna');
   const { status, refused_sign_ins } = await scene.api(access_token, 'GET', 'refused-sign-ins?user=Ben@example.com');
@@ -38,7 +38,7 @@ const putInto = (groups: readonly string[]) => {
   scene.provider.people.get('ben')!.groups = groups;
 };
 
-describe('somebody in no group that may use the gateway', () => {
+describe('a user in no group of the gateway', () => {
   it('hears it in the Messages client, too, which has a sentence of its own for access_denied', async () => {
     const { status, body } = await (await tryAs('ben')).poll();
     assert.deepEqual([status, body.error], [403, 'invalid_grant']);
@@ -55,7 +55,7 @@ describe('somebody in no group that may use the gateway', () => {
     expected: ['engineering', 'research'],
   };
 
-  it('is in the log and in a list for administrators, with the groups that came and those expected', async () => {
+  it('is in the log and in a list for administrators, with the received and the expected groups', async () => {
     putInto(['everybody', '/engineering']);
     const { page } = await tryAs('ben');
     const request_id = /request ([0-9a-f-]{36})/.exec(page.text)?.[1];
@@ -63,9 +63,9 @@ describe('somebody in no group that may use the gateway', () => {
     assert.deepEqual(listed, { ...LISTED, issuer: scene.provider.issuer, request_id });
     assert.match(detail, /\/engineering came, and engineering is expected: the provider sends the full path/);
     putInto(['engineering']);
-    const nobody = await scene.signIn('ben');
-    const answer = await scene.api(nobody.access_token, 'GET', 'refused-sign-ins?user=ben@example.com');
-    assert.equal(answer.status, 403, 'for administrators alone');
+    const rejected = await scene.signIn('ben');
+    const response = await scene.api(rejected.access_token, 'GET', 'refused-sign-ins?user=ben@example.com');
+    assert.equal(response.status, 403, 'for administrators alone');
   });
 
   it('is there as well when they leave the groups and their session is to be renewed', async () => {
@@ -81,8 +81,8 @@ describe('somebody in no group that may use the gateway', () => {
   });
 });
 
-describe('the page of somebody who is refused', () => {
-  /** The form on a refused page, sent; where it leads. */
+describe('the page of a rejected user', () => {
+  /** The form on an error page, sent; returns its target. */
   const sendOther = async (user_code: string) =>
     fetch(`${scene.gateway.url}/device`, {
       method: 'POST',
@@ -91,7 +91,7 @@ describe('the page of somebody who is refused', () => {
       redirect: 'manual',
     });
 
-  it('lets somebody else take the sign-in on, whom the provider asks for', async () => {
+  it('lets another user take over the sign-in, whom the provider asks for', async () => {
     const { user_code, page, poll } = await tryAs('ben', {});
     assert.match(page.text, /<form method="post" action="\.\.\/device">/);
     assert.match(page.text, /value="other">Use another account<\/button>/);
@@ -106,7 +106,7 @@ describe('the page of somebody who is refused', () => {
     assert.deepEqual([status, body.email], [200, 'anna@example.com']);
   });
 
-  it('says so when the terminal has given up', async () => {
+  it('reports that the terminal has given up', async () => {
     const { user_code, poll } = await tryAs('ben', {});
     await poll();
     const late = await sendOther(user_code);
@@ -115,7 +115,7 @@ describe('the page of somebody who is refused', () => {
   });
 });
 
-it('every page has the name and the help of the operator: sign-in, refusal, error, and the root in a browser', async () => {
+it('every page has the name and help of the operator: sign-in, rejection, error, root in a browser', async () => {
   const { url } = scene.gateway;
   const browse = async (path: string) =>
     (await fetch(url + path, { headers: { accept: 'text/html,*/*;q=0.8' } })).text();

@@ -14,7 +14,7 @@ const assertGood = async (token: string) => {
   for (const gateway of scene.gateways) assert.equal(await statusOf(token, gateway), 200);
 };
 
-/** Confirms a code at one of them, in a browser that knows both by the one public URL. */
+/** Confirms a code at one of them, in a browser that has both at the one public URL. */
 async function confirmAt({ url }: TestGateway, user_code: string): Promise<void> {
   const browser = createBrowser();
   const form = { user_code, action: 'approve' };
@@ -33,7 +33,7 @@ describe('two gateways on one database', () => {
     await assertGood(body.access_token);
   });
 
-  it('give a device whose answer got lost its session at either of them, however many ask', async () => {
+  it('give a device whose response got lost its session at either of them, for any number of requests', async () => {
     const { gateway, other } = scene;
     const { device_code, user_code } = await beginSignIn(gateway.url);
     await confirmAt(gateway, user_code);
@@ -43,17 +43,17 @@ describe('two gateways on one database', () => {
     });
     assert.equal(cut.status, 200);
     await cut.body!.cancel();
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       [other, gateway, other, gateway].map(({ url }) => askForToken(url, pollWith(device_code))),
     );
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [200, 200, 200, 200],
     );
-    const [refresh_token, ...more] = new Set(answers.map(({ body }) => body.refresh_token));
+    const [refresh_token, ...more] = new Set(responses.map(({ body }) => body.refresh_token));
     assert.equal(more.length, 0);
-    assert.equal(await statusOf(answers[0]!.body.access_token), 200);
-    // With the session renewed the answer had arrived: who asks now is somebody else, and both are out.
+    assert.equal(await statusOf(responses[0]!.body.access_token), 200);
+    // With the session renewed the response had arrived: this is another client, and both are out.
     const renewed = await renew(refresh_token!);
     assert.equal(renewed.status, 200);
     const late = await askForToken(other.url, pollWith(device_code));
@@ -64,19 +64,19 @@ describe('two gateways on one database', () => {
     await refused(renewed.body.access_token);
   });
 
-  it('renew sessions of each other: many at the same moment get the same, and the provider is asked once', async () => {
+  it('renew sessions of each other: concurrent renewals get the same, with one request to the provider', async () => {
     const first = await scene.signIn('anna');
     const asked = () => scene.provider.requests.filter(({ endpoint }) => endpoint === 'token').length;
     const before = asked();
     const renewals = [1, 0, 1, 0, 1, 0].map((n) => renew(first.refresh_token, scene.gateways[n]!));
-    const answers = await Promise.all(renewals);
-    assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
-    assert.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
+    const responses = await Promise.all(renewals);
+    assert.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
+    assert.equal(new Set(responses.map(({ body }) => body.refresh_token)).size, 1);
     assert.equal(asked() - before, 1);
-    await assertGood(answers[0]!.body.access_token);
+    await assertGood(responses[0]!.body.access_token);
   });
 
-  it('refuse what was revoked on the other, also a token they had accepted before', async () => {
+  it('reject a token revoked on the other, also one they had accepted before', async () => {
     for (const kind of ['access_token', 'refresh_token'] as const) {
       const tokens = await scene.signIn('anna');
       await assertGood(tokens.access_token);
@@ -87,16 +87,19 @@ describe('two gateways on one database', () => {
   });
 });
 
-describe('somebody who copied what a sign-in stored', () => {
+describe('a thief with the stored data of a sign-in', () => {
   let turn = 0;
   const renewFrom = async (client_address: string, refresh_token: string) => {
     const body = new URLSearchParams(refreshWith(refresh_token));
     const headers = { 'x-forwarded-for': client_address };
-    const answer = await fetch(`${scene.gateways[turn++ % 2]!.url}/oauth/token`, { method: 'POST', body, headers });
-    return { status: answer.status, body: (await answer.json()) as { access_token: string; refresh_token: string } };
+    const response = await fetch(`${scene.gateways[turn++ % 2]!.url}/oauth/token`, { method: 'POST', body, headers });
+    return {
+      status: response.status,
+      body: (await response.json()) as { access_token: string; refresh_token: string },
+    };
   };
 
-  /** Waits until the database knows that a session token is in use. */
+  /** Waits until the database has recorded the use of a session token. */
   const seen = (access_token: string) =>
     until('the session token in use is written down', async () => {
       const { sid, iat } = JSON.parse(Buffer.from(access_token.split('.')[1]!, 'base64url').toString());
@@ -104,7 +107,7 @@ describe('somebody who copied what a sign-in stored', () => {
       return (await scene.gateway.database.query('test_seen', text, [sid, iat])).length > 0;
     });
 
-  it('is out everywhere once the owner, whose program was refused, signs in again', async () => {
+  it('is out everywhere once the owner, whose program was rejected, signs in again', async () => {
     const copied = await scene.signIn('ben');
     scene.clock.advance(60 * MINUTE);
     const stolen = (await renewFrom('203.0.113.9', copied.refresh_token)).body;

@@ -46,11 +46,11 @@ const ended = async () =>
     .length;
 
 describe('changing the signing key, one gateway after the other', () => {
-  it('in the order of the documents is noticed by nobody, forth and back again', async () => {
+  it('in the order of the documents is harmless, forth and back again', async () => {
     const before_all = await ended();
     let is_over = false;
-    const answers = new Map<string, number>();
-    const count = (what: string) => answers.set(what, (answers.get(what) ?? 0) + 1);
+    const responses = new Map<string, number>();
+    const count = (what: string) => responses.set(what, (responses.get(what) ?? 0) + 1);
     const person = async (sub: string, first: number) => {
       let tokens = await scene.signIn(sub);
       for (let turn = first; !is_over; turn++) {
@@ -72,10 +72,10 @@ describe('changing the signing key, one gateway after the other', () => {
       for (const [current, ...previous] of steps) {
         for (const gateway of [one, other]) {
           await giveKeys(gateway, current, ...previous);
-          const so_far = answers.get('renewal 200') ?? 0;
+          const so_far = responses.get('renewal 200') ?? 0;
           await until(
-            'sessions are renewed under these keys, or something is refused',
-            () => (answers.get('renewal 200') ?? 0) >= so_far + 4 || answers.size > 2,
+            'sessions are renewed under these keys, or a request is rejected',
+            () => (responses.get('renewal 200') ?? 0) >= so_far + 4 || responses.size > 2,
           );
         }
       }
@@ -83,19 +83,19 @@ describe('changing the signing key, one gateway after the other', () => {
       is_over = true;
       await load;
     }
-    assert.deepEqual([...answers.keys()].sort(), ['renewal 200', 'request 200'], JSON.stringify([...answers]));
+    assert.deepEqual([...responses.keys()].sort(), ['renewal 200', 'request 200'], JSON.stringify([...responses]));
     assert.equal(await ended(), before_all);
   });
 
-  it('without telling the others first is 503 at those, in the words of each protocol, and nothing ends', async () => {
+  it('without announcing it first is 503 at the others, in the format of each protocol, and nothing ends', async () => {
     const before_all = await ended();
     await giveKeys(one, 'TWO', 'ONE');
     const tokens = await scene.signIn('anna');
     for (const path of ['/v1/models', '/managed/settings', '/admin/api/me', '/api/oauth/usage']) {
-      const answer = await ask(other, tokens.access_token, path);
-      assert.deepEqual([path, answer.status, answer.headers['retry-after']], [path, 503, '1']);
-      assert.equal(answer.headers['www-authenticate'], undefined);
-      assert.match(answer.json().error.message, /signing key .*is being rotated.*Try again/);
+      const response = await ask(other, tokens.access_token, path);
+      assert.deepEqual([path, response.status, response.headers['retry-after']], [path, 503, '1']);
+      assert.equal(response.headers['www-authenticate'], undefined);
+      assert.match(response.json().error.message, /signing key .*is being rotated.*Try again/);
     }
     const chat = await ask(other, tokens.access_token, '/v1/chat/completions', 'POST', '{}');
     assert.deepEqual([chat.status, chat.json().error.type, chat.json().type], [503, 'server_error', undefined]);
@@ -107,7 +107,7 @@ describe('changing the signing key, one gateway after the other', () => {
       assert.deepEqual([status, body.error], [503, 'temporarily_unavailable']);
     }
     const revoked = await scene.revoke(tokens.access_token, other);
-    assert.equal(revoked.status, 503, 'a sign-out that did not happen is not told as done');
+    assert.equal(revoked.status, 503, 'a failed sign-out is not reported as done');
     assert.equal(await ended(), before_all);
 
     await giveKeys(other, 'TWO', 'ONE');
@@ -117,21 +117,21 @@ describe('changing the signing key, one gateway after the other', () => {
     for (const gateway of [one, other]) assert.equal((await ask(gateway, renewed.body.access_token)).status, 200);
   });
 
-  it('tells a key that nobody has from one that another gateway has', async () => {
+  it('distinguishes an unknown key from one of another gateway', async () => {
     const { access_token } = await scene.signIn('anna');
     const [header, payload, signature] = access_token.split('.') as [string, string, string];
     const known = JSON.parse(Buffer.from(header, 'base64url').toString());
     const forged = { ...known, kid: 'AAAAAAAAAAAA' };
     const made_up = `${Buffer.from(JSON.stringify(forged)).toString('base64url')}.${payload}.${signature}`;
     for (const gateway of [one, other]) {
-      const answers = await Promise.all(Array.from({ length: 10 }, () => ask(gateway, made_up)));
-      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([401]));
+      const responses = await Promise.all(Array.from({ length: 10 }, () => ask(gateway, made_up)));
+      assert.deepEqual(new Set(responses.map(({ status }) => status)), new Set([401]));
     }
     const bad = `${header}.${payload}.${'A'.repeat(43)}`;
     assert.equal((await ask(one, bad)).status, 401, 'a key that is had here decides here');
   });
 
-  it('for one that no gateway has any more asks people to sign in again after some minutes, and ends nothing', async () => {
+  it('for an unknown one makes users sign in again after some minutes, and ends nothing', async () => {
     const before_all = await ended();
     const { access_token, refresh_token } = await scene.signIn('ben');
     for (const gateway of [one, other]) await giveKeys(gateway, 'OTHER');
@@ -145,7 +145,7 @@ describe('changing the signing key, one gateway after the other', () => {
       assert.deepEqual((await renew(gateway, refresh_token)).body.error, 'invalid_grant');
     }
     assert.equal(await ended(), before_all);
-    // The update went wrong, and the former key comes back.
+    // The update failed, and the former key returns.
     await giveKeys(other, 'ONE', 'OTHER');
     assert.equal((await ask(other, access_token)).status, 200);
     assert.equal((await renew(other, refresh_token)).status, 200);

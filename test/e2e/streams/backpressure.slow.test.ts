@@ -76,7 +76,7 @@ async function settled(what: string, value: () => number): Promise<number> {
   });
 }
 
-/** A token of somebody nobody else is, so that ledger rows of other tests are not in the way. */
+/** A token of a separate user, so that ledger rows of other tests are not in the way. */
 const someone = async (user: string) => {
   const token = await gateway.newToken({ user });
   const rows = async () => (await ledgerRows(gateway.database)).filter((row) => row.user_email === user);
@@ -90,7 +90,7 @@ function streamRequest(token: string): string {
 }
 
 describe('a client that does not read', () => {
-  test('holds the upstream back: most of 100 MB stays where it is', async () => {
+  test('pauses the upstream: most of 100 MB stays where it is', async () => {
     const source = flood(100 * MB);
     upstream.script = source.script;
     const memory_before = process.memoryUsage().rss;
@@ -98,7 +98,7 @@ describe('a client that does not read', () => {
     socket.pause();
     socket.write(streamRequest(gateway.token));
     await until('the stream has begun', () => source.accepted() > 0);
-    const accepted = await settled('the upstream is held back', source.accepted);
+    const accepted = await settled('the upstream is paused', source.accepted);
     assert.ok(accepted < 40 * MB, `${Math.round(accepted / MB)} MB were taken from the upstream`);
     const grown = process.memoryUsage().rss - memory_before;
     assert.ok(grown < 100 * MB, `memory grew by ${Math.round(grown / MB)} MB`);
@@ -113,13 +113,13 @@ describe('a client that does not read', () => {
     upstream.script = source.script;
     const { head } = open(gateway.url, { headers: bearer(gateway.token), body: messagesBody({ stream: true }) });
     const response = await head;
-    await settled('the upstream is held back', source.accepted);
+    await settled('the upstream is paused', source.accepted);
     let received = 0;
     for await (const chunk of response) received += (chunk as Buffer).length;
     assert.equal(received, Math.ceil(total / DELTA.length) * DELTA.length);
   });
 
-  test('for as long as the idle timeout is dropped, and what it was sent is settled', async () => {
+  test('for as long as the idle timeout is dropped, and the sent part is settled', async () => {
     const { token, row: settled_row } = await someone('idle@example.com');
     const source = flood(100 * MB);
     upstream.script = source.script;
@@ -127,7 +127,7 @@ describe('a client that does not read', () => {
     socket.pause();
     socket.write(streamRequest(token));
     await until('the stream has begun', () => source.accepted() > 0);
-    await settled('the upstream is held back', source.accepted);
+    await settled('the upstream is paused', source.accepted);
     clock.advance(IDLE_SECONDS * 1000);
     await until('the upstream request is cancelled', () => upstream.only().cancelled);
     assert.equal((await settled_row()).aborted, true);
@@ -140,7 +140,7 @@ describe('a client that does not send', () => {
   const stalled = (token: string) =>
     `POST /v1/messages HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\ncontent-length: 1000\r\n\r\n{"model":`;
 
-  test('the rest of its body is answered 408 and dropped', async () => {
+  test('the rest of its body gets 408 and is dropped', async () => {
     const socket = await connect(gateway.url);
     const received = collect(socket);
     const begun = clock.begun(SILENCE_SECONDS * 1000);
@@ -151,7 +151,7 @@ describe('a client that does not send', () => {
     void received.closed.then(() => {
       closed = true;
     });
-    await until('there is an answer', () => received.text().includes('\r\n\r\n{'));
+    await until('there is a response', () => received.text().includes('\r\n\r\n{'));
     const response = parseRaw(received.text());
     assert.equal(response.status, 408);
     assert.equal(JSON.parse(response.body).error.type, 'timeout_error');
@@ -160,7 +160,7 @@ describe('a client that does not send', () => {
     await until('the connection is closed', () => closed).finally(() => socket.destroy());
   });
 
-  test('and goes away leaves nothing behind', async () => {
+  test('and leaves has no effect afterwards', async () => {
     const { token, rows } = await someone('hasty@example.com');
     for (let round = 0; round < 5; round++) {
       const socket = await connect(gateway.url);
@@ -181,8 +181,8 @@ describe('a client that does not send', () => {
   });
 });
 
-describe('clients that hold large bodies back', () => {
-  test('cannot fill memory: beyond buffered_bytes others are asked to come again, and are served when there is room', async () => {
+describe('clients that withhold large bodies', () => {
+  test('cannot fill memory: beyond buffered_bytes others get a retry hint, and are served once there is capacity', async () => {
     const large = Buffer.alloc(1.9 * MB, 0x20);
     const hold = async () => {
       const socket = await connect(gateway.url);
@@ -205,15 +205,15 @@ describe('clients that hold large bodies back', () => {
     assert.equal((await ask(gateway.url, gateway.token)).status, 200, 'small requests still pass');
 
     holder.socket.destroy();
-    await until('there is room again', async () => {
+    await until('there is capacity again', async () => {
       const response = await ask(gateway.url, gateway.token, { note: 'x'.repeat(1.8 * MB) });
       return response.status === 200;
     });
   });
 });
 
-describe('a client that goes away', () => {
-  test('before the upstream answers cancels the upstream request, and is settled', async () => {
+describe('a client that leaves', () => {
+  test('before the upstream responds cancels the upstream request, and is settled', async () => {
     const { token, row: settled_row } = await someone('early@example.com');
     upstream.script = hang;
     const { abort } = open(gateway.url, { headers: bearer(token), body: messagesBody() });

@@ -1,4 +1,4 @@
-/** How answers end: what counts as whole, what as broken off or refused, and what each client is told of it. */
+/** How responses end: which count as whole, broken off or rejected, and what each client sees of it. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -22,7 +22,7 @@ import {
   TRANSLATED,
   useNine,
 } from '../support/nine.ts';
-import { idOf, lossesOf } from '../support/odd.ts';
+import { idOf } from '../support/odd.ts';
 import { ledgerRow } from '../support/state.ts';
 import { eventsIn } from './streams.ts';
 
@@ -169,34 +169,11 @@ const ENDED_WITH: Readonly<Record<Protocol, (word: string) => { stream: string[]
   }),
 };
 
-type Told = 'whole' | 'cut' | 'full' | 'refused' | 'broken';
+/** What a client reads at the end of a whole answer. */
+const WHOLE_END: Readonly<Record<Protocol, string>> = { messages: 'end_turn', chat: 'stop', responses: 'completed' };
 
-/** Words of real servers, and how the answer is told; in Responses only an answer that is incomplete has a word. */
-const WORDS: readonly (readonly [word: string, told: Told, loss?: string])[] = [
-  ['stop', 'whole'],
-  ['length', 'cut'],
-  ['MAX_TOKENS', 'cut'],
-  ['model_context_window_exceeded', 'full'],
-  ['SAFETY', 'refused'],
-  ['insufficient_system_resource', 'broken'],
-  ['function_call_filter: MALFORMED_FUNCTION_CALL', 'broken'],
-  ['word_of_2031', 'cut', 'unknown_stop_reason:word_of_2031'],
-];
-
-/** What a client reads at the end of its answer. */
-const TOLD: Readonly<Record<Protocol, Readonly<Record<Exclude<Told, 'broken'>, string>>>> = {
-  messages: { whole: 'end_turn', cut: 'max_tokens', full: 'model_context_window_exceeded', refused: 'refusal' },
-  chat: { whole: 'stop', cut: 'length', full: 'length', refused: 'content_filter' },
-  responses: {
-    whole: 'completed',
-    cut: 'incomplete max_output_tokens',
-    full: 'incomplete max_output_tokens',
-    refused: 'incomplete content_filter',
-  },
-};
-
-// biome-ignore lint/suspicious/noExplicitAny: an answer in any protocol
-const READ_END: Readonly<Record<Protocol, (answer: any) => unknown>> = {
+// biome-ignore lint/suspicious/noExplicitAny: a response in any protocol
+const READ_END: Readonly<Record<Protocol, (response: any) => unknown>> = {
   messages: ({ stop_reason, delta }) => stop_reason ?? delta?.stop_reason,
   chat: ({ choices }) => choices?.[0]?.finish_reason,
   responses: ({ type, response, ...answer }) => {
@@ -206,13 +183,13 @@ const READ_END: Readonly<Record<Protocol, (answer: any) => unknown>> = {
   },
 };
 
-/** How an answer ends for its client: its word, or `broken` with what is said. */
+/** How a response ends for its client: its finish reason, or `broken` with the error. */
 function endOf(spoken: Protocol, { text, status, headers }: Response): { end: unknown; message?: string } {
   if (!String(headers['content-type']).includes('event-stream')) {
-    const answer = JSON.parse(text);
+    const response = JSON.parse(text);
     return status === 200
-      ? { end: READ_END[spoken](answer) }
-      : { end: `broken ${status}`, message: answer.error.message };
+      ? { end: READ_END[spoken](response) }
+      : { end: `broken ${status}`, message: response.error.message };
   }
   const events = eventsIn(text).map((event) => event.data);
   const failed = events.find((event) => event.type === 'error' || event.error !== undefined);
@@ -238,13 +215,13 @@ async function ask(
   return post(nine.gateway, spoken, body);
 }
 
-/** Lets the breaker forget what it counted: an answer that is whole. */
+/** Resets the breaker's count: a whole response. */
 async function heal(upstream: Protocol): Promise<void> {
   const { whole } = ENDED_WITH[upstream]('max_tokens');
   assert.equal((await ask(upstream, upstream, answerJson(whole), { stream: false })).status, 200);
 }
 
-/** What a server does time and again that has to be kept from callers, each with a model of its own. */
+/** Repeated behaviours of a server that must not affect callers, each with a model of its own. */
 const OPENING: readonly (readonly [what: string, Protocol, Protocol, Script, stream: boolean])[] = [
   ['loses its network', 'messages', 'chat', answerJson(ENDED_WITH.chat('network_error').whole), false],
   ['loses its network', 'chat', 'chat', answerChunks(ENDED_WITH.chat('network_error').stream), true],
@@ -252,61 +229,30 @@ const OPENING: readonly (readonly [what: string, Protocol, Protocol, Script, str
   ['ends in the middle', 'responses', 'responses', answerChunks(SAID), true],
 ];
 
-describe('the word with which a server ends its answer', () => {
-  for (const [place, [spoken, upstream]] of TRANSLATED.entries()) {
-    for (const stream of inTurn([true, false], place)) {
-      test(`is told by a ${upstream} upstream to a ${spoken} client ${stream ? 'in a stream' : 'of a whole answer'}`, async () => {
-        for (const [index, [word, told, loss]] of WORDS.entries()) {
-          const answer = ENDED_WITH[upstream](word);
-          // Upstreams answer as they like: what was asked for as a whole may come as a stream, and the reverse.
-          const script = (index % 3 === 0) === stream ? answerJson(answer.whole) : answerChunks(answer.stream);
-          const got = await ask(spoken, upstream, script, { stream });
-          const { end, message } = endOf(spoken, got);
-          if (told === 'broken') {
-            assert.match(String(end), got.status === 200 ? /^broken$/ : /^broken 502$/, word);
-            assert.ok(message?.includes(word), message);
-            assert.match(message!, /Send the request again\./);
-            if (got.status === 502) assert.equal(got.headers['x-should-retry'], 'true');
-            await heal(upstream);
-            continue;
-          }
-          // Responses has no word for an answer that is whole.
-          assert.equal(
-            end,
-            TOLD[spoken][upstream === 'responses' && told === 'whole' ? 'cut' : told],
-            `${word}: ${got.text}`,
-          );
-          if (loss !== undefined) assert.ok((await lossesOf(nine, got)).includes(loss), word);
-        }
-      });
-    }
-  }
-
-  test('that says nothing leaves a whole answer whole, and one that holds nothing broken', async () => {
-    const call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":1}' } };
-    const document = (message: object) => ({
-      ...ENDED_WITH.chat('stop').whole,
-      choices: [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: null }],
-    });
-    assert.equal(
-      endOf('messages', await ask('messages', 'chat', answerJson(document({ content: HALF })), { stream: false })).end,
-      'end_turn',
-    );
-    const called = await ask('messages', 'chat', answerJson(document({ content: null, tool_calls: [call] })), {
-      stream: false,
-    });
-    assert.equal(endOf('messages', called).end, 'tool_use');
-    for (const nothing of [
-      { content: '' },
-      { content: null, tool_calls: [{ ...call, function: { name: 'read', arguments: '{"a"' } }] },
-    ]) {
-      assert.equal(
-        endOf('messages', await ask('messages', 'chat', answerJson(document(nothing)), { stream: false })).end,
-        'broken 502',
-      );
-      await heal('chat');
-    }
+test('a document without a reason for its end is whole, and one that holds nothing is broken', async () => {
+  const call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":1}' } };
+  const document = (message: object) => ({
+    ...ENDED_WITH.chat('stop').whole,
+    choices: [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: null }],
   });
+  assert.equal(
+    endOf('messages', await ask('messages', 'chat', answerJson(document({ content: HALF })), { stream: false })).end,
+    'end_turn',
+  );
+  const called = await ask('messages', 'chat', answerJson(document({ content: null, tool_calls: [call] })), {
+    stream: false,
+  });
+  assert.equal(endOf('messages', called).end, 'tool_use');
+  for (const nothing of [
+    { content: '' },
+    { content: null, tool_calls: [{ ...call, function: { name: 'read', arguments: '{"a"' } }] },
+  ]) {
+    assert.equal(
+      endOf('messages', await ask('messages', 'chat', answerJson(document(nothing)), { stream: false })).end,
+      'broken 502',
+    );
+    await heal('chat');
+  }
 });
 
 const CRLF = (events: readonly string[]) => events.map((event) => event.replaceAll('\n', '\r\n'));
@@ -392,7 +338,7 @@ describe('a stream', () => {
           if (spoken === upstream) {
             assert.equal(got.text, events.join(''));
             assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
-          } else assert.deepEqual(endOf(spoken, got), { end: TOLD[spoken].whole });
+          } else assert.deepEqual(endOf(spoken, got), { end: WHOLE_END[spoken] });
         }
       }
     });
@@ -412,7 +358,7 @@ describe('a stream', () => {
     });
   }
 
-  test('whose connection breaks behind its last word is whole, and one that breaks before it is not', async () => {
+  test('whose connection breaks after its last event is whole, and one that breaks before it is not', async () => {
     const whole: Readonly<Record<Protocol, readonly string[]>> = {
       messages: [...STARTED, BLOCK_STOP, messageDelta('end_turn'), MESSAGE_STOP],
       chat: [chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE],
@@ -424,7 +370,7 @@ describe('a stream', () => {
         const events = whole[upstream];
         const got = await ask(spoken, upstream, dropped(events), { stream });
         if (spoken === upstream) assert.equal(got.text, events.join(''));
-        else assert.deepEqual(endOf(spoken, got), { end: TOLD[spoken].whole });
+        else assert.deepEqual(endOf(spoken, got), { end: WHOLE_END[spoken] });
         assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
         const cut = await ask(spoken, upstream, dropped(events.slice(0, upstream === 'chat' ? 1 : 3)), { stream });
         assert.match(String(endOf(spoken, cut).end), /^broken/);
@@ -434,7 +380,7 @@ describe('a stream', () => {
   });
 });
 
-/** Errors with which upstreams end a stream, as the last event before the connection goes. */
+/** Errors with which upstreams end a stream, as the last event before the connection closes. */
 const SAID_WRONG: Readonly<Record<Protocol, readonly (readonly [how: string, event: string])[]>> = {
   messages: [
     ['an error', sse({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
@@ -454,7 +400,7 @@ const SAID_WRONG: Readonly<Record<Protocol, readonly (readonly [how: string, eve
   ],
 };
 
-describe('a stream that says what went wrong', () => {
+describe('a stream that reports an error', () => {
   const before: Readonly<Record<Protocol, readonly string[]>> = {
     messages: STARTED,
     chat: [chunk({ role: 'assistant', content: HALF })],
@@ -463,7 +409,7 @@ describe('a stream that says what went wrong', () => {
   const ends = { dropped, ended: answerChunks };
   for (const upstream of ['messages', 'chat', 'responses'] as const) {
     for (const [how, event] of SAID_WRONG[upstream]) {
-      test(`with ${how} of a ${upstream} upstream says it, and no other, however it ends`, async () => {
+      test(`with ${how} of a ${upstream} upstream reports it, and no other, however it ends`, async () => {
         for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
           for (const [place, [end, script]] of Object.entries(ends).entries()) {
             for (const stream of spoken === upstream ? [true] : inTurn([true, false], place)) {
@@ -481,7 +427,7 @@ describe('a stream that says what went wrong', () => {
   }
 });
 
-/** Errors that a chat upstream puts into an answer which has status 200, in the choice or behind what begins an answer. */
+/** Errors that a chat upstream puts into a response with status 200, in the choice or after its beginning. */
 const INSIDE: readonly (readonly [where: string, (error: object) => object])[] = [
   [
     'beside the word for the end',
@@ -497,7 +443,7 @@ const INSIDE: readonly (readonly [where: string, (error: object) => object])[] =
 ];
 const SPOKEN = { role: 'assistant', content: HALF };
 
-describe('an error in an answer of a chat upstream', () => {
+describe('an error in a response of a chat upstream', () => {
   const wrapped = (code: number) => ({
     code,
     message: 'Provider returned error',
@@ -505,11 +451,11 @@ describe('an error in an answer of a chat upstream', () => {
   });
   for (const [where, place] of INSIDE) {
     test(`${where} reaches clients of other protocols with its reason`, async () => {
-      const answer = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(502)) };
-      const said = JSON.parse(JSON.stringify(answer).replace('"message":{"role"', '"delta":{"role"'));
+      const response = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(502)) };
+      const said = JSON.parse(JSON.stringify(response).replace('"message":{"role"', '"delta":{"role"'));
       const chunks = [chunk({ role: 'assistant', content: HALF }), data(said)];
       for (const spoken of ['messages', 'responses'] as const) {
-        const scripts = [answerJson(answer), answerChunks(chunks), answerChunks([...chunks, DONE])];
+        const scripts = [answerJson(response), answerChunks(chunks), answerChunks([...chunks, DONE])];
         for (const [turn, script] of scripts.entries()) {
           for (const stream of inTurn([true, false], turn + spoken.length + where.length)) {
             const got = await ask(spoken, 'chat', script, { stream });
@@ -523,18 +469,18 @@ describe('an error in an answer of a chat upstream', () => {
     });
   }
 
-  test('that is about the request comes with its status, and is no failure of the upstream', async () => {
+  test('that is about the request has its status, and is no failure of the upstream', async () => {
     for (const [where, place] of INSIDE) {
-      const answer = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(400)) };
-      const got = await ask('messages', 'chat', answerJson(answer), { stream: false });
+      const response = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(400)) };
+      const got = await ask('messages', 'chat', answerJson(response), { stream: false });
       assert.equal(got.status, 400, `${where} ${got.text}`);
       assert.equal(got.headers['x-should-retry'], 'false');
     }
   });
 });
 
-describe('an answer that broke off', () => {
-  test('costs what came of it, and not what might have come', async () => {
+describe('a truncated response', () => {
+  test('costs the received part, and not the possible rest', async () => {
     const started = STARTED.slice(0, 2);
     const said = 'x'.repeat(400);
     const delta = sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: said } });
@@ -548,7 +494,7 @@ describe('an answer that broke off', () => {
     }
   });
 
-  test('costs what its server counted, where it did', async () => {
+  test("costs its server's usage, if any", async () => {
     for (const [spoken, stream] of [
       ['messages', true],
       ['messages', false],
@@ -561,7 +507,7 @@ describe('an answer that broke off', () => {
     }
   });
 
-  test('before it said anything costs nothing', async () => {
+  test('before any content costs nothing', async () => {
     const got = await ask('messages', 'chat', answerChunks([chunk({}, 'network_error'), DONE]), { stream: true });
     assert.match(String(endOf('messages', got).end), /^broken/);
     assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, 0);
@@ -570,7 +516,7 @@ describe('an answer that broke off', () => {
 });
 
 describe('a breaker', () => {
-  /** Asks as often as a breaker bears failures, and then once more for a whole answer. */
+  /** Sends as many requests as a breaker tolerates, and then one more for a whole response. */
   async function statusAfter(spoken: Protocol, upstream: Protocol, script: Script, asked: Asked): Promise<number> {
     for (let i = 0; i < 5; i++) await ask(spoken, upstream, script, { ...asked, text: `Write file ${i}.` });
     const { whole } = ENDED_WITH[upstream]('max_tokens');
@@ -579,15 +525,15 @@ describe('a breaker', () => {
 
   for (const stream of [true, false]) {
     const how = stream ? 'in streams' : 'in whole answers';
-    test(`stays closed for refusals, for models that say nonsense and for ends without a last event, ${how}`, async () => {
+    test(`stays closed for rejections, for nonsense from models and for ends without a last event, ${how}`, async () => {
       for (const [spoken, upstream] of [
         ['messages', 'chat'],
         ['chat', 'chat'],
         ['chat', 'messages'],
       ] as const) {
         for (const word of ['SAFETY', 'MALFORMED_FUNCTION_CALL']) {
-          const answer = ENDED_WITH[upstream](word);
-          const script = stream ? answerChunks(answer.stream) : answerJson(answer.whole);
+          const response = ENDED_WITH[upstream](word);
+          const script = stream ? answerChunks(response.stream) : answerJson(response.whole);
           assert.equal(await statusAfter(spoken, upstream, script, { stream }), 200, `${word} ${spoken} ${upstream}`);
         }
       }
@@ -598,7 +544,7 @@ describe('a breaker', () => {
     });
   }
 
-  test('stays closed for errors in answers that are about the request or the account', async () => {
+  test('stays closed for errors in responses that are about the request or the account', async () => {
     const about = { type: 'invalid_request_error', message: 'The picture is broken.' };
     const document = { id: 'c', object: 'chat.completion', error: { ...about, code: 400 } };
     const choice = { index: 0, message: SPOKEN, finish_reason: 'error', error: { ...about, code: 400 } };
@@ -618,7 +564,7 @@ describe('a breaker', () => {
   });
 
   for (const [index, [what, spoken, upstream, script, stream]] of OPENING.entries()) {
-    test(`opens for a ${upstream} upstream that ${what}, for ${spoken} clients ${stream ? 'of streams' : 'of whole answers'}`, async () => {
+    test(`opens for a ${upstream} upstream that ${what}, for ${spoken} clients ${stream ? 'of streams' : 'of documents'}`, async () => {
       assert.equal(await statusAfter(spoken, upstream, script, { stream, model: failing(index) }), 503);
     });
   }

@@ -1,4 +1,4 @@
-/** Stages that are owed a `finish` have it once, and `finally` stages run once, whatever else goes wrong. */
+/** Stages that are owed a `finish` get it once, and `finally` stages run once, despite any fault. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -53,7 +53,7 @@ const note = (tag: unknown, what: string) => calls.get(String(tag))?.push(what);
 /** Identifiers of requests by their tags. */
 const ids = new Map<string, string>();
 
-/** A stage that counts its last hooks, and throws where the request says; the engine calls its hooks directly. */
+/** A stage that counts its last hooks, and throws on request; the engine calls its hooks directly. */
 function counting(name: string, place: 'stages' | 'finally'): StageDefinition {
   const fail = (headers: Record<string, unknown>, moment: string) => {
     const [at, kind] = String(headers['x-fault']).split(' ');
@@ -86,7 +86,7 @@ function counting(name: string, place: 'stages' | 'finally'): StageDefinition {
         request(ctx) {
           note(ctx.headers['x-tag'], `entered ${name}`);
           if (name === 'first') {
-            // Of a definition that is put together like this its types know no facts.
+            // The types of a definition that is assembled like this know no facts.
             const facts = ctx as unknown as { get(name: string): string };
             ids.set(String(ctx.headers['x-tag']), facts.get('request.id'));
             return undefined;
@@ -100,7 +100,7 @@ function counting(name: string, place: 'stages' | 'finally'): StageDefinition {
         response(ctx, head) {
           if (name === 'first') return;
           fail(ctx.headers, 'response');
-          // What only an engine that checks nothing would let a stage do.
+          // Actions of a stage that only an unchecked engine would permit.
           if (String(ctx.headers['x-fault']).startsWith('head'))
             (head as unknown as { headers: string[] }).headers.push('x-broken', 'a\r\nb');
         },
@@ -182,21 +182,21 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
   const asked: string[] = [];
   let number = 0;
   await fc.assert(
-    fc.asyncProperty(fault, upstreams, leaves, async (wish, answer, client) => {
+    fc.asyncProperty(fault, upstreams, leaves, async (mode, answer, client) => {
       upstream.script = UPSTREAMS[answer]!;
       const tag = String(++number);
       const seen: string[] = [];
       calls.set(tag, seen);
       upstream.requests.length = 0;
       const { head, abort } = open(gateway.url, {
-        headers: bearer(gateway.token, ['x-fault', wish.join(' '), 'x-tag', tag, 'connection', 'close']),
+        headers: bearer(gateway.token, ['x-fault', mode.join(' '), 'x-tag', tag, 'connection', 'close']),
         body: messagesBody({ stream: /stream/.test(answer) }),
       });
       if (client === 'leaves at once') {
         let over = false;
         const noteEnd = () => (over = true);
         head.then(noteEnd, noteEnd);
-        await until('the upstream was asked, or there is an answer', () => over || upstream.requests.length > 0);
+        await until('the upstream got the request, or there is a response', () => over || upstream.requests.length > 0);
         abort();
       } else {
         const response = await head.catch(() => undefined);

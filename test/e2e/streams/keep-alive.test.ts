@@ -1,4 +1,4 @@
-/** Streams in which nothing is said for a while: what the client hears, and that it hears nothing before its answer has begun. */
+/** Streams with a pause: what the client receives, and that it receives nothing before its response has begun. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { createGzip } from 'node:zlib';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type Answer, eventsOf } from '../../support/model-provider/model-provider.ts';
 import {
   answerJson,
@@ -16,11 +16,12 @@ import {
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { open, readAll } from '../support/client.ts';
+import { bearer, messagesBody, open, readAll } from '../support/client.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
 import { type ClientEvent, eventsIn, textIn } from './streams.ts';
 
-/** As long as a stream may be silent before it is said to be alive. */
+/** As long as a stream may be silent before a keep-alive. */
 const QUIET_MS = 15_000;
 
 const KEEP_ALIVE: Readonly<Record<Protocol, string>> = {
@@ -28,6 +29,9 @@ const KEEP_ALIVE: Readonly<Record<Protocol, string>> = {
   chat: ': keep-alive\n\n',
   responses: ': keep-alive\n\n',
 };
+
+/** Nothing else waits this long. */
+const COMMIT_SECONDS = 7;
 
 const WORDS = 'Hello — world.';
 const ANSWER: Answer = { said: [{ kind: 'text', text: WORDS }] };
@@ -46,7 +50,7 @@ after(async () => {
   await upstream?.close();
 });
 
-/** Asks for a stream; `exchange` is the upstream's side of it. */
+/** Requests a stream; `exchange` is the upstream's side of it. */
 async function ask(spoken: Protocol, at: Protocol): Promise<{ exchange: Exchange; head: Promise<IncomingMessage> }> {
   const arrived = Promise.withResolvers<Exchange>();
   upstream.script = arrived.resolve;
@@ -55,7 +59,7 @@ async function ask(spoken: Protocol, at: Protocol): Promise<{ exchange: Exchange
   return { exchange: await arrived.promise, head };
 }
 
-/** What has come of an answer. */
+/** The received part of a response. */
 function collect(response: IncomingMessage): { text: string; ended: boolean } {
   const got = { text: '', ended: false };
   response.setEncoding('utf8');
@@ -63,7 +67,7 @@ function collect(response: IncomingMessage): { text: string; ended: boolean } {
   return got;
 }
 
-/** The events of what has come so far, without those that only say that the stream is alive. */
+/** The received events so far, without keep-alives. */
 function heard(text: string): ClientEvent[] {
   return eventsIn(text.slice(0, text.lastIndexOf('\n\n') + 2)).filter(({ name }) => name !== 'ping');
 }
@@ -82,21 +86,21 @@ for (const [spoken, at] of COMBINATIONS) {
 
     clock.advance(QUIET_MS - 1);
     clock.advance(1);
-    await until('it is said that the stream is alive', () => got.text === before + keep_alive);
-    // Of this event the client has nothing yet, and nothing may come into it.
+    await until('a keep-alive arrives', () => got.text === before + keep_alive);
+    // The client has nothing of this event yet, and nothing may be inserted into it.
     await new Promise((resolve) => exchange.res.write(events[half]!.slice(0, 9), resolve));
     await new Promise((resolve) => setImmediate(resolve));
     clock.advance(QUIET_MS);
-    await until('it is said again', () => got.text === before + keep_alive + keep_alive);
+    await until('another keep-alive arrives', () => got.text === before + keep_alive + keep_alive);
     exchange.res.end(events[half]!.slice(9) + events.slice(half + 1).join(''));
-    await until('the answer is over', () => got.ended);
+    await until('the response is over', () => got.ended);
     assert.equal(textIn(spoken, heard(got.text)), WORDS);
     if (spoken === at) assert.equal(got.text.replaceAll(keep_alive, ''), events.join(''));
   });
 }
 
 for (const spoken of ['messages', 'chat', 'responses'] as const) {
-  test(`a ${spoken} client hears nothing until its upstream answers, and then the status of the answer`, async () => {
+  test(`a ${spoken} client gets nothing until its upstream responds, and then the status of the response`, async () => {
     const { exchange, head } = await ask(spoken, spoken);
     let is_answered = false;
     head.then(() => (is_answered = true));
@@ -113,7 +117,7 @@ for (const spoken of ['messages', 'chat', 'responses'] as const) {
 for (const spoken of ['messages', 'responses'] as const) {
   test(`a ${spoken} client that reads compressed events gets nothing in between them`, async () => {
     const events = eventsOf(spoken, ANSWER);
-    // As far as the first word: before it streams of Responses are held back.
+    // As far as the first word: before it streams of Responses are buffered.
     const said = events.findIndex((event) => event.includes('delta')) + 1;
     const packed = createGzip();
     const pieces: Buffer[] = [];
@@ -134,8 +138,8 @@ for (const spoken of ['messages', 'responses'] as const) {
   });
 }
 
-test('compressed events that a stage has unpacked for the client are kept alive like any others', async () => {
-  // Usage is asked for in the name of a chat client, which takes a converter.
+test('compressed events that a stage has unpacked for the client get keep-alives like any others', async () => {
+  // Usage is requested in the name of a chat client, which requires a converter.
   const text = eventsOf('chat', ANSWER).join('');
   const { exchange, head } = await ask('chat', 'chat');
   exchange.res.writeHead(200, { 'content-type': 'text/event-stream', 'content-encoding': 'gzip' });
@@ -146,8 +150,31 @@ test('compressed events that a stage has unpacked for the client are kept alive 
   const got = collect(await head);
   await until('the first event is there', () => got.text !== '');
   clock.advance(QUIET_MS);
-  await until('it is said that the stream is alive', () => got.text.endsWith(KEEP_ALIVE.chat));
+  await until('a keep-alive arrives', () => got.text.endsWith(KEEP_ALIVE.chat));
   packed.end(text.slice(text.indexOf('\n\n') + 2));
-  await until('the answer is over', () => got.ended);
+  await until('the response is over', () => got.ended);
   assert.equal(textIn('chat', eventsIn(got.text)), WORDS);
+});
+
+test('response headers wait as long as configured for the first event, and then go to the client alone', async () => {
+  const moving = movableClock();
+  const server = serverSection({ timeouts: { commit_seconds: COMMIT_SECONDS } });
+  const early = await bootGateway({ upstream_url: upstream.url, clock: moving, config: { server } });
+  try {
+    const arrived = Promise.withResolvers<Exchange>();
+    upstream.script = arrived.resolve;
+    const { head } = open(early.url, { headers: bearer(early.token), body: messagesBody({ stream: true }) });
+    const { res } = await arrived.promise;
+    res.writeHead(200, [...EVENT_STREAM] as string[]);
+    res.flushHeaders();
+    await until('it waits for the first event', () => moving.begun(COMMIT_SECONDS * 1000) > 0);
+    moving.advance(COMMIT_SECONDS * 1000);
+    const response = await head;
+    assert.equal(response.statusCode, 200);
+    const events = eventsOf('messages', ANSWER, false).join('');
+    res.end(events);
+    assert.equal((await readAll(response)).text, events);
+  } finally {
+    await early.close();
+  }
 });

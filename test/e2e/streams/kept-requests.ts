@@ -1,19 +1,19 @@
 import type { Exchange, Script, ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 
-/** Requests that an upstream has and does not answer yet. */
+/** Requests that an upstream has without a response yet. */
 export interface KeptRequests {
-  /** Answers so many of them, the oldest first, as soon as that many are there. */
+  /** Responds to so many of them, the oldest first, as soon as that many are there. */
   letGo(count: number): Promise<void>;
-  /** Answers all of them, and whatever comes from now on at once. */
+  /** Responds to all of them, and to later ones at once. */
   open(): void;
 }
 
-/** Lets an upstream keep every request until it is told to answer. */
-export function keepRequests(upstream: ScriptedUpstream, answer: Script): KeptRequests {
+/** Lets an upstream keep every request until it may respond. */
+export function keepRequests(upstream: ScriptedUpstream, response: Script): KeptRequests {
   const waiting: Exchange[] = [];
   const answerFirst = (count: number) => {
-    for (const exchange of waiting.splice(0, count)) void answer(exchange);
+    for (const exchange of waiting.splice(0, count)) void response(exchange);
   };
   upstream.script = (exchange) => void waiting.push(exchange);
   return {
@@ -22,7 +22,7 @@ export function keepRequests(upstream: ScriptedUpstream, answer: Script): KeptRe
       answerFirst(count);
     },
     open() {
-      upstream.script = answer;
+      upstream.script = response;
       answerFirst(waiting.length);
     },
   };

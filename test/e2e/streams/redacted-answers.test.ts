@@ -1,4 +1,4 @@
-/** Official clients read answers of which a stage of the operator replaced texts: in each protocol, translated or not. */
+/** Official clients read responses with replaced texts of a custom stage: in each protocol, translated or not. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,25 +31,25 @@ const ARGUMENTS = { to: ['ann.lee@example.com'], text: 'Hi,\n"bob@example.org"',
 const REDACTED_ARGUMENTS = { to: ['[e-mail address]'], text: 'Hi,\n"[e-mail address]"', n: 3 };
 const TOOL_SCHEMA = { type: 'object', properties: { to: { type: 'array', items: { type: 'string' } } } } as const;
 
-/** What a client of this protocol reads: the text, and the arguments of the call. */
+/** The content a client of this protocol reads: the text, and the arguments of the tool call. */
 async function readWith(spoken: Protocol, model: string, stream: boolean): Promise<{ text: string; args: unknown }> {
   const content = 'Say it.';
   if (spoken === 'messages') {
     const tools = [{ name: 'send', input_schema: TOOL_SCHEMA }];
     const body = { model, max_tokens: 500, tools, messages: [{ role: 'user' as const, content }] };
-    const answer = stream
+    const response = stream
       ? await nine.messages.messages.stream(body as never).finalMessage()
       : await nine.messages.messages.create(body as never);
-    const text = answer.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-    return { text, args: answer.content.flatMap((block) => (block.type === 'tool_use' ? [block.input] : []))[0] };
+    const text = response.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+    return { text, args: response.content.flatMap((block) => (block.type === 'tool_use' ? [block.input] : []))[0] };
   }
   if (spoken === 'chat') {
     const tools = [{ type: 'function' as const, function: { name: 'send', parameters: TOOL_SCHEMA } }];
     const body = { model, tools, messages: [{ role: 'user' as const, content }] };
-    const answer = stream
+    const response = stream
       ? await nine.openai.chat.completions.stream(body as never).finalChatCompletion()
       : await nine.openai.chat.completions.create(body as never);
-    const { message } = answer.choices[0]!;
+    const { message } = response.choices[0]!;
     const [call] = message.tool_calls ?? [];
     return {
       text: message.content ?? '',
@@ -58,14 +58,14 @@ async function readWith(spoken: Protocol, model: string, stream: boolean): Promi
   }
   const tools = [{ type: 'function' as const, name: 'send', parameters: TOOL_SCHEMA, strict: false }];
   const body = { model, tools, input: content };
-  const answer = stream
+  const response = stream
     ? await nine.openai.responses.stream(body as never).finalResponse()
     : await nine.openai.responses.create(body as never);
-  const call = answer.output.find((item) => item.type === 'function_call');
-  return { text: answer.output_text, args: JSON.parse((call as { arguments: string }).arguments) };
+  const call = response.output.find((item) => item.type === 'function_call');
+  return { text: response.output_text, args: JSON.parse((call as { arguments: string }).arguments) };
 }
 
-describe('answers in which addresses are replaced', () => {
+describe('responses with redacted addresses', () => {
   for (const [place, [spoken, upstream]] of COMBINATIONS.entries()) {
     for (const stream of inTurn([true, false], place)) {
       it(`reach a client of ${spoken} from an upstream of ${upstream}${stream ? ', streamed' : ''}`, async () => {
@@ -92,7 +92,7 @@ describe('answers in which addresses are replaced', () => {
   }
 });
 
-it('a signed thought in which an address was replaced is left out of the next request, which would be refused with it', async () => {
+it('a signed thought with a redacted address is dropped from the next request, which would be rejected with it', async () => {
   const thinking = { type: 'enabled' as const, budget_tokens: 1024 };
   const question = { role: 'user' as const, content: 'Who?' };
   const tools = [{ name: 'send', input_schema: TOOL_SCHEMA }];
@@ -127,7 +127,7 @@ it('a signed thought in which an address was replaced is left out of the next re
   }
 });
 
-it('the query of the example tells who gets how many addresses', async () => {
+it("the query of the example shows each caller's number of addresses", async () => {
   nine.provider.model = () => ({ said: [{ kind: 'text', text: SAID }] });
   const { headers } = await post(nine.gateway, 'messages', askBody('messages', modelVia('messages')));
   await auditRecord(nine.gateway.database, String(headers['x-gateway-request-id']));

@@ -1,4 +1,4 @@
-/** Stages that replace texts in answers, through the real gateway. */
+/** Stages that replace texts in responses, through the real gateway. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -33,12 +33,12 @@ const redact = defineStage({
   needs: ['rewrite-response'],
   create: () => ({
     rewrite(ctx) {
-      const wish = ctx.headers['x-redact'];
-      if (wish === 'no') return undefined;
-      if (wish === 'breaks') throw new TypeError('broken in rewrite');
-      if (wish === 'nonsense') return { replacements: 1 } as never;
+      const mode = ctx.headers['x-redact'];
+      if (mode === 'no') return undefined;
+      if (mode === 'breaks') throw new TypeError('broken in rewrite');
+      if (mode === 'nonsense') return { replacements: 1 } as never;
       const replace = (found: string) => {
-        if (wish === 'breaks late') throw new TypeError(`broken in ${wish}`);
+        if (mode === 'breaks late') throw new TypeError(`broken in ${mode}`);
         return found.startsWith('keep') ? undefined : '[address]';
       };
       return { replacements: [{ find: ADDRESS, replace }], window_characters: 64, never_contains: /\s/ };
@@ -92,8 +92,8 @@ beforeEach(() => {
 
 const said = (text: string) => ({ ...message(), content: [{ type: 'text', text }] });
 
-const askAt = (path: string, wish = 'yes', more: object = {}): Promise<Response> =>
-  send(gateway.url, { path, headers: bearer(gateway.token, ['x-redact', wish]), body: messagesBody(more) });
+const askAt = (path: string, mode = 'yes', more: object = {}): Promise<Response> =>
+  send(gateway.url, { path, headers: bearer(gateway.token, ['x-redact', mode]), body: messagesBody(more) });
 
 async function recordOf(response: Response): Promise<AuditRecord> {
   const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
@@ -102,12 +102,12 @@ async function recordOf(response: Response): Promise<AuditRecord> {
 
 const REDACTED = 'Write to [address] or [address].';
 
-describe('texts of an answer', () => {
-  test('are replaced in a document, which says its length; the bill and the audit log know', async () => {
-    const answer = await askAt('/v1/messages');
-    assert.deepEqual(answer.json(), said(REDACTED));
-    assert.equal(answer.headers['content-length'], String(answer.body.length));
-    const record = await recordOf(answer);
+describe('texts of a response', () => {
+  test('are replaced in a document, which declares its length; the bill and the audit log know', async () => {
+    const response = await askAt('/v1/messages');
+    assert.deepEqual(response.json(), said(REDACTED));
+    assert.equal(response.headers['content-length'], String(response.body.length));
+    const record = await recordOf(response);
     const { replaced, shadow, status } = record;
     assert.equal(
       traceOf(record, { attempts: [] }).bytes,
@@ -116,7 +116,7 @@ describe('texts of an answer', () => {
     assert.deepEqual({ replaced, shadow, status }, { replaced: { redact: 2 }, shadow: undefined, status: 200 });
     const { input_tokens, output_tokens } = await ledgerRow(
       gateway.database,
-      String(answer.headers['x-gateway-request-id']),
+      String(response.headers['x-gateway-request-id']),
     );
     assert.deepEqual([input_tokens, output_tokens], [100, 40]);
   });
@@ -124,31 +124,31 @@ describe('texts of an answer', () => {
   test('are replaced in a stream, wherever it is cut', async () => {
     const words = ['Wri', 'te to an', 'n', '@exa', 'mple.com o', 'r bob@example.org', '.'];
     upstream.script = answerChunks(messageEvents(words));
-    const answer = await askAt('/v1/messages', 'yes', { stream: true });
-    const text = [...answer.text.matchAll(/"text_delta","text":"([^"]*)"/g)].map(([, piece]) => piece).join('');
+    const response = await askAt('/v1/messages', 'yes', { stream: true });
+    const text = [...response.text.matchAll(/"text_delta","text":"([^"]*)"/g)].map(([, piece]) => piece).join('');
     assert.equal(text, REDACTED);
-    assert.doesNotMatch(answer.text, /ann|bob/);
-    assert.deepEqual((await recordOf(answer)).replaced, { redact: 2 });
+    assert.doesNotMatch(response.text, /ann|bob/);
+    assert.deepEqual((await recordOf(response)).replaced, { redact: 2 });
   });
 
   test('pass byte for byte where there is nothing to replace, and leave no mark', async () => {
-    for (const wish of ['yes', 'no']) {
+    for (const mode of ['yes', 'no']) {
       const events = messageEvents(['Hello ', 'there. ']);
       upstream.script = answerChunks(events);
-      const streamed = await askAt('/v1/messages', wish, { stream: true });
+      const streamed = await askAt('/v1/messages', mode, { stream: true });
       assert.equal(streamed.text, events.join(''));
       upstream.script = answerJson(said('Nobody.'));
-      const answer = await askAt('/v1/messages', wish);
-      assert.equal(answer.text, JSON.stringify(said('Nobody.')));
-      assert.equal((await recordOf(answer)).replaced, undefined);
+      const response = await askAt('/v1/messages', mode);
+      assert.equal(response.text, JSON.stringify(said('Nobody.')));
+      assert.equal((await recordOf(response)).replaced, undefined);
     }
   });
 
-  test('are found in a compressed answer, though the upstream is asked for none', async () => {
+  test('are found in a compressed response, though none is requested from the upstream', async () => {
     const zipped = zlib.gzipSync(JSON.stringify(said('I am ann@example.com')));
     upstream.script = answerBytes(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' }, zipped);
-    const answer = await askAt('/v1/messages');
-    assert.equal(answer.json().content[0].text, 'I am [address]');
+    const response = await askAt('/v1/messages');
+    assert.equal(response.json().content[0].text, 'I am [address]');
     assert.equal(upstream.requests[0]!.headers['accept-encoding'], 'identity');
   });
 
@@ -166,7 +166,7 @@ describe('texts of an answer', () => {
     assert.equal((await askAt('/v1/messages')).status, 502);
   });
 
-  test('that wait when the upstream drops the connection do not come', async () => {
+  test('that wait when the upstream drops the connection are not sent', async () => {
     const [start, begin, , delta] = messageEvents(['Write to ann@exam']);
     upstream.script = ({ res, socket }) => {
       res.writeHead(200, EVENT_STREAM as string[]);
@@ -174,35 +174,35 @@ describe('texts of an answer', () => {
         setImmediate(() => socket.destroy()),
       );
     };
-    const answer = await askAt('/v1/messages', 'yes', { stream: true });
-    assert.match(answer.text, /"text":"Write to "/);
-    assert.doesNotMatch(answer.text, /ann/);
-    assert.match(answer.text, /event: error\ndata: .*\n\n$/);
+    const response = await askAt('/v1/messages', 'yes', { stream: true });
+    assert.match(response.text, /"text":"Write to "/);
+    assert.doesNotMatch(response.text, /ann/);
+    assert.match(response.text, /event: error\ndata: .*\n\n$/);
   });
 });
 
 describe('a stage that fails to replace', () => {
   for (const path of ['/v1/messages', '/contained']) {
-    for (const wish of ['breaks', 'breaks late']) {
-      test(`fails the request at ${path}: ${wish}`, async () => {
-        const answer = await askAt(path, wish);
-        assert.deepEqual([answer.status, (await recordOf(answer)).error], [500, 'stage_failed']);
-        assert.doesNotMatch(answer.text, /ann@/);
+    for (const mode of ['breaks', 'breaks late']) {
+      test(`fails the request at ${path}: ${mode}`, async () => {
+        const response = await askAt(path, mode);
+        assert.deepEqual([response.status, (await recordOf(response)).error], [500, 'stage_failed']);
+        assert.doesNotMatch(response.text, /ann@/);
         assert.ok(gateway.logs.some((line) => line.includes('a stage failed') && line.includes('broken in')));
       });
     }
   }
 
-  test('is left out where the pipeline says so', async () => {
-    for (const wish of ['breaks', 'breaks late', 'nonsense']) {
-      const answer = await askAt('/open', wish);
-      assert.match(answer.json().content[0].text, /ann@example.com/);
+  test('is skipped where the pipeline allows it', async () => {
+    for (const mode of ['breaks', 'breaks late', 'nonsense']) {
+      const response = await askAt('/open', mode);
+      assert.match(response.json().content[0].text, /ann@example.com/);
     }
     assert.equal((await askAt('/open')).json().content[0].text, REDACTED);
   });
 });
 
-test('in shadow mode nothing changes, and what would be replaced is counted', async () => {
+test('in shadow mode nothing changes, and replacements are counted', async () => {
   const words = ['keep@example.com, an', 'n@example.com', ' and bob@example.org'];
   upstream.script = answerChunks(messageEvents(words));
   const streamed = await askAt('/watched', 'yes', { stream: true });
@@ -217,9 +217,9 @@ test('in shadow mode nothing changes, and what would be replaced is counted', as
   assert.equal((await recordOf(await askAt('/watched'))).shadow, undefined);
 
   upstream.script = answerJson(said('ann@example.com'));
-  for (const wish of ['breaks', 'breaks late']) {
-    const answer = await askAt('/watched', wish);
-    assert.equal(answer.json().content[0].text, 'ann@example.com');
-    assert.equal((await recordOf(answer)).replaced, undefined);
+  for (const mode of ['breaks', 'breaks late']) {
+    const response = await askAt('/watched', mode);
+    assert.equal(response.json().content[0].text, 'ann@example.com');
+    assert.equal((await recordOf(response)).replaced, undefined);
   }
 });

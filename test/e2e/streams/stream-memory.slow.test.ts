@@ -1,4 +1,4 @@
-/** What stays in memory while an answer streams: nothing of the request, however long it was. */
+/** Memory during a streaming response: nothing of the request, of any length. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
@@ -16,7 +16,7 @@ import { nothingReserved } from '../support/state.ts';
 
 const BODY_BYTES = 4_000_000;
 const STREAMS = 2;
-/** As it is, and translated from and to each of the others. */
+/** Untranslated, and translated from and to each of the others. */
 const SOME = [
   ['messages', 'messages'],
   ['chat', 'responses'],
@@ -26,7 +26,7 @@ const SOME = [
 let gateway: TestGateway;
 const waiting: ServerResponse[] = [];
 
-/** Answers the beginning of a stream, and forgets what was asked. */
+/** Sends the beginning of a stream, and drops the request. */
 const upstream = createServer((req, res) => {
   const protocol: Protocol = /messages/.test(req.url!) ? 'messages' : /chat/.test(req.url!) ? 'chat' : 'responses';
   req.resume().on('end', () => {
@@ -54,8 +54,8 @@ async function allInUse(): Promise<number> {
 }
 
 for (const [spoken, protocol] of IS_DEEP ? COMBINATIONS : SOME) {
-  test(`a ${spoken} request to a ${protocol} upstream is forgotten once its answer begins`, async () => {
-    // A bare socket keeps nothing of what it has sent.
+  test(`a ${spoken} request to a ${protocol} upstream is released once its response begins`, async () => {
+    // A bare socket keeps nothing of its output.
     const ask = async () => {
       const body = JSON.stringify(
         askBody(spoken, modelVia(protocol), 'long '.repeat(BODY_BYTES / 5), { stream: true }),
@@ -65,7 +65,7 @@ for (const [spoken, protocol] of IS_DEEP ? COMBINATIONS : SOME) {
       const socket = await connect(gateway.url);
       const received = collect(socket);
       socket.write(`POST ${path} HTTP/1.1\r\nhost: x\r\n${lines}content-length: ${body.length}\r\n\r\n${body}`);
-      await until('the answer begins', () => received.text().includes('text/event-stream'));
+      await until('the response begins', () => received.text().includes('text/event-stream'));
       return socket;
     };
     const start = await allInUse();

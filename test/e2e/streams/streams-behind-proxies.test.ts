@@ -1,4 +1,4 @@
-/** What reverse proxies in front of the gateway need of a stream, so that it arrives as it is written. */
+/** Requirements of reverse proxies for a stream, so that it arrives as written. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { TestGateway } from '../../support/gateway.ts';
@@ -27,7 +27,7 @@ function buffering({ raw_headers }: Response): string[] {
   return raw_headers.filter((_, i) => i % 2 === 1 && raw_headers[i - 1]!.toLowerCase() === 'x-accel-buffering');
 }
 
-describe('a stream tells proxies not to keep it until it is complete', () => {
+describe('a stream asks proxies not to buffer it', () => {
   const bodies = {
     '/v1/messages': { max_tokens: 64, messages: [{ role: 'user', content: 'Hi' }] },
     '/v1/chat/completions': { messages: [{ role: 'user', content: 'Hi' }] },

@@ -1,4 +1,4 @@
-/** What a client finds in the bytes of an answer. */
+/** What a client finds in the bytes of a response. */
 import { createParser } from 'eventsource-parser';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 
@@ -40,8 +40,10 @@ const WHOLE_TEXTS: Readonly<Record<Protocol, (data: Json) => (string | undefined
   responses: ({ output }) => output.flatMap(({ content }: Json) => (content ?? []).map(({ text }: Json) => text)),
 };
 
-/** What the model said, in a document or in the events of a stream. */
-export function textIn(protocol: Protocol, answer: Json | readonly ClientEvent[]): string {
-  const texts = Array.isArray(answer) ? answer.map(({ data }) => TEXTS[protocol](data)) : WHOLE_TEXTS[protocol](answer);
+/** The model's text, in a document or in the events of a stream. */
+export function textIn(protocol: Protocol, response: Json | readonly ClientEvent[]): string {
+  const texts = Array.isArray(response)
+    ? response.map(({ data }) => TEXTS[protocol](data))
+    : WHOLE_TEXTS[protocol](response);
   return texts.filter((text: string | undefined) => typeof text === 'string').join('');
 }

@@ -38,7 +38,7 @@ after(async () => {
   await rm(directory, { recursive: true });
 });
 
-test('shipped stages do within a limit what they do without one', async () => {
+test('shipped stages behave within a limit as without one', async () => {
   upstream.script = answerJson(message());
   const response = await ask(gateway.url, gateway.token, { model: 'mapped-1' });
   assert.equal(response.status, 200, response.text);
@@ -55,11 +55,11 @@ test('shipped stages do within a limit what they do without one', async () => {
   );
 });
 
-test('a forwarded request that is cut off is possibly billed, and holds nothing any more', async () => {
+test('a forwarded request that is cut off is possibly billed, and occupies nothing any more', async () => {
   upstream.script = () => {};
   upstream.requests.length = 0;
   const asking = ask(gateway.url, gateway.token);
-  await until('the upstream was asked', () => upstream.requests.length === 1);
+  await until('the upstream got the request', () => upstream.requests.length === 1);
   clock.advance(30_000);
   const response = await asking;
   assert.equal(response.status, 500);

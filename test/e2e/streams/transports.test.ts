@@ -1,4 +1,4 @@
-/** A gateway over either transport: what its clients see is the same, and each answer leaves in as few writes as can be. */
+/** A gateway over either transport: its clients see the same, and each response leaves in as few writes as possible. */
 import assert from 'node:assert/strict';
 import { Socket } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -26,7 +26,7 @@ beforeEach(() => {
   upstream.script = answerJson(message());
 });
 
-type Write = (this: Socket, ...given: unknown[]) => void;
+type Write = (this: Socket, ...input: unknown[]) => void;
 
 /** How often something is written to connections of this local port meanwhile. */
 async function writesOf(port: number, act: () => Promise<unknown>): Promise<number> {
@@ -34,9 +34,9 @@ async function writesOf(port: number, act: () => Promise<unknown>): Promise<numb
   const { _write, _writev } = prototype;
   let writes = 0;
   const counted = (write: Write): Write =>
-    function (...given) {
+    function (...input) {
       if (this.localPort === port) writes++;
-      write.apply(this, given);
+      write.apply(this, input);
     };
   Object.assign(prototype, { _write: counted(_write), _writev: counted(_writev) });
   try {
@@ -58,7 +58,7 @@ for (const transport of ['direct', 'proxy'] as const) {
       await gateway?.close();
     });
 
-    test('an answer leaves in one write, and the first event of a stream with its head', async () => {
+    test('a response leaves in one write, and the first event of a stream with its head', async () => {
       const port = Number(new URL(gateway.url).port);
       await ask(gateway.url, gateway.token);
       assert.equal(await writesOf(port, () => ask(gateway.url, gateway.token)), 1);

@@ -1,4 +1,4 @@
-/** HTTP clients for tests that need to see and say exactly what is on the wire. */
+/** HTTP clients for tests that need the exact bytes on the wire. */
 import { once } from 'node:events';
 import { type Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createConnection, type Socket } from 'node:net';
@@ -15,7 +15,7 @@ export interface Response {
   json(): any;
 }
 
-/** What to send; headers are names and values in turn so that spelling, order and repetition can be chosen. */
+/** The request; headers are names and values in turn so that spelling, order and repetition can be chosen. */
 export interface Sending {
   readonly method?: string;
   readonly path?: string;
@@ -68,7 +68,7 @@ export async function readAll(head: IncomingMessage): Promise<Response> {
   return response(head, Buffer.concat(chunks));
 }
 
-/** Sends a request and gives the response head as soon as it is there; `abort` drops the connection. */
+/** Sends a request and returns the response head as soon as it is there; `abort` drops the connection. */
 export function open(url: string, sending: Sending): { head: Promise<IncomingMessage>; abort(): void } {
   const parts = Array.isArray(sending.body) ? (sending.body as readonly Buffer[]) : undefined;
   const body = sending.body === undefined || parts ? undefined : Buffer.from(sending.body as string);
@@ -120,14 +120,14 @@ export function collect(socket: Socket): { text(): string; readonly closed: Prom
   return { text, closed: new Promise((resolve) => socket.once('close', () => resolve(text()))) };
 }
 
-/** A response taken apart from raw text; for what a proper client would refuse to send. */
+/** A response parsed from raw text; for requests that a proper client would not send. */
 export interface RawResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
 }
 
-/** Takes the first response out of raw text. */
+/** Parses the first response of raw text. */
 export function parseRaw(text: string): RawResponse {
   const end = text.indexOf('\r\n\r\n');
   const [line, ...fields] = text.slice(0, Math.max(end, 0)).split('\r\n');

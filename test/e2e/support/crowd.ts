@@ -1,5 +1,5 @@
 /**
- * A crowd of callers who ask for models of different prices, in all sizes, streamed or not, and who remember what came of
+ * A crowd of callers of models of different prices, in all sizes, streamed or not, who remember the outcome of
  * every request, so that the ledger can be compared with what callers and upstream saw.
  * @module
  */
@@ -19,14 +19,14 @@ import { IS_DEEP } from '../../support/times.ts';
 import { bearer, messagesBody, send } from './client.ts';
 import { ledgerRows } from './state.ts';
 
-/** Models by id with what a token of output costs, in nano-USD; input costs nothing. */
+/** Models by id with the price of a token of output, in nano-USD; input is free. */
 const NANO_USD_PER_TOKEN: Readonly<Record<string, number>> = { small: 1000, middle: 2000, large: 5000 };
 const MODELS = Object.keys(NANO_USD_PER_TOKEN);
 const SIZES = 9;
 /** A request is known by its number, and its size in tokens is a multiple of this plus the number. */
 const STEP = 100_000;
 
-/** The `models` and `token_groups` of gateway.yaml that a crowd asks for. */
+/** The `models` and `token_groups` of gateway.yaml for a crowd. */
 export const CROWD_MODELS = {
   models: MODELS.map((id) => ({
     id,
@@ -40,20 +40,20 @@ export const CROWD_MODELS = {
 /** The most that one request of a crowd can cost, in nano-USD. */
 export const MOST_EXPENSIVE_NANO_USD = (SIZES + 1) * STEP * Math.max(...Object.values(NANO_USD_PER_TOKEN));
 
-/** Somebody who asks one thing after the other. */
+/** A client that sends one request after the other. */
 export interface Caller {
   readonly user: string;
   readonly token: string;
 }
 
 /**
- * What a caller got: everything, a refusal for lack of money or because too many ask at once, an error of the gateway,
+ * A caller's outcome: everything, a rejection for lack of money or for too many requests, an error of the gateway,
  * nothing whole, or no connection at all.
  */
 type Outcome = 'served' | 'refused' | 'too many' | 'unavailable' | 'broken' | 'unreachable';
 
 const FAILED: ReadonlySet<Outcome> = new Set(['unavailable', 'broken', 'unreachable']);
-/** What came of requests that were certainly not forwarded. */
+/** Outcomes of requests that were certainly not forwarded. */
 const KEPT_BACK: ReadonlySet<Outcome> = new Set(['refused', 'too many', 'unavailable']);
 
 interface Sent {
@@ -61,13 +61,13 @@ interface Sent {
   readonly user: string;
   readonly model: string;
   readonly cost_nano_usd: number;
-  /** Of the gateway that was asked. */
+  /** Of the gateway that got the request. */
   readonly url: string;
   is_open: boolean;
   outcome: Outcome;
 }
 
-/** Whom so many callers ask for: a fifth of them for the first of these people, who has more to do than may be spent. */
+/** The callers of so many clients: a fifth for the first of them, who has more to do than may be spent. */
 export function peopleOf(callers: number, people: number): string[] {
   const number = (index: number) => (index < callers / 5 ? 0 : index % people);
   return Array.from({ length: callers }, (_, index) => `user-${number(index)}@example.com`);
@@ -79,9 +79,9 @@ export async function makeCallers(database: Database, users: readonly string[], 
   return Promise.all(users.map(make));
 }
 
-/** The part of what it asked for that a request gets, from a token to 0.99; the same whenever it is asked. */
+/** The share of its requested output that a request gets, from a token to 0.99; the same on every call. */
 function outputOf(max_tokens: number): number {
-  // A count of 0 for an answer with words in it would not be believed.
+  // A count of 0 for a response with text would not be trusted.
   return Math.max(1, Math.floor((max_tokens * ((max_tokens * 7919) % 100)) / 100));
 }
 
@@ -96,35 +96,35 @@ function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Gene
   yield sse({ type: 'message_stop' });
 }
 
-/** Longest time to an answer and between two events of a stream. */
+/** Longest time to a response and between two events of a stream. */
 const THINKING_MS = IS_DEEP ? 1500 : 300;
 const TALKING_MS = IS_DEEP ? 40 : 10;
-/** Longest that somebody who was refused waits before asking again. */
+/** Longest wait of a rejected client before it retries. */
 const REFLECTING_MS = IS_DEEP ? 1000 : 300;
 
-/** Passes the time of a provider or a caller, as a random number says. */
+/** Passes the time of a provider or a caller, by a random number. */
 const pass = (most_ms: number, random: () => number) =>
   new Promise((resolve) => setTimeout(resolve, random() * most_ms));
 
-let held: Promise<void> | undefined;
+let blocked: Promise<void> | undefined;
 
-/** Lets the upstream answer nothing more until what it returns is called. */
+/** Silences the upstream until the returned function is called. */
 export function holdAnswers(): () => void {
   const { promise, resolve } = Promise.withResolvers<void>();
-  held = promise;
+  blocked = promise;
   return () => {
-    held = undefined;
+    blocked = undefined;
     resolve();
   };
 }
 
-/** An upstream that takes its time, so that many requests are under way, and reports the number of the request as its input. */
+/** A slow upstream, so that many requests are in flight, which reports the number of the request as its input. */
 export const answerCrowd: Script = async (exchange: Exchange) => {
   const { max_tokens, stream } = JSON.parse(exchange.received.body.toString());
   const usage = { input_tokens: max_tokens % STEP, output_tokens: outputOf(max_tokens) };
   const random = randomOf(`answer ${usage.input_tokens}`);
   await pass(THINKING_MS, random);
-  await held;
+  await blocked;
   if (!stream) return answerJson(message(usage))(exchange);
   exchange.res.writeHead(200, EVENT_STREAM as string[]);
   for (const event of eventsOf(usage)) {
@@ -139,11 +139,11 @@ export function numbersSeen(requests: readonly { readonly body: Buffer }[]): num
   return requests.map(({ body }) => JSON.parse(body.toString()).max_tokens % STEP);
 }
 
-/** What a crowd has sent, and what came of it. */
+/** The requests of a crowd, and their outcomes. */
 export class Crowd {
   readonly sent: Sent[] = [];
   readonly #urls: readonly string[];
-  /** Whoever has met an error waits for this before trying again. */
+  /** The wait of a client after an error before it retries. */
   repaired: Promise<void> = Promise.resolve();
   #done = 0;
 
@@ -156,17 +156,17 @@ export class Crowd {
     return this.sent.filter(({ outcome }) => outcomes.includes(outcome)).length;
   }
 
-  /** How many requests were served, or refused for lack of money, so far. */
+  /** How many requests were served, or rejected for lack of money, so far. */
   get done(): number {
     return this.#done;
   }
 
-  /** Numbers of the requests that a gateway has and has not answered. */
+  /** Numbers of the requests at a gateway without a response yet. */
   openAt(url: string): number[] {
     return this.sent.filter((one) => one.is_open && one.url === url).map(({ number }) => number);
   }
 
-  /** Sends one request and notes what came of it. */
+  /** Sends one request and records its outcome. */
   async ask(caller: Caller, url: string): Promise<Outcome> {
     const number = this.sent.length + 1;
     assert.ok(number < STEP, 'a request number has five digits');
@@ -193,7 +193,7 @@ export class Crowd {
   }
 
   /**
-   * Lets every caller ask one thing after the other, of one gateway after the other, until so many requests are done and
+   * Lets every caller send one request after the other, to the gateways in turn, until so many requests are done and
    * `meanwhile` is over.
    */
   async run(callers: readonly Caller[], requests: number, meanwhile: Promise<void> = Promise.resolve()): Promise<void> {
@@ -205,7 +205,7 @@ export class Crowd {
       const random = randomOf(`caller ${index}`);
       for (let turn = index; !is_over || this.done < requests; turn++) {
         const outcome = await this.ask(caller, this.#urls[turn % this.#urls.length]!);
-        // Some go on asking, so that there is always somebody there when a gateway or the database goes or comes.
+        // Some go on, so that there is always a client when a gateway or the database goes or comes.
         if (FAILED.has(outcome) && index % (IS_DEEP ? 25 : 5) !== 0) await this.repaired;
         if (outcome === 'refused' || outcome === 'too many') await pass(REFLECTING_MS, random);
       }
@@ -215,12 +215,12 @@ export class Crowd {
 }
 
 /**
- * Compares the ledger with what callers sent and the upstream saw: what was forwarded has exactly one row, what was refused
- * has none, and every cost is what the upstream reported, or an estimate where the gateway did not live to hear the end.
+ * Compares the ledger with callers and the upstream: a forwarded request has exactly one row, a rejected one
+ * has none, and every cost is the upstream's usage, or an estimate where the gateway did not live to hear the end.
  * @returns how many rows are estimates.
  */
 export async function assertBooks(database: Database, crowd: Crowd, seen: readonly number[]): Promise<number> {
-  // What a gateway had leased that died with its database is nobody's.
+  // What a gateway had leased that died with its database has no owner.
   const rows = (await ledgerRows(database)).filter(({ request_id }) => !request_id.startsWith('lease '));
   assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length, 'no request has two rows');
   const settled = new Map(rows.filter((row) => row.input_tokens > 0).map((row) => [row.input_tokens, row]));

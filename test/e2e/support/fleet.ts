@@ -1,4 +1,4 @@
-/** Several gateways, each a process of its own, on one database: what an organisation runs, and what fails there. */
+/** Several gateways, each a process of its own, on one database: an organisation's setup, and its failures. */
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
 /** Gateways of one configuration on one database. */
 export interface Fleet {
-  /** One per gateway; a gateway that was killed comes back at the same. */
+  /** One per gateway; a killed gateway returns at the same. */
   readonly urls: readonly string[];
   /** The test's own connections. */
   readonly database: Database;
@@ -44,7 +44,7 @@ export async function startFleet(options: {
   readonly config: ConfigSections;
 }): Promise<Fleet> {
   const { gateways, upstream_url, database_url, config } = options;
-  // The first to come would otherwise migrate while the others wait for it.
+  // The first one would otherwise migrate while the others wait for it.
   const database = await openAt(database_url);
   const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database_url };
   const start = async (port: number) => {
@@ -78,7 +78,7 @@ async function end(gateway: GatewayProcess): Promise<void> {
   await gateway.ended;
 }
 
-/** A PostgreSQL of a test's own that may be taken away; the URLs of its databases stay the same. */
+/** A PostgreSQL of a test's own that may be stopped; the URLs of its databases stay the same. */
 export interface MortalPostgres {
   /** Makes an empty one, with the clock of the tests; gives its URL. */
   createDatabase(): Promise<string>;
@@ -89,7 +89,7 @@ export interface MortalPostgres {
   close(): Promise<void>;
 }
 
-/** Starts a PostgreSQL of its own, which writes what is committed before it says so. */
+/** Starts a PostgreSQL of its own, which writes commits before it confirms them. */
 export async function startMortalPostgres(): Promise<MortalPostgres> {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-mortal-'));
   // As root, PostgreSQL runs under another account, which has to get in.

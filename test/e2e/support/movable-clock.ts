@@ -1,13 +1,13 @@
 import type { Clock, Timer } from '../../../engine/base/contract/services.ts';
 
-/** A clock that a test can move on: what waits for its time then begins at once. */
+/** A clock that a test can advance: pending timeouts then fire at once. */
 export interface MovableClock extends Clock {
   advance(milliseconds: number): void;
-  /** How many tasks have been given a wait of this length so far: what a time limit is about has begun as often. */
+  /** How many tasks have started a wait of this length so far: as often as the operation with that time limit. */
   begun(milliseconds: number): number;
 }
 
-/** Creates a clock that goes as the machine's does, or stands still until it is moved. */
+/** Creates a clock that runs like the machine's, or stands still until it is moved. */
 export function movableClock({ stands = false } = {}): MovableClock {
   const start = Date.now();
   let moved_ms = 0;
@@ -30,7 +30,7 @@ export function movableClock({ stands = false } = {}): MovableClock {
   };
 }
 
-/** What a waiting task has in common with all others of its clock. */
+/** The shared properties of the waiting tasks of a clock. */
 interface Waiting {
   monotonic(): number;
   readonly stands: boolean;
@@ -68,7 +68,7 @@ class WaitingTask implements Timer {
     this.#timer?.unref();
   }
 
-  /** Waits for what is left of its time. */
+  /** Waits for the rest of its time. */
   arm(): void {
     clearTimeout(this.#timer);
     const left_ms = Math.max(0, this.due_ms - this.#among.monotonic());

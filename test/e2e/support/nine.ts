@@ -1,5 +1,5 @@
 /**
- * A gateway in front of a strict model provider that it asks in each of the three protocols: every client's protocol times every
+ * A gateway in front of a strict model provider in each of the three protocols: every client's protocol times every
  * upstream's.
  * @module
  */
@@ -16,10 +16,10 @@ import { lend, openForFile } from './use-gateway.ts';
 /** Prices in dollars per million tokens: nano-USD per token are a thousand times as many. */
 export const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
-/** The model that is asked for in this protocol. */
+/** The requested model of this protocol. */
 export const modelVia = (protocol: Protocol): string => `via-${protocol}`;
 
-/** A model that this upstream knows by the same name. */
+/** A model with the same name at this upstream. */
 export const sameAt = (protocol: Protocol): string => `same-${protocol}`;
 
 /** Every client's protocol with every upstream's. */
@@ -30,7 +30,7 @@ export const COMBINATIONS: readonly (readonly [spoken: Protocol, upstream: Proto
 /** Those that are translated. */
 export const TRANSLATED = COMBINATIONS.filter(([spoken, upstream]) => spoken !== upstream);
 
-/** What a file has beside the nine: upstreams at the same address with the same key, models of the same size and price, and rules. */
+/** A file's additions to the nine: upstreams at the same address with the same key, models of the same size and price, and rules. */
 interface More {
   readonly upstreams?: readonly object[];
   readonly models?: readonly object[];
@@ -74,7 +74,7 @@ export function nineConfig(url: string, { upstreams = [], models = [], rules = [
   };
 }
 
-/** What a test of combinations works with. */
+/** The tools of a test of combinations. */
 export interface Nine {
   readonly provider: ModelProvider;
   readonly gateway: TestGateway;
@@ -83,7 +83,7 @@ export interface Nine {
 }
 
 /**
- * Gives the tests of a file both. Before each test the provider has seen nothing and answers a short text. Files without sections
+ * Gives the tests of a file both. Before each test the provider has seen nothing and returns a short text. Files without sections
  * of their own share them.
  */
 export function useNine(take: (nine: Nine) => void, more?: (url: string) => ConfigSections): void {
@@ -130,7 +130,7 @@ const PATHS: Readonly<Record<Protocol, string>> = {
 /** How to send a body to a protocol's path with plain HTTP. */
 export function sending(spoken: Protocol, token: string, body: string) {
   const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
-  // Every client of the Messages protocol says its version, and the protocol insists on it.
+  // Every client of the Messages protocol sends its version, and the protocol requires it.
   if (spoken === 'messages') headers.push('anthropic-version', '2023-06-01');
   return { path: PATHS[spoken], headers, body };
 }
@@ -141,7 +141,7 @@ export function post(gateway: TestGateway, spoken: Protocol, body: object | stri
   return send(gateway.url, sending(spoken, gateway.token, text));
 }
 
-/** The shortest request of a protocol that says this. */
+/** The shortest request of a protocol with this text. */
 export function askBody(
   spoken: Protocol,
   model: string,

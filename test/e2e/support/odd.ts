@@ -1,4 +1,4 @@
-/** What tests of rare requests and answers share: documents of upstreams, and what became of them. */
+/** Shared parts of tests of rare requests and responses: documents of upstreams, and their results. */
 import assert from 'node:assert/strict';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
@@ -9,12 +9,12 @@ import { auditRecord } from './state.ts';
 /** The identifier that the gateway gave a request. */
 export const idOf = ({ headers }: Response): string => String(headers['x-gateway-request-id']);
 
-/** What the audit record says was lost in translation, as names of rules. */
+/** Losses in translation by the audit record, as names of rules. */
 export async function lossesOf({ gateway }: Nine, answer: Response): Promise<readonly string[]> {
   return ((await auditRecord(gateway.database, idOf(answer))).record as { losses: readonly string[] }).losses;
 }
 
-/** The answer of a gateway whose upstream answers with this document. */
+/** The response of a gateway whose upstream returns this document. */
 export async function answered(nine: Nine, spoken: Protocol, upstream: Protocol, document: object): Promise<Response> {
   const { script } = nine.provider.upstream;
   nine.provider.upstream.script = answerJson(document);
@@ -23,7 +23,7 @@ export async function answered(nine: Nine, spoken: Protocol, upstream: Protocol,
   return answer;
 }
 
-/** The message of a refusal for which the upstream was not asked. */
+/** The message of a rejection without a request to the upstream. */
 export async function refusal(nine: Nine, spoken: Protocol, model: string, more: object): Promise<string> {
   const answer = await post(nine.gateway, spoken, askBody(spoken, model, 'Hi', more));
   assert.equal(answer.status, 400, answer.text);
@@ -31,7 +31,7 @@ export async function refusal(nine: Nine, spoken: Protocol, model: string, more:
   return answer.json().error.message;
 }
 
-/** Documents as upstreams of the Responses and the chat protocol answer them. */
+/** Documents as upstreams of the Responses and the chat protocol return them. */
 export const message = (id: string, ...content: object[]) => ({ type: 'message', id, role: 'assistant', content });
 export const text = (said: string) => ({ type: 'output_text', text: said, annotations: [] });
 export const response = (output: readonly object[], usage: object = {}) => ({

@@ -1,4 +1,4 @@
-/** What a gateway needs that runs as a process of its own: an upstream, a database, and a directory with its configuration. */
+/** The dependencies of a gateway as a process: an upstream, a database, and a directory with its configuration. */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { after, before } from 'node:test';
@@ -16,17 +16,17 @@ import { open } from '../../support/open-database.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
 interface Setup {
-  /** Of gateway.yaml, which is otherwise that of any test. */
+  /** Of gateway.yaml, which is otherwise the default of tests. */
   readonly sections?: (upstream_url: string) => ConfigSections | Promise<ConfigSections>;
   /** By name, beside gateway.yaml. */
   readonly files?: Readonly<Record<string, string>>;
-  /** What the upstream answers; absent: a complete message. */
+  /** The upstream's response; absent: a complete message. */
   readonly script?: Script;
 }
 
 export type ProcessScene = Awaited<ReturnType<typeof openProcessScene>>;
 
-/** Sets everything up; what is started ends with `close`. */
+/** Sets everything up; `close` ends whatever was started. */
 export async function openProcessScene({ sections, files = {}, script = answerJson(message()) }: Setup = {}) {
   const upstream = await startUpstream(script);
   const { url: database_url, drop } = await createTestDatabase();
@@ -49,7 +49,7 @@ export async function openProcessScene({ sections, files = {}, script = answerJs
     env,
     /** Writes a file beside gateway.yaml. */
     write,
-    newToken: (wish?: TokenWish) => makeToken(database, wish),
+    newToken: (input?: TokenWish) => makeToken(database, input),
     async start(...more_arguments: string[]): Promise<GatewayProcess> {
       const gateway = await startGatewayProcess(config_file, env, more_arguments);
       started.push(gateway);

@@ -1,4 +1,4 @@
-/** What every refusal of the gateway's own must look like. */
+/** The form of every rejection of the gateway's own. */
 import assert from 'node:assert/strict';
 import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import type { RawResponse, Response } from './client.ts';
@@ -6,7 +6,7 @@ import type { RawResponse, Response } from './client.ts';
 export interface Expected {
   readonly status: number;
   readonly type: string;
-  /** What the message must mention. */
+  /** Required words of the message. */
   readonly says?: RegExp;
 }
 

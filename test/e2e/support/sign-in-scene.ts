@@ -1,4 +1,4 @@
-/** Sign-in for the tests of a file: an identity provider, an upstream that answers, gateways on one database, and what people do there. */
+/** Sign-in for the tests of a file: an identity provider, an upstream, gateways on one database, and users' actions. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach } from 'node:test';
@@ -37,8 +37,8 @@ type Change = (config: any) => void;
 const LIMITS = { device_authorizations: 1000, code_submissions: 1000, window_seconds: 600 };
 
 /**
- * Gives the tests of a file what they sign people in with. Before each of them the provider is up, knows the people it began
- * with and nobody's tokens, and the upstream answers a complete message.
+ * Gives the tests of a file what they sign users in with. Before each of them the provider is up, has its initial users
+ * and no tokens, and the upstream returns a complete message.
  * @param options.frozen whether the gateways have a stopped clock, `clock`.
  * @param options.replicas gateways on one database; the second is `other`, at the public URL of the first.
  * @param options.relayed whether they reach it by `way`, which can be cut.
@@ -142,28 +142,28 @@ export function useSignInScene(
     get gateways(): readonly TestGateway[] {
       return gateways;
     },
-    /** Asks a path with a credential. */
+    /** Requests a path with a credential. */
     use,
     statusOf: async (token: string, at = one()) => (await use(token, '/v1/models', at)).status,
     /** Ids of the models a credential may use. */
     modelsOf: async (token: string, at = one()): Promise<string[]> =>
       (await use(token, '/v1/models?limit=1000', at)).json().data.map(({ id }: { id: string }) => id),
-    /** Waits until a credential is refused. */
+    /** Waits until a credential is rejected. */
     refused: (token: string, at = one()) =>
-      until('the token is refused', async () => {
-        const answer = await use(token, '/v1/models', at);
-        return answer.status === 401 && answer;
+      until('the token is rejected', async () => {
+        const response = await use(token, '/v1/models', at);
+        return response.status === 401 && response;
       }),
-    /** Asks the admin API at `path`; the fields of what it answers, with its status. */
+    /** Requests the admin API at `path`; the fields of its response, with its status. */
     api,
-    /** Makes an access token as the person of a session does. */
+    /** Creates an access token as the user of a session does. */
     async ownToken(session_token: string, name = 'own'): Promise<string> {
-      const { token, ...answer } = await api(session_token, 'POST', 'tokens', { name, group: 'all' });
-      assert.match(token ?? '', /^gw_/, JSON.stringify(answer));
+      const { token, ...response } = await api(session_token, 'POST', 'tokens', { name, group: 'all' });
+      assert.match(token ?? '', /^gw_/, JSON.stringify(response));
       return token;
     },
     signIn: (sub: string, at = one()) => signIn(at.url, sub),
-    /** Tries to sign in: the page that ends it, and what the device hears. */
+    /** Tries to sign in: returns the final page, and the device's response. */
     async trySignIn(sub: string, at: Pick<TestGateway, 'url'> = one()) {
       const begun = await beginSignIn(at.url);
       const page = await confirmInBrowser(at.url, begun.user_code, sub);

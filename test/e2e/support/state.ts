@@ -1,4 +1,4 @@
-/** What the gateway has written to its database, as tests need to see it. */
+/** The gateway's state in its database, as tests need to see it. */
 import { readdirSync } from 'node:fs';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { statementsOnLanes } from '../../support/lanes.ts';
@@ -58,7 +58,7 @@ export async function auditRecord(database: Database, request_id: string): Promi
   );
 }
 
-/** What is reserved in all counters for requests, in nano-USD, without room that is leased, and how many reservations are open. */
+/** Reservations in all counters for requests, in nano-USD, without leased headroom, and how many reservations are open. */
 export async function reserved(database: Database): Promise<{ nano_usd: number; reservations: number }> {
   const [counters] = await database
     .knex('spend_counters')
@@ -73,7 +73,7 @@ export async function reserved(database: Database): Promise<{ nano_usd: number; 
   return { nano_usd: Number(counters?.reserved ?? 0), reservations: Number(open?.count ?? 0) };
 }
 
-/** Waits until nothing is reserved any more, nor will be for what was answered. */
+/** Waits until nothing is reserved any more, nor will be for finished requests. */
 export async function nothingReserved(database: Database): Promise<void> {
   await until('nothing is reserved', async () => {
     if (statementsOnLanes(database) > 0) return false;
@@ -82,7 +82,7 @@ export async function nothingReserved(database: Database): Promise<void> {
   });
 }
 
-/** Files in a spool directory that hold requests or records; who is known is kept there, too. */
+/** Files in a spool directory with requests or records; known callers are stored there, too. */
 export function spoolFiles(spool_dir: string): readonly string[] {
   return readdirSync(spool_dir).filter((name) => name.endsWith('.spool'));
 }

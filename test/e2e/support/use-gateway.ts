@@ -25,10 +25,10 @@ export interface Opened {
 }
 
 /**
- * Gives the tests of a file a gateway; `take` is given it before the first of them. Before each test the upstream has seen
- * nothing and answers a complete message. A file that says nothing of the configuration has a gateway that files before it
- * used, and with it their rows; `{}` stands for one of its own.
- * @param config sections of gateway.yaml, or what makes them of the URL of the upstream
+ * Gives the tests of a file a gateway; `take` gets it before the first of them. Before each test the upstream has seen
+ * nothing and returns a complete message. A file without a configuration has a gateway that files before it
+ * used, and with it their rows; `{}` requests one of its own.
+ * @param config sections of gateway.yaml, or a function of the URL of the upstream
  */
 export function useGateway(take: (opened: Surroundings) => void, config?: Sections, clock?: Clock): void {
   let upstream: ScriptedUpstream;
@@ -105,10 +105,10 @@ export function lend<T extends Opened>(open: () => Promise<T>): () => Promise<T>
   };
 }
 
-/** A gateway as somebody sees it who uses it from now on. */
+/** A gateway as its new users see it. */
 async function gatewayFor(user: string, gateway: TestGateway): Promise<TestGateway> {
   const logged_before = gateway.logs.length;
-  const newToken: TestGateway['newToken'] = (wish) => gateway.newToken({ user, ...wish });
+  const newToken: TestGateway['newToken'] = (input) => gateway.newToken({ user, ...input });
   const refuse = async () => {
     throw new Error('other files use this gateway; useGateway(…, {}) gives one of its own');
   };

@@ -1,4 +1,4 @@
-/** However many people, tokens, sessions and made-up names there are, metrics have as many series as for ten. */
+/** For any number of users, tokens, sessions and made-up names, metrics have as many series as for ten. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
@@ -18,8 +18,8 @@ before(async () => {
 });
 after(() => scene?.close());
 
-/** Somebody new, who makes up whatever a caller can make up. */
-async function useAsSomebodyNew(): Promise<void> {
+/** A new caller with made-up values wherever a caller has a choice. */
+async function useAsNewCaller(): Promise<void> {
   const id = randomUUID();
   const { gateway } = scene;
   const token = await gateway.newToken({ user: `${id}@${id}.example`, project: id, name: id });
@@ -42,7 +42,7 @@ async function useAsSomebodyNew(): Promise<void> {
   await ask(`/v1/models/${id}`, {}, 405);
 }
 
-/** Series by name and labels, as a scraper sees them once so many requests were answered. */
+/** Series by name and labels, as a scraper sees them after so many responses. */
 async function seriesAfter(callers: number): Promise<string[]> {
   const answered = /^gateway_requests_total\{[^}]*gateway_outcome="answered"[^}]*\} (\d+)/m;
   const lines = await until('all are counted', async () => {
@@ -51,19 +51,19 @@ async function seriesAfter(callers: number): Promise<string[]> {
   });
   return (
     lines
-      // What telemetry says of itself and of the process has series of its own kind, which come with time.
+      // Telemetry's own and the process's metrics have further series, which appear with time.
       .filter((line) => !/^(#|$|nodejs_|gateway_telemetry_)/.test(line))
       .map((line) => line.slice(0, line.lastIndexOf(' ')))
   );
 }
 
-test('many callers make no more series than ten, for scrapers and for the collector', async () => {
-  for (let i = 0; i < FEW; i++) await useAsSomebodyNew();
+test('many callers create no more series than ten, for scrapers and for the collector', async () => {
+  for (let i = 0; i < FEW; i++) await useAsNewCaller();
   const few = await seriesAfter(FEW);
   assert.ok(few.length > 50, few.join('\n'));
   const upstream_seen = scene.upstream.requests.length;
   const crowd = Array.from({ length: 8 }, async (_, at) => {
-    for (let i = at; i < MANY - FEW; i += 8) await useAsSomebodyNew();
+    for (let i = at; i < MANY - FEW; i += 8) await useAsNewCaller();
   });
   await Promise.all(crowd);
   assert.equal(scene.upstream.requests.length - upstream_seen, MANY - FEW);

@@ -36,41 +36,41 @@ describe('a client that was set up with --telemetry', () => {
   }
 
   before(async () => {
-    const [answers, line] = [false, async () => assert.fail('somebody was asked')];
+    const [responses, line] = [false, async () => assert.fail('prompted the user')];
     const given = { baseUrl: gateway.url, model: 'coder-1', telemetry: ['metrics', 'logs'], write: true } as const;
     const more = { tokenStdin: true, check: true } as const;
-    const input = { answers, line, all: async () => gateway.token };
+    const input = { answers: responses, line, all: async () => gateway.token };
     assert.equal(await codingCli(backend.context, { ...given, ...more }, { input }), 0);
     assert.deepEqual(collector.exports, []);
   });
 
-  test('is told by --check which signals the gateway passes on', () => {
+  test('is shown by --check which signals the gateway passes on', () => {
     assert.match(backend.info(), /accepts metrics\n/);
     assert.match(backend.info(), /accepts logs: .* drops them/);
   });
 
-  test('sends what arrives at the collector, with who it was', async () => {
+  test('sends data that arrives at the collector, with the user', async () => {
     const { endpoint, headers } = exporters().metrics_exporter!['otlp-http'];
     const gauge = { dataPoints: [{ timeUnixNano: '1763877600123456789', asDouble: 1 }] };
     const scopeMetrics = [{ metrics: [{ name: 'client.sessions', gauge }] }];
-    const answer = await fetch(endpoint, {
+    const response = await fetch(endpoint, {
       method: 'POST',
       headers: { ...headers, 'content-type': 'application/json' },
       body: JSON.stringify({ resourceMetrics: [{ scopeMetrics }] }),
     });
-    assert.deepEqual([answer.status, await answer.text()], [200, '{}']);
+    assert.deepEqual([response.status, await response.text()], [200, '{}']);
     await collector.point('client.sessions');
     assert.ok(collector.exports[0]?.received.headers['x-gateway-caller-id']);
   });
 
-  test('is never told so while it sends something', async () => {
+  test('is never shown it while it sends data', async () => {
     const { endpoint, headers } = exporters().exporter!['otlp-http'];
     const logRecords = [{ timeUnixNano: '1763877600123456789', body: { stringValue: 'client.started' } }];
-    const answer = await fetch(endpoint, {
+    const response = await fetch(endpoint, {
       method: 'POST',
       headers: { ...headers, 'content-type': 'application/json' },
       body: JSON.stringify({ resourceLogs: [{ scopeLogs: [{ logRecords }] }] }),
     });
-    assert.deepEqual([answer.status, await answer.text()], [200, '{}']);
+    assert.deepEqual([response.status, await response.text()], [200, '{}']);
   });
 });

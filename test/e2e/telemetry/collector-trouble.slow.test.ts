@@ -1,4 +1,4 @@
-/** A collector that is away, slow or hostile costs requests nothing, and what it did not get is counted. */
+/** A collector that is away, slow or hostile delays no request, and undelivered data is counted. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -8,14 +8,14 @@ import { bytesInUse } from '../../support/heap.ts';
 import { answerBytes, hang } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
-import { TROUBLES } from './collector-troubles.ts';
+import { FAILURES } from './collector-troubles.ts';
 import { openTelemetryScene, type TelemetryScene } from './scene.ts';
 
 const CALLERS = 8;
 const REQUESTS = 400;
-/** At once while the collector has some trouble. */
+/** At once while the collector fails in some way. */
 const LOAD = 48;
-/** Spans of one request: its own, and that of its attempt. */
+/** Spans of one request: its own, and its attempt's. */
 const SPANS = 2;
 const QUEUE = 512;
 
@@ -30,7 +30,7 @@ before(async () => {
 });
 after(() => scene?.close());
 
-/** Lets the gateway forget what trouble it had with the collector, as a changed configuration does. */
+/** Resets what the gateway knows of the collector's failures, as a changed configuration does. */
 async function startAnew(what: string): Promise<void> {
   const { gateway, collector } = scene;
   const config = JSON.parse(await readFile(gateway.config_file, 'utf8'));
@@ -42,7 +42,7 @@ async function startAnew(what: string): Promise<void> {
   collector.clear();
 }
 
-/** Lets callers ask one thing after the other. */
+/** Lets callers send one request after the other. */
 async function load(requests = LOAD): Promise<void> {
   let left = requests;
   const persist = async () => {
@@ -66,25 +66,25 @@ describe('while the collector', () => {
     const grown = (await inUse()) - before_all;
     assert.ok(grown < 24 * 1024 * 1024, `${grown} bytes more are in use after all of it`);
   });
-  for (const [what, script] of Object.entries(TROUBLES)) {
+  for (const [what, script] of Object.entries(FAILURES)) {
     test(`${what}, requests are served`, async () => {
       const { collector } = scene;
       await startAnew(what);
-      collector.trouble(script);
+      collector.failWith(script);
       try {
         await load();
         const { cancelled } = await collector.server.arrived(1);
         await load();
         if (script === hang) assert.equal(cancelled, false, 'none of them waited for it');
       } finally {
-        collector.trouble(undefined);
+        collector.failWith(undefined);
       }
     });
   }
 });
 
 describe('a collector that is away', () => {
-  test('loses the spans that the queue has no room for, which are counted, and gets the others when it is back', async () => {
+  test('loses the spans beyond the queue, which are counted, and gets the others when it is back', async () => {
     const own = await openTelemetryScene({ otlp: { queue_spans: QUEUE, timeout_seconds: 1 } });
     try {
       const { gateway, collector } = own;
@@ -112,7 +112,7 @@ describe('a collector that is away', () => {
 
   test('does not keep a gateway from stopping', async () => {
     const own = await openTelemetryScene({ otlp: { timeout_seconds: 1 } });
-    own.collector.trouble(hang);
+    own.collector.failWith(hang);
     await send(own.gateway.url, { headers: bearer(own.gateway.token), body });
     await own.close();
   });
@@ -132,14 +132,14 @@ test('a redirect of the collector is not followed, with its headers or without',
     for (const status of [301, 307, 308]) {
       const location = `http://127.0.0.1:${port}/v1/traces`;
       scene.collector.clear();
-      scene.collector.trouble(answerBytes(status, { location }, ''));
+      scene.collector.failWith(answerBytes(status, { location }, ''));
       await load(CALLERS);
       await scene.collector.server.arrived(1);
     }
     await load(CALLERS);
     assert.deepEqual(strangers, []);
   } finally {
-    scene.collector.trouble(undefined);
+    scene.collector.failWith(undefined);
     stranger.closeAllConnections();
     stranger.close();
   }

@@ -4,7 +4,7 @@ import { takePartly } from '../../support/telemetry/collector.ts';
 const text = { 'content-type': 'text/plain' };
 const ENDLESS = Buffer.alloc(64 * 1024, 'a');
 
-/** Answers without an end, as fast as it is taken. */
+/** Responds without an end, as fast as the client reads. */
 const answerForEver: Script = ({ res }) => {
   res.writeHead(200, { 'content-type': 'application/x-protobuf' });
   const write = () => {
@@ -14,7 +14,7 @@ const answerForEver: Script = ({ res }) => {
   write();
 };
 
-/** Answers one byte after the other, the head too. */
+/** Sends one byte after the other, the head too. */
 const answerByteByByte: Script = ({ socket }) => {
   const bytes = 'HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n\r\n';
   let at = 0;
@@ -22,8 +22,8 @@ const answerByteByByte: Script = ({ socket }) => {
   socket.on('close', () => clearInterval(timer));
 };
 
-/** What a collector can do instead of taking what it is sent. */
-export const TROUBLES: Readonly<Record<string, Script>> = {
+/** What a collector can do instead of accepting data. */
+export const FAILURES: Readonly<Record<string, Script>> = {
   hangs: hang,
   'answers 429 and wants to be left alone for an hour': answerBytes(429, { ...text, 'retry-after': '3600' }, 'later'),
   'answers 503': answerBytes(503, text, 'away'),

@@ -1,4 +1,4 @@
-/** A gateway sends what it tells to the collector of `telemetry.otlp`, and serves as before when that is away. */
+/** A gateway exports to the collector of `telemetry.otlp`, and serves as before when that is away. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
@@ -65,7 +65,7 @@ test('a reload changes how they are sent', async () => {
   assert.equal(collector.exports.at(-1)!.received.headers['content-type'], 'application/json');
 });
 
-test('a request that is under way when the gateway stops, and is ended by it, is told of before the end', async () => {
+test('a request that the gateway aborts at shutdown is exported before exit', async () => {
   const { server } = gatewayConfig(upstream.url) as { readonly server: object };
   const other = await bootGateway({
     upstream_url: upstream.url,
@@ -76,12 +76,12 @@ test('a request that is under way when the gateway stops, and is ended by it, is
   upstream.script = hang;
   try {
     const asked = upstream.requests.length;
-    const answer = ask(other.url, other.token);
-    await until('the upstream is asked', () => upstream.requests.length > asked);
+    const response = ask(other.url, other.token);
+    await until('the upstream gets the request', () => upstream.requests.length > asked);
     await other.close();
-    assert.equal((await answer).status, 503);
-    const { server: told, attempts } = await collector.request('the request', isRequest);
-    assert.equal(told.attributes['gateway.error.code'], 'draining');
+    assert.equal((await response).status, 503);
+    const { server: span, attempts } = await collector.request('the request', isRequest);
+    assert.equal(span.attributes['gateway.error.code'], 'draining');
     assert.equal(attempts.length, 1);
   } finally {
     upstream.script = script;

@@ -50,7 +50,7 @@ test('the start is a span, from the start of the process on', async () => {
   assert.ok(start.ended_at - start.began_at > 100);
 });
 
-test('a sign-in, its session, its renewal and a change are spans and counts, and say nobody by name', async () => {
+test('a sign-in, its session, its renewal and a change are spans and counts, without a user name', async () => {
   await beginSignIn(gateway.url);
   const ben = await signIn(gateway.url, 'ben');
   await askForToken(gateway.url, refreshWith(ben.refresh_token));
@@ -77,7 +77,7 @@ test('a sign-in, its session, its renewal and a change are spans and counts, and
   for (const secret of secrets) assert.ok(!wire.includes(secret), secret);
 });
 
-test('reloads are spans: one that is in force, and one that is not, with the codes of what is wrong', async () => {
+test('reloads are spans: a successful one, and a failed one, with its error codes', async () => {
   const good = await readFile(gateway.config_file, 'utf8');
   const config = JSON.parse(good);
   await writeFile(gateway.config_file, JSON.stringify({ ...config, branding: { name: 'Other' } }));

@@ -1,5 +1,5 @@
 /**
- * Plants prompts, answers and secrets wherever a caller, an upstream or a configuration can have them, then looks for them in every byte
+ * Plants prompts, responses and secrets wherever a caller, an upstream or a configuration can have them, then looks for them in every byte
  * that a collector, a scraper and upstreams got.
  */
 import assert from 'node:assert/strict';
@@ -18,7 +18,7 @@ const EMAIL = 'planted.person.84c1@example.com';
 
 const search = createSecretSearch();
 let made = 0;
-/** A text that occurs nowhere else, and must not be told on. */
+/** A unique text that must not be passed on. */
 function secret(what: string): string {
   const text = `planted-${(++made).toString(16).padStart(2, '0')}-9d4e71b6a3c85f20`;
   search.plant(what, text);
@@ -69,7 +69,7 @@ function plantedBody(more: object = {}): object {
 
 const plantedHeaders = () => [
   ...['x-claude-code-session-id', secret('a session id')],
-  ...['x-secret', secret('a header that nobody knows')],
+  ...['x-secret', secret('an unknown header')],
   ...['cookie', `session=${secret('a cookie')}`],
   ...['baggage', `key=${secret('baggage')}`],
   ...['user-agent', `client/1.0 (${secret('a comment of a user-agent')})`],
@@ -77,7 +77,7 @@ const plantedHeaders = () => [
   ...['referer', `http://x.example/${secret('a referer')}`],
 ];
 
-test('no prompt, answer, secret or address is in a span, a metric, a log record or baggage', async () => {
+test('no prompt, response, secret or address is in a span, a metric, a log record or baggage', async () => {
   const { gateway, collector, upstream } = scene;
   const token = await gateway.newToken({ user: EMAIL, team: 'red', name: secret('the name of a token') });
   const secrets = {
@@ -94,7 +94,7 @@ test('no prompt, answer, secret or address is in a span, a metric, a log record 
     const headers = bearer(with_token, ['traceparent', newParent().header, ...plantedHeaders(), ...more]);
     return (await send(gateway.url, { path, headers, body: messagesBody(plantedBody(body)) })).status;
   };
-  const answers = upstream.script;
+  const responses = upstream.script;
   upstream.script = answerJson(
     { ...message(), id: secret("the answer's id"), content: [{ type: 'text', text: secret('an answer') }] },
     200,
@@ -117,13 +117,13 @@ test('no prompt, answer, secret or address is in a span, a metric, a log record 
     upstream.script = answerJson({ type: 'error', error }, status, { 'retry-after': '0' });
     assert.ok((await ask({ model: 'pair-1' })) >= 400);
   }
-  upstream.script = answers;
+  upstream.script = responses;
   assert.equal(await ask({ model: 'minutes-1' }), 200);
   assert.equal(await ask({ model: `sk-ant-${secret('a key in the place of a model')}` }), 404);
   assert.equal(await ask({ model: token }), 404);
   assert.equal(await ask({ model: `${secret('a sentence for a model')} and a sentence` }), 404);
-  assert.equal(await ask({}, { with_token: secret('a token that nobody knows') }), 401);
-  assert.equal(await ask({}, { path: `/v1/${secret('a path that nobody knows')}` }), 404);
+  assert.equal(await ask({}, { with_token: secret('an unknown token') }), 401);
+  assert.equal(await ask({}, { path: `/v1/${secret('an unknown path')}` }), 404);
   assert.equal(await ask({ max_tokens: secret('a number that is none') }), 400);
   const cut = {
     headers: bearer(token, plantedHeaders()),
@@ -157,7 +157,7 @@ test('no prompt, answer, secret or address is in a span, a metric, a log record 
   const found = search
     .found()
     .filter(({ what, place }) => place !== 'what the collector got' || what !== "the collector's key");
-  // The log of an operator says who was refused.
+  // The log of an operator names the rejected user.
   assert.deepEqual(
     found.filter(({ what, place }) => place !== 'the log' || !/e-mail|name of a token/.test(what)),
     [],

@@ -1,4 +1,4 @@
-/** What upstreams get of the trace of a request, and how its audit record leads to that trace. */
+/** Trace headers at upstreams, and how the audit record leads to that trace. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
@@ -51,7 +51,7 @@ function withPropagation(propagate: string, ratio = 1) {
   };
 }
 
-/** Sends a request with these headers through a gateway that propagates so, and asserts its answer. */
+/** Sends a request with these headers through a gateway with this propagation, and asserts its response. */
 async function askWith(
   propagate: string,
   headers: readonly string[],
@@ -82,7 +82,7 @@ async function recordOf({ headers }: Response): Promise<Readonly<Record<string, 
 }
 
 describe('an upstream gets', () => {
-  test("the client's headers of tracing as they came, and never its baggage, where nothing else is said", async () => {
+  test("the client's unchanged tracing headers by default, and never its baggage", async () => {
     const response = await askWith('verbatim', [...TRACE, ...BAGGAGE]);
     assert.deepEqual(tracing(main), [
       ['b3', '1-2-1'],
@@ -95,7 +95,7 @@ describe('an upstream gets', () => {
     assert.equal(trace_id, TRACE_ID, 'its record leads to its trace');
   });
 
-  test('a traceparent of a new trace with propagate: join, where the client sent none, and is told if it is not kept', async () => {
+  test('joins a traceparent with propagate: join where the client sent none, and reports a dropped one', async () => {
     const response = await askWith('join', ['tracestate', STATE], 0);
     const { trace_id } = await recordOf(response);
     const [[name, value], ...more] = tracing(main) as [readonly [string, unknown]];
@@ -106,7 +106,7 @@ describe('an upstream gets', () => {
   test('a traceparent of the attempt with propagate: join, in the trace of the client', async () => {
     main.script = answerJson({ type: 'error', error: { type: 'overloaded_error', message: 'busy' } }, 503);
     const headers = ['traceparent', `00-${OTHER_ID}-${SPAN_ID}-00`, ...TRACE.slice(2), ...BAGGAGE];
-    // The sessions of this person stay where they were served.
+    // The sessions of this user stay where they were served.
     const token = await gateway.newToken({ user: 'moved@example.com' });
     const response = await askWith('join', headers, 1, token);
     main.script = answerJson(message());
@@ -122,7 +122,7 @@ describe('an upstream gets', () => {
     assert.deepEqual(
       attempts.map(({ span_id }) => span_id),
       spans,
-      'upstreams were told the spans of the attempts',
+      'upstreams received the spans of the attempts',
     );
     const { dropped_headers } = await recordOf(response);
     assert.deepEqual(dropped_headers, ['traceparent', 'b3', 'x-datadog-trace-id', 'baggage', 'uberctx-user']);

@@ -1,17 +1,16 @@
 /**
- * What is asked of telemetry, each shown by a span, an event or an attribute, and by a metric, as a collector got them: how many
+ * Questions to telemetry, each shown by a span, an event or an attribute, and by a metric, as a collector got them: how many
  * requests there are, how long they take, which fail, where they go, what they cost, and who decided.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { QUESTIONS } from '../../../engine/domain/telemetry/catalogue/questions.ts';
 import type { ReceivedPoint, ReceivedSpan } from '../../support/telemetry/collector.ts';
 import { DOLLAR_TOKENS } from '../money/dollar-models.ts';
 import { open } from '../support/client.ts';
 import { type Asked, openTelemetryScene, SLOW_MS, type TelemetryScene } from './scene.ts';
 
 let scene: TelemetryScene;
-/** What was asked, by what is remarkable about it. */
+/** The requests, by their peculiarity. */
 let asked: Record<string, Asked>;
 
 before(async () => {
@@ -24,7 +23,7 @@ const HOUR = { type: 'ephemeral', ttl: '1h' };
 const KEPT_AN_HOUR = { system: [{ type: 'text', text: 'Be kind.', cache_control: HOUR }] };
 const DOLLAR = { model: 'dollar-1', max_tokens: DOLLAR_TOKENS };
 
-/** Asks for everything that telemetry tells apart. */
+/** Uses every value that telemetry distinguishes. */
 async function askEverything(): Promise<void> {
   asked = {};
   const { gateway } = scene;
@@ -70,13 +69,13 @@ const seriesOf = (metric: string, labels: Record<string, string | number>): Prom
     Object.entries(labels).every(([name, value]) => point.labels[name] === value),
   );
 
-/** Asserts what a span or event has, among other things. */
+/** Asserts some fields of a span or event. */
 function assertHas(attributes: ReceivedSpan['attributes'], wanted: ReceivedSpan['attributes']): void {
   const found = Object.fromEntries(Object.keys(wanted).map((name) => [name, attributes[name]]));
   assert.deepEqual(found, wanted, JSON.stringify(attributes));
 }
 
-describe('telemetry tells', () => {
+describe('telemetry reports', () => {
   test('how many requests there are: a span for each, within the trace of its caller, and a count', async () => {
     for (const [name, { trace_id, parent_span_id, response }] of Object.entries(asked)) {
       const { server } = await spansOf(name, 0);
@@ -102,7 +101,7 @@ describe('telemetry tells', () => {
     assertHas(count.labels, { 'gateway.protocol': 'messages', 'gateway.status_class': '2xx' });
   });
 
-  test('how long they take: of the request, of each attempt, to the first byte, and of the gateway alone', async () => {
+  test('durations: of the request, of each attempt, to the first byte, and of the gateway alone', async () => {
     const { server, attempts } = await spansOf('slow');
     const [attempt] = attempts;
     const took = (span: ReceivedSpan) => span.ended_at - span.began_at;
@@ -127,7 +126,7 @@ describe('telemetry tells', () => {
     );
   });
 
-  test('where they go, and which routing rule said so', async () => {
+  test('destinations, and their routing rule', async () => {
     const { server, attempts } = await spansOf('slow');
     assertHas(server.attributes, {
       'gateway.model': 'slow-1',
@@ -149,7 +148,7 @@ describe('telemetry tells', () => {
     assert.equal(value, 1);
   });
 
-  test('what they cost, in tokens with cached ones among the input, and in dollars', async () => {
+  test('costs, in tokens with cached ones among the input, and in dollars', async () => {
     const { server, attempts } = await spansOf('served');
     // 100 new, 10 and 20 written for five minutes and an hour, 2000 read, 40 of output.
     const cost = (100 * 3 + 10 * 3.75 + 20 * 6 + 2000 * 0.3 + 40 * 15) / 1e6;
@@ -176,7 +175,7 @@ describe('telemetry tells', () => {
     assert.deepEqual([input.count, input.value], [1, 2130]);
   });
 
-  test('how many are refused, with no attempt at an upstream', async () => {
+  test('rejections, without an attempt at an upstream', async () => {
     const { server, attempts } = await spansOf('unknown', 0);
     assert.deepEqual(attempts, []);
     assertHas(server.attributes, { 'gateway.outcome': 'refused', 'gateway.error.code': 'model_not_found' });
@@ -187,7 +186,7 @@ describe('telemetry tells', () => {
     assert.ok((await seriesOf('gateway.requests', refused)).value >= 1);
   });
 
-  test('by which rule, with scope, window, limit, what was spent and held, and when it resets', async () => {
+  test('the rejecting rule, with scope, window, limit, spent and reserved amounts, and reset time', async () => {
     const { server } = await spansOf('third_dollar', 0);
     const [refused, ...others] = events(server, 'gateway.refused');
     assert.deepEqual(others, []);
@@ -206,7 +205,7 @@ describe('telemetry tells', () => {
     assert.equal(
       Date.parse(String(refused!['gateway.limit.resets_at'])),
       Date.parse(error.resets_at),
-      'it is that of the answer',
+      "it is the response's",
     );
     const decision = events(server, 'gateway.decision').find((event) => event['gateway.decision.kind'] === 'spend')!;
     assertHas(decision, {
@@ -218,7 +217,7 @@ describe('telemetry tells', () => {
     assertHas(by_rule.labels, { 'gateway.error.code': 'spend_limit_exceeded' });
   });
 
-  test('what was tried after a failure, and why', async () => {
+  test('retries after a failure, with the reason', async () => {
     const { server, attempts } = await spansOf('fallback', 3);
     assertHas(server.attributes, {
       'gateway.fallback': true,
@@ -240,22 +239,6 @@ describe('telemetry tells', () => {
     assert.match(reason, /^next_/);
     const { value } = await seriesOf('gateway.fallbacks', { 'gateway.fallback.reason': reason });
     assert.equal(value, 1);
-  });
-
-  test('by every name that the reference promises an answer under', async () => {
-    const { collector } = scene;
-    for (const name of Object.keys(asked)) await spansOf(name, 0);
-    for (const [question, { attributes, events, metrics }] of Object.entries(QUESTIONS)) {
-      for (const metric of metrics) await collector.point(metric);
-      const all_events = collector.spans.flatMap((span) => span.events);
-      const all = [...collector.spans, ...all_events].map((one) => Object.keys(one.attributes));
-      const names = new Set(all.flat());
-      const missing = [
-        ...attributes.filter((name) => !names.has(name)),
-        ...events.filter((name) => !all_events.some((event) => event.name === name)),
-      ];
-      assert.deepEqual(missing, [], `no request of this test has this, which tells ${question}`);
-    }
   });
 
   test('that a client left before the end', async () => {

@@ -21,7 +21,7 @@ import { DOLLAR_TOKENS, dollarModel } from '../money/dollar-models.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 
-/** How long the slow upstream takes by the clock of the gateway, in milliseconds. */
+/** The delay of the slow upstream by the clock of the gateway, in milliseconds. */
 export const SLOW_MS = 40_000;
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -34,7 +34,7 @@ const answerMessage: Script = (exchange) =>
 const overloaded = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
 const invalid = { type: 'error', error: { type: 'invalid_request_error', message: 'messages.0: odd' } };
 
-/** What upstreams do, by name; `late` answers nobody. */
+/** What upstreams do, by name; `late` never responds. */
 const UPSTREAMS = {
   main: answerMessage,
   spare: answerMessage,
@@ -46,7 +46,7 @@ const UPSTREAMS = {
   late: hang,
 } as const satisfies Readonly<Record<string, Script>>;
 
-/** Keeps models from people of a partner. */
+/** Denies models to users of a partner. */
 const PARTNERS = `policy: partners
 version: 1
 summary: Partners use the slow model alone.
@@ -108,7 +108,7 @@ function sections(url: string, policies: string): ConfigSections {
   };
 }
 
-/** What was sent, and the trace it belongs to by its `traceparent`. */
+/** A request, and its trace by its `traceparent`. */
 export interface Asked {
   readonly response: Response;
   readonly trace_id: string;
@@ -120,9 +120,9 @@ export interface TelemetryScene {
   readonly gateway: TestGateway;
   readonly collector: TestCollector;
   readonly upstream: ScriptedUpstream;
-  /** Asks for a model, within a trace of its own. */
+  /** Requests a model, within a trace of its own. */
   ask(token: string, body: object, headers?: readonly string[]): Promise<Asked>;
-  /** The SERVER span of what was asked, and those of its attempts. */
+  /** The SERVER span of a request, and those of its attempts. */
   spansOf(asked: Asked, attempts?: number): Promise<{ server: ReceivedSpan; attempts: readonly ReceivedSpan[] }>;
   close(): Promise<void>;
 }
@@ -133,7 +133,7 @@ export function newParent(): { readonly trace_id: string; readonly parent_span_i
   return { trace_id, parent_span_id, header: `00-${trace_id}-${parent_span_id}-01` };
 }
 
-/** What a test may choose. */
+/** The options of a test. */
 export interface SceneOptions {
   /** Keys of the section `telemetry`, beside the collector's. */
   readonly telemetry?: ConfigSections;

@@ -13,7 +13,7 @@ import {
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { newParent, openTelemetryScene, type TelemetryScene } from './scene.ts';
 
-/** Asks with these headers beside the usual ones. */
+/** Sends a request with these headers beside the usual ones. */
 async function askWith({ gateway }: TelemetryScene, headers: readonly string[], body: object = {}): Promise<string> {
   const response = await send(gateway.url, { headers: bearer(gateway.token, headers), body: messagesBody(body) });
   return String(response.headers['x-gateway-request-id']);
@@ -45,7 +45,7 @@ describe('the trace of a request', () => {
     assert.equal(server.parent_span_id, span.spanContext().spanId);
     const turn = await scene.collector.span("the client's", ({ name }) => name === 'turn');
     assert.deepEqual([attempts[0]!.trace_id, attempts[0]!.parent_span_id], [turn.trace_id, server.span_id]);
-    // The gateway's own may end a little after the client has its answer.
+    // The gateway's own may end a little after the client has its response.
     assert.ok(turn.began_at <= server.began_at && server.began_at <= turn.ended_at, 'one began within the other');
   });
 
@@ -76,7 +76,7 @@ describe('sampling', () => {
   const sampler = new TraceIdRatioBasedSampler(RATIO);
   const isTaken = (trace_id: string) =>
     sampler.shouldSample(ROOT_CONTEXT, trace_id).decision === SamplingDecision.RECORD_AND_SAMPLED;
-  /** Traces of clients of which the SDK takes so many at this ratio, and as many others. */
+  /** Traces of clients of which the SDK samples so many at this ratio, and as many others. */
   const parentsOf = (each: number) => {
     const drawn = Array.from({ length: 50 * each }, newParent);
     const [taken, left] = [true, false].map((is) => drawn.filter(({ trace_id }) => isTaken(trace_id) === is));
@@ -91,7 +91,7 @@ describe('sampling', () => {
     for (const scene of scenes) await scene.close();
   });
 
-  test('takes the same traces at every replica, those that the SDK takes at this ratio, whatever callers say', async () => {
+  test('samples the same traces at every replica, those of the SDK at this ratio, whatever callers send', async () => {
     const { taken, left } = parentsOf(6);
     const parents = taken.flatMap((one, at) => [one, left[at]!]);
     const known = new Set(parents.map(({ trace_id }) => trace_id));
@@ -100,19 +100,19 @@ describe('sampling', () => {
         const flag = at % 4 < 2 ? TraceFlags.SAMPLED : TraceFlags.NONE;
         await askWith(scene, ['traceparent', header.replace(/01$/, `0${flag}`)]);
       }
-      // What fails is always taken: it comes behind all others.
+      // A failure is always sampled: it comes after all others.
       const last = newParent();
       await askWith(scene, ['traceparent', last.header], { model: 'nobody-knows-1' });
       await scene.collector.span('the last one', ({ trace_id }) => trace_id === last.trace_id);
-      const told = scene.collector.spans.filter(({ kind, trace_id }) => kind === 'server' && known.has(trace_id));
+      const servers = scene.collector.spans.filter(({ kind, trace_id }) => kind === 'server' && known.has(trace_id));
       assert.deepEqual(
-        told.map(({ trace_id }) => trace_id).toSorted(),
+        servers.map(({ trace_id }) => trace_id).toSorted(),
         taken.map(({ trace_id }) => trace_id).toSorted(),
       );
     }
   });
 
-  test('always takes refusals, errors, fallbacks, downgrades and slow requests, and counts the others too', async () => {
+  test('always samples rejections, errors, fallbacks, downgrades and slow requests, and counts others', async () => {
     const [scene] = scenes;
     const { collector, gateway } = scene!;
     const hour = { cache_control: { type: 'ephemeral', ttl: '1h' } };

@@ -25,13 +25,13 @@ test('the entry of a list ends where the next one or its owner begins', () => {
   assert.equal(blockEnd(YAML, 99), 99);
 });
 
-test('the entry in which a key stands begins above it', () => {
+test('the entry of a key begins above it', () => {
   assert.deepEqual(blockAround(YAML, 4), { first_line: 3, last_line: 8 });
   assert.deepEqual(blockAround(YAML, 9), { first_line: 9, last_line: 10 });
   assert.deepEqual(blockAround(YAML, 12), { first_line: 12, last_line: 12 });
 });
 
-test('JSON is told by its brackets', () => {
+test('JSON is recognized by its brackets', () => {
   assert.equal(JSON_TEXT[2]!.trim(), '{');
   assert.deepEqual(blockAround(JSON_TEXT, 4), { first_line: 3, last_line: 8 });
 });

@@ -17,7 +17,7 @@ const says = ({ status, body }: Answer, expected: number, code: string, message:
 };
 
 describe('who gets in', () => {
-  test('is told who they are and what that allows', async () => {
+  test("reports the caller's identity and permissions", async () => {
     const { body, headers } = await bench.ask('alice', 'GET', ME);
     assert.deepEqual(body, {
       email: 'alice@example.com',
@@ -43,7 +43,7 @@ describe('who gets in', () => {
     assert.deepEqual((await bench.get('root', ME)).may_make_tokens_in, ['coders', 'everything', 'visitors']);
   });
 
-  test('is told why there are no models for them', async () => {
+  test('explains why the caller has no models', async () => {
     const { body } = await bench.ask('lone', 'GET', ME);
     assert.deepEqual([body.token_group, body.models], [null, []]);
     assert.match(
@@ -58,7 +58,7 @@ describe('who gets in', () => {
     assert.equal((await bench.send('GET', ME, { headers: both })).body.email, 'bob@example.com');
   });
 
-  test('is nobody without a credential or with one that is no good', async () => {
+  test('is anonymous without a credential or with an invalid one', async () => {
     for (const [headers, code] of [
       [{}, 'credential_missing'],
       [{ cookie: 'session=alice' }, 'credential_missing'],
@@ -68,10 +68,10 @@ describe('who gets in', () => {
       [{ authorization: 'Bearer mallory' }, 'credential_invalid'],
       [{ authorization: 'Bearer gw_nonsense' }, 'credential_invalid'],
     ] as [Record<string, string>, string][]) {
-      const answer = await bench.send('POST', TOKENS, { headers, body: 'x'.repeat(100_000) });
-      says(answer, 401, code, /./);
-      assert.equal(answer.headers.get('www-authenticate'), 'Bearer');
-      assert.equal(answer.headers.get('x-should-retry'), 'false');
+      const response = await bench.send('POST', TOKENS, { headers, body: 'x'.repeat(100_000) });
+      says(response, 401, code, /./);
+      assert.equal(response.headers.get('www-authenticate'), 'Bearer');
+      assert.equal(response.headers.get('x-should-retry'), 'false');
     }
   });
 
@@ -80,8 +80,8 @@ describe('who gets in', () => {
     const preflight = await bench.send('OPTIONS', TOKENS, { headers });
     assert.equal(preflight.status, 405);
     const asked = await bench.send('GET', ME, { headers: { ...headers, authorization: 'Bearer alice' } });
-    for (const answer of [preflight, asked]) {
-      for (const name of ['access-control-allow-origin', 'set-cookie']) assert.equal(answer.headers.get(name), null);
+    for (const response of [preflight, asked]) {
+      for (const name of ['access-control-allow-origin', 'set-cookie']) assert.equal(response.headers.get(name), null);
     }
   });
 });
@@ -121,7 +121,7 @@ describe('a request that is wrong', () => {
     assert.equal((await listTokens(bench.database, { user: 'alice@example.com' })).length, 0);
   });
 
-  test('goes to a path or with a method that is not there', async () => {
+  test('has an unknown path or method', async () => {
     says(await bench.ask('alice', 'GET', '/admin/api/nothing'), 404, 'path_not_found', /openapi\.json/);
     says(await bench.ask('alice', 'GET', '/admin/api/Tokens'), 404, 'path_not_found', /openapi\.json/);
     says(await bench.ask('alice', 'GET', '/admin/api/tokens/%ff'), 400, 'bad_http', /percent-encoding/);
@@ -133,7 +133,7 @@ describe('a request that is wrong', () => {
   });
 });
 
-describe('trouble', () => {
+describe('failures', () => {
   test('of the database is 503 and changes nothing', async () => {
     const { id } = (await bench.ask('bob', 'POST', TOKENS, { name: 'kept' })).body;
     await bench.withoutStore(async () => {
@@ -168,7 +168,7 @@ describe('sessions', () => {
   });
 });
 
-describe('deprovisioning somebody', () => {
+describe('deprovisioning a user', () => {
   test('ends sessions and tokens, and is for administrators', async () => {
     const path = '/admin/api/people/Carol@Example.com/deprovision';
     await bench.refused(404, /Unknown person/, 'root', 'POST', path);
@@ -216,7 +216,7 @@ describe('whose an address is', () => {
   });
 });
 
-describe('people and their sessions', () => {
+describe('users and their sessions', () => {
   test('are found by a part of address or name, a page at a time', async () => {
     for (const name of ['finder1', 'finder2', 'finder3']) await bench.addSession(`${name}@example.com`, `ses_${name}`);
     const asked = async (query: string) => await bench.get('root', `/admin/api/people?${query}`);
@@ -229,7 +229,7 @@ describe('people and their sessions', () => {
     assert.deepEqual(emails(await asked('search=%25')), []);
   });
 
-  test('end all at once: for administrators anybody, for everybody their own', async () => {
+  test("end all at once: any user's for administrators, otherwise one's own", async () => {
     const end = (who: string, body: object) => bench.ask(who, 'POST', '/admin/api/sessions/end', body);
     for (const id of ['ses_o1', 'ses_o2']) await bench.addSession('olga@example.com', id);
     says(await end('alice', { user: 'olga@example.com' }), 403, 'forbidden', /admin role required/i);

@@ -20,13 +20,13 @@ const recorded = () =>
     error_type,
   ]);
 
-test('every operation that changes something has the name of a change', () => {
+test('every changing operation has the name of a change', () => {
   const changing = [...ADMIN_OPERATIONS.values()].filter(({ method }) => method !== 'GET').map(({ name }) => name);
   assert.deepEqual(Object.keys(ADMIN_ACTIONS).sort(), changing.sort());
 });
 
 describe('telemetry of changes', () => {
-  test('has each change by what was done, and nothing of what is only read', async () => {
+  test('has each change by its action, and nothing of reads', async () => {
     const { body, headers } = await bench.ask('alice', 'POST', '/admin/api/tokens', { name: 'planted-name' });
     const [{ attributes, trace }] = bench.operations as [Operation];
     assert.equal(attributes['gateway.request_id'], headers.get(REQUEST_ID_HEADER));
@@ -41,7 +41,7 @@ describe('telemetry of changes', () => {
     for (const planted of [body.token, 'planted-name', 'alice']) assert.ok(!text.includes(planted), planted);
   });
 
-  test('has what is refused, and why', async () => {
+  test('has rejections, with the reason', async () => {
     await bench.ask('alice', 'POST', '/admin/api/people/bob@example.com/deprovision', {});
     await bench.ask('root', 'DELETE', '/admin/api/tokens/tok_planted');
     await bench.send('POST', '/admin/api/tokens');
@@ -53,7 +53,7 @@ describe('telemetry of changes', () => {
     assert.doesNotMatch(JSON.stringify(bench.operations), /planted|bob/);
   });
 
-  test('has a change that the database did not take', async () => {
+  test('has a change that the database rejected', async () => {
     const { status } = await bench.withoutStore(() =>
       bench.ask('root', 'POST', '/admin/api/people/fay@example.com/deprovision', {}),
     );

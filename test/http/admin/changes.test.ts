@@ -15,11 +15,11 @@ const listed = async (query: string): Promise<Record<string, unknown>[]> =>
 const subjects = async (query: string) => (await listed(query)).map(({ subject }) => subject);
 
 describe('the list of changes', () => {
-  test('says each in words and is narrowed by who, what, to whom and when', async () => {
+  test('describes each in words and filters by actor, action, target and time', async () => {
     const { id } = await createToken(bench.by, { user: 'mia@example.com', group: 'coders', name: 'laptop' });
     const other = await createToken(bench.by, { user: 'xmia@example.com', group: 'coders', name: 'laptop' });
     bench.clock.advance(3_600_000);
-    await revokeToken({ ...bench.by, actor: { kind: 'person', name: 'root@example.com' } }, { id });
+    await revokeToken({ ...bench.by, actor: { kind: 'person', name: 'root@example.com' } }, id);
     await bench.ask('root', 'PUT', '/admin/api/limits?user=mia@example.com&window=day', { usd: 7 });
 
     const [revoked, made] = (await listed('subject=Mia@Example.com')).filter(({ subject }) => subject === id);
@@ -40,7 +40,7 @@ describe('the list of changes', () => {
     );
   });
 
-  test('goes on where a page ended, with the same filter', async () => {
+  test('resumes after a page, with the same filter', async () => {
     for (const name of ['a', 'b', 'c']) await createToken(bench.by, { user: 'pat@example.com', group: 'coders', name });
     const first = await bench.get('root', `${CHANGES}?subject=pat@example.com&limit=2`);
     const rest = await bench.get('root', `${CHANGES}?subject=pat@example.com&limit=2&before=${first.next}`);
@@ -48,7 +48,7 @@ describe('the list of changes', () => {
     assert.deepEqual([names, rest.next], [['c', 'b', 'a'], null]);
   });
 
-  test('refuses a period that ends before it begins, and an action that is none', async () => {
+  test('rejects a period that ends before it begins, and an unknown action', async () => {
     const backwards = await bench.ask('root', 'GET', `${CHANGES}?since=2027-01-02&until=2027-01-01`);
     assert.deepEqual([backwards.status, backwards.body.error.code], [400, 'invalid_request']);
     const unknown = await bench.ask('root', 'GET', `${CHANGES}?action=token.steal`);
@@ -133,7 +133,7 @@ describe('changes as a file', () => {
   });
 });
 
-describe('refused sign-ins', () => {
+describe('rejected sign-ins', () => {
   const REFUSED = '/admin/api/refused-sign-ins';
 
   test('are listed page by page and as a file, within a period, to administrators', async () => {

@@ -54,7 +54,7 @@ before(async () => {
 });
 
 describe('the configuration', () => {
-  test('is told with what each replica runs, and what keeps one from going on', async () => {
+  test("is reported with each replica's version, and with the reason of one that lags", async () => {
     const { replica, replicas, version, failing } = await ask(200, 'root');
     const name = `${hostname()} ${process.pid}`;
     assert.deepEqual([replica, version], [name, SECOND]);
@@ -76,7 +76,7 @@ describe('the configuration', () => {
     assert.deepEqual([rest.loads[0].version, rest.loads.length, rest.next], [FIRST, 1, null]);
   });
 
-  test('has versions that are found by their name, and by the hash that metrics tell', async () => {
+  test('finds versions by name, and by the hash in metrics', async () => {
     const first = await ask(200, 'root', `/versions/${FIRST}`);
     assert.deepEqual([first.files[0].text, first.rules[0].name, first.load.cause], [yaml('long'), 'long', 'start']);
     assert.equal((await ask(200, 'root', `/versions/${HASH}`)).version, SECOND);
@@ -89,7 +89,7 @@ describe('the configuration', () => {
     await ask(400, 'root', `/diff?from=${FIRST}`);
   });
 
-  test('counts what rules in shadow mode would have done, as audit records are written', async () => {
+  test('counts the would-be decisions of shadow rules, as audit records are written', async () => {
     const { database, clock } = bench;
     const append = async (hours_ago: number, more: object, again = false) => {
       const at_ms = clock.now() - hours_ago * 3_600_000;
@@ -97,12 +97,12 @@ describe('the configuration', () => {
       const text = `[${storableJson({ at_ms, request_id: `r${hours_ago}`, record })}]`;
       await database.query('test_append', 'select audit_append($1, $2)', [text, again]);
     };
-    const held = { shadow: ['routing:longer', 'spend:daily'] };
-    await append(400, held);
-    await append(30, held);
-    await append(2, { ...held, upstream: null });
-    await append(2, { ...held, upstream: null }, true);
-    await append(1, held);
+    const matched = { shadow: ['routing:longer', 'spend:daily'] };
+    await append(400, matched);
+    await append(30, matched);
+    await append(2, { ...matched, upstream: null });
+    await append(2, { ...matched, upstream: null }, true);
+    await append(1, matched);
     await append(3, {});
     await append(4, { shadow: 'no list' });
     const { rules, since, version } = await ask(200, 'root', '/shadow-rules');
@@ -118,7 +118,7 @@ describe('the configuration', () => {
     assert.match(rule.patch, /^-\s+mode: shadow$/m);
   });
 
-  test('is told by commands at a gateway: what was loaded, what runs, what differs', async () => {
+  test('is reported by commands at a gateway: loaded, active, difference', async () => {
     const root = commandsOf('root', bench.url);
     const { stdout, stderr } = await root('config', 'loads', '-n', '2');
     const [, failed, running, ...others] = stdout.trimEnd().split('\n');

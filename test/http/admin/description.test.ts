@@ -6,7 +6,7 @@ import { adminOperations } from '../../../engine/edge/admin/operations.ts';
 import { description, operations, violation } from './description.ts';
 import { adminBench, config } from './support.ts';
 
-/** The examples of people who sign in need an identity provider. */
+/** The examples of signed-in users need an identity provider. */
 const oidc = { issuer_url: 'https://id.example.com' };
 const with_sign_in = {
   ...config,
@@ -21,7 +21,7 @@ test('the description has every operation there is, and no other', () => {
   assert.deepEqual(described.sort(), [...carried_out, 'getDescription'].sort());
 });
 
-test('every operation but the description itself describes how it refuses', () => {
+test('every operation but the description itself describes its errors', () => {
   for (const { path, operation } of operations) {
     if (path === ADMIN_API_DESCRIPTION) continue;
     const statuses = Object.keys(operation.responses);
@@ -30,7 +30,7 @@ test('every operation but the description itself describes how it refuses', () =
   }
 });
 
-test('every example is what its schema says', () => {
+test('every example matches its schema', () => {
   const schemas = Object.entries(description.components.schemas as Record<string, { example?: object }>);
   for (const [name, schema] of schemas) {
     if (schema.example !== undefined) assert.equal(violation(schema, schema.example), undefined, name);
@@ -41,7 +41,7 @@ test('every example is what its schema says', () => {
   }
 });
 
-test('every example of a body is taken', async () => {
+test('every example of a body is accepted', async () => {
   const bodies = operations.flatMap(({ method, path, operation }) => {
     const json = operation.requestBody?.content?.['application/json'];
     return Object.values(json?.examples ?? {}).map(({ value }) => ({ method, path, value, schema: json!.schema }));
@@ -53,12 +53,12 @@ test('every example of a body is taken', async () => {
     const body = 'group' in value ? { ...value, group: 'everything' } : value;
     const { id } = (await bench.ask('root', 'POST', '/admin/api/tokens', { name: 'x', group: 'coders' })).body;
     const filled = path.replace('{id}', id).replace('{email}', 'alice@example.com').replace('{name}', 'main');
-    const answer = await bench.ask('root', method, filled, body);
-    assert.ok(answer.status < 300, `${path}: ${JSON.stringify(answer.body)}`);
+    const response = await bench.ask('root', method, filled, body);
+    assert.ok(response.status < 300, `${path}: ${JSON.stringify(response.body)}`);
   }
 });
 
-test('the description is served to everybody, with the address and version of this gateway', async () => {
+test('the description is public, with the address and version of this gateway', async () => {
   const { status, body } = await bench.send('GET', ADMIN_API_DESCRIPTION);
   assert.equal(status, 200);
   assert.deepEqual(body.servers, [{ url: 'https://gateway.example.com' }]);

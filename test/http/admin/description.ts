@@ -1,4 +1,4 @@
-/** The written description of the admin API, checked against what the gateway takes and answers. */
+/** The written description of the admin API, checked against the gateway's requests and responses. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ interface Content {
   };
 }
 
-/** One operation as the description tells it. */
+/** One operation in the description. */
 export interface Operation {
   readonly operationId: string;
   readonly requestBody?: Content;
@@ -46,7 +46,7 @@ export const operations = Object.entries(description.paths).flatMap(([path, item
 
 const compiled = new WeakMap<object, ValidateFunction>();
 
-/** What is wrong with a value by a schema of the description; `undefined` when nothing is. */
+/** The errors of a value by a schema of the description; `undefined` when there is none. */
 export function violation(schema: object, value: unknown): string | undefined {
   let fits = compiled.get(schema);
   if (fits === undefined) {
@@ -56,12 +56,12 @@ export function violation(schema: object, value: unknown): string | undefined {
   return fits(value) ? undefined : ajv.errorsText(fits.errors);
 }
 
-/** Asserts that an answer is one the description has for the request. */
+/** Asserts that a response is one of the description for the request. */
 export function assertDescribed(method: string, path: string, status: number, body: unknown): void {
   const found = operations.find(
     (each) => each.method === method && new RegExp(`^${each.path.replace(/\{\w+\}/g, '[^/]+')}$`).test(path),
   );
-  // Paths and methods that are not described answer with errors alone.
+  // Undescribed paths and methods return only errors.
   if (found === undefined) return;
   const response = found.operation.responses[status];
   assert.ok(response !== undefined, `${method} ${found.path} answered ${status}, which is not described`);

@@ -38,7 +38,7 @@ describe('the first page of administrators', () => {
     first = await bench.ask('root', 'GET', HOME);
   });
 
-  test('tells an empty gateway as it is', () => {
+  test('reports an empty gateway correctly', () => {
     const { status, body } = first;
     assert.equal(status, 200);
     assert.deepEqual([body.since, body.until], ['2026-03-10T00:00:00.000Z', '2026-03-10T12:00:00.000Z']);
@@ -52,7 +52,7 @@ describe('the first page of administrators', () => {
     assert.deepEqual([body.refused, body.look_at], [{ requests: 0, by_error: [] }, []]);
   });
 
-  test('has the numbers of the other operations, and ranks what to look at', async () => {
+  test('has the numbers of the other operations, and ranks what to check', async () => {
     const { database, clock } = bench;
     clock.advance(-DAY_MS - HOUR_MS);
     await spend(2_000_000_000);

@@ -20,37 +20,37 @@ const bench = adminBench(with_policies, { policies });
 const ask = (who: string, path = '', status = 200) => bench.get(who, `/admin/api/policies${path}`, status);
 
 describe('managed policies', () => {
-  test('are listed with whom they are meant for, and for how many', async () => {
+  test('are listed with their audience and its size', async () => {
     await bench.addSession('pat@partner.example', 'ses_pat');
-    const told = await ask('root');
+    const listed = await ask('root');
     const people = (await bench.database.query<{ id: string }>('test_people', 'select id from principals', [])).length;
-    assert.deepEqual([told.enabled, told.people], [true, people]);
+    assert.deepEqual([listed.enabled, listed.people], [true, people]);
     assert.deepEqual(
-      told.policies.map((each: Record<string, unknown>) => [each.name, each.is_default, each.people, each.file]),
+      listed.policies.map((each: Record<string, unknown>) => [each.name, each.is_default, each.people, each.file]),
       [
         ['standard', true, people, 'standard.yaml'],
         ['science', false, 1, 'science.yaml'],
         ['partners', false, 1, 'partners.yaml'],
       ],
     );
-    assert.deepEqual(told.policies[1].groups, ['science']);
-    assert.deepEqual(told.policies[2].email_domains, ['partner.example']);
+    assert.deepEqual(listed.policies[1].groups, ['science']);
+    assert.deepEqual(listed.policies[2].email_domains, ['partner.example']);
   });
 
-  test('that somebody gets are told with where each setting is from', async () => {
-    const told = await ask('root', '/effective?user=Bob@example.com');
-    assert.deepEqual(told.groups, ['engineering', 'science']);
-    assert.equal(told.groups_from, 'sign_in');
+  test('of a user are reported with the source of each setting', async () => {
+    const preview = await ask('root', '/effective?user=Bob@example.com');
+    assert.deepEqual(preview.groups, ['engineering', 'science']);
+    assert.equal(preview.groups_from, 'sign_in');
     assert.deepEqual(
-      told.policies.map((each: { name: string; because: object }) => [each.name, each.because]),
+      preview.policies.map((each: { name: string; because: object }) => [each.name, each.because]),
       [
         ['standard', { by: 'default', name: null }],
         ['science', { by: 'group', name: 'science' }],
       ],
     );
-    assert.deepEqual(told.settings, { model: 'writer-1', permissions: { deny: ['WebFetch', 'Bash'] } });
+    assert.deepEqual(preview.settings, { model: 'writer-1', permissions: { deny: ['WebFetch', 'Bash'] } });
     assert.deepEqual(
-      told.origins.map((each: Record<string, unknown>) => [each.path, each.value, each.policy, each.replaces]),
+      preview.origins.map((each: Record<string, unknown>) => [each.path, each.value, each.policy, each.replaces]),
       [
         [['model'], 'writer-1', 'science', ['standard']],
         [['permissions', 'deny'], 'WebFetch', 'standard', []],
@@ -58,12 +58,12 @@ describe('managed policies', () => {
       ],
     );
     assert.equal(
-      told.checksum,
+      preview.checksum,
       createManagedPolicies(with_policies, policies).of({ email: 'bob@example.com', groups: ['science'] })!.checksum,
     );
   });
 
-  test('are previewed for other groups and for people nobody has seen', async () => {
+  test('are previewed for other groups and for unseen users', async () => {
     const asked = await ask('root', '/effective?user=alice@example.com&groups=x,%20science');
     assert.deepEqual([asked.groups, asked.groups_from, asked.fetched], [['x', 'science'], 'question', null]);
     assert.equal(asked.settings.model, 'writer-1');
@@ -85,7 +85,7 @@ describe('managed policies', () => {
     await ask('alice', '/effective?groups=science', 403);
   });
 
-  test('are told by person, with whether a client of theirs has them', async () => {
+  test('are reported per user, with whether a client of theirs has them', async () => {
     const fetches = openPolicyFetches({ ...bench, log: quietLog, every: () => () => {} });
     const services = createManagedPolicies(with_policies, policies, fetches.note);
     const give = (user: string, groups: readonly string[]) => {

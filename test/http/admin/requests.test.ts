@@ -1,4 +1,4 @@
-/** What administrators and people see of requests: a list, one of them, a live list and files. */
+/** Administrators' and users' view of requests: a list, one of them, a live list and files. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, before, describe, test } from 'node:test';
@@ -43,7 +43,7 @@ before(async () => {
   ids.refused = await record(2, {
     ...{ user: 'alice@example.com', status: 429, error: 'spend_limit_exceeded', upstream: 'main', cost_usd: undefined },
     ...{ spend_rule: 'per-user', stage: 'check-budget', sends: undefined, config: 'abc', pipeline: 'messages' },
-    reason: 'The daily limit of 5 USD for user alice@example.com has no room for this request.',
+    reason: 'This request would exceed the daily limit of 5 USD for user alice@example.com.',
     steps: ['authenticate: ran, 0.3 ms', 'night-only: skipped', 'check-budget: refused, 1.2 ms'],
     limits: [
       {
@@ -62,7 +62,7 @@ before(async () => {
   ids.failed = await record(1, { user: 'alice@example.com', status: 529, upstream_status: 529 });
 });
 
-// What a test has recorded is not there for the others.
+// Records of a test are invisible to the others.
 afterEach(() =>
   bench.database.query('test_forget', 'delete from audit_log where not request_id = any ($1)', [Object.values(ids)]),
 );
@@ -71,7 +71,7 @@ const list = (who: string, query = '') => bench.get(who, `/admin/api/requests${q
 const idsOf = async (who: string, query = '') => pick((await list(who, query)).requests, 'id');
 
 describe('the list of requests', () => {
-  test('looks for what is rare in one stretch of time after the other, also where an index leads to something like it', async () => {
+  test('searches rare values in one stretch of time after the other, also with a similar index', async () => {
     const firstStretch = async (filter: RequestFilter) => {
       const asked: (readonly unknown[])[] = [];
       const query: Database['query'] = (name, text, values) => {
@@ -96,7 +96,7 @@ describe('the list of requests', () => {
     }
   });
 
-  test('has those of everybody for administrators, the newest first', async () => {
+  test("lists all users' for administrators, newest first", async () => {
     const { alice, bob, refused, failed, unknown, old } = ids;
     assert.deepEqual(await idsOf('root'), [failed, refused, bob, alice, unknown, old]);
   });
@@ -129,7 +129,7 @@ describe('the list of requests', () => {
     }
   });
 
-  test('comes in pages, none of which lacks or repeats a request', async () => {
+  test('is split into pages, none of which lacks or repeats a request', async () => {
     const found: string[] = [];
     let after = '';
     for (;;) {
@@ -144,7 +144,7 @@ describe('the list of requests', () => {
     assert.equal((await bench.ask('root', 'GET', '/admin/api/requests?after=t999999999999999')).status, 400);
   });
 
-  test('says what was asked for, sent and answered, and what it cost', async () => {
+  test('shows what was requested, sent and received, and the cost', async () => {
     const { requests } = await list('root', '?user=bob@example.com&limit=1');
     const { asked_model, sent_model, answered_model, cost_usd, cost_estimated, input_tokens } = requests[0];
     assert.deepEqual(
@@ -156,7 +156,7 @@ describe('the list of requests', () => {
     );
   });
 
-  test('takes what a stage of the operator recorded otherwise for what it lacks', async () => {
+  test("uses a custom stage's fields for missing ones", async () => {
     const odd = await record(6, {
       user: 'fay@example.com',
       status: 'many',
@@ -175,14 +175,11 @@ describe('the list of requests', () => {
 });
 
 describe('one request', () => {
-  test('says why it was refused before all else, with stages and limits as they were then', async () => {
+  test('shows the reason of a rejection first, with the stages and limits of that time', async () => {
     const { status, body } = await bench.ask('alice', 'GET', `/admin/api/requests/${ids.refused}`);
     assert.equal(status, 200);
     const { trace } = body;
-    assert.equal(
-      trace.why,
-      'Refused: The daily limit of 5 USD for user alice@example.com has no room for this request.',
-    );
+    assert.equal(trace.why, 'Rejected: This request would exceed the daily limit of 5 USD for user alice@example.com.');
     assert.deepEqual(pick(trace.stages, 'id', 'end', 'ms'), [
       ['authenticate', 'ran', 0.3],
       ['night-only', 'skipped', null],
@@ -220,7 +217,7 @@ async function feed(who: string, query: string, count: number, act: () => Promis
 }
 
 describe('the live list', () => {
-  test('tells new requests that fit, and goes on where it was cut off', async () => {
+  test('reports new matching requests, and resumes where it was cut off', async () => {
     let first = '';
     const events = await feed('root', '?model=live-1', 1, async () => {
       await record(0, { user: 'bob@example.com', model: 'other' });
@@ -252,23 +249,23 @@ describe('the live list', () => {
     assert.equal((await bench.ask('alice', 'GET', '/admin/api/requests/live?user=bob@example.com')).status, 403);
   });
 
-  test('is refused to a caller who has five of them open', async () => {
+  test('is rejected for a caller with five open ones', async () => {
     const stop = new AbortController();
     const open = () =>
       fetch(`${bench.url}/admin/api/requests/live`, { headers: { authorization: 'Bearer fay' }, signal: stop.signal });
     const at_once = await Promise.all(Array.from({ length: 20 }, open));
-    assert.equal(at_once.filter((answer) => answer.status === 200).length, 5);
+    assert.equal(at_once.filter((response) => response.status === 200).length, 5);
     const { status, body } = await bench.ask('fay', 'GET', '/admin/api/requests/live');
     assert.deepEqual([status, body.error.message], [409, 'Too many live views are open; close one.']);
     stop.abort();
   });
 
-  test('is not begun by whoever asks for its headers only', async () => {
+  test('does not start for a HEAD request', async () => {
     const headers = { authorization: 'Bearer alice' };
     for (let i = 0; i < 7; i++) {
       const signal = AbortSignal.timeout(5000);
-      const answer = await fetch(`${bench.url}/admin/api/requests/live`, { method: 'HEAD', headers, signal });
-      assert.equal(answer.status, 200);
+      const response = await fetch(`${bench.url}/admin/api/requests/live`, { method: 'HEAD', headers, signal });
+      assert.equal(response.status, 200);
     }
   });
 });
@@ -326,7 +323,7 @@ describe('requests as a file', () => {
     assert.equal(rows.find(({ id }) => id === 'r7')!.model, `'=HYPERLINK("x")`);
   });
 
-  test('are for everybody their own alone', async () => {
+  test("are limited to one's own for all users", async () => {
     const own = linesOf(await bench.get('bob', LINES));
     assert.equal(own.length, Math.floor(MANY / 3));
     assert.ok(own.every(({ user }) => user === 'bob@example.com'));

@@ -8,16 +8,16 @@ import type { FeedEvent } from '../../../engine/edge/admin/calls.ts';
 import { sendFeed } from '../../../engine/edge/http/admin.ts';
 import { until } from '../../support/until.ts';
 
-it('a reader who takes nothing does no harm when the feed ends, and what comes after is not sent', async () => {
+it('a stalled reader does no harm when the feed ends, and gets no later records', async () => {
   const event: FeedEvent = { id: 1, event: 'request', data: { text: 'x'.repeat(1000) } };
   let reader: { send(event: FeedEvent): void; end(): void } | undefined;
-  let answer: ServerResponse | undefined;
+  let response: ServerResponse | undefined;
   let sent: Promise<void> | undefined;
   let stopped = false;
   const server = createServer((_req, res) => {
-    answer = res;
-    const open = async (given: NonNullable<typeof reader>) => {
-      reader = given;
+    response = res;
+    const open = async (input: NonNullable<typeof reader>) => {
+      reader = input;
       return () => {
         stopped = true;
       };
@@ -28,18 +28,18 @@ it('a reader who takes nothing does no harm when the feed ends, and what comes a
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1').pause();
   try {
     socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
-    await until('the feed is open', () => answer?.headersSent === true);
+    await until('the feed is open', () => response?.headersSent === true);
     await until('the reader is behind', () => {
-      for (let i = 0; i < 200 && answer!.writableLength < 500_000; i++) reader!.send(event);
-      return answer!.writableLength >= 500_000;
+      for (let i = 0; i < 200 && response!.writableLength < 500_000; i++) reader!.send(event);
+      return response!.writableLength >= 500_000;
     });
     const failed: unknown[] = [];
-    answer!.on('error', (error) => failed.push(error));
+    response!.on('error', (error) => failed.push(error));
     reader!.end();
     reader!.send(event);
     await new Promise(setImmediate);
     assert.deepEqual(failed, []);
-    assert.equal(stopped, false, 'it has not taken what was sent before');
+    assert.equal(stopped, false, 'it has not read the earlier events');
     socket.destroy();
     await sent;
     assert.equal(stopped, true);

@@ -22,13 +22,13 @@ async function make(scopes: readonly string[], more: object = {}, who = 'root') 
 }
 
 async function refusal(who: string, method: string, path: string, body?: object) {
-  const answer = await bench.ask(who, method, path, body);
-  assert.ok(answer.status >= 400, `${method} ${path}: ${answer.status}`);
-  return [answer.status, answer.body.error.code, answer.body.error.message] as const;
+  const response = await bench.ask(who, method, path, body);
+  assert.ok(response.status >= 400, `${method} ${path}: ${response.status}`);
+  return [response.status, response.body.error.code, response.body.error.message] as const;
 }
 
 describe('a service token', () => {
-  test('does what its scopes say and nothing else, in its own name and that of its owner', async () => {
+  test("has exactly its scopes, in its own name and its owner's", async () => {
     const { token, id } = await make(['tokens:write', 'limits:read']);
     assert.match(token, /^gws_[0-9A-Za-z]{49}$/);
     const made = await bench.ask(token, 'POST', '/admin/api/tokens', {
@@ -75,7 +75,7 @@ describe('a service token', () => {
     }
   });
 
-  test('is made by administrators alone, with scopes there are, and for a year at most', async () => {
+  test('is created by administrators alone, with known scopes, and for a year at most', async () => {
     assert.equal((await refusal('alice', 'POST', PATH, { name: 'x', scopes: ['tokens:read'] }))[0], 403);
     assert.equal((await refusal('alice', 'GET', PATH))[0], 403);
     assert.match(
@@ -96,13 +96,13 @@ describe('a service token', () => {
 
   test('opens no model, and an access token opens no admin API', async () => {
     const { token } = await make(['tokens:read']);
-    const bearer = createBearerTokens({ verify: () => assert.fail('nobody is asked') }, undefined);
+    const bearer = createBearerTokens({ verify: () => assert.fail('the store is not queried') }, undefined);
     assert.throws(() => bearer.verify(token), { code: 'credential_invalid', message: /is for the admin API only/ });
     const { token: of_models } = await createToken(bench.by, { user: 'root@example.com', group: 'coders', name: 'x' });
     assert.deepEqual((await refusal(of_models, 'GET', '/admin/api/tokens')).slice(0, 2), [403, 'forbidden']);
   });
 
-  test('that is made up, revoked or expired is refused at once, and the list tells its use', async () => {
+  test('that is made up, revoked or expired is rejected at once, and the list shows its use', async () => {
     const unknown = `gws_${'0'.repeat(49)}`;
     assert.match((await refusal(unknown, 'GET', '/admin/api/tokens'))[2], /malformed/);
     const { token, id } = await make(['tokens:read'], { expires_in_seconds: 3600 });
@@ -136,7 +136,7 @@ describe('a service token', () => {
     assert.ok(most <= 2, `${most} statements at once`);
   });
 
-  test('goes on, and is named, when its owner is deprovisioned', async () => {
+  test('stays valid, and is named, when its owner is deprovisioned', async () => {
     const { id, token } = await make(['tokens:read'], { name: 'who else knows' }, 'chief');
     const ended = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(ended.body.service_tokens, [{ id, name: 'who else knows' }]);
@@ -154,7 +154,7 @@ describe('a service token', () => {
     assert.deepEqual(after.body.service_tokens, []);
   });
 
-  test('outlives its owner by a week, told in the list and the log, and goes on when another administrator takes it over', async () => {
+  test('outlives its owner by a week, as list and log show, and longer under another administrator', async () => {
     const { database, clock } = bench;
     await database.query('test_stand', `update principals set signed_in_at = $1 where email = 'root@example.com'`, [
       new Date(clock.now()),
@@ -184,7 +184,7 @@ describe('a service token', () => {
     const other = await bench.ask('root', 'POST', `${PATH}/${id}/rotate`, {});
     assert.equal(other.status, 201);
     assert.equal((await bench.ask(other.body.token, 'GET', '/admin/api/tokens')).status, 200);
-    assert.equal(await use(), 401, 'whoever knew the old one does not have the new one');
+    assert.equal(await use(), 401, 'a holder of the old one does not have the new one');
   });
 
   test('rotates with an overlap', async () => {
@@ -198,7 +198,7 @@ describe('a service token', () => {
   });
 });
 
-test('the commands make, list, replace and end them, and work with one instead of a sign-in', async () => {
+test('the commands create, list, replace and end them, and work with one instead of a sign-in', async () => {
   const root = commandsOf('root', bench.url);
   const made = await root('service-tokens', 'create', '--name', 'nightly', '--scope', 'tokens:read');
   const token = made.stdout.trim();

@@ -1,4 +1,4 @@
-/** The admin API on a server of its own, asked by people whose session tokens are their names. */
+/** The admin API on a server of its own, for users whose session tokens are their names. */
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -29,7 +29,7 @@ import { assertDescribed } from './description.ts';
 /** When the tests happen. */
 export const NOW = '2026-03-10T12:00:00Z';
 
-/** What a test says about somebody who signed in. */
+/** What a test says about a signed-in user. */
 export interface Person {
   readonly name?: string;
   readonly groups?: readonly string[];
@@ -51,35 +51,35 @@ const PEOPLE: Readonly<Record<string, Person>> = {
   chief: { groups: ['operators'], roles: ['admin'] },
 };
 
-/** An answer of the admin API. */
+/** A response of the admin API. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is, and every answer is checked against that.
+  // biome-ignore lint/suspicious/noExplicitAny: the description defines it, and every response is checked against that.
   readonly body: any;
 }
 
-/** What a test file works with. */
+/** The tools of a test file. */
 export interface AdminBench {
   readonly url: string;
   readonly database: Database;
   readonly clock: FrozenClock;
   readonly by: Changing;
   readonly store: TestStore;
-  /** What the gateway under test knows of upstreams. */
+  /** The upstream states of the gateway under test. */
   readonly states: LastingUpstreamStates;
   /** Everything that was logged. */
   readonly logs: string[];
-  /** What telemetry was told. */
+  /** What telemetry got. */
   readonly operations: Operation[];
-  /** Asks as somebody of `PEOPLE`; every answer is checked against the description. */
+  /** Sends requests as a user of `PEOPLE`; every response is checked against the description. */
   ask(who: string, method: string, path: string, body?: unknown): Promise<Answer>;
-  /** What is answered to a request that has to go well, or as the status says. */
-  // biome-ignore lint/suspicious/noExplicitAny: the description says what it is, and every answer is checked against that.
+  /** The response to a request that must succeed, or have the given status. */
+  // biome-ignore lint/suspicious/noExplicitAny: the description defines it, and every response is checked against that.
   get(who: string, path: string, status?: number): Promise<any>;
-  /** Asserts that a request is refused, with this status, the code for it, and in these words. */
+  /** Asserts that a request is rejected, with this status, the code for it, and this message. */
   refused(status: number, message: RegExp, who: string, method: string, path: string, body?: unknown): Promise<Answer>;
-  /** Sends a request as it is. */
+  /** Sends a raw request. */
   send(method: string, path: string, init?: RequestInit): Promise<Answer>;
   /** Runs something while the database is away. */
   withoutStore<T>(run: () => Promise<T>): Promise<T>;
@@ -132,7 +132,7 @@ function principalOf(name: string): Principal {
   return { id: `user:${email}`, email, ...named, kind: 'session', groups, roles, team, project, token };
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: every answer is checked against the description.
+// biome-ignore lint/suspicious/noExplicitAny: every response is checked against the description.
 type Listed = readonly any[];
 
 /** Some fields of each entry of a list; of one field the value alone. */
@@ -195,13 +195,13 @@ export function adminBench(
         throw new StageError('credential_invalid', 'Nobody knows this session token.');
       },
     });
-    // A path that is not there is answered alike to everybody, and in no audit log.
+    // An unknown path gets the same response for every caller, and is in no audit log.
     const tokens = { verify: async () => Promise.reject(new Error('nobody')) };
     const services = { clock, tokens, audit: { write() {} } };
     const config = { ...used_config, server: { ...used_config.server, trusted_proxies: [] } };
     const plan = { config, services, pipelinesAt: () => undefined } as unknown as Plan;
     server = createServer(servePlan(plan, log, [routes]).app);
-    // Where the machine is busy, a property keeps this process from everything else for longer than a connection is kept.
+    // On a busy machine, a property keeps this process from everything else for longer than a connection is kept.
     server.keepAliveTimeout = 60_000;
     await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -248,16 +248,16 @@ function asking(url: string): Pick<AdminBench, 'ask' | 'send' | 'get' | 'refused
     send,
     ask,
     async get(who, path, status = 200) {
-      const answer = await ask(who, 'GET', path);
-      assert.equal(answer.status, status, JSON.stringify(answer.body));
-      return answer.body;
+      const response = await ask(who, 'GET', path);
+      assert.equal(response.status, status, JSON.stringify(response.body));
+      return response.body;
     },
     async refused(status, message, who, method, path, body) {
-      const answer = await ask(who, method, path, body);
-      assert.equal(answer.status, status, JSON.stringify(answer.body));
-      assert.match(answer.body.error.message, message);
-      assert.equal(answer.body.error.code, CODES[status]);
-      return answer;
+      const response = await ask(who, method, path, body);
+      assert.equal(response.status, status, JSON.stringify(response.body));
+      assert.match(response.body.error.message, message);
+      assert.equal(response.body.error.code, CODES[status]);
+      return response;
     },
   };
 }

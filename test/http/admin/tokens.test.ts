@@ -25,7 +25,7 @@ const make = async (who: string, body: object = {}) => {
 };
 
 describe('making an access token', () => {
-  test('for oneself takes the token group and the team of the session', async () => {
+  test('for oneself uses the token group and the team of the session', async () => {
     const { token, id, ...made } = await make('alice', { expires_in_seconds: 3600 });
     assert.match(token, /^gw_/);
     assert.deepEqual(made, {
@@ -62,7 +62,7 @@ describe('making an access token', () => {
     assert.equal((await make('nina')).group, 'visitors');
   });
 
-  test('for somebody else, or for another team, is for administrators', async () => {
+  test('for another user, or for another team, is for administrators', async () => {
     await bench.refused(403, /omit "user"/, 'alice', 'POST', TOKENS, { name: 'x', user: 'bob@example.com' });
     await bench.refused(403, /yours is "search"/, 'alice', 'POST', TOKENS, { name: 'x', team: 'sales' });
     await bench.refused(403, /you have none/, 'alice', 'POST', TOKENS, { name: 'x', project: 'apollo' });
@@ -89,12 +89,12 @@ describe('making an access token', () => {
   test('more than fifty times is one time too many, until one is revoked', async () => {
     const ids = [];
     for (let i = 0; i < 50; i++) ids.push((await make('olga', { name: `n${i}` })).id);
-    await bench.refused(409, /^At most 50 .* revoke one/, 'olga', 'POST', TOKENS, { name: 'x' });
+    await bench.refused(409, / at most 50 .* revoke an unused one/, 'olga', 'POST', TOKENS, { name: 'x' });
     assert.equal((await bench.ask('olga', 'DELETE', `${TOKENS}/${ids[0]}`)).status, 200);
     await make('olga');
   });
 
-  test('refuses what is missing, unknown, of the wrong kind or past', async () => {
+  test('rejects missing, unknown, malformed or past input', async () => {
     const wrong: [object | null, RegExp][] = [
       [{}, /"name" is missing/],
       [{ name: '' }, /"name" is wrong: expected a non-empty text/],
@@ -132,7 +132,7 @@ describe('rotating an access token', () => {
     assert.equal(body.expires_at, old.expires_at);
     assert.deepEqual([body.replaces.id, body.replaces.state, body.replaces.replaced_by], [old.id, 'replaced', body.id]);
     assert.equal(body.replaces.expires_at, '2026-03-10T12:01:00.000Z');
-    await bench.refused(409, /is replaced already, by tok_/, 'alice', 'POST', `${TOKENS}/${old.id}/rotate`);
+    await bench.refused(409, /was already replaced by tok_/, 'alice', 'POST', `${TOKENS}/${old.id}/rotate`);
     const again = await bench.ask('alice', 'POST', `${TOKENS}/${body.id}/rotate`, {
       overlap_seconds: 0,
       expires_at: null,
@@ -164,7 +164,7 @@ describe('rotating an access token', () => {
     );
   });
 
-  test('is refused in a token group one is not a member of any more', async () => {
+  test("is rejected in a token group after one's membership ended", async () => {
     const { id } = await createToken(bench.by, {
       user: 'alice@example.com',
       group: 'everything',
@@ -175,7 +175,7 @@ describe('rotating an access token', () => {
   });
 });
 
-test('revoking an access token ends what it replaced, once', async () => {
+test('revoking an access token ends its predecessor, once', async () => {
   const old = await make('alice');
   const { body: current } = await bench.ask('alice', 'POST', `${TOKENS}/${old.id}/rotate`);
   const { body } = await bench.ask('alice', 'DELETE', `${TOKENS}/${current.id}`);
@@ -186,7 +186,7 @@ test('revoking an access token ends what it replaced, once', async () => {
   }
 });
 
-test('what was replaced counts as made by oneself for as long as it works', async () => {
+test("a predecessor counts as one's own for as long as it works", async () => {
   const make = (name: string) => bench.ask('nina', 'POST', TOKENS, { name });
   const rotate = (id: string) => bench.ask('nina', 'POST', `${TOKENS}/${id}/rotate`, { overlap_seconds: 60 });
   const refused = async (asked: ReturnType<typeof make>, message: RegExp) => {
@@ -196,13 +196,13 @@ test('what was replaced counts as made by oneself for as long as it works', asyn
   };
   const ids = [];
   for (let i = 0; i < 50; i++) ids.push((await make(`n${i}`)).body.id);
-  const given = await createToken(bench.by, { user: 'nina@example.com', group: 'visitors', name: 'given' });
+  const input = await createToken(bench.by, { user: 'nina@example.com', group: 'visitors', name: 'given' });
   let [last] = ids;
   for (let i = 0; i < 50; i++) last = (await rotate(last)).body.id;
-  await refused(rotate(last), /^At most 100 access tokens in force .* with replaced ones that still work, and nina@/);
-  assert.equal((await rotate(given.id)).status, 201, 'what an administrator made is not counted');
+  await refused(rotate(last), /^A user can create at most 100 .* including replaced ones that still work, and nina@/);
+  assert.equal((await rotate(input.id)).status, 201, 'tokens made by an administrator do not count');
   for (const id of ids.slice(1)) await bench.ask('nina', 'DELETE', `${TOKENS}/${id}`);
-  await refused(make('x'), /^At most 50 .* with replaced ones that still work, and nina@/);
+  await refused(make('x'), /^A user can create at most 50 .* including replaced ones that still work, and nina@/);
   bench.clock.advance(60_000);
   assert.equal((await make('x')).status, 201);
   assert.equal((await rotate(last)).status, 201);
@@ -224,17 +224,17 @@ async function statesOf(user: string): Promise<Record<string, string>> {
   return Object.fromEntries(pick(tokens, 'id', 'state'));
 }
 
-test('what somebody made is suspended from when they are not let in any more, and what they were given is not', async () => {
+test('made by a user is suspended while the user is excluded, and one given to them is not', async () => {
   const user = 'bob@example.com';
-  const wish = { user, group: 'coders', name: 'laptop' };
-  const made = { ...wish, self_service: true };
+  const input = { user, group: 'coders', name: 'laptop' };
+  const made = { ...input, self_service: true };
   const [given, own, replaced, revoked] = [
-    await createToken(bench.by, wish),
+    await createToken(bench.by, input),
     await createToken(bench.by, made),
     await createToken(bench.by, made),
     await createToken(bench.by, made),
   ];
-  const successor = await rotateToken(bench.by, { id: replaced.id });
+  const successor = await rotateToken(bench.by, replaced.id);
   await bench.ask('bob', 'DELETE', `${TOKENS}/${revoked.id}`);
   const states = (own_state: string, replaced_state: string) => ({
     [given.id]: 'active',
@@ -268,7 +268,7 @@ async function makeTokens() {
   await make('alice', 'laptop', 'coders', { self_service: true });
   await make('alice', 'old', 'coders', { expires_at: at(1) });
   const gone = await make('alice', 'Lost%', 'visitors');
-  await revokeToken(bench.by, { id: gone.id });
+  await revokeToken(bench.by, gone.id);
   await make('bob', 'desk', 'coders', { self_service: true });
   await make('bob', 'ci', 'left-behind');
   await bench.database.query(
@@ -282,7 +282,7 @@ async function makeTokens() {
 describe('token groups', () => {
   beforeEach(makeTokens);
 
-  test('are told with what they open, who may make tokens in them, and how many there are', async () => {
+  test('are reported with what they open, who may create tokens in them, and how many exist', async () => {
     const { token_groups } = await ask('root', GROUPS);
     assert.deepEqual(token_groups, [
       {
@@ -308,7 +308,7 @@ describe('token groups', () => {
     ]);
   });
 
-  test("of others, and others' tokens in one's own, are nobody's but an administrator's to know", async () => {
+  test("of others, and others' tokens in one's own, are visible only to administrators", async () => {
     const { token_groups } = await ask('alice', GROUPS);
     assert.deepEqual(
       token_groups.map(({ name, tokens }: { name: string; tokens: { in_force: number } }) => [name, tokens.in_force]),
@@ -339,13 +339,13 @@ describe('the list of access tokens', () => {
     assert.deepEqual(await named('root', 'state=replaced'), []);
   });
 
-  test("shows nobody else's, however it is narrowed", async () => {
+  test("shows no other user's, with any filter", async () => {
     assert.deepEqual(await named('alice', 'search=bob'), []);
     assert.deepEqual(await named('alice', 'group=left-behind'), []);
     assert.deepEqual(await named('alice', 'search=example&state=in_force'), ['laptop']);
   });
 
-  test('begins with the newest when it is asked to, page by page', async () => {
+  test('begins with the newest on request, page by page', async () => {
     const first = await ask('root', `${TOKENS}?order=newest&limit=2`);
     assert.equal(first.tokens.length, 2);
     const second = await ask('root', `${TOKENS}?order=newest&limit=10&after=${first.next}`);
@@ -354,7 +354,7 @@ describe('the list of access tokens', () => {
     assert.deepEqual([...ids(first.tokens), ...ids(second.tokens)], ids(oldest.tokens).reverse());
   });
 
-  test('is suspended by the same rule in a filter as in what is shown', async () => {
+  test('is suspended by the same rule in a filter as in the list', async () => {
     for (const days of [0, 20, 7, 1.5, 400]) {
       bench.clock.advance(days * DAY_MS);
       const { tokens } = await ask('root', TOKENS);

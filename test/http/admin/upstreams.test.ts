@@ -10,9 +10,9 @@ const PATH = '/admin/api/upstreams';
 const AT = '2026-03-10T12:00:00.000Z';
 
 const ask = async (status: number, who: string, method: string, path = '', body?: object) => {
-  const answer = await bench.ask(who, method, PATH + path, body);
-  assert.equal(answer.status, status, JSON.stringify(answer.body));
-  return answer.body;
+  const response = await bench.ask(who, method, PATH + path, body);
+  assert.equal(response.status, status, JSON.stringify(response.body));
+  return response.body;
 };
 
 function show(effect: 'failure' | 'credential', times = 1, to = 'main'): void {
@@ -39,7 +39,7 @@ const of_main = [route('both', 1, false), route('default', 1, true)];
 const of_spare = [route('both', 2, false)];
 
 describe('upstreams', () => {
-  test('are listed with what the replica asked knows of them', async () => {
+  test("are listed with the queried replica's state", async () => {
     const running = bench.states.begin('main', 'coder-1');
     show('failure', 5);
     const { replica, upstreams } = await ask(200, 'root', 'GET');
@@ -57,7 +57,7 @@ describe('upstreams', () => {
     running.leave();
   });
 
-  test('are drained with a reason, which every list tells, and resumed', async () => {
+  test('are drained with a reason, which every list shows, and resumed', async () => {
     const drained = { by: 'root@example.com', at: AT, reason: 'new account' };
     const done = await ask(200, 'root', 'POST', '/spare/drain', { reason: ' new account ' });
     assert.deepEqual(done, {
@@ -76,12 +76,12 @@ describe('upstreams', () => {
       was_drained: drained,
     });
     const { changes } = await bench.get('root', '/admin/api/changes?limit=4');
-    const told = changes.map(
+    const reported = changes.map(
       ({ actor, action, subject }: { actor: { name: string }; action: string; subject: string }) => {
         return [actor.name, action, subject];
       },
     );
-    assert.deepEqual(told, [
+    assert.deepEqual(reported, [
       ['chief@example.com', 'upstream.resume', 'spare'],
       ['root@example.com', 'upstream.resume', 'main'],
       ['root@example.com', 'upstream.drain', 'main'],
@@ -89,7 +89,7 @@ describe('upstreams', () => {
     ]);
   });
 
-  test('that are not there, or not drained, are said to be so', async () => {
+  test('that are unknown, or not drained, are reported as such', async () => {
     const { error } = await ask(404, 'root', 'POST', '/mian/drain', {});
     assert.match(error.message, /there is no upstream "mian": did you mean `main`\?/i);
     await ask(404, 'root', 'POST', '/mian/resume');
@@ -120,7 +120,7 @@ describe('upstreams', () => {
     assert.deepEqual([upstream.configured, upstream.state, upstream.drained], [false, 'unknown', null]);
   });
 
-  test('are told while the database is away as this replica knew them last', async () => {
+  test("are reported while the database is away with this replica's last state", async () => {
     bench.states.setDrained(new Map([['spare', { by: 'ana@example.com', at: Date.parse(AT), reason: 'known' }]]));
     await bench.withoutStore(async () => {
       const { upstreams } = await ask(200, 'root', 'GET');
@@ -165,8 +165,8 @@ interface Sent {
 }
 
 /** Puts a request that was settled into the ledger. */
-async function settled(minutes_ago: number, given: Sent = {}): Promise<void> {
-  const { upstream = 'main', model = 'coder-1', status = 200, ms = 100, attempts } = given;
+async function settled(minutes_ago: number, input: Sent = {}): Promise<void> {
+  const { upstream = 'main', model = 'coder-1', status = 200, ms = 100, attempts } = input;
   rows += 1;
   await bench.database.query(
     'test_ledger_row',
@@ -239,14 +239,14 @@ describe('traffic of upstreams', () => {
       outcomes: [
         {
           outcome: 'caller',
-          means: 'Any other 4xx: the request itself is refused, and its bytes pass through',
+          means: 'Any other 4xx: the upstream rejected the request; its response passes through',
           attempts: 1,
         },
         { outcome: 'limited', means: 'Status 429', attempts: 1 },
         { outcome: 'of_a_later_version', means: 'of_a_later_version', attempts: 1 },
         {
           outcome: 'unanswered',
-          means: 'The connection broke after the request was sent, or no answer began in time',
+          means: 'The connection broke after the request was sent, or no response began in time',
           attempts: 1,
         },
       ],
@@ -276,7 +276,7 @@ describe('traffic of upstreams', () => {
     );
   });
 
-  test('is told of a day by the hour', async () => {
+  test('reports a day by the hour', async () => {
     const { part_seconds, attempts, upstreams, since } = await read('traffic?window=day');
     assert.deepEqual([part_seconds, attempts, since], [3600, 107, '2026-03-09T13:00:00.000Z']);
     assert.equal(upstreams[1].parts.length, 24);
@@ -286,7 +286,7 @@ describe('traffic of upstreams', () => {
   });
 });
 
-test('incidents of upstreams come in pages, and those of other replicas beside the states', async () => {
+test("lists incidents of upstreams in pages, and other replicas' beside the states", async () => {
   for (const [n, upstream] of ['main', 'spare', 'main'].entries()) {
     await bench.database.query(
       'test_incident',
@@ -314,7 +314,7 @@ test('incidents of upstreams come in pages, and those of other replicas beside t
   assert.equal((await read('incidents')).incidents.length, 3);
   await read('incidents?after=x', 400);
   const { upstreams } = await bench.get('root', '/admin/api/upstreams');
-  const told = { replica: 'gateway-2 7', kind: 'open', upstream_model: 'coder-1', last: 'status 529' };
-  assert.deepEqual(upstreams[0].elsewhere, [{ ...told, until: at(-1).toISOString() }]);
+  const incident = { replica: 'gateway-2 7', kind: 'open', upstream_model: 'coder-1', last: 'status 529' };
+  assert.deepEqual(upstreams[0].elsewhere, [{ ...incident, until: at(-1).toISOString() }]);
   assert.deepEqual(upstreams[1].elsewhere, []);
 });

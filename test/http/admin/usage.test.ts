@@ -61,14 +61,14 @@ describe('usage over the admin API', () => {
         new URLSearchParams([['by', by.join(',')], ...Object.entries(filter)] as never).toString(),
       );
       const plain = ({ of, sums }: { of: object; sums: Record<string, unknown> }) => {
-        const { estimated_usd, cache_hit_ratio, ...told } = sums;
-        return { ...of, ...told };
+        const { estimated_usd, cache_hit_ratio, ...counted } = sums;
+        return { ...of, ...counted };
       };
       assert.deepEqual(rows.map(plain), JSON.parse(JSON.stringify(wanted.map(usageJson))), query);
     }
   });
 
-  test('tells the total, the estimated share and how much came from the cache', async () => {
+  test('reports the total, the estimated share and the cached share', async () => {
     const { total, rows, since, time_zone, previous } = await ask(200, 'root', '');
     assert.deepEqual([rows.length, since, previous, time_zone], [1, null, null, 'Pacific/Auckland']);
     assert.equal(total.cost_usd, 0.000111117);
@@ -76,7 +76,7 @@ describe('usage over the admin API', () => {
     assert.deepEqual([total.requests, total.cache_hit_ratio], [6, 3 / 16]);
   });
 
-  test('sums up what there is no room for, so that the rows add up to the total', async () => {
+  test('sums up the rows beyond the limit, so that the rows add up to the total', async () => {
     const { rows, total } = await ask(200, 'root', 'by=model,user&limit=1');
     assert.deepEqual(
       rows.map(({ of, others, sums }: { of: object; others: number; sums: { cost_usd: number } }) => [
@@ -132,7 +132,7 @@ describe('usage over the admin API', () => {
     await refused(/^The parameter "since" is missing/, 'compare=previous');
   });
 
-  test("is one's own for everybody but administrators, whatever is asked for", async () => {
+  test("is limited to one's own except for administrators, with any filter", async () => {
     const { rows } = await ask(200, 'alice', 'by=user,model');
     assert.deepEqual([...new Set(rows.map(({ of }: { of: { user: string } }) => of.user))], ['alice@example.com']);
     assert.equal((await ask(200, 'nina', '')).total.requests, 0);
@@ -141,7 +141,7 @@ describe('usage over the admin API', () => {
     assert.doesNotMatch(await ask(200, 'alice', 'by=user', `${USAGE}.csv`), /bob/);
   });
 
-  test('is refused in a sentence where it cannot be meant', async () => {
+  test('is rejected with an explanation if it is implausible', async () => {
     await refused(/"by" has an unknown dimension "modle": did you mean `model`\?/, 'by=modle');
     await refused(/"by" has an unknown dimension with an invalid name: expected one to four of user, team/, 'by=a%20b');
     await refused(/"by" is wrong: expected one to four different dimensions/, 'by=user,user');
@@ -156,7 +156,7 @@ describe('usage over the admin API', () => {
     await refused(/Duplicate parameter/, 'by=user&by=model');
   });
 
-  test('that takes too long, or has too many rows, is given up with what to do', async () => {
+  test('that takes too long, or has too many rows, is aborted with a remedy', async () => {
     const report = (bounds: UsageBounds) => ofStore(reportUsage(bench.database, {}, { by: ['model'] }, bounds));
     assert.equal((await report({ patience_ms: 30_000, most_rows: 3 })).length, 3);
     await assert.rejects(report({ most_rows: 2 }), /more than 2 rows to add up: ask for a shorter time/);

@@ -9,7 +9,7 @@ const POLICY =
 
 const served = await serve(consoleFiles('https://gateway.example.com'));
 after(() => served.close());
-/** Without an encoding that fetch would take off. */
+/** Without an encoding that fetch would remove. */
 const get = (path: string, encoding = 'identity', method = 'GET') =>
   fetch(served.url + path, { method, headers: { 'accept-encoding': encoding } });
 const start = await (await get('/console')).text();
@@ -17,16 +17,16 @@ const linked = [...start.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, address]) 
 const script = linked.find((address) => address.endsWith('.js'))!;
 
 describe('the start of the console', () => {
-  test('is served at every path below it that names no file, and never kept', async () => {
+  test('is served at every path below it that names no file, and never cached', async () => {
     for (const path of ['/console', '/console/', '/console/requests', '/console/index']) {
-      const answer = await get(path);
-      assert.equal(answer.status, 200, path);
-      assert.equal(await answer.text(), start, path);
-      assert.equal(answer.headers.get('cache-control'), 'no-store', path);
+      const response = await get(path);
+      assert.equal(response.status, 200, path);
+      assert.equal(await response.text(), start, path);
+      assert.equal(response.headers.get('cache-control'), 'no-store', path);
     }
   });
 
-  test('asks for nothing but files of the gateway, and holds no inline script or style', () => {
+  test('loads only files of the gateway, and contains no inline script or style', () => {
     assert.ok(linked.length >= 3);
     for (const address of linked) assert.match(address, /^\/console\/[\w./-]+$/);
     assert.doesNotMatch(start, /<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=/);
@@ -42,18 +42,18 @@ describe('the start of the console', () => {
 });
 
 describe('files of the console', () => {
-  test('are kept by browsers for good, and go out compressed as the browser has it', async () => {
+  test('are cached by browsers for good, and compressed as the browser supports', async () => {
     const plain = await get(script);
     assert.equal(plain.headers.get('cache-control'), 'public, max-age=31536000, immutable');
     assert.equal(plain.headers.get('content-type'), 'text/javascript; charset=utf-8');
     assert.equal(plain.headers.get('vary'), 'accept-encoding');
     const bytes = Buffer.from(await plain.arrayBuffer());
     const raw = async (encoding: string) => {
-      const answer = await get(script, encoding);
-      assert.equal(answer.headers.get('content-encoding'), encoding);
-      return Buffer.from(await answer.arrayBuffer());
+      const response = await get(script, encoding);
+      assert.equal(response.headers.get('content-encoding'), encoding);
+      return Buffer.from(await response.arrayBuffer());
     };
-    // fetch has taken the encoding off; that it could says that it was right.
+    // fetch has removed the encoding; its success shows that it was right.
     assert.deepEqual(await raw('br'), bytes);
     assert.deepEqual(await raw('gzip'), bytes);
   });
@@ -69,16 +69,16 @@ describe('files of the console', () => {
   });
 
   test('are read and nothing else', async () => {
-    const answer = await get('/console/requests', 'identity', 'POST');
-    assert.equal(answer.status, 405);
-    assert.equal(answer.headers.get('allow'), 'GET, HEAD');
+    const response = await get('/console/requests', 'identity', 'POST');
+    assert.equal(response.status, 405);
+    assert.equal(response.headers.get('allow'), 'GET, HEAD');
     const head = await get(script, 'identity', 'HEAD');
     assert.equal(head.status, 200);
     assert.equal(await head.text(), '');
   });
 });
 
-test('everything below the console goes out with its security headers, errors too', async () => {
+test('everything below the console has its security headers, errors too', async () => {
   for (const path of ['/console', script, '/console/assets/none.js', '/console/requests']) {
     const { headers } = await get(path);
     assert.equal(headers.get('content-security-policy'), POLICY, path);

@@ -4,7 +4,7 @@ import { assertError, assertPage, fails, ISSUER, SAME_ORIGIN, useSignIn } from '
 
 const { ask, backstage, begin, see, answer, leave, away, comeBack, poll } = useSignIn();
 
-describe('the way back from the identity provider', () => {
+describe('the callback of the identity provider', () => {
   it('is tied to a cookie that only this origin sees and no script reads', async () => {
     const { response } = await away();
     const [cookie = ''] = response.headers['set-cookie'] ?? [];
@@ -15,7 +15,7 @@ describe('the way back from the identity provider', () => {
     for (const secret of Object.values(backstage.attempts[0]!)) assert.ok(!cookie.includes(String(secret)));
   });
 
-  it('is closed to a browser without the cookie, or with that of another sign-in', async () => {
+  it("rejects a browser without the cookie, or with another sign-in's", async () => {
     const [mine, other] = [await away(), await away()];
     const [name = '', value = ''] = mine.cookie.split('=');
     const swapped = `${name}=${other.cookie.split('=')[1]}`;
@@ -28,7 +28,7 @@ describe('the way back from the identity provider', () => {
     assertPage(await comeBack(mine), 200, /signed in/i);
   });
 
-  it('takes the cookie away when it led nowhere, and then says where to go on', async () => {
+  it('removes the cookie after a failure, and then shows where to continue', async () => {
     backstage.admit = () => ({ refused: 'group', message: 'You are in no group.', detail: 'no group' });
     const mine = await away();
     const [cookie = ''] = (await comeBack(mine)).headers['set-cookie'] ?? [];
@@ -37,7 +37,7 @@ describe('the way back from the identity provider', () => {
     assertPage(await comeBack({ ...mine, cookie: '' }), 400, /If your terminal still waits, open the address it shows/);
   });
 
-  it('is kept for five of them: the oldest make room, and no other cookie does', async () => {
+  it('is stored for five of them: the oldest are replaced, and no other cookie', async () => {
     const { user_code } = await begin();
     const name = (n: number) => `__Host-appscli-sign-in-${'x'.repeat(7)}${n}`;
     const many = [0, 1, 2, 3, 4, 5, 6].map((n) => `${name(n)}=v; theme=dark; __Host-appscli-sign-in-mine=v`);
@@ -57,7 +57,7 @@ describe('the way back from the identity provider', () => {
     assertPage(await comeBack(second), 200, /signed in/i);
   });
 
-  it('takes neither a repeated state nor an endless query', async () => {
+  it('accepts neither a repeated state nor an endless query', async () => {
     const mine = await away();
     assertPage(await comeBack(mine, `&state=${mine.state}`), 400, /more than once/);
     const endless = await ask('GET', `/oauth/callback?code=${'a'.repeat(15_500)}&x=${'b'.repeat(1000)}`);
@@ -65,7 +65,7 @@ describe('the way back from the identity provider', () => {
     assert.equal(backstage.callbacks.length, 0);
   });
 
-  it('is not walked by HEAD, which must change nothing', async () => {
+  it('ignores HEAD, which must change nothing', async () => {
     const mine = await away();
     const { cookie, state } = mine;
     const head = await ask('HEAD', `/oauth/callback?code=a&state=${state}`, { headers: { cookie } });
@@ -73,10 +73,10 @@ describe('the way back from the identity provider', () => {
     assertPage(await comeBack(mine), 200, /signed in/i);
   });
 
-  it('believes nothing about its own host, and leads nowhere else, whatever the request asks for', async () => {
-    const wishes = '&redirect_uri=https://evil.example&next=//evil.example&return_to=https:evil.example';
+  it('trusts nothing about its own host, and leads nowhere else, for any request', async () => {
+    const extras = '&redirect_uri=https://evil.example&next=//evil.example&return_to=https:evil.example';
     const forged = { host: 'evil.example', 'x-forwarded-host': 'evil.example', 'x-forwarded-proto': 'http' };
-    const back = await comeBack(await away(), wishes, forged);
+    const back = await comeBack(await away(), extras, forged);
     assert.deepEqual([back.status, back.headers.location], [200, undefined]);
     assert.ok(!back.text.includes('evil.example'));
     assert.equal(backstage.callbacks[0]?.origin, ISSUER);
@@ -84,14 +84,14 @@ describe('the way back from the identity provider', () => {
 });
 
 describe('the identity provider', () => {
-  /** Asserts that the page leads back to the code, which still waits, and works when the trouble is over. */
+  /** Asserts that the page leads back to the code, which still waits, and works when the outage is over. */
   async function assertStillGood(page: Awaited<ReturnType<typeof ask>>, begun: Awaited<ReturnType<typeof begin>>) {
     assert.ok(page.text.includes(`href="${ISSUER}/device?user_code=${begun.user_code}"`));
     backstage.clock.advance(5000);
     assert.equal((await poll(begun.device_code)).json().error, 'authorization_pending');
   }
 
-  it('may be down when a person leaves for it or comes back: the code can be used again', async () => {
+  it('may be down when a user leaves for it or returns: the code can be used again', async () => {
     const begun = await begin();
     const works = { ...backstage.provider };
     backstage.provider.url = fails('unavailable');
@@ -106,7 +106,7 @@ describe('the identity provider', () => {
     assertPage(await comeBack(await leave(begun.user_code)), 200, /signed in/i);
   });
 
-  it('may answer nonsense: the log says what, the page does not', async () => {
+  it('may return nonsense: the log has the details, the page has not', async () => {
     backstage.provider.identify = fails('invalid');
     const page = await comeBack(await away());
     assertPage(page, 502, /Invalid response/);
@@ -114,7 +114,7 @@ describe('the identity provider', () => {
     assert.match(backstage.logs.join('\n'), /not nice/);
   });
 
-  it('may refuse the person: the device is refused too', async () => {
+  it('may reject the user: the device is rejected too', async () => {
     const mine = await away();
     backstage.provider.identify = fails('refused');
     assertPage(await comeBack(mine), 403, /denied access/);
@@ -151,7 +151,7 @@ describe('the database', () => {
     assertPage(await comeBack(mine), 200, /signed in/i);
   });
 
-  it('may go away while the person comes back: the code can be used again', async () => {
+  it('may disappear while the user returns: the code can be used again', async () => {
     const { user_code } = await begin();
     const { identify } = backstage.provider;
     for (const identified of [identify, fails('refused')]) {

@@ -7,10 +7,15 @@ import {
   deniedPage,
   enterCodePage,
   errorPage,
+  layout,
+  type Page,
   pageHeaders,
 } from '../../../engine/edge/http/sign-in/pages.ts';
 import { anyText } from '../../support/any-text.ts';
 import { everyPage, NOW, sampleGrant } from './sample-pages.ts';
+
+/** The markup of a page. */
+const shown = <Options>(page: (options: Options) => Page, options: Options) => layout(page(options));
 
 /** The markup without the texts: tags with their attributes' names, in order. */
 function skeleton(page: string): string {
@@ -26,7 +31,7 @@ describe('every page of sign-in', () => {
       assert.equal(page.match(/<main>/g)?.length, 1);
     });
 
-    it(`${name} holds no script, no handler, no style attribute and nothing from elsewhere`, () => {
+    it(`${name} contains no script, no handler, no style attribute and no external resource`, () => {
       assert.doesNotMatch(page, /<script|javascript:|\son\w+=|\sstyle=|@import|url\(/i);
       const links = [...page.matchAll(/\s(?:href|src|action)="([^"]*)"/g)].map((match) => match[1] ?? '');
       for (const link of links)
@@ -34,7 +39,7 @@ describe('every page of sign-in', () => {
     });
   }
 
-  it('has the same markup whatever texts stand in it', () => {
+  it('has the same markup for any texts', () => {
     const plain = everyPage();
     fc.assert(
       fc.property(
@@ -49,7 +54,7 @@ describe('every page of sign-in', () => {
   });
 
   it('shows no character that hides or reorders the text around it', () => {
-    const page = confirmPage({ grant: sampleGrant({ client: 'ilc\u202esppa\u0000\u2066' }), now: NOW });
+    const page = shown(confirmPage, { grant: sampleGrant({ client: 'ilc\u202esppa\u0000\u2066' }), now: NOW });
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
     assert.doesNotMatch(page, /[\u0000\u202e\u2066]/);
   });
@@ -57,7 +62,7 @@ describe('every page of sign-in', () => {
 
 describe('the page that asks whether a sign-in is yours', () => {
   it('shows code, program, address and age, and offers both answers', () => {
-    const page = confirmPage({ grant: sampleGrant(), now: NOW });
+    const page = shown(confirmPage, { grant: sampleGrant(), now: NOW });
     assert.match(page, /<code>WDJB-MJHT<\/code>/);
     assert.match(page, /<dd>appscli\/0\.1\.0<\/dd>/);
     assert.match(page, /<dd>2001:db8:1:2::7<\/dd>/);
@@ -67,42 +72,42 @@ describe('the page that asks whether a sign-in is yours', () => {
   });
 
   it('says how long ago it began in words, also when the clocks of two replicas differ', () => {
-    const page = (now: string) => confirmPage({ grant: sampleGrant(), now: new Date(now) });
+    const page = (now: string) => shown(confirmPage, { grant: sampleGrant(), now: new Date(now) });
     assert.match(page('2026-11-21T14:04:58Z'), /less than a minute ago/);
     assert.match(page('2026-11-21T14:06:59Z'), /a minute ago/);
     assert.match(page('2026-11-21T14:14:00Z'), /9 minutes ago/);
   });
 
   it('says so when the program did not name itself', () => {
-    assert.match(confirmPage({ grant: sampleGrant({ client: '' }), now: NOW }), /<dd>Unknown</);
+    assert.match(shown(confirmPage, { grant: sampleGrant({ client: '' }), now: NOW }), /<dd>Unknown</);
   });
 
   it('shows the notice of the organisation when there is one', () => {
-    const noticed = confirmPage({ grant: sampleGrant(), now: NOW, login_notice: 'Use is logged.' });
+    const noticed = shown(confirmPage, { grant: sampleGrant(), now: NOW, login_notice: 'Use is logged.' });
     assert.match(noticed, /<aside class="notice" aria-label="Notice">Use is logged\.<\/aside>/);
-    assert.doesNotMatch(confirmPage({ grant: sampleGrant(), now: NOW }), /<aside/);
+    assert.doesNotMatch(shown(confirmPage, { grant: sampleGrant(), now: NOW }), /<aside/);
   });
 });
 
 describe('other pages', () => {
   it('keep what was typed, and say next to the field what was wrong with it', () => {
-    const page = enterCodePage({ user_code: 'wdjb mjhx', problem: 'No sign-in waits for this code.' });
+    const page = shown(enterCodePage, { user_code: 'wdjb mjhx', problem: 'No sign-in waits for this code.' });
     assert.match(page, /value="wdjb mjhx"/);
     assert.match(page, /role="alert" id="problem">No sign-in waits for this code\.</);
     assert.match(page, /aria-invalid="true" aria-describedby="problem hint"/);
   });
 
   it('accept a code as people type it, and only that', () => {
-    const [, pattern = ''] = / pattern="([^"]+)"/.exec(enterCodePage()) ?? [];
+    const [, pattern = ''] = / pattern="([^"]+)"/.exec(shown(enterCodePage, {})) ?? [];
     const accepted = new RegExp(`^(?:${pattern})$`, 'v');
     for (const code of ['WDJB-MJHT', 'wdjbmjht', ' wdjb mjht ', 'W D J B – M J H T']) assert.match(code, accepted);
     for (const code of ['', 'WDJB', 'WDJB-MJH1', 'WDJB-MJHTX']) assert.doesNotMatch(code, accepted);
   });
 
-  it('say what to do, and what to tell the administrator', () => {
+  it('show what to do, and what to report to the administrator', () => {
     const reference = { request_id: 'req_1', at: NOW };
-    assert.match(deniedPage({ reason: 'Not in a group.' }), /The sign-in in your terminal has ended too/);
-    const page = errorPage({ title: 'No answer', sentence: 'It was silent.', advice: 'Try again.', reference });
+    assert.match(shown(deniedPage, { reason: 'Not in a group.' }), /The sign-in in your terminal has ended too/);
+    const page = layout(errorPage({ title: 'No answer', sentence: 'It was silent.', advice: 'Try again.' }, reference));
     assert.match(page, /request req_1, <time datetime="2026-11-21T14:07:10\.000Z">2026-11-21 14:07 UTC</);
     assert.doesNotMatch(page, /<a /);
   });
@@ -126,13 +131,13 @@ describe('the headers of a page', () => {
     assert.doesNotMatch(policy, /unsafe|script-src|\*/);
   });
 
-  it('take the origin alone from the address of the provider', () => {
+  it("use only the origin of the provider's address", () => {
     const other = pageHeaders('http://127.0.0.1:4000/path; script-src *')['content-security-policy'] ?? '';
     assert.match(other, /form-action 'self' https: http:\/\/127\.0\.0\.1:4000;/);
     assert.doesNotMatch(other, /script-src/);
   });
 
-  it('know no provider where there is none', () => {
+  it('have no provider where there is none', () => {
     assert.match(pageHeaders()['content-security-policy'] ?? '', /form-action 'self' https:;/);
   });
 });

@@ -8,13 +8,13 @@ const { url, backstage, rows, ask, renew, signIn } = useSignIn();
 const onlySession = async () => (await rows('sessions'))[0]!;
 const change = (columns: object) => rows('sessions').update(columns);
 
-/** Anna, as the gateway then knows her. */
+/** Anna, as the gateway then has her. */
 const admit = (more: object) => {
   const person = { issuer: ANNA.iss, subject: ANNA.sub, email: ANNA.email, groups: [], ...more };
   backstage.admit = () => ({ person });
 };
 
-/** Asserts that a refresh token is good, with what of the identity provider's it is renewed. */
+/** Asserts that a refresh token is valid, and with which grant of the identity provider it is renewed. */
 async function assertStillGood(refresh_token: string, recheck: typeof backstage.provider.recheck, asked_with: string) {
   const asked: unknown[] = [];
   backstage.provider.recheck = (grant) => {
@@ -25,11 +25,11 @@ async function assertStillGood(refresh_token: string, recheck: typeof backstage.
   assert.deepEqual(asked, [asked_with]);
 }
 
-/** Well-formed, and nobody's. */
+/** Well-formed, and unassigned. */
 const UNKNOWN = `gwr_${'x'.repeat(42)}A`;
 
 describe('a refresh', () => {
-  it('is refused with 401 invalid_grant for tokens that are good for nothing', async () => {
+  it('is rejected with 401 invalid_grant for useless tokens', async () => {
     const unknown = await renew(UNKNOWN);
     assertError(unknown, 401, 'invalid_grant', /unknown/);
     // OAuth clients that see a challenge look no further.
@@ -43,30 +43,30 @@ describe('a refresh', () => {
 
   it('waits for another one of the same session that is under way, and ends nothing', async () => {
     backstage.refresh_outcome = 'busy';
-    const answer = await renew(UNKNOWN);
-    assertError(answer, 503, 'temporarily_unavailable', /Another request/);
-    assert.equal(answer.headers['retry-after'], '1');
+    const response = await renew(UNKNOWN);
+    assertError(response, 503, 'temporarily_unavailable', /Another request/);
+    assert.equal(response.headers['retry-after'], '1');
   });
 });
 
-describe('the identity provider, asked at a refresh,', () => {
+describe('the identity provider, queried at a refresh,', () => {
   const moon = () => {
     throw new TypeError('cannot read properties of the moon');
   };
-  const troubles: [string, () => never, number, string][] = [
+  const failures: [string, () => never, number, string][] = [
     ['be unavailable', fails('unavailable'), 503, 'temporarily_unavailable'],
     ['be invalid', fails('invalid'), 503, 'temporarily_unavailable'],
     ['break in an unforeseen way', moon, 500, 'server_error'],
   ];
-  for (const [what, trouble, status, error] of troubles) {
-    it(`may ${what}: ${status}, the words only in the log, and the refresh token stays good`, async () => {
+  for (const [what, failure, status, error] of failures) {
+    it(`may ${what}: ${status}, the details only in the log, and the refresh token stays valid`, async () => {
       const { refresh_token } = await signIn();
       const { recheck } = backstage.provider;
-      backstage.provider.recheck = trouble;
-      const answer = await renew(refresh_token);
-      assertError(answer, status, error);
-      if (status === 503) assert.ok(Number(answer.headers['retry-after']) > 0);
-      assert.doesNotMatch(answer.text, /not nice|moon/);
+      backstage.provider.recheck = failure;
+      const response = await renew(refresh_token);
+      assertError(response, status, error);
+      if (status === 503) assert.ok(Number(response.headers['retry-after']) > 0);
+      assert.doesNotMatch(response.text, /not nice|moon/);
       assert.match(backstage.logs.join('\n'), /not nice|a sign-in request failed/);
       backstage.provider.recheck = recheck;
       assert.equal((await renew(refresh_token)).status, 200);
@@ -83,13 +83,13 @@ describe('the identity provider, asked at a refresh,', () => {
     await assertStillGood(refresh_token, recheck, 'replaced-88');
   });
 
-  it('may take longer than the client waits: its refresh token stays good, and what was replaced is kept', async () => {
+  it("may outlast the client's timeout: its refresh token stays valid, and the replacement is stored", async () => {
     const { refresh_token } = await signIn();
     const { recheck } = backstage.provider;
     const giving_up = new AbortController();
     backstage.provider.recheck = async (grant) => {
       giving_up.abort();
-      // By the time another request is answered, the end of this one's connection has been seen.
+      // By the time another request has its response, the end of this one's connection has been seen.
       await ask('GET', '/device');
       return { ...(await recheck(grant)), grant: replaced };
     };
@@ -99,7 +99,7 @@ describe('the identity provider, asked at a refresh,', () => {
     await assertStillGood(refresh_token, recheck, 'replaced-88');
   });
 
-  it('may describe another person: 401, and the session is over', async () => {
+  it('may describe another user: 401, and the session is over', async () => {
     const others = [{ subject: 'mallory' }, { email: 'renamed@example.com' }, { issuer: 'https://other.example' }];
     for (const other of others) {
       admit({});
@@ -110,7 +110,7 @@ describe('the identity provider, asked at a refresh,', () => {
     for (const { revoked_because } of await rows('sessions')) assert.match(revoked_because, /another identity/);
   });
 
-  it('is not asked while nothing can be opened that was kept of it', async () => {
+  it('is not queried while its stored data cannot be opened', async () => {
     const { refresh_token } = await signIn();
     await change({ sealed_grant: 'eyJhbGciOiJkaXIifQ..made.up' });
     assertError(await renew(refresh_token), 401, 'invalid_grant', /keys/);
@@ -140,7 +140,7 @@ describe('a revocation', () => {
     }
   });
 
-  it('needs a token, and says where access tokens are revoked', async () => {
+  it('requires a token, and explains where access tokens are revoked', async () => {
     assertError(await ask('POST', '/oauth/revoke', { form: {} }), 400, 'invalid_request', /'token'/);
     assertError(await revoke(`gw_${'a'.repeat(49)}`), 400, 'unsupported_token_type', /appscli tokens revoke/);
   });

@@ -6,19 +6,19 @@ import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
 import { assertError, ISSUER, useSignIn } from './support.ts';
 
-const { url, backstage, ask, see, answer, token } = useSignIn();
+const { url, backstage, ask, see, answer: response, token } = useSignIn();
 
 const FORM = 'application/x-www-form-urlencoded';
 const DISCOVERY = '/.well-known/oauth-authorization-server';
 const PROGRAM_POSTS = ['/oauth/device_authorization', '/oauth/token', '/oauth/revoke'];
 
 describe('the discovery document', () => {
-  it('names endpoints at the public URL, whatever the Host header says', async () => {
-    const answer = await ask('GET', DISCOVERY, {
+  it('names endpoints at the public URL, for any Host header', async () => {
+    const response = await ask('GET', DISCOVERY, {
       headers: { host: 'evil.example', 'x-forwarded-host': 'evil.example' },
     });
-    assert.equal(answer.status, 200);
-    assert.deepEqual(answer.json(), {
+    assert.equal(response.status, 200);
+    assert.deepEqual(response.json(), {
       issuer: ISSUER,
       device_authorization_endpoint: `${ISSUER}/oauth/device_authorization`,
       token_endpoint: `${ISSUER}/oauth/token`,
@@ -31,7 +31,7 @@ describe('the discovery document', () => {
     });
   });
 
-  it('asks neither the identity provider nor the database', async () => {
+  it('queries neither the identity provider nor the database', async () => {
     backstage.store_down = true;
     assert.equal((await ask('GET', DISCOVERY)).status, 200);
     assert.equal((await ask('HEAD', DISCOVERY)).text, '');
@@ -39,16 +39,16 @@ describe('the discovery document', () => {
 });
 
 describe('the device authorization', () => {
-  it('answers what RFC 8628 wants, and ignores parameters it does not know', async () => {
+  it('follows RFC 8628, and ignores unknown parameters', async () => {
     const form = { surface: 'terminal', client_id: 'whoever', scope: 'openid' };
-    const answer = (
+    const response = (
       await ask('POST', '/oauth/device_authorization', { form, headers: { host: 'evil.example' } })
     ).json();
-    assert.deepEqual(answer, {
-      device_code: answer.device_code,
-      user_code: answer.user_code,
+    assert.deepEqual(response, {
+      device_code: response.device_code,
+      user_code: response.user_code,
       verification_uri: `${ISSUER}/device`,
-      verification_uri_complete: `${ISSUER}/device?user_code=${answer.user_code}`,
+      verification_uri_complete: `${ISSUER}/device?user_code=${response.user_code}`,
       expires_in: 600,
       interval: 5,
     });
@@ -67,7 +67,7 @@ describe('the device authorization', () => {
 });
 
 describe('the token endpoint', () => {
-  it('says which parameter is missing or wrong, and repeats nothing of it', async () => {
+  it('names the missing or wrong parameter, and repeats nothing of it', async () => {
     const wrong: [Record<string, string>, string, RegExp][] = [
       [{}, 'invalid_request', /'grant_type'/],
       [{ grant_type: '' }, 'invalid_request', /'grant_type'/],
@@ -81,7 +81,7 @@ describe('the token endpoint', () => {
 });
 
 describe('a form', () => {
-  it('must be one: another content type is refused with the one expected', async () => {
+  it('requires one content type: another is rejected with the expected one', async () => {
     for (const path of PROGRAM_POSTS) {
       for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x', '']) {
         const refused = await send(url(), { path, headers: ['content-type', type], body: '{"grant_type":"x"}' });
@@ -116,7 +116,7 @@ describe('a form', () => {
     assert.equal(streamed.status, 413);
   });
 
-  it('that never ends is given up, and its connection closed', async () => {
+  it('that never ends is aborted, and its connection closed', async () => {
     const socket = await connect(url());
     const received = collect(socket);
     socket.write(`POST /oauth/token HTTP/1.1\r\nhost: x\r\ncontent-type: ${FORM}\r\ncontent-length: 20\r\n\r\ngrant`);
@@ -126,12 +126,16 @@ describe('a form', () => {
     assert.deepEqual([status, JSON.parse(body).error], [408, 'invalid_request']);
   });
 
-  it('of any bytes is answered in JSON, and never with 500', async () => {
+  it('of any bytes gets JSON, and never 500', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.constantFrom(...PROGRAM_POSTS), async (bytes, path) => {
-        const answer = await send(url(), { path, headers: ['content-type', FORM], body: Buffer.from(bytes) as never });
-        assert.ok(answer.status < 500, `${answer.status}`);
-        answer.json();
+        const response = await send(url(), {
+          path,
+          headers: ['content-type', FORM],
+          body: Buffer.from(bytes) as never,
+        });
+        assert.ok(response.status < 500, `${response.status}`);
+        response.json();
       }),
       { numRuns: times(30) },
     );
@@ -139,13 +143,13 @@ describe('a form', () => {
 });
 
 describe('any query of the pages', () => {
-  it('is answered with a page without scripts, and never with 500', async () => {
+  it('gets a page without scripts, and never 500', async () => {
     const path = fc.constantFrom('/device?user_code=', '/oauth/callback?state=', '/oauth/callback?error=');
     await fc.assert(
       fc.asyncProperty(path, anyText({ maxLength: 100 }), async (start, text) => {
-        const answer = await ask('GET', start + encodeURIComponent(text.toWellFormed()));
-        assert.ok(answer.status < 500, `${answer.status}`);
-        assert.ok(!/<script|javascript:|onerror/i.test(answer.text));
+        const response = await ask('GET', start + encodeURIComponent(text.toWellFormed()));
+        assert.ok(response.status < 500, `${response.status}`);
+        assert.ok(!/<script|javascript:|onerror/i.test(response.text));
       }),
       { numRuns: times(30) },
     );
@@ -153,36 +157,36 @@ describe('any query of the pages', () => {
 
   it('may be malformed', async () => {
     for (const query of ['%', '%zz', '%00', '%ff%fe', '&&&==', 'user_code=%0d%0aset-cookie:%20a=b', 'user_code=%00']) {
-      const answer = await ask('GET', `/device?${query}`);
-      assert.ok(answer.status === 200 || answer.status === 400, query);
-      assert.equal(answer.headers['set-cookie'], undefined);
+      const response = await ask('GET', `/device?${query}`);
+      assert.ok(response.status === 200 || response.status === 400, query);
+      assert.equal(response.headers['set-cookie'], undefined);
     }
   });
 });
 
 describe('the wrong method', () => {
-  it('is answered with the right ones: in JSON to programs, on a page to browsers', async () => {
+  it('gets the right form: JSON for programs, a page for browsers', async () => {
     const allowed = { [DISCOVERY]: 'GET, HEAD', '/device': 'GET, HEAD, POST', '/oauth/callback': 'GET' };
     for (const path of [...Object.keys(allowed), ...PROGRAM_POSTS]) {
       for (const method of ['DELETE', 'PUT', 'OPTIONS', 'PATCH']) {
-        const answer = await ask(method, path);
-        assert.equal(answer.status, 405, `${method} ${path}`);
-        assert.equal(answer.headers.allow, (allowed as Record<string, string>)[path] ?? 'POST');
+        const response = await ask(method, path);
+        assert.equal(response.status, 405, `${method} ${path}`);
+        assert.equal(response.headers.allow, (allowed as Record<string, string>)[path] ?? 'POST');
         const page = path === '/device' || path === '/oauth/callback';
-        assert.equal(answer.headers['content-type'], page ? 'text/html; charset=utf-8' : 'application/json');
+        assert.equal(response.headers['content-type'], page ? 'text/html; charset=utf-8' : 'application/json');
       }
     }
     assert.equal((await ask('GET', '/oauth/token')).status, 405);
   });
 });
 
-describe('every answer', () => {
+describe('every response', () => {
   it('has the headers that keep it from being framed, sniffed, stored or run', async () => {
-    const answers = [
+    const responses = [
       await ask('GET', '/device'),
       await see('BBBBBBBB'),
-      await answer(''),
-      await answer('', 'approve', {}),
+      await response(''),
+      await response('', 'approve', {}),
       await ask('GET', '/oauth/callback'),
       await token({}),
       await ask('POST', '/oauth/device_authorization'),
@@ -197,7 +201,7 @@ describe('every answer', () => {
       'access-control-allow-origin': undefined,
       'x-powered-by': undefined,
     };
-    for (const { headers, status } of answers) {
+    for (const { headers, status } of responses) {
       for (const [name, value] of Object.entries(expected)) assert.equal(headers[name], value, `${name} at ${status}`);
       assert.match(String(headers['content-security-policy']), /^default-src 'none'.*frame-ancestors 'none'/);
       assert.ok(headers['x-gateway-request-id']);

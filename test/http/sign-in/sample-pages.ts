@@ -1,3 +1,4 @@
+import type { BrandingConfig } from '../../../engine/base/contract/config.ts';
 import { frontPage } from '../../../engine/edge/http/sign-in/index.ts';
 import {
   confirmPage,
@@ -6,6 +7,7 @@ import {
   enterCodePage,
   errorPage,
   expiredPage,
+  layout,
   signInOffPage,
   successPage,
 } from '../../../engine/edge/http/sign-in/pages.ts';
@@ -27,10 +29,10 @@ export function sampleGrant(more: { client?: string; client_address?: string; us
 }
 
 /** Every page, with a text in each place that has one. */
-export function everyPage(text = 'Somebody at example.com'): Readonly<Record<string, string>> {
+export function everyPage(text = 'Somebody at example.com', branding?: BrandingConfig): Record<string, string> {
   const reference = { request_id: text, at: NOW };
   const again = { href: '/device?user_code=WDJB-MJHT', label: text };
-  return {
+  const pages = {
     'enter-code': enterCodePage(),
     'wrong-code': enterCodePage({ user_code: text, problem: text, login_notice: text }),
     confirm: confirmPage({
@@ -42,9 +44,10 @@ export function everyPage(text = 'Somebody at example.com'): Readonly<Record<str
     denied: deniedPage({ reason: text, advice: text, reference, user_code: text }),
     declined: declinedPage(),
     expired: expiredPage(),
-    error: errorPage({ title: text, sentence: text, advice: text, again, reference }),
+    error: errorPage({ title: text, sentence: text, advice: text, again }, reference),
     'sign-in-off': signInOffPage(),
     front: frontPage('https://gateway.example.com', true),
     'front-without-sign-in': frontPage('https://gateway.example.com', false),
   };
+  return Object.fromEntries(Object.entries(pages).map(([name, page]) => [name, layout(page, branding)]));
 }

@@ -1,4 +1,4 @@
-/** Sign-in over HTTP on a database of its own, with an identity provider that says what it is told to. */
+/** Sign-in over HTTP on a database of its own, with a scripted identity provider. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -35,7 +35,7 @@ export const ISSUER = 'https://gateway.example.com';
 const PROVIDER = 'https://id.example.com';
 const CLIENT_SECRET = 'client-secret-91c2f7d07be1';
 
-/** A configuration with sign-in; `server` replaces what is there. */
+/** A configuration with sign-in; `server` replaces its section. */
 export function signInConfig(server: object = {}): GatewayConfig {
   const config = configWith();
   const timeouts = { ...config.server.timeouts, request_body_seconds: 30 };
@@ -43,7 +43,7 @@ export function signInConfig(server: object = {}): GatewayConfig {
   return { ...config, server: { ...config.server, timeouts, limits, public_url: ISSUER, ...server } };
 }
 
-/** The claims of a person whom nothing keeps out. */
+/** The claims of an admitted user. */
 export const ANNA = {
   iss: PROVIDER,
   sub: 'anna-1',
@@ -53,22 +53,22 @@ export const ANNA = {
   groups: ['engineering'],
 };
 
-/** What a test can see and say of the parts behind the routes. */
+/** A test's view of the parts behind the routes. */
 export interface Backstage {
   readonly clock: FrozenClock;
   readonly logs: string[];
-  /** What telemetry was told. */
+  /** What telemetry got. */
   readonly operations: Operation[];
-  /** What the identity provider answers; throws what a test wants thrown. */
+  /** The identity provider's response; throws a test's errors. */
   provider: { url(): URL; identify(): Identified; recheck(grant: ProviderGrant): Identified | Promise<Identified> };
-  /** What browsers were sent to the identity provider with, and came back with. */
+  /** The parameters of browsers on the way to the identity provider, and on the way back. */
   readonly attempts: SignInAttempt[];
   readonly callbacks: URL[];
   /** While true every store raises store_unavailable. */
   store_down: boolean;
-  /** What `beginRefresh` answers instead of its own mind. */
+  /** A test's result of `beginRefresh`. */
   refresh_outcome: RefreshBegun['outcome'] | undefined;
-  /** Whom the gateway admits: everybody, unless a test replaces it. */
+  /** The users the gateway admits: all, unless a test replaces it. */
   admit(claims: Claims): Admission;
 }
 
@@ -129,7 +129,7 @@ function createRoutes(config: GatewayConfig, backstage: Backstage, store: TestSt
   };
   const note = (fields: object, message: string) => void backstage.logs.push(`${message} ${JSON.stringify(fields)}`);
   const log = { debug: note, info: note, warn: note, error: note };
-  const revocations = { has: () => false, onRevoked: () => () => {}, catchUp: async () => {}, close: async () => {} };
+  const revocations = { has: () => false };
   const sessions = createSessions({ database, clock, busy_timeout_ms: 0 });
   const identity: Identity = {
     provider: scriptedProvider(backstage),
@@ -173,13 +173,23 @@ export async function serve(router: Router): Promise<{ url: string; close(): Pro
 }
 
 /** Makes the function that sends requests to a server; forms are encoded, texts sent as they are. */
-export function askAt(url: () => string): Ask {
+function askAt(url: () => string): Ask {
   return (method, path, { form, headers = {} } = {}) => {
     const body = form === undefined || typeof form === 'string' ? form : new URLSearchParams(form).toString();
     const type = body === undefined ? {} : { 'content-type': 'application/x-www-form-urlencoded' };
     const flat = Object.entries({ ...type, ...headers }).flat();
     return send(url(), { method, path, headers: flat, ...(body === undefined ? {} : { body }) });
   };
+}
+
+/** Serves a router during a test. */
+export async function whileServed<Result>(router: Router, test: (ask: Ask) => Promise<Result>): Promise<Result> {
+  const served = await serve(router);
+  try {
+    return await test(askAt(() => served.url));
+  } finally {
+    await served.close();
+  }
 }
 
 /** The cookie a response sets, as a browser sends it back. */
@@ -199,7 +209,7 @@ export const fails =
     throw new ProviderError(problem, words, more);
   };
 
-/** Serves the routes for the tests of a file, afresh for each test; what a program and a browser do there, step by step. */
+/** Serves the routes for the tests of a file, afresh for each test; a program's and a browser's steps there, one by one. */
 export function useSignIn(config = signInConfig()) {
   let current: Router;
   let served: Awaited<ReturnType<typeof serve>>;
@@ -227,24 +237,24 @@ export function useSignIn(config = signInConfig()) {
     assert.equal(response.status, 200, response.text);
     return response.json() as { device_code: string; user_code: string; verification_uri_complete: string };
   };
-  /** Looks at the page of a code, as it is typed into the address. */
+  /** Loads the page of a code, as typed into the address. */
   const see = (user_code: string, headers = {}) => ask('GET', `/device?user_code=${user_code}`, { headers });
   /** Sends the form of that page. */
   const answer = (user_code: string, action = 'approve', headers: Record<string, string> = SAME_ORIGIN) =>
     ask('POST', '/device', { form: { user_code, action }, headers });
-  /** Confirms a code as a person does; the cookie and the state the browser then has. */
+  /** Confirms a code as a user does; returns the browser's cookie and state. */
   const leave = async (user_code: string) => {
     const response = await answer(user_code);
     assert.equal(response.status, 303, response.text);
     const location = new URL(String(response.headers.location));
     return { response, location, cookie: cookieOf(response), state: String(location.searchParams.get('state')) };
   };
-  /** A sign-in whose person is at the identity provider. */
+  /** A sign-in whose user is at the identity provider. */
   const away = async () => {
     const begun = await begin();
     return { ...begun, ...(await leave(begun.user_code)) };
   };
-  /** Comes back from the identity provider. */
+  /** Returns from the identity provider. */
   const comeBack = ({ cookie, state }: { cookie: string; state: string }, more = '', headers = {}) =>
     ask('GET', `/oauth/callback?code=code-1&state=${state}${more}`, { headers: { cookie, ...headers } });
   const token = (form: Record<string, string>) => ask('POST', '/oauth/token', { form });
@@ -261,17 +271,17 @@ export function useSignIn(config = signInConfig()) {
 }
 
 /** Asserts an OAuth error as RFC 6749 has it. */
-export function assertError(answer: Awaited<ReturnType<Ask>>, status: number, error: string, words = /./) {
-  assert.equal(answer.status, status, answer.text);
-  assert.equal(answer.headers['content-type'], 'application/json');
-  assert.equal(answer.headers['cache-control'], 'no-store');
-  assert.equal(answer.json().error, error);
+export function assertError(response: Awaited<ReturnType<Ask>>, status: number, error: string, words = /./) {
+  assert.equal(response.status, status, response.text);
+  assert.equal(response.headers['content-type'], 'application/json');
+  assert.equal(response.headers['cache-control'], 'no-store');
+  assert.equal(response.json().error, error);
   // The characters that RFC 6749 allows in it.
-  assert.match(answer.json().error_description, /^[ -!#-[\]-~]+$/);
-  assert.match(answer.json().error_description, words);
+  assert.match(response.json().error_description, /^[ -!#-[\]-~]+$/);
+  assert.match(response.json().error_description, words);
 }
 
-/** Asserts that a page is shown, and what it says. */
+/** Asserts that a page is shown, and its text. */
 export function assertPage(response: Awaited<ReturnType<Ask>>, status: number, words: RegExp): void {
   assert.equal(response.status, status, response.text);
   assert.equal(response.headers['content-type'], 'text/html; charset=utf-8');

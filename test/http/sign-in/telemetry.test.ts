@@ -1,10 +1,10 @@
-/** Telemetry of sign-ins: each step with outcome and reason, never with a person. */
+/** Telemetry of sign-ins: each step with outcome and reason, never with a user. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { REQUEST_ID_HEADER } from '../../../engine/pipeline/run/headers.ts';
 import { ANNA, fails, useSignIn } from './support.ts';
 
-const { ask, backstage, begin, answer, away, comeBack, poll, token, renew, signIn } = useSignIn();
+const { ask, backstage, begin, answer: response, away, comeBack, poll, token, renew, signIn } = useSignIn();
 
 /** Operation, outcome and reason recorded since the last call. */
 function recorded(): (readonly [string, unknown, string | undefined])[] {
@@ -14,12 +14,12 @@ function recorded(): (readonly [string, unknown, string | undefined])[] {
 }
 
 describe('telemetry of sign-in', () => {
-  it('has somebody who is refused, with the reason, and of somebody who declines', async () => {
+  it('reports a rejected user, with the reason, and a user who declines', async () => {
     backstage.admit = () => ({ refused: 'group', message: 'You are in no group.', detail: 'none came' });
     const mine = await away();
     await comeBack(mine);
     await poll(mine.device_code);
-    await answer((await begin()).user_code, 'deny');
+    await response((await begin()).user_code, 'deny');
     assert.deepEqual(recorded(), [
       ['gateway.sign_in', 'begun', undefined],
       ['gateway.sign_in', 'refused', 'group'],
@@ -29,12 +29,12 @@ describe('telemetry of sign-in', () => {
     ]);
   });
 
-  const TROUBLE = [
+  const FAILURES = [
     ['unavailable', 'failed', 'provider_unavailable'],
     ['invalid', 'failed', 'provider_invalid'],
     ['refused', 'refused', 'provider_refused'],
   ] as const;
-  for (const [problem, outcome, reason] of TROUBLE) {
+  for (const [problem, outcome, reason] of FAILURES) {
     it(`has a failure of the identity provider that is "${problem}"`, async () => {
       const mine = await away();
       recorded();
@@ -46,7 +46,7 @@ describe('telemetry of sign-in', () => {
     });
   }
 
-  it('has a renewal that comes to nothing, with the reason', async () => {
+  it('reports a failed renewal, with the reason', async () => {
     const { refresh_token } = await signIn();
     recorded();
     backstage.provider.recheck = fails('unavailable');
@@ -65,7 +65,7 @@ describe('telemetry of sign-in', () => {
     ]);
   });
 
-  it('has what the gateway changes by itself when the provider refuses a renewal', async () => {
+  it("reports the gateway's own changes when the provider rejects a renewal", async () => {
     const { refresh_token } = await signIn();
     recorded();
     backstage.provider.recheck = fails('refused');
@@ -89,7 +89,7 @@ describe('telemetry of sign-in', () => {
     ]);
   });
 
-  it('has the request it finds in the log, the trace of the caller, and nobody by name', async () => {
+  it("contains the request id of the log and the caller's trace, and no user name", async () => {
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
     const { headers } = await ask('POST', '/oauth/device_authorization', { form: {}, headers: { traceparent } });
     const [operation] = backstage.operations;

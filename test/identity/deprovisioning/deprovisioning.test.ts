@@ -4,7 +4,7 @@ import { StageError } from '../../../engine/base/contract/errors.ts';
 import { NO_TELEMETRY, type Operation } from '../../../engine/base/contract/telemetry.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { deprovision } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
-import { type EndedGrants, startEndedGrants } from '../../../engine/domain/identity/deprovisioning/ended-grants.ts';
+import { startEndedGrants } from '../../../engine/domain/identity/deprovisioning/ended-grants.ts';
 import {
   type AccountCheck,
   checkAccount,
@@ -20,7 +20,7 @@ import {
 import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { authWith, configWith } from '../sessions/configuration.ts';
-import { approveSignIn, openGrantsAndForm, START, signIn, somebody } from '../sessions/people.ts';
+import { anyPerson, approveSignIn, openGrantsAndForm, START, signIn } from '../sessions/people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -33,10 +33,10 @@ const DAY_MS = 24 * 3_600_000;
 let clock: FrozenClock;
 let told: string[];
 let answer: () => boolean;
-let ended: EndedGrants;
+let ended: ReturnType<typeof startEndedGrants>;
 let key_is_elsewhere = false;
 
-function open(vouched = 'https://id.example.com'): EndedGrants {
+function open() {
   const opened = startEndedGrants({
     database: store.database,
     clock,
@@ -45,7 +45,7 @@ function open(vouched = 'https://id.example.com'): EndedGrants {
     revocations: { onRevoked: () => () => true },
   });
   opened.use({
-    isVerified: ({ issuer }: Pick<Person, 'issuer'>) => issuer === vouched,
+    isVerified: ({ issuer }: Pick<Person, 'issuer'>) => issuer === 'https://id.example.com',
     tokens: {
       async open(sealed: string) {
         if (sealed === 'of a key elsewhere' && key_is_elsewhere) {
@@ -88,17 +88,17 @@ const waiting = async () => (await store.rows('select sealed_grant from ended_gr
 
 describe('the provider is told that a session ended', () => {
   it('however it ended, once, and nothing of it is kept', async () => {
-    const person = somebody();
+    const person = anyPerson();
     await end(await begin(person, 'signed-out'));
     await ended.sweep();
-    await begin(somebody({ email: 'cut@example.com' }), 'cut-off');
+    await begin(anyPerson({ email: 'cut@example.com' }), 'cut-off');
     const actor = { kind: 'command', name: 'test' } as const;
     await deprovision(
       { database: store.database, clock },
       { user: 'cut@example.com', actor, because: 'x', tokens: 'none' },
     );
     await ended.sweep();
-    await begin(somebody(), 'run-out');
+    await begin(anyPerson(), 'run-out');
     clock.advance(DAY_MS + 1);
     await ended.sweep();
     await ended.sweep();
@@ -111,9 +111,9 @@ describe('the provider is told that a session ended', () => {
   });
 
   it('when the last one of the account does: providers end all of an account at once', async () => {
-    const person = somebody();
+    const person = anyPerson();
     const [first, second] = [await begin(person, 'first'), await begin(person, 'second')];
-    await begin(somebody(), 'of somebody else');
+    await begin(anyPerson(), 'of somebody else');
     await end(first);
     await ended.sweep();
     assert.deepEqual(told, []);
@@ -131,7 +131,7 @@ describe('the provider is told that a session ended', () => {
   });
 
   it('by one replica', async () => {
-    const sessions = await Promise.all(Array.from({ length: 8 }, (_, n) => begin(somebody(), `grant-${n}`)));
+    const sessions = await Promise.all(Array.from({ length: 8 }, (_, n) => begin(anyPerson(), `grant-${n}`)));
     for (const session of sessions) await end(session);
     const replicas = [ended, open(), open()];
     await Promise.all(replicas.map((replica) => replica.sweep()));
@@ -145,7 +145,7 @@ describe('the provider is told that a session ended', () => {
     answer = () => {
       throw new ProviderError('unavailable', 'it is down');
     };
-    await end(await begin(somebody(), 'unheard'));
+    await end(await begin(anyPerson(), 'unheard'));
     for (let tries = 0; tries < 4; tries++) {
       await ended.sweep();
       await ended.sweep();
@@ -157,9 +157,9 @@ describe('the provider is told that a session ended', () => {
 
   it('by a replica that has the key, and one that has not goes on with the others', async () => {
     key_is_elsewhere = true;
-    await end(await begin(somebody(), 'of a key elsewhere'));
+    await end(await begin(anyPerson(), 'of a key elsewhere'));
     clock.advance(1000);
-    await end(await begin(somebody(), 'of a key here'));
+    await end(await begin(anyPerson(), 'of a key here'));
     for (let tries = 0; tries < 4; tries++) {
       await ended.sweep();
       assert.deepEqual(told, ['of a key here']);
@@ -180,10 +180,10 @@ describe('the provider is told that a session ended', () => {
 
   it('unless it has no endpoint for that, is another one now, or the key is gone', async () => {
     answer = () => false;
-    await end(await begin(somebody(), 'no-route'));
+    await end(await begin(anyPerson(), 'no-route'));
     await ended.sweep();
-    await end(await begin(somebody({ issuer: 'https://former.example.com' }), 'former'));
-    await end(await begin(somebody(), 'of another key'));
+    await end(await begin(anyPerson({ issuer: 'https://former.example.com' }), 'former'));
+    await end(await begin(anyPerson(), 'of another key'));
     await ended.sweep();
     assert.deepEqual(told, ['no-route']);
     assert.equal(await waiting(), 0);
@@ -197,7 +197,7 @@ type Says = Readonly<Record<string, ProviderProblem | Partial<Person>>>;
 async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
   const { database } = store;
   const clock = frozenClock(START);
-  const person = somebody();
+  const person = anyPerson();
   const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
   const sessions = createSessions({ database, clock });
   const ids: string[] = [];
@@ -238,7 +238,7 @@ const refusal = ({ groups }: Person) => ({
   refused: 'group',
   message: '',
   detail: 'in none of the groups',
-  misses: { came: groups, expected: ['staff'], hints: [] },
+  misses: { came: groups, expected: ['staff'], hint: '' },
 });
 
 describe('asking about somebody', () => {
@@ -299,7 +299,7 @@ it('people who were not asked about, because the provider went away, come next a
   const clock = frozenClock(START);
   const people = new Map<string, Person>();
   for (let n = 0; n < 3; n++) {
-    const person = somebody();
+    const person = anyPerson();
     people.set(person.email, person);
     await signIn(openGrantsAndForm({ database, clock }), person);
     await database.query(

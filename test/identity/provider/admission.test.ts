@@ -35,14 +35,14 @@ function admitted(admission: Admission): Person {
 }
 
 function refused(admission: Admission, problem: AdmissionProblem, detail: RegExp): string {
-  assert.ok('refused' in admission, 'somebody was admitted');
+  assert.ok('refused' in admission, 'the user was admitted');
   assert.equal(admission.refused, problem, admission.detail);
   assert.match(admission.detail, detail);
   assert.doesNotMatch(admission.detail + admission.message, /\p{Cc}/u);
   return admission.message;
 }
 
-test('a person is who the provider says they are', () => {
+test("a user is defined by the provider's claims", () => {
   const claims = { name: 'Anna Adler', groups: ['eng', 'ops'], team: 'core', project: 'apollo' };
   assert.deepEqual(admitted(decide(claims, { team_claim: 'team', project_claim: 'project' })), {
     issuer: 'https://id.example.com',
@@ -54,10 +54,10 @@ test('a person is who the provider says they are', () => {
     project: 'apollo',
   });
   const { issuer, subject, email } = admitted(decide({}));
-  assert.deepEqual(admitted(decide({})), { issuer, subject, email, groups: [] }, 'nothing is made up');
+  assert.deepEqual(admitted(decide({})), { issuer, subject, email, groups: [] }, 'nothing is invented');
 });
 
-test('nobody is admitted without an identity', () => {
+test('rejects a user without an identity', () => {
   for (const [claim, value] of [
     ['sub', ''],
     ['sub', 7],
@@ -70,7 +70,7 @@ test('nobody is admitted without an identity', () => {
 });
 
 describe('an e-mail address', () => {
-  test('has to be there', () => {
+  test('is required', () => {
     for (const email of [undefined, null, '']) {
       const message = refused(decide({ email }), 'email_missing', /claim email \(auth\.oidc\.email_claim\)/);
       assert.match(message, /e-mail address/);
@@ -85,7 +85,7 @@ describe('an e-mail address', () => {
     refused(decide({ emails: ['a@x.org'] }, { email_claim: 'emails' }), 'claims_unusable', /not a list.*\/emails\/0/);
   });
 
-  test('has to be one, without anything that could be mistaken for another', () => {
+  test('must be a single address, without anything mistakable for another', () => {
     const long = `${'a'.repeat(243)}@example.com`;
     const bad = [
       7,
@@ -139,7 +139,7 @@ describe('an e-mail address', () => {
     }
   });
 
-  test('that the provider calls unverified is refused, always', () => {
+  test('that the provider calls unverified is rejected, always', () => {
     for (const email_verification of ['required', 'if_stated'] as const) {
       for (const email_verified of [false, 'false', 'yes', 1, 0, {}, '']) {
         const message = refused(decide({ email_verified }, { email_verification }), 'email_unverified', /not true/);
@@ -148,11 +148,11 @@ describe('an e-mail address', () => {
     }
   });
 
-  test('that the provider calls unverified passes where gateway.yaml says so, at the domains it names alone', () => {
+  test('that the provider calls unverified passes where gateway.yaml allows it, at the named domains only', () => {
     const settings = { email_verification: 'ignored', allowed_email_domains: ['example.com'] } as const;
     for (const email_verified of [false, 'false', 0, null, undefined, {}, true]) {
       assert.equal(admitted(decide({ email_verified }, settings)).email, 'anna@example.com');
-      refused(decide({ email_verified, email: 'a@example.org' }, settings), 'email_domain', /none of the domains/);
+      refused(decide({ email_verified, email: 'a@example.org' }, settings), 'email_domain', /not in a domain/);
     }
     refused(
       decide({ email_verified: false }),
@@ -161,7 +161,7 @@ describe('an e-mail address', () => {
     );
   });
 
-  test('about which the provider says nothing is refused, unless gateway.yaml says that it never does', () => {
+  test('without a claim about verification is rejected, unless gateway.yaml declares it absent', () => {
     for (const email_verified of [undefined, null]) {
       for (const allowed_email_domains of [undefined, ['example.com']]) {
         const settings = allowed_email_domains === undefined ? {} : { allowed_email_domains };
@@ -176,14 +176,14 @@ describe('an e-mail address', () => {
     admitted(decide({ email_verified: 'true' }));
   });
 
-  test('is not verified by a word about another one', () => {
+  test('is not verified by a claim about another one', () => {
     const claims = { preferred_username: 'boss@example.com' };
-    refused(decide(claims, { email_claim: 'preferred_username' }), 'email_unverified', /not about that address/);
+    refused(decide(claims, { email_claim: 'preferred_username' }), 'email_unverified', /about another address/);
     const own = { preferred_username: 'ANNA@example.com' };
     admitted(decide(own, { email_claim: 'preferred_username' }));
   });
 
-  test('has to be at an allowed domain, exactly', () => {
+  test('must be at an allowed domain, exactly', () => {
     const allowed_email_domains = ['Example.COM', 'example.org'];
     admitted(decide({}, { allowed_email_domains }));
     for (const domain of ['sub.example.com', 'example.com.evil.net', 'evilexample.com', 'example.net']) {
@@ -203,7 +203,7 @@ describe('groups', () => {
     for (const groups of [undefined, null, [], '']) assert.deepEqual(admitted(decide({ groups })).groups, []);
   });
 
-  test('are the keys of an object that says of each role who grants it, alone or in a list', () => {
+  test('are the keys of an object that maps each role to its grantor, alone or in a list', () => {
     const rows: readonly (readonly [unknown, readonly string[]])[] = [
       [{ coder: { 17: 'acme.zitadel.cloud' }, admin: { 17: 'acme.zitadel.cloud', 18: 'b' } }, ['coder', 'admin']],
       [
@@ -224,7 +224,7 @@ describe('groups', () => {
     assert.deepEqual(admitted(decide({ groups: { a: {}, b: {} } }, { keep_groups: ['b'] })).groups, ['b']);
   });
 
-  test('of any other shape are refused rather than guessed', () => {
+  test('of any other shape are rejected rather than guessed', () => {
     for (const groups of [
       { admins: true },
       { admins: true, ops: {} },
@@ -245,7 +245,7 @@ describe('groups', () => {
       refused(
         decide({ groups }),
         'claims_unusable',
-        /auth\.oidc\.groups_claim\) must be a list of texts, or an object whose keys are roles/,
+        /auth\.oidc\.groups_claim\) must be a list of strings, or an object whose keys are roles/,
       );
     }
     refused(decide({ groups: ['a\nb'] }), 'claims_unusable', /control characters/);
@@ -281,8 +281,8 @@ describe('groups', () => {
     refused(decide({ groups: roles }), 'too_many_groups', /2001 groups/);
   });
 
-  test('that the provider keeps back are not taken for none', () => {
-    refused(decide({ _claim_names: { groups: 'src1' } }), 'too_many_groups', /keeps back the claim groups/);
+  test('that the provider withholds are not treated as none', () => {
+    refused(decide({ _claim_names: { groups: 'src1' } }), 'too_many_groups', /omits the claim groups/);
     admitted(decide({ _claim_names: { groups: 'src1' }, groups: ['a'] }));
     admitted(decide({ _claim_names: { groups: 'src1' } }, { groups_claim: 'roles' }));
   });
@@ -294,7 +294,11 @@ describe('groups', () => {
       const message = refused(decide({ groups }, { allowed_groups }), 'group', /none of auth\.oidc\.allowed_groups/);
       assert.match(message, /anna@example\.com, who is in none of the groups/);
     }
-    refused(decide({ groups: ['eng'] }, { allowed_groups, keep_groups: ['x'] }), 'group', /keep_groups leaves out/);
+    refused(
+      decide({ groups: ['eng'] }, { allowed_groups, keep_groups: ['x'] }),
+      'group',
+      /after auth\.oidc\.keep_groups/,
+    );
   });
 });
 
@@ -304,7 +308,7 @@ describe('team and project', () => {
     { name: 'sales', groups: ['sales', 'eng'] },
   ];
 
-  test('are those of the claim, else the first that a group fits', () => {
+  test('are those of the claim, else the first that matches a group', () => {
     const team = (claims: object) =>
       admitted(decide(claims, { team_claim: 'dept', project_claim: 'dept' }, { teams })).team;
     assert.equal(team({ dept: 'own', groups: ['eng'] }), 'own');
@@ -314,7 +318,7 @@ describe('team and project', () => {
     assert.equal(admitted(decide({ groups: ['eng'] }, {}, { projects: teams })).project, 'core');
   });
 
-  test('that are no text are refused', () => {
+  test('that are no text are rejected', () => {
     for (const dept of [7, {}, ['a'], 'a\nb', 'x'.repeat(256)]) {
       refused(decide({ dept }, { team_claim: 'dept' }), 'claims_unusable', /claim dept \(auth\.oidc\.team_claim\)/);
       refused(
@@ -335,7 +339,7 @@ test('a name is for showing: printable and short, else left out', () => {
   for (const none of ['', ' \n ', 7, {}, null, ['Anna']]) assert.equal(name(none), undefined);
 });
 
-test('somebody who was admitted may stay while domains and groups still fit', () => {
+test('a user who was admitted may stay while domains and groups still fit', () => {
   const person = admitted(decide({ groups: ['eng'] }));
   assert.deepEqual(mayStay(person, config({ allowed_groups: ['eng'], allowed_email_domains: ['example.com'] })), {
     person,
@@ -344,7 +348,7 @@ test('somebody who was admitted may stay while domains and groups still fit', ()
   refused(mayStay(person, config({ allowed_email_domains: ['example.org'] })), 'email_domain', /allowed_email_domains/);
 });
 
-test('whatever the claims are, the answer is a decision, and its person survives storage and JSON', () => {
+test('for any claims, the result is a decision, and its user survives storage and JSON', () => {
   const pointers = fc.constantFrom('groups', '/groups/0', '/a/b', '__proto__', 'name');
   fc.assert(
     fc.property(
@@ -391,7 +395,7 @@ describe('a claim is found', () => {
   }
 });
 
-test('what is not there is not found, nor anything that every object has', () => {
+test('finds neither missing properties nor inherited ones', () => {
   const absent = [
     'missing',
     '/missing',
@@ -431,7 +435,7 @@ test('every value of any JSON is found by its pointer, and looking never fails',
   );
 });
 
-test('a claim is withheld when the provider says where it is instead of what it is', () => {
+test('a claim is withheld when the provider has a reference instead of a value', () => {
   const elsewhere = { _claim_names: { groups: 'src1' } };
   assert.equal(isWithheld(elsewhere, 'groups'), true);
   assert.equal(isWithheld(elsewhere, '/groups/0'), true);
@@ -457,7 +461,7 @@ describe('claims are completed from the userinfo endpoint', () => {
     assert.deepEqual(claims, userinfo);
   });
 
-  test('with a verified address only from where that address stands', () => {
+  test('with a verified address only from its own source', () => {
     const verified = (id_token: object, userinfo: object, lacking: string[] = []) =>
       complete(id_token, userinfo, lacking).email_verified;
     assert.equal(verified({ email: 'x' }, { email: 'x', email_verified: true }), true);
@@ -527,7 +531,7 @@ test('groups in another claim, identifiers for names and no groups at all are to
   assert.deepEqual(misses({ staff: {}, engineering: null }, ['engineering']).came, ['staff']);
 });
 
-test('however much a provider sends, little of it is kept', () => {
+test('stores little, however much a provider sends', () => {
   const many = Array.from({ length: 5000 }, (_, n) => `/group-${n}/${'x'.repeat(500)}`);
   const found = misses(many, ['engineering', ...many.map((name) => name.toUpperCase()).slice(0, 100)]);
   assert.ok(JSON.stringify(found).length < 10_000);
@@ -535,7 +539,7 @@ test('however much a provider sends, little of it is kept', () => {
 
 const at = (public_url: string) => ({ server: { public_url } }) as Parameters<typeof issuerOf>[0];
 
-test('the issuer is the public URL as it is written, without a slash at its end', () => {
+test('the issuer is the literal public URL, without a slash at its end', () => {
   assert.equal(issuerOf(at('https://gateway.example.com/')), 'https://gateway.example.com');
   assert.equal(issuerOf(at('https://example.com/gateway//')), 'https://example.com/gateway');
 });
@@ -544,7 +548,7 @@ test('the redirect URI is the same text wherever it is sent, however the public 
   const expected = 'https://gateway.example.com/base/oauth/callback';
   for (const url of ['https://gateway.example.com/base', 'https://Gateway.Example.com:443/base/']) {
     assert.equal(redirectUriOf(at(url)), expected);
-    // Whoever parses it and writes it again sends no other.
+    // A client that parses it and writes it again sends the same.
     assert.equal(new URL(redirectUriOf(at(url))).href, expected);
   }
 });
@@ -597,7 +601,7 @@ describe('claims that do not come for want of a scope', () => {
     });
   }
 
-  test('are told in refusals, also where the provider did not grant the scope, and only of claims that did not come', () => {
+  test('are named in rejections, also where the provider did not grant the scope, and only for missing claims', () => {
     const asked = [...STANDARD, 'groups'];
     const claims = { iss: ISSUER, sub: 'anna-1', email: 'anna@example.com', email_verified: true };
     const detailOf = (scopes: SignInScopes, more: object = {}) => {
@@ -608,7 +612,7 @@ describe('claims that do not come for want of a scope', () => {
     const kept_back = { asked, listed: asked, granted: STANDARD };
     assert.match(
       detailOf(kept_back),
-      /; the provider did not grant the scope groups, which brings .*: allow the client/,
+      /; the provider did not grant the scope groups, which contains .*: allow it for the client/,
     );
     assert.doesNotMatch(detailOf({ asked, listed: asked, granted: asked }), /scope/);
     assert.doesNotMatch(detailOf({ asked, listed: asked }), /scope/);
@@ -616,7 +620,7 @@ describe('claims that do not come for want of a scope', () => {
     const unverified = { asked: ['openid'], listed: STANDARD };
     assert.match(
       detailOf(unverified, { email_verified: undefined }),
-      /lists the scope email, which brings the claims email, email_verified/,
+      /lists the scope email, which contains the claims email, email_verified/,
     );
     assert.match(
       detailOf(unverified, { email: undefined }),

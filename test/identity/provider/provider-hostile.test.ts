@@ -44,7 +44,7 @@ async function refusal(promise: Promise<unknown>, problem: ProviderProblem, mess
   return error;
 }
 
-describe('an ID token is refused', () => {
+describe('rejects an ID token', () => {
   const cases: Record<string, [(scripted: ScriptedProvider) => Promise<string>, RegExp]> = {
     'without a signature': [
       async (s) => `${base64url({ alg: 'none' })}.${base64url(s.claims())}.`,
@@ -63,7 +63,7 @@ describe('an ID token is refused', () => {
     'without a nonce': [(s) => s.sign(s.claims({ nonce: undefined })), /nonce/],
     'that has expired': [(s) => s.sign(s.claims({ exp: Math.floor(Date.now() / 1000) - 31 })), /"exp".*clock_skew/],
     'without a subject': [(s) => s.sign(s.claims({ sub: undefined })), /sub/],
-    'with critical headers nobody knows': [(s) => s.sign(s.claims(), { crit: ['b64'], b64: true }), /crit/],
+    'with unknown critical headers': [(s) => s.sign(s.claims(), { crit: ['b64'], b64: true }), /crit/],
     'that is none': [async () => 'eyJ.not.one', /token endpoint/],
   };
   for (const [name, [make, message]] of Object.entries(cases)) {
@@ -72,7 +72,7 @@ describe('an ID token is refused', () => {
       scripted.token = tokens(await make(scripted));
       await refusal(identify(), 'invalid', message);
       scripted.token = tokens(await scripted.sign(scripted.claims()));
-      assert.equal((await identify()).claims.sub, 'anna', 'a good one is taken afterwards');
+      assert.equal((await identify()).claims.sub, 'anna', 'a valid one is accepted afterwards');
     });
   }
 
@@ -82,7 +82,7 @@ describe('an ID token is refused', () => {
     await refusal(identify(), 'invalid', /id_token/);
   });
 
-  test('signed with a shared secret even where the provider says it does that', async (t) => {
+  test('signed with a shared secret even where the provider declares that', async (t) => {
     const { scripted, identify } = await setUp(t);
     scripted.metadata = { id_token_signing_alg_values_supported: ['HS256', 'ES256'] };
     scripted.token = tokens(await signedWithPublicKey(scripted));
@@ -98,9 +98,9 @@ describe('an ID token is refused', () => {
   });
 });
 
-describe('a provider that takes new signing keys within a minute', () => {
+describe('a provider that uses new signing keys within a minute', () => {
   for (const kid of ['key-2', 'key-1']) {
-    test(`costs nobody a sign-in or a renewal, ${kid === 'key-1' ? 'even if the new key is named as the old' : 'whatever its name'}`, async (t) => {
+    test(`fails no sign-in or renewal, ${kid === 'key-1' ? 'even if the new key is named as the old' : 'whatever its name'}`, async (t) => {
       const { scripted, provider, identify, count } = await setUp(t);
       scripted.token = tokens(await scripted.sign(scripted.claims()));
       await identify();
@@ -116,7 +116,7 @@ describe('a provider that takes new signing keys within a minute', () => {
     });
   }
 
-  test('and signs with keys it does not publish is asked for them some times a minute, not for each sign-in', async (t) => {
+  test('and signs with unpublished keys is queried for them a few times a minute, not for each sign-in', async (t) => {
     const { scripted, identify, clock, count } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims()));
     await identify();
@@ -126,7 +126,7 @@ describe('a provider that takes new signing keys within a minute', () => {
     }
     assert.equal(count('/jwks'), 1 + 6);
     scripted.token = tokens(await scripted.sign(scripted.claims()));
-    assert.equal((await identify()).claims.sub, 'anna', 'good keys are still known');
+    assert.equal((await identify()).claims.sub, 'anna', 'valid keys are still known');
     assert.equal(count('/jwks'), 1 + 6);
     clock.advance(10_000);
     await scripted.rotateKey('key-2');
@@ -134,7 +134,7 @@ describe('a provider that takes new signing keys within a minute', () => {
     assert.equal((await identify()).claims.sub, 'anna');
   });
 
-  test('and cannot be asked for them leaves the old ones good', async (t) => {
+  test('and is unreachable for them leaves the old ones valid', async (t) => {
     const { scripted, identify } = await setUp(t);
     const good = tokens(await scripted.sign(scripted.claims()));
     scripted.token = good;
@@ -158,7 +158,7 @@ test('an ID token may be signed in any way but with a shared secret where the pr
   }
 });
 
-describe('the answer of the authorization endpoint is refused', () => {
+describe('rejects the response of the authorization endpoint', () => {
   const cases: Record<string, [string, ProviderProblem, RegExp]> = {
     'with another state': ['code=abcd&state=state-of-another', 'invalid', /"state"/],
     'without a state': ['code=abcd', 'invalid', /"state"/],
@@ -166,11 +166,7 @@ describe('the answer of the authorization endpoint is refused', () => {
     'that names another issuer': [`code=abcd&state=${ATTEMPT.state}&iss=https://evil.example.com`, 'invalid', /"iss"/],
     'that is a no': [`error=access_denied&state=${ATTEMPT.state}`, 'refused', /access_denied/],
     'that wants a login': [`error=login_required&state=${ATTEMPT.state}`, 'refused', /login_required/],
-    'that is trouble of its own': [
-      `error=temporarily_unavailable&state=${ATTEMPT.state}`,
-      'unavailable',
-      /temporarily/,
-    ],
+    'that fails itself': [`error=temporarily_unavailable&state=${ATTEMPT.state}`, 'unavailable', /temporarily/],
     'that complains about the gateway': [`error=invalid_scope&state=${ATTEMPT.state}`, 'invalid', /invalid_scope/],
   };
   for (const [name, [query, problem, message]] of Object.entries(cases)) {
@@ -193,7 +189,7 @@ describe('the token endpoint', () => {
     assert.doesNotMatch(message, /\p{Cc}/u);
   });
 
-  test('is given up when its answer is endless', async (t) => {
+  test('is aborted when its response is endless', async (t) => {
     const { scripted, identify } = await setUp(t);
     scripted.token = (_req, res) => {
       res.writeHead(200, { 'content-type': 'application/json' });
@@ -212,30 +208,34 @@ describe('the token endpoint', () => {
       res.writeHead(307, { location: `${scripted.issuer}/userinfo` });
       res.end();
     };
-    await refusal(identify(), 'invalid', /307 and leads elsewhere/);
+    await refusal(identify(), 'invalid', /307, a redirect/);
     assert.ok(!scripted.requests.includes('/userinfo'));
   });
 });
 
 describe('the userinfo endpoint', () => {
-  test('is not believed about somebody else', async (t) => {
+  test('is not believed about another user', async (t) => {
     const { scripted, identify } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
     scripted.userinfo = { sub: 'ben', groups: ['admins'] };
     await refusal(identify(), 'invalid', /"sub"/);
   });
 
-  test('that refuses a fresh access token says nothing about the person', async (t) => {
+  test('that rejects a fresh access token says nothing about the user', async (t) => {
     const { scripted, identify, provider } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
     for (const status of [401, 403]) {
       scripted.userinfo = (_req, res) => answerJson(res, status, {}, { 'www-authenticate': 'Bearer' });
       await refusal(identify(), 'invalid', /^userinfo endpoint: .*HTTP 40/);
     }
-    await refusal(provider.recheck({ subject: 'anna', access_token: 'old-token' }), 'refused', /any more \(HTTP 403\)/);
+    await refusal(
+      provider.recheck({ subject: 'anna', access_token: 'old-token' }),
+      'refused',
+      /no longer accepts .* \(HTTP 403\)/,
+    );
   });
 
-  test('that only has to say whether the address is verified may be missing or say no, but not be silent', async (t) => {
+  test('that only reports the verification may be missing or say no, but not be silent', async (t) => {
     const { scripted, identify, provider } = await setUp(t, { email_verification: 'if_stated' });
     scripted.token = tokens(await scripted.sign(scripted.claims()), { refresh_token: 'refresh-token-2' });
     scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
@@ -251,7 +251,7 @@ describe('the userinfo endpoint', () => {
     assert.equal((await makeProvider(scripted.issuer).provider.identify(CALLBACK, ATTEMPT)).claims.sub, 'anna');
   });
 
-  test('that refuses is no way around a verification that is required', async (t) => {
+  test('that rejects is no way around a required verification', async (t) => {
     const { scripted, identify } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims()));
     scripted.userinfo = (_req, res) => answerJson(res, 403, {}, { 'www-authenticate': 'Bearer' });
@@ -283,13 +283,13 @@ describe('the userinfo endpoint', () => {
 });
 
 describe('a refresh', () => {
-  test('that brings the ID token of somebody else is refused', async (t) => {
+  test('with the ID token of another user is rejected', async (t) => {
     const { scripted, provider } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims({ sub: 'ben' })));
-    await refusal(provider.recheck(GRANT), 'invalid', /about somebody else/);
+    await refusal(provider.recheck(GRANT), 'invalid', /about another person/);
   });
 
-  test('without an ID token asks the userinfo endpoint', async (t) => {
+  test('without an ID token queries the userinfo endpoint', async (t) => {
     const { scripted, provider } = await setUp(t);
     scripted.token = tokens(undefined, { refresh_token: 'refresh-token-2' });
     scripted.userinfo = { sub: 'anna', email: 'anna@example.com', groups: ['staff'], iss: 'https://evil.example.com' };
@@ -303,20 +303,20 @@ describe('a refresh', () => {
     await refusal(other.recheck(GRANT), 'invalid', /no ID token/);
   });
 
-  test('does not take what only ID tokens tell for gone when there is none', async (t) => {
+  test('does not treat claims only in ID tokens as removed when there is none', async (t) => {
     const { scripted, provider } = await setUp(t);
     const grant = { ...GRANT, in_id_token: ['email', 'groups'] };
     scripted.userinfo = { sub: 'anna', email: 'anna@example.com' };
     scripted.token = tokens(undefined);
-    await refusal(provider.recheck(grant), 'unaskable', /sends groups only in the ID token/);
+    await refusal(provider.recheck(grant), 'unaskable', /omits groups, which only the ID token has/);
     const { subject, in_id_token } = grant;
     const without_refresh_token = { subject, access_token: 'access-token-1', in_id_token };
-    await refusal(provider.recheck(without_refresh_token), 'unaskable', /sends groups only in the ID token/);
+    await refusal(provider.recheck(without_refresh_token), 'unaskable', /omits groups, which only the ID token has/);
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
     assert.equal((await provider.recheck(grant)).claims.groups, undefined, 'a new ID token has the last word');
   });
 
-  test('hands over the new refresh token also when something fails after it was given', async (t) => {
+  test('returns the new refresh token also when something fails afterwards', async (t) => {
     const { scripted, provider } = await setUp(t);
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })), {
       refresh_token: 'refresh-token-2',
@@ -333,7 +333,7 @@ describe('a refresh', () => {
   });
 });
 
-describe('the discovery document is refused', () => {
+describe('rejects the discovery document', () => {
   test('of another issuer', async (t) => {
     const { scripted, identify } = await setUp(t);
     for (const issuer of ['nonsense\u001b[2J', 7]) {
@@ -342,7 +342,11 @@ describe('the discovery document is refused', () => {
     }
     for (const issuer of ['https://evil.example.com', `${scripted.issuer}/tenant/`]) {
       scripted.metadata = { issuer };
-      const { message } = await refusal(identify(), 'invalid', /^discovery document: .*auth\.oidc\.issuer_url exactly/);
+      const { message } = await refusal(
+        identify(),
+        'invalid',
+        /^discovery document: .*auth\.oidc\.issuer_url to exactly/,
+      );
       assert.ok(message.includes(`"${issuer}", not "${scripted.issuer}/"`), message);
     }
   });
@@ -377,7 +381,7 @@ describe('the discovery document is refused', () => {
   });
 });
 
-test('client id and secret stay as they are in the header, but for what a form could not hold', async (t) => {
+test('client id and secret stay literal in the header, except for form encoding', async (t) => {
   const seen: string[] = [];
   const cases: [string, string, string][] = [
     ['model-gateway', "kept.as_it-is~!*'()", "model-gateway:kept.as_it-is~!*'()"],
@@ -401,7 +405,7 @@ test('client id and secret stay as they are in the header, but for what a form c
   );
 });
 
-describe('a no of the token endpoint to the gateway says what to look at', () => {
+describe('a rejection by the token endpoint suggests what to check', () => {
   const cases: [string, number, string, RegExp][] = [
     [
       'a wrong id or secret',
@@ -419,7 +423,7 @@ describe('a no of the token endpoint to the gateway says what to look at', () =>
       'a wrong secret, as Keycloak has it',
       401,
       'unauthorized_client',
-      /secret in OIDC_CLIENT_SECRET is wrong.*or.*may not use this grant type/,
+      /secret in OIDC_CLIENT_SECRET is wrong.*otherwise allow the client .* the grant types/,
     ],
     [
       'a code for another redirect URI',
@@ -446,7 +450,7 @@ describe('a no of the token endpoint to the gateway says what to look at', () =>
   });
 });
 
-describe('a renewal that is refused without JSON', () => {
+describe('a renewal that is rejected without JSON', () => {
   const page = '<html><h1>Error</h1></html>';
   const bearer = { 'www-authenticate': 'Bearer error="invalid_token"' };
   const basic = { 'www-authenticate': 'Basic realm="id"' };
@@ -481,10 +485,10 @@ describe('a renewal that is refused without JSON', () => {
     });
   }
 
-  test('says nothing about a person who is just signing in', async (t) => {
+  test('says nothing about a user who is just signing in', async (t) => {
     const { identify, refuse } = await setUp(t);
     refuse(400, page);
-    await fails(identify(), 'invalid', /HTTP 400 and something else than JSON/);
+    await fails(identify(), 'invalid', /HTTP 400 without JSON/);
   });
 });
 

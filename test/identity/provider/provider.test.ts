@@ -50,7 +50,7 @@ describe('a sign-in', () => {
     });
   });
 
-  test('ends with the claims of the person and what it takes to ask again', async (t) => {
+  test("ends with the user's claims and the grant for later checks", async (t) => {
     const { remote, signIn } = await useProvider(t);
     const { claims, grant } = await signIn('anna');
     const { iss, sub, email, email_verified, name, groups } = claims;
@@ -66,7 +66,7 @@ describe('a sign-in', () => {
     assert.deepEqual(endpointsAsked(remote), ['discovery', 'token', 'jwks'], 'userinfo has nothing to add');
   });
 
-  test('asks the userinfo endpoint for what the ID token leaves out', async (t) => {
+  test('queries the userinfo endpoint for claims missing from the ID token', async (t) => {
     const { remote, signIn } = await useProvider(t, {}, { allowed_email_domains: ['example.com'] });
     for (const claim of ['email', 'email_verified', 'groups']) {
       remote.only_in_userinfo.clear();
@@ -101,7 +101,7 @@ describe('a sign-in', () => {
     assert.deepEqual(claims.groups, ['engineering', 'admins']);
   });
 
-  test('asks for offline_access only where the provider offers it, and always for openid', async (t) => {
+  test('requests offline_access only where the provider offers it, and always openid', async (t) => {
     const without = await useProvider(t, { refresh_tokens: false });
     const scopeOf = (url: URL) => url.searchParams.get('scope');
     assert.equal(scopeOf(await without.provider.authorizationUrl(ATTEMPT)), 'openid profile email');
@@ -110,14 +110,14 @@ describe('a sign-in', () => {
   });
 });
 
-describe('asking about a person again', () => {
-  test('keeps a refresh token that the provider lets live', async (t) => {
+describe('checking a user again', () => {
+  test('keeps a reusable refresh token', async (t) => {
     const { provider, signIn } = await useProvider(t, { rotate_refresh_tokens: false });
     const { grant } = await signIn('anna');
     assert.deepEqual((await provider.recheck(grant)).grant, grant);
   });
 
-  test('goes by the access token where there is no refresh token, while that lives', async (t) => {
+  test('uses the access token without a refresh token, while it lives', async (t) => {
     const options = { refresh_tokens: false, access_token_seconds: 300 };
     const { remote, provider, signIn, clock } = await useProvider(t, options);
     const { grant } = await signIn('anna');
@@ -135,15 +135,15 @@ describe('asking about a person again', () => {
   });
 });
 
-describe('a provider in trouble', () => {
+describe('a failing provider', () => {
   const cases: [Mode, ProviderProblem, RegExp][] = [
     ['down', 'unavailable', /: the connection was cut$/],
     ['error500', 'unavailable', /HTTP 500/],
-    ['garbage', 'invalid', /something else than JSON \(content-type: text\/html\)/],
+    ['garbage', 'invalid', /without JSON \(content-type: text\/html\)/],
   ];
   const endpoints: Endpoint[] = ['discovery', 'token', 'jwks', 'userinfo'];
   for (const [mode, problem, message] of cases) {
-    test(`is told from one that says no: ${mode}`, async (t) => {
+    test(`is distinguished from a rejection: ${mode}`, async (t) => {
       for (const endpoint of endpoints) {
         const { remote, provider, signIn } = await useProvider(t);
         remote.only_in_userinfo.add('groups');
@@ -182,13 +182,13 @@ describe('a provider in trouble', () => {
     await fails(provider.authorizationUrl(ATTEMPT), 'unavailable', /GET http:.*: connection refused$/);
   });
 
-  test('without TLS is taken on the own machine only', async () => {
+  test('without TLS is accepted on the own machine only', async () => {
     const { provider } = makeProvider('http://id.example.com');
     await fails(provider.authorizationUrl(ATTEMPT), 'invalid', /only requests to HTTPS/);
   });
 });
 
-test('a refresh token that was replaced before something failed is not lost, even on a gateway that has no keys yet', async (t) => {
+test('a refresh token replaced before a failure is not lost, even on a gateway without keys yet', async (t) => {
   const { remote, signIn } = await useProvider(t);
   const { grant } = await signIn('anna');
   const { provider: replica } = makeProvider(remote.issuer, {}, remote.client_secret);
@@ -200,7 +200,7 @@ test('a refresh token that was replaced before something failed is not lost, eve
 });
 
 describe('the discovery document', () => {
-  test('is read once for everybody, and again after an hour', async (t) => {
+  test('is read once for all callers, and again after an hour', async (t) => {
     const { remote, provider, clock } = await useProvider(t);
     const ask = () => provider.authorizationUrl(ATTEMPT);
     await Promise.all([ask(), ask(), ask()]);
@@ -212,7 +212,7 @@ describe('the discovery document', () => {
     assert.deepEqual(endpointsAsked(remote), ['discovery', 'discovery']);
   });
 
-  test('is not needed before a sign-in, and a failure to read it is not kept', async (t) => {
+  test('is not needed before a sign-in, and a failure to read it is not cached', async (t) => {
     const { remote, provider } = await useProvider(t);
     assert.equal(remote.requests.length, 0);
     remote.setMode('error500');
@@ -221,7 +221,7 @@ describe('the discovery document', () => {
     await provider.authorizationUrl(ATTEMPT);
   });
 
-  test('serves on while the provider is down, with a word in the log', async (t) => {
+  test('keeps serving while the provider is down, with a log line', async (t) => {
     const { remote, provider, clock, lines } = await useProvider(t);
     await provider.authorizationUrl(ATTEMPT);
     remote.setMode('down');
@@ -254,7 +254,7 @@ describe('the gateway proves itself', () => {
     }
   });
 
-  test('in the only way the provider takes, where it says which', async (t) => {
+  test('with the method that the provider supports, if it lists them', async (t) => {
     const scripted = await startScriptedProvider(t);
     const seen: unknown[] = [];
     scripted.token = (req, res, form) => {
@@ -308,18 +308,18 @@ describe('the gateway proves itself', () => {
     });
   }
 
-  test('and says at the start when its key is of no use, without showing it', () => {
+  test('and reports at the start when its key is useless, without showing it', () => {
     const small = generateKeyPairSync('rsa', { modulusLength: 1024 });
     const odd = generateKeyPairSync('ec', { namedCurve: 'secp256k1' });
     const passphrase = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'x' } as const;
     const cases: [string, RegExp][] = [
       ['the-secret-that-is-no-key', /can't be read: expected PKCS #8/],
-      ['{"kty":"the-secret-that-is-no-key"', /is not valid JSON/],
+      ['{"kty":"the-secret-that-is-no-key"', /can't be read/],
       ['{"kty":"the-secret-that-is-no-key"}', /can't be read/],
       [JSON.stringify(ec.publicKey.export({ format: 'jwk' })), /can't be read/],
       [rsa.privateKey.export(passphrase).toString(), /without a passphrase/],
       [pem(small.privateKey), /RSA key of 1024 bits/],
-      [pem(odd.privateKey), /another curve/],
+      [pem(odd.privateKey), /unsupported curve/],
       [pem(generateKeyPairSync('x25519').privateKey), /type x25519/],
     ];
     for (const [secret, message] of cases) {
@@ -343,7 +343,7 @@ describe('certificates', () => {
     return join(directory, name);
   };
 
-  test('of an authority that only the configuration knows are trusted', async (t) => {
+  test('of an authority that only the configuration names are trusted', async (t) => {
     const remote = await startIdentityProvider({ tls: LOOPBACK_CERTIFICATE });
     t.after(() => remote.close());
     const ca_file = file(
@@ -362,7 +362,7 @@ ${LOOPBACK_CERTIFICATE.cert}`,
     );
   });
 
-  test('count for the name they are made out to alone', async (t) => {
+  test('are valid only for their own name', async (t) => {
     const remote = await startIdentityProvider({ tls: CERTIFICATES.first });
     t.after(() => remote.close());
     const ca_file = file('ca.pem', CERTIFICATES.first.cert);

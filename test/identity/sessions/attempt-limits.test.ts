@@ -26,7 +26,7 @@ function open(clock = frozenClock(START), database: Database = store.database, l
 }
 
 describe('attempts of one address', () => {
-  it('are let through up to the limit of their kind, and then told how long to wait', async () => {
+  it('are admitted up to the limit of their kind, and then get a retry hint', async () => {
     const clock = frozenClock(START);
     const attempts = open(clock);
     const submit = () => attempts.count('code_submission', '192.0.2.1');
@@ -65,20 +65,20 @@ describe('attempts of one address', () => {
     await attempts.forgive('code_submission', '192.0.2.99');
   });
 
-  it('ask nobody to wait longer than the span, even when the clock was set back', async () => {
+  it('never hint at more than the span, even when the clock was set back', async () => {
     const attempts = open(frozenClock('2026-03-10T18:00:00Z'));
     for (let tried = 0; tried < 3; tried++) await attempts.count('code_submission', '192.0.2.30');
     assert.deepEqual(await open().count('code_submission', '192.0.2.30'), { retry_after_seconds: 600 });
   });
 
-  it('are counted for whatever is given as an address', async () => {
+  it('are counted for any value given as an address', async () => {
     const attempts = open();
     for (const text of ['', 'unknown', '\0\ud800', "'; drop table attempts; --", 'x'.repeat(100_000), '__proto__'])
       assert.equal(await attempts.count('code_submission', text), undefined);
   });
 });
 
-describe('what an address counts under', () => {
+describe('the counter of an address', () => {
   it('is itself for IPv4, however it is written', () => {
     assert.equal(countedAddress('192.0.2.1'), '192.0.2.1');
     assert.equal(countedAddress('::ffff:192.0.2.1'), '192.0.2.1');
@@ -120,7 +120,7 @@ describe('what an address counts under', () => {
   });
 });
 
-describe('credentials that come to nothing', () => {
+describe('invalid credentials', () => {
   const ask = (attempts: ReturnType<typeof open>, text: string, is_ours: boolean, is_good: boolean) =>
     attempts.ask(
       { text, address: '192.0.2.80', is_ours },
@@ -128,7 +128,7 @@ describe('credentials that come to nothing', () => {
       () => is_good,
     );
 
-  it('are counted by the address, those that are ours by themselves, and good ones not at all', async () => {
+  it('are counted by the address, our own by themselves, and valid ones not at all', async () => {
     const clock = frozenClock(START);
     const attempts = open(clock);
     for (let n = 0; n < 50; n++) assert.ok('answer' in (await ask(attempts, 'good', false, true)));
@@ -143,7 +143,7 @@ describe('credentials that come to nothing', () => {
     assert.ok('answer' in (await ask(attempts, 'another', false, true)));
   });
 
-  it('are not those that nobody could be asked about', async () => {
+  it('exclude those that could not be checked', async () => {
     const attempts = open();
     for (let n = 0; n < 20; n++) {
       const away = attempts.ask(

@@ -7,7 +7,7 @@ import { createConsoleSessions, makeLink } from '../../../engine/domain/identity
 import { startHousekeeping } from '../../../engine/domain/identity/sessions/housekeeping.ts';
 import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
-import { DEVICE, openGrantsAndForm, START, signIn, somebody } from './people.ts';
+import { anyPerson, DEVICE, openGrantsAndForm, START, signIn } from './people.ts';
 
 let store: TestStore;
 useTestStore((opened) => {
@@ -44,7 +44,7 @@ it('removes links of the console and sessions that they opened', async () => {
   assert.deepEqual(await counts(), [0, 0]);
 });
 
-it('removes sign-ins, attempts and sessions when nobody asks for them any more, and not before', async () => {
+it('removes sign-ins, attempts and sessions once they are unused, and not before', async () => {
   const { database } = store;
   const clock = frozenClock(START);
   const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
@@ -59,7 +59,7 @@ it('removes sign-ins, attempts and sessions when nobody asks for them any more, 
   const { device_code } = await grants.begin(DEVICE);
   await createAttemptLimits({ database, clock, limits, log: quietLog }).count('code_submission', '192.0.2.1');
   // Typing its code is an attempt as well.
-  await signIn(grants, somebody());
+  await signIn(grants, anyPerson());
   const counts = async () => {
     await housekeeping.sweep();
     return [
@@ -100,10 +100,10 @@ it('removes many in batches, also when two replicas do so at once', async () => 
   await Promise.all(replicas.map((each) => each.close()));
 });
 
-it('removes the tokens of a session that was renewed for a month a few at a time: no statement takes long', async () => {
+it('removes the tokens of a session renewed for a month a few at a time: no statement takes long', async () => {
   const { database } = store;
   const clock = frozenClock(START);
-  const session = await signIn(openGrantsAndForm({ database, clock, refresh_days: 1 }), somebody());
+  const session = await signIn(openGrantsAndForm({ database, clock, refresh_days: 1 }), anyPerson());
   await database.query(
     'test_many_tokens',
     `insert into refresh_tokens (hash, session_id, created_at, used_at)
@@ -127,7 +127,7 @@ it('removes the tokens of a session that was renewed for a month a few at a time
   await housekeeping.close();
 });
 
-it('goes on with the other tables when one cannot be swept', async () => {
+it('continues with the other tables when one cannot be swept', async () => {
   const swept: string[] = [];
   const housekeeping = startHousekeeping({
     clock: frozenClock(START),

@@ -16,7 +16,7 @@ const opened: ReturnType<typeof openKeyHolders>[] = [];
 after(() => Promise.all(opened.map((holders) => holders.close())));
 
 /** A gateway on the database of this file, with the statements it sent and the warnings it gave. */
-function open(clock = frozenClock(START), held: () => readonly string[] = () => []) {
+function open(clock = frozenClock(START), keyIds: () => readonly string[] = () => []) {
   const statements: string[] = [];
   const warnings: string[] = [];
   const state = { away: false, empty: false };
@@ -34,7 +34,7 @@ function open(clock = frozenClock(START), held: () => readonly string[] = () => 
     tick = task;
     return () => {};
   };
-  const holders = openKeyHolders({ database, clock, log, held, every });
+  const holders = openKeyHolders({ database, clock, log, held: keyIds, every });
   opened.push(holders);
   return { holders, statements, warnings, state, clock, tick: () => tick() };
 }
@@ -42,7 +42,7 @@ function open(clock = frozenClock(START), held: () => readonly string[] = () => 
 const UNAVAILABLE = { code: 'temporarily_unavailable', status: 503, headers: { 'retry-after': '1' } };
 
 describe('a key that a gateway does not have', () => {
-  it('is that of another which said that it has it for five minutes, and is warned of once a minute', async () => {
+  it('belongs to another gateway that announced it, for five minutes, with a warning once a minute', async () => {
     const [one, other] = [open(), open()];
     await one.holders.announce(['key-of-one']);
     const warned = [];
@@ -56,7 +56,7 @@ describe('a key that a gateway does not have', () => {
     await other.holders.assertUnknown('key-of-one');
   });
 
-  it('is asked about a few times a second, however many are made up', async (t) => {
+  it('is queried a few times a second, for any number of made-up ones', async (t) => {
     const { holders, statements, state } = open();
     // Connections of a real database have timers of their own.
     state.empty = true;
@@ -80,7 +80,7 @@ describe('a key that a gateway does not have', () => {
     }
   });
 
-  it('cannot be told apart while the database is away, and can afterwards', async () => {
+  it('cannot be distinguished while the database is away, and can afterwards', async () => {
     const { holders, state } = open();
     state.away = true;
     await assert.rejects(holders.assertUnknown('nobody-has-it'), { code: 'store_unavailable' });
@@ -90,7 +90,7 @@ describe('a key that a gateway does not have', () => {
 });
 
 describe('a gateway', () => {
-  it('says which keys it has before it signs, and not again for each token', async () => {
+  it('announces its keys before it signs, and not again for each token', async () => {
     const { holders, statements, clock } = open();
     for (let times = 0; times < 5; times++) await holders.announce(['mine']);
     assert.deepEqual(statements, ['keys_announce']);
@@ -101,7 +101,7 @@ describe('a gateway', () => {
     assert.equal(statements.length, 2);
   });
 
-  it('says it again and again of those that are in force', async () => {
+  it('repeats the announcement of active ones', async () => {
     let in_force = ['first'];
     const one = open(frozenClock(START), () => in_force);
     const other = open(one.clock);

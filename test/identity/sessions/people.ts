@@ -1,4 +1,4 @@
-/** People who sign in, for tests of what becomes of them. */
+/** Users who sign in, for tests of their sessions. */
 import type { Person } from '../../../engine/domain/identity/provider/admit.ts';
 import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import {
@@ -13,8 +13,8 @@ export const START = '2026-03-10T12:00:00Z';
 
 let people = 0;
 
-/** Somebody nobody has seen before; the rest has defaults. */
-export function somebody(more: Partial<Person> = {}): Person {
+/** A new user; the rest has defaults. */
+export function anyPerson(more: Partial<Person> = {}): Person {
   const name = `person-${++people}`;
   return { issuer: 'https://id.example.com', subject: name, email: `${name}@example.com`, groups: ['staff'], ...more };
 }
@@ -26,13 +26,13 @@ export function sent(refresh_token: string, client_address = DEVICE.client_addre
   return { refresh_token, client_address };
 }
 
-/** Device grants, and the form that people type their codes into. */
+/** Device grants, and the form for their codes. */
 export interface GrantsAndForm extends DeviceGrants {
-  /** The sign-in that waits for somebody to confirm this code. */
+  /** The sign-in that waits for the confirmation of this code. */
   enter(user_code: string): Promise<PendingGrant | undefined>;
 }
 
-/** Opens the device grants of a database, with a form that takes any number of wrong codes. */
+/** Opens the device grants of a database, with a form that accepts any number of wrong codes. */
 export function openGrantsAndForm(
   options: Omit<Parameters<typeof createDeviceGrants>[0], 'refresh_days'> & { readonly refresh_days?: number },
 ): GrantsAndForm {
@@ -57,7 +57,7 @@ export async function approveSignIn(grants: GrantsAndForm, person: Person, seale
   return device_code;
 }
 
-/** Signs a person in. */
+/** Signs a user in. */
 export async function signIn(grants: GrantsAndForm, person: Person): Promise<OpenSession> {
   const polled = await grants.poll(await approveSignIn(grants, person));
   if (polled.outcome !== 'signed_in') throw new Error(`the sign-in ended as ${polled.outcome}`);

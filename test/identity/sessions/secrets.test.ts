@@ -31,7 +31,7 @@ describe('a user code', () => {
     );
   });
 
-  it('is read as it is shown', () => {
+  it('is read as shown', () => {
     for (const code of many(makeUserCode)) assert.equal(readUserCode(shownUserCode(code)), code);
     assert.equal(shownUserCode('WDJBMJHT'), 'WDJB-MJHT');
     assert.equal(readUserCode('  wdjb – mjht\t'), 'WDJBMJHT');
@@ -69,7 +69,7 @@ describe('a mark', () => {
     return createSecretTags({ current: made[0]!, all: new Map(made.map((key) => [key.id, key])) });
   };
 
-  it('tells what was made here, by any replica and under a previous key, from what was made up', () => {
+  it('distinguishes secrets made here, by any replica and under a previous key, from made-up ones', () => {
     const [tags, next, foreign] = [keys('a'), keys('b', 'a'), keys('c')];
     for (const text of [makeSecret(tags), makeRefreshToken(tags)]) {
       assert.ok(isSecret(text) || isRefreshToken(text));

@@ -10,27 +10,25 @@ import { StartError } from '../../../engine/base/contract/start-error.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { openWith, sealWith } from '../../../engine/domain/identity/sessions/secrets.ts';
 import { createSessionKeys } from '../../../engine/domain/identity/sessions/session-keys.ts';
-import { createSessionTokens, type Revocations } from '../../../engine/domain/identity/sessions/session-tokens.ts';
+import { createSessionTokens } from '../../../engine/domain/identity/sessions/session-tokens.ts';
+import type { Revocations } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 import { authWith, configWith, SECRETS, secret } from './configuration.ts';
-import { START, somebody } from './people.ts';
+import { anyPerson, START } from './people.ts';
 
 const ISSUER = 'https://gateway.example.com';
 const auth = authWith({ session: { signing_key_env: 'SIGNING_KEY' } });
 const keys = createSessionKeys(auth, secret, quietLog);
-const person = somebody({ name: 'Alice', groups: ['staff', 'platform'], team: 'search', project: 'apollo' });
+const person = anyPerson({ name: 'Alice', groups: ['staff', 'platform'], team: 'search', project: 'apollo' });
 
 /** Ended sessions that a test decides about. */
-function revocationsOf(ended: Set<string> = new Set(), away: () => boolean = () => false): Revocations {
+function revocationsOf(ended = new Set<string>(), away = () => false): Pick<Revocations, 'has'> {
   return {
     has(id) {
       if (away()) throw new StageError('store_unavailable', 'never read');
       return ended.has(id);
     },
-    onRevoked: () => () => {},
-    async catchUp() {},
-    async close() {},
   };
 }
 
@@ -38,7 +36,7 @@ function open(
   more: {
     config?: GatewayConfig;
     clock?: FrozenClock;
-    revocations?: Revocations;
+    revocations?: Pick<Revocations, 'has'>;
     mayStay?: (person: object) => boolean;
     groupsOf?: () => Promise<string[]>;
   } = {},
@@ -64,11 +62,15 @@ const CLAIMS = {
   exp: seconds + 3600,
 };
 
-/** Signs anything with the gateway's own key, as somebody with the key could. */
-function forge(claims: object, header: object = {}): Promise<string> {
-  return new SignJWT({ ...CLAIMS, ...claims })
-    .setProtectedHeader({ alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, ...header })
-    .sign(keys.current.derive('sign'));
+const HEADER = { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id };
+
+/** Signs anything with the gateway's own key, as somebody with the key could, or with another. */
+function forge(
+  claims: object,
+  header: object = {},
+  key: Parameters<SignJWT['sign']>[0] = keys.current.derive('sign'),
+): Promise<string> {
+  return new SignJWT({ ...CLAIMS, ...claims }).setProtectedHeader({ ...HEADER, ...header }).sign(key);
 }
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -80,14 +82,14 @@ async function refused(verified: Principal | Promise<Principal> | (() => Princip
     assert.ok(error instanceof StageError, String(error));
     return { code: error.code, message: error.message };
   }
-  return assert.fail('the token was taken');
+  return assert.fail('the token was accepted');
 }
 
 describe('issuing a session token', () => {
-  it('says who, until when, for which gateway, and by which key', async () => {
+  it('contains user, expiry, gateway and key', async () => {
     const { access_token, expires_in_seconds } = await open().issue(session);
     assert.equal(expires_in_seconds, 3600);
-    assert.deepEqual(decodeProtectedHeader(access_token), { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id });
+    assert.deepEqual(decodeProtectedHeader(access_token), HEADER);
     const { jti, ...claims } = decodeJwt(access_token);
     assert.match(jti!, /^jwt_[0-9a-f]{20}$/);
     assert.deepEqual(claims, {
@@ -101,7 +103,7 @@ describe('issuing a session token', () => {
     });
   });
 
-  it('leaves the name out where it would make the token too long, and groups before that', async () => {
+  it('drops the name where it would make the token too long, and groups before that', async () => {
     const long = { ...person, name: '名'.repeat(200), email: `${'a'.repeat(64)}@${'b'.repeat(180)}.example.com` };
     for (const team of ['search', '搜'.repeat(200)]) {
       const { access_token } = await open().issue({ id: 'ses_1', person: { ...long, team, project: team } });
@@ -158,7 +160,7 @@ describe('verifying a session token', () => {
     assert.equal((await principalBy({}, [groups[0]!])).token.group, undefined);
   });
 
-  it('refuses it once it has expired, whether it was seen before or not', async () => {
+  it('is rejected once it has expired, cached or not', async () => {
     const clock = frozenClock(START);
     const tokens = open({ clock });
     const { access_token } = await tokens.issue(session);
@@ -169,11 +171,11 @@ describe('verifying a session token', () => {
     for (const token of [access_token, unseen]) {
       const { code, message } = await refused(() => tokens.verify(token));
       assert.equal(code, 'credential_expired');
-      assert.match(message, /expired on 2026-03-10T13:00:00.000Z\. The program you use renews it .* sign in again/);
+      assert.match(message, /expired on 2026-03-10T13:00:00.000Z\. Clients renew it .* sign in again/);
     }
   });
 
-  it('refuses it once its session is ended, whether it was seen before or not', async () => {
+  it('is rejected once its session has ended, cached or not', async () => {
     const ended = new Set<string>();
     const tokens = open({ revocations: revocationsOf(ended) });
     const { access_token } = await tokens.issue(session);
@@ -181,12 +183,12 @@ describe('verifying a session token', () => {
     ended.add('ses_1');
     assert.equal((await refused(() => tokens.verify(access_token))).code, 'credential_revoked');
     const { access_token: unseen } = await tokens.issue(session);
-    assert.match((await refused(() => tokens.verify(unseen))).message, /session has ended.*Sign in again/);
+    assert.match((await refused(() => tokens.verify(unseen))).message, /session was ended.*Sign in again/);
     const { access_token: other } = await tokens.issue({ id: 'ses_2', person });
     assert.equal((await tokens.verify(other)).token.id, 'ses_2');
   });
 
-  it('says that the store is away while nobody knows which sessions were ended', async () => {
+  it('reports the store as unavailable while ended sessions are unknown', async () => {
     let away = true;
     const tokens = open({ revocations: revocationsOf(new Set(), () => away) });
     const { access_token } = await tokens.issue(session);
@@ -195,15 +197,15 @@ describe('verifying a session token', () => {
     assert.equal((await tokens.verify(access_token)).email, person.email);
   });
 
-  it('refuses somebody the configuration does not let in any more', async () => {
+  it('rejects a user whom the configuration no longer admits', async () => {
     const seen: object[] = [];
     const mayStay = (asked: object) => seen.push(asked) === 0;
     const tokens = open({ mayStay });
     const { access_token } = await tokens.issue(session);
     const { code, message } = await refused(() => tokens.verify(access_token));
     assert.equal(code, 'credential_revoked');
-    assert.match(message, new RegExp(`does not let ${person.email} in any more.*administrator`));
-    assert.deepEqual(seen, [person], 'the whole person is judged');
+    assert.match(message, new RegExp(`no longer admits ${person.email}: .*administrator`));
+    assert.deepEqual(seen, [person], 'the whole person is evaluated');
   });
 });
 
@@ -212,7 +214,7 @@ describe('a hostile token', () => {
 
   it('passes with neither no signature nor an empty one', async () => {
     for (const alg of ['none', 'None', 'NONE', 'nOnE', '']) {
-      const unsigned = `${base64url({ alg, typ: 'session+jwt', kid: keys.current.id })}.${base64url(CLAIMS)}.`;
+      const unsigned = `${base64url({ ...HEADER, alg })}.${base64url(CLAIMS)}.`;
       assert.equal(await refusals(unsigned), 'credential_invalid');
     }
     const good = await forge({});
@@ -222,21 +224,14 @@ describe('a hostile token', () => {
   it('passes with no other algorithm, even where the key would fit', async () => {
     for (const alg of ['HS384', 'HS512']) {
       const long = new Uint8Array(64).fill(1);
-      const token = await new SignJWT(CLAIMS)
-        .setProtectedHeader({ alg, typ: 'session+jwt', kid: keys.current.id })
-        .sign(long);
-      assert.equal(await refusals(token), 'credential_invalid');
+      assert.equal(await refusals(await forge({}, { alg }, long)), 'credential_invalid');
     }
     const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
-    const header = { alg: 'RS256', typ: 'session+jwt', kid: keys.current.id };
-    assert.equal(
-      await refusals(await new SignJWT(CLAIMS).setProtectedHeader(header).sign(privateKey)),
-      'credential_invalid',
-    );
+    assert.equal(await refusals(await forge({}, { alg: 'RS256' }, privateKey)), 'credential_invalid');
     // The public key as an HMAC secret, under the name of the asymmetric algorithm and of the right one.
     const pem = publicKey.export({ type: 'spki', format: 'pem' });
     for (const alg of ['RS256', 'HS256']) {
-      const input = `${base64url({ ...header, alg })}.${base64url(CLAIMS)}`;
+      const input = `${base64url({ ...HEADER, alg })}.${base64url(CLAIMS)}`;
       assert.equal(
         await refusals(`${input}.${createHmac('sha256', pem).update(input).digest('base64url')}`),
         'credential_invalid',
@@ -255,19 +250,13 @@ describe('a hostile token', () => {
       { kid: 5 },
       { kid: undefined },
     ]) {
-      const header = { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, ...more };
-      const token = await new SignJWT(CLAIMS).setProtectedHeader(header as never).sign(key);
-      assert.equal(await refusals(token), 'credential_invalid');
+      assert.equal(await refusals(await forge({}, more, key)), 'credential_invalid');
     }
   });
 
   it('is not signed with the signing key itself, or with the key of another use', async () => {
     for (const key of [new TextEncoder().encode(secret('SIGNING_KEY')), keys.current.derive('seal provider-grant')]) {
-      const header = { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id };
-      assert.equal(
-        await refusals(await new SignJWT(CLAIMS).setProtectedHeader(header).sign(key)),
-        'credential_invalid',
-      );
+      assert.equal(await refusals(await forge({}, {}, key)), 'credential_invalid');
     }
   });
 
@@ -280,7 +269,7 @@ describe('a hostile token', () => {
     ]) {
       const { code, message } = await refused(open().verify(await forge(claims)));
       assert.equal(code, 'credential_invalid');
-      assert.equal(message, `The session token belongs to another gateway than ${ISSUER}. Sign in at this one.`);
+      assert.equal(message, `The session token was issued by another gateway. Sign in to ${ISSUER}.`);
     }
   });
 
@@ -313,12 +302,12 @@ describe('a hostile token', () => {
     }
   });
 
-  it('is no shorter, longer or different than what was signed', async () => {
+  it('is no shorter, longer or different than the signed one', async () => {
     const token = await forge({});
     await fc.assert(
       fc.asyncProperty(fc.nat(token.length - 1), fc.constantFrom('A', 'b', '.', '_', ' ', 'é'), async (at, other) => {
         const changed = token.slice(0, at) + other + token.slice(at + 1);
-        // The last character of a signature has two bits that say nothing; decoders must refuse them nonetheless, or not mind.
+        // The last character of a signature has two meaningless bits; decoders must reject them nonetheless, or ignore them.
         if (changed === token || at === token.length - 1) return;
         assert.match(await refusals(changed), /^credential_invalid$/);
         assert.equal(await open().sessionOf(changed), undefined);
@@ -340,13 +329,13 @@ describe('a hostile token', () => {
       assert.equal(await refusals(text), 'credential_invalid', text);
   });
 
-  it('is refused unread when it is longer than any of ours', async () => {
+  it('is rejected unread when it is longer than any of ours', async () => {
     const token = await forge({ groups: ['g'.repeat(40_000)] });
     assert.throws(() => open().verify(token), { code: 'credential_invalid' });
     assert.equal(await open().sessionOf(token), undefined);
   });
 
-  it('never shows up in what it is refused with', async () => {
+  it('never appears in its own rejection', async () => {
     const token = await forge({ iss: 'https://evil.example.com/<script>' });
     const { message } = await refused(open().verify(token));
     assert.ok(!message.includes('evil') && !message.includes(token.slice(0, 20)));
@@ -370,7 +359,7 @@ describe('the session of a token', () => {
     assert.equal(await tokens.sessionOf(access_token), 'ses_1');
   });
 
-  it('is not told for what another key or gateway signed', async () => {
+  it('does not classify one signed by another key or gateway', async () => {
     const other = open({ config: configWith(authWith({ session: { signing_key_env: 'OTHER_KEY' } })) });
     const { access_token } = await other.issue(session);
     assert.equal(await open().sessionOf(access_token), undefined);
@@ -379,7 +368,7 @@ describe('the session of a token', () => {
   });
 });
 
-it('a token has one spelling: none that a decoder would take for the same is taken, or ends the session', async () => {
+it('a token has one spelling: no equivalent for a decoder is accepted, or ends the session', async () => {
   const tokens = open();
   const { access_token } = await tokens.issue(session);
   const [header = '', payload = '', signature = ''] = access_token.split('.');
@@ -398,17 +387,17 @@ it('a token has one spelling: none that a decoder would take for the same is tak
     `${header}.${payload}.${signature}A`,
   ];
   const variants = [
-    { typ: 'session+jwt', alg: 'HS256', kid: keys.current.id },
-    { alg: 'HS256', typ: 'Session+JWT', kid: keys.current.id },
-    { alg: 'HS256', typ: 'application/session+jwt', kid: keys.current.id },
-    { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, cty: 'x' },
-    { alg: 'HS256', typ: 'session+jwt', kid: keys.current.id, b64: true },
+    { typ: HEADER.typ, alg: HEADER.alg, kid: HEADER.kid },
+    { ...HEADER, typ: 'Session+JWT' },
+    { ...HEADER, typ: 'application/session+jwt' },
+    { ...HEADER, cty: 'x' },
+    { ...HEADER, b64: true },
   ];
-  // Signed by the very key, with a header that says the same in other words.
+  // Signed by the very key, with an equivalent header in other words.
   for (const variant of variants) {
-    respelled.push(await new SignJWT({ ...CLAIMS }).setProtectedHeader(variant).sign(keys.current.derive('sign')));
+    respelled.push(await new SignJWT(CLAIMS).setProtectedHeader(variant).sign(keys.current.derive('sign')));
   }
-  const spaced = Buffer.from(JSON.stringify({ alg: 'HS256', typ: 'session+jwt', kid: keys.current.id }, null, 1));
+  const spaced = Buffer.from(JSON.stringify(HEADER, null, 1));
   const signed = `${spaced.toString('base64url')}.${payload}`;
   respelled.push(`${signed}.${createHmac('sha256', keys.current.derive('sign')).update(signed).digest('base64url')}`);
   for (const token of respelled) {
@@ -439,7 +428,7 @@ function complaintAbout(auth: Session): string {
     for (const value of Object.values(SECRETS)) assert.ok(!error.message.includes(value));
     return error.message;
   }
-  return assert.fail('the keys were taken');
+  return assert.fail('the keys were accepted');
 }
 
 describe('the keys of sessions', () => {
@@ -453,14 +442,14 @@ describe('the keys of sessions', () => {
     assert.notDeepEqual(first.current.derive('sign'), first.current.derive('seal provider-grant'));
   });
 
-  it('do not show the secret they are made of', () => {
+  it('do not reveal their secret', () => {
     const { current } = signedWith('SIGNING_KEY');
     const text = Buffer.from(current.derive('sign')).toString('latin1') + current.id;
     assert.ok(!text.includes(secret('SIGNING_KEY').slice(0, 8)));
     assert.match(current.id, /^[\w-]{12}$/);
   });
 
-  it('are made of the client secret or the private key where no signing key is named', () => {
+  it('derive from the client secret or the private key without a named signing key', () => {
     const by_secret = keysOf();
     const by_key = createSessionKeys(BY_PRIVATE_KEY, secret, quietLog);
     assert.notEqual(by_secret.current.id, by_key.current.id);
@@ -479,7 +468,7 @@ describe('the keys of sessions', () => {
     assert.equal(keys.current.id, signedWith('SIGNING_KEY').current.id);
   });
 
-  it('refuse a secret that is too short, by its variable and with a remedy', () => {
+  it('reject a secret that is too short, by its variable and with a remedy', () => {
     assert.match(
       complaintAbout({ session: { signing_key_env: 'SHORT_KEY' } }),
       /SHORT_KEY is too short .* at least 32 characters; make one with "openssl/,
@@ -490,19 +479,21 @@ describe('the keys of sessions', () => {
     );
   });
 
-  it('are of this process alone where the client secret could be guessed from what it signs', () => {
-    const told: string[] = [];
-    const log = { warn: (fields: object, message: string) => void told.push(`${JSON.stringify(fields)} ${message}`) };
+  it('are of this process alone where the client secret could be guessed from its signatures', () => {
+    const warnings: string[] = [];
+    const log = {
+      warn: (fields: object, message: string) => void warnings.push(`${JSON.stringify(fields)} ${message}`),
+    };
     const auth = authWith({ oidc: { client_secret_env: 'SHORT_CLIENT_SECRET' } });
     const [one, after_reload] = [createSessionKeys(auth, secret, log), createSessionKeys(auth, secret, log)];
     assert.equal(one.current.id, after_reload.current.id);
     assert.notEqual(one.current.id, keysOf().current.id);
-    assert.match(told[0]!, /SHORT_CLIENT_SECRET.*sessions end with this process.*auth\.session\.signing_key_env/);
-    assert.equal(told.length, 2);
-    assert.ok(!told.join().includes(SECRETS.SHORT_CLIENT_SECRET!));
+    assert.match(warnings[0]!, /SHORT_CLIENT_SECRET.*sessions end with this process.*auth\.session\.signing_key_env/);
+    assert.equal(warnings.length, 2);
+    assert.ok(!warnings.join().includes(SECRETS.SHORT_CLIENT_SECRET!));
   });
 
-  it('take a client secret of any length where a signing key is named', () => {
+  it('accept a client secret of any length with a named signing key', () => {
     const auth = { oidc: { client_secret_env: 'SHORT_CLIENT_SECRET' }, session: { signing_key_env: 'SIGNING_KEY' } };
     assert.equal(keysOf(auth).current.id, signedWith('SIGNING_KEY').current.id);
   });
@@ -512,7 +503,7 @@ describe('a sealed value', () => {
   const keys = signedWith('SIGNING_KEY');
   const value = { refresh_token: 'provider-refresh-token', ünïcode: ['\u2028', { deep: null }] };
 
-  it('opens to what it was, and shows nothing of it meanwhile', async () => {
+  it('opens to its content, and reveals nothing of it before', async () => {
     const sealed = await sealWith(keys, value, 'provider-grant');
     assert.deepEqual(await openWith(keys, sealed, 'provider-grant'), value);
     const shown = sealed.split('.').map((part) => Buffer.from(part, 'base64url').toString('latin1'));
@@ -531,7 +522,7 @@ describe('a sealed value', () => {
     assert.equal(await openWith(keys, sealed, 'provider-grant'), undefined);
   });
 
-  it('does not open when anything of it was changed', async () => {
+  it('does not open after any change', async () => {
     const sealed = await sealWith(keys, value, 'provider-grant');
     const parts = sealed.split('.');
     for (let index = 0; index < parts.length; index++) {

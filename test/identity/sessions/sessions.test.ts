@@ -17,7 +17,7 @@ import { TOKENS_CHANNEL } from '../../../engine/domain/identity/tokens/token-for
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
-import { approveSignIn, DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
+import { anyPerson, approveSignIn, DEVICE, openGrantsAndForm, START, sent, signIn } from './people.ts';
 
 let store: TestStore;
 const to_close = useTestStore((opened) => {
@@ -28,6 +28,22 @@ function open(clock: FrozenClock = frozenClock(START), database: Database = stor
   const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
   return { clock, grants, sessions: createSessions({ database, clock, busy_timeout_ms: 0 }) };
 }
+
+/** A gateway, and the session of somebody who has just signed in there. */
+async function signedIn() {
+  const gateway = open();
+  return { gateway, clock: gateway.clock, ...(await signIn(gateway.grants, anyPerson())) };
+}
+
+/** A sign-in that a device has begun. */
+async function begun(grants: ReturnType<typeof open>['grants']) {
+  const { device_code, user_code } = await grants.begin(DEVICE);
+  return { device_code, id: (await grants.enter(user_code))!.id };
+}
+
+/** The outcome of the beginning of a refresh. */
+const began = async ({ sessions }: Pick<ReturnType<typeof open>, 'sessions'>, refresh_token: string) =>
+  (await sessions.beginRefresh(sent(refresh_token))).outcome;
 
 /** Goes through with a refresh; the outcome of its beginning when it does not get further. */
 async function refresh({ sessions }: Pick<ReturnType<typeof open>, 'sessions'>, refresh_token: string, from?: string) {
@@ -53,40 +69,12 @@ async function useToken(session_id: string, clock: Pick<FrozenClock, 'now'>) {
   await session_activity.flush();
 }
 
-/** Outcomes of refreshes: `finished` for those that went through. */
-const words = (results: readonly (object | string)[]) =>
-  results.map((result) => (typeof result === 'string' ? result : 'finished')).sort();
-
 describe('beginning a sign-in', () => {
   it('stores the hash of the device code and never the code', async () => {
     const { device_code } = await open().grants.begin(DEVICE);
     const rows = await store.rows('select g::text as text from device_grants g');
     assert.ok(rows.length > 0);
     assert.ok(rows.every(({ text }) => !text.includes(device_code)));
-  });
-
-  it('takes another user code when somebody has the first', async () => {
-    const codes = ['BCDFGHJK', 'BCDFGHJK', 'LMNPQRST'];
-    const clock = frozenClock(START);
-    const grants = openGrantsAndForm({
-      database: store.database,
-      clock,
-      refresh_days: 30,
-      makeCode: () => codes.shift()!,
-    });
-    assert.equal((await grants.begin(DEVICE)).user_code, 'BCDF-GHJK');
-    assert.equal((await grants.begin(DEVICE)).user_code, 'LMNP-QRST');
-  });
-
-  it('gives up rather than look for a free code for ever', async () => {
-    const grants = openGrantsAndForm({
-      database: store.database,
-      clock: frozenClock(START),
-      refresh_days: 30,
-      makeCode: () => 'ZZZZZZZZ',
-    });
-    await grants.begin(DEVICE);
-    await assert.rejects(grants.begin(DEVICE), /5 user codes in a row were taken/);
   });
 
   it('keeps what PostgreSQL cannot store out of the way', async () => {
@@ -134,8 +122,7 @@ describe('finding a sign-in by its user code', () => {
 describe('the state a browser comes back with', () => {
   it('leads to its sign-in once', async () => {
     const { grants } = open();
-    const { user_code } = await grants.begin(DEVICE);
-    const { id } = (await grants.enter(user_code))!;
+    const { id } = await begun(grants);
     assert.equal(await grants.noteState(id, 'state-1'), true);
     const others = [await store.another(), await store.another()].map(
       (database) => open(frozenClock(START), database).grants,
@@ -170,7 +157,7 @@ describe('a device that asks whether its sign-in is done', () => {
     const begun = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
     const ids = await Promise.all(begun.map(async ({ user_code }) => (await grants.enter(user_code))!.id));
     clock.advance(599_000);
-    for (const id of ids) await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' });
+    for (const id of ids) await grants.approve(id, { person: anyPerson(), sealed_grant: 'sealed' });
     clock.advance(5000);
     assert.equal((await grants.poll(begun[0]!.device_code)).outcome, 'signed_in');
     clock.advance(60_000);
@@ -185,7 +172,7 @@ describe('a device that asks whether its sign-in is done', () => {
 
   it('gets a session of the person who approved, with what the identity provider gave', async () => {
     const { clock, grants } = open();
-    const person = somebody({ name: 'Alice', groups: ['b', 'a'], team: 'search', project: 'apollo' });
+    const person = anyPerson({ name: 'Alice', groups: ['b', 'a'], team: 'search', project: 'apollo' });
     const polled = await grants.poll(await approveSignIn(grants, person, 'sealed-grant'));
     assert.ok(polled.outcome === 'signed_in');
     assert.match(polled.session.id, /^ses_[0-9a-f]{20}$/);
@@ -216,7 +203,7 @@ describe('a device whose answer got lost', () => {
   /** A sign-in that was collected, and how to ask again at another replica. */
   async function collected() {
     const { clock, grants } = open();
-    const device_code = await approveSignIn(grants, somebody());
+    const device_code = await approveSignIn(grants, anyPerson());
     const first = await grants.poll(device_code);
     assert.ok(first.outcome === 'signed_in');
     const elsewhere = open(clock, await store.another()).grants;
@@ -232,10 +219,9 @@ describe('a device whose answer got lost', () => {
     assert.equal((await sessions.list({ user: session.person.email })).length, 1);
     const late = frozenClock(START);
     const { grants } = open(late);
-    const { device_code, user_code } = await grants.begin(DEVICE);
-    const { id } = (await grants.enter(user_code))!;
+    const { device_code, id } = await begun(grants);
     late.advance(599_999);
-    await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' });
+    await grants.approve(id, { person: anyPerson(), sealed_grant: 'sealed' });
     late.advance(59_000);
     assert.equal((await grants.poll(device_code)).outcome, 'signed_in');
     late.advance(20_000);
@@ -248,7 +234,7 @@ describe('a device whose answer got lost', () => {
     assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: true });
     assert.deepEqual(await again(), { outcome: 'used', session_id: session.id, ended: false });
     assert.equal((await statusOf()).revoked_because, 'its device code was used again');
-    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
+    assert.equal(await began({ sessions }, session.refresh_token), 'revoked');
   });
 
   it('is refused at once when the session was renewed meanwhile: the answer had arrived, and somebody else asks', async () => {
@@ -281,9 +267,8 @@ describe('approving and denying', () => {
     const other = open(frozenClock(START), await store.another()).grants;
     for (let round = 0; round < 10; round++) {
       const { grants } = open();
-      const { device_code, user_code } = await grants.begin(DEVICE);
-      const { id } = (await grants.enter(user_code))!;
-      const approval = { person: somebody(), sealed_grant: 'sealed' };
+      const { device_code, id } = await begun(grants);
+      const approval = { person: anyPerson(), sealed_grant: 'sealed' };
       const [approved, denied] = await Promise.all([grants.approve(id, approval), other.deny(id)]);
       assert.notEqual(approved, denied);
       assert.equal((await grants.poll(device_code)).outcome, approved ? 'signed_in' : 'denied');
@@ -292,16 +277,15 @@ describe('approving and denying', () => {
 
   it('is too late for a sign-in that has expired', async () => {
     const { clock, grants } = open();
-    const { user_code } = await grants.begin(DEVICE);
-    const { id } = (await grants.enter(user_code))!;
+    const { id } = await begun(grants);
     clock.advance(600_000);
-    assert.equal(await grants.approve(id, { person: somebody(), sealed_grant: 'sealed' }), false);
+    assert.equal(await grants.approve(id, { person: anyPerson(), sealed_grant: 'sealed' }), false);
     assert.equal(await grants.deny(id), false);
   });
 
   it('keeps no provider tokens of a sign-in that was collected', async () => {
     const { grants } = open();
-    await grants.poll(await approveSignIn(grants, somebody({ email: 'collected@example.com' }), 'sealed-collected'));
+    await grants.poll(await approveSignIn(grants, anyPerson({ email: 'collected@example.com' }), 'sealed-collected'));
     const rows = await store.rows(
       `select 1 from device_grants where sealed_grant = $1 or person->>'email' = $2`,
       'sealed-collected',
@@ -315,7 +299,7 @@ describe('refreshing a session', () => {
   it('gives what the identity provider is asked with, and replaces the token', async () => {
     const clock = frozenClock(START);
     const gateway = open(clock);
-    const person = somebody({ groups: ['staff'], team: 'search' });
+    const person = anyPerson({ groups: ['staff'], team: 'search' });
     const { id, refresh_token } = await signIn(gateway.grants, person);
     clock.advance(3_600_000);
     assert.deepEqual(await gateway.sessions.beginRefresh(sent(refresh_token)), {
@@ -341,35 +325,28 @@ describe('refreshing a session', () => {
   });
 
   it('makes a second one wait while the first is under way, and ends nothing', async () => {
-    const clock = frozenClock(START);
-    const gateway = open(clock);
-    const { id, refresh_token } = await signIn(gateway.grants, somebody());
-    assert.equal((await gateway.sessions.beginRefresh(sent(refresh_token))).outcome, 'ready');
-    assert.equal((await gateway.sessions.beginRefresh(sent(refresh_token))).outcome, 'busy');
+    const { gateway, clock, id, refresh_token } = await signedIn();
+    assert.equal(await began(gateway, refresh_token), 'ready');
+    assert.equal(await began(gateway, refresh_token), 'busy');
     await gateway.sessions.abandonRefresh(id);
-    assert.equal(
-      (await gateway.sessions.beginRefresh(sent(refresh_token))).outcome,
-      'ready',
-      'it was given back unused',
-    );
+    assert.equal(await began(gateway, refresh_token), 'ready', 'it was given back unused');
     clock.advance(60_000);
-    assert.equal((await gateway.sessions.beginRefresh(sent(refresh_token))).outcome, 'ready', 'whoever had it is gone');
+    assert.equal(await began(gateway, refresh_token), 'ready', 'whoever had it is gone');
   });
 
   it('makes it wait longer where the identity provider may take longer', async () => {
     const clock = frozenClock(START);
-    const { refresh_token } = await signIn(open(clock).grants, somebody());
+    const { refresh_token } = await signIn(open(clock).grants, anyPerson());
     const sessions = createSessions({ database: store.database, clock, refresh_seconds: 260, busy_timeout_ms: 0 });
     await sessions.beginRefresh(sent(refresh_token));
     clock.advance(259_000);
-    assert.equal((await sessions.beginRefresh(sent(refresh_token))).outcome, 'busy');
+    assert.equal(await began({ sessions }, refresh_token), 'busy');
     clock.advance(1000);
-    assert.equal((await sessions.beginRefresh(sent(refresh_token))).outcome, 'ready');
+    assert.equal(await began({ sessions }, refresh_token), 'ready');
   });
 
   it('is given back with what the identity provider replaced meanwhile', async () => {
-    const gateway = open();
-    const { id, refresh_token } = await signIn(gateway.grants, somebody());
+    const { gateway, id, refresh_token } = await signedIn();
     await gateway.sessions.beginRefresh(sent(refresh_token));
     await gateway.sessions.abandonRefresh(id, 'sealed-anew');
     const begun = await gateway.sessions.beginRefresh(sent(refresh_token));
@@ -378,9 +355,7 @@ describe('refreshing a session', () => {
   });
 
   it('comes to nothing when the session is ended meanwhile', async () => {
-    const gateway = open();
-    const person = somebody();
-    const { id, refresh_token } = await signIn(gateway.grants, person);
+    const { gateway, person, id, refresh_token } = await signedIn();
     await gateway.sessions.beginRefresh(sent(refresh_token));
     assert.equal(await gateway.sessions.end(id, 'signed out'), true);
     const changed = { ...sent(refresh_token), person: { ...person, groups: ['changed'] }, sealed_grant: 'sealed' };
@@ -391,9 +366,7 @@ describe('refreshing a session', () => {
   });
 
   it('is over when the session has expired', async () => {
-    const clock = frozenClock(START);
-    const gateway = open(clock);
-    const { refresh_token, person } = await signIn(gateway.grants, somebody());
+    const { gateway, clock, refresh_token, person } = await signedIn();
     clock.advance(30 * 86_400_000);
     assert.equal(await refresh(gateway, refresh_token), 'expired');
     assert.deepEqual(await gateway.sessions.list({ user: person.email }), []);
@@ -416,38 +389,13 @@ describe('refreshing a session', () => {
       assert.equal(await sessions.sessionOf(text), undefined);
     }
   });
-
-  it('goes through once with one token, however many try on however many replicas', async () => {
-    const handles = [store.database, await store.another(), await store.another()];
-    await fc.assert(
-      fc.asyncProperty(fc.integer({ min: 2, max: 12 }), async (count) => {
-        const clock = frozenClock(START);
-        const gateways = handles.map((database) => open(clock, database));
-        const { refresh_token, person } = await signIn(gateways[0]!.grants, somebody());
-        const results = await Promise.all(
-          Array.from({ length: count }, (_, i) => refresh(gateways[i % gateways.length]!, refresh_token)),
-        );
-        const outcomes = words(results);
-        // Who began while it was under way was told to wait; who came after it got the same.
-        assert.ok(
-          outcomes.every((word) => /^(?:finished|busy)$/.test(word)),
-          String(outcomes),
-        );
-        const got = results.flatMap((result) => (typeof result === 'string' ? [] : [result.refresh_token]));
-        assert.equal(new Set(got).size, 1);
-        assert.equal((await gateways[0]!.sessions.list({ user: person.email })).length, 1);
-      }),
-      { numRuns: times(15) },
-    );
-  });
 });
 
 describe('a refresh token that was replaced', () => {
   const MINUTE = 60_000;
 
   it('gives the same successor again for half a minute, to as many as come, without asking anybody', async () => {
-    const gateway = open();
-    const { refresh_token } = await signIn(gateway.grants, somebody());
+    const { gateway, refresh_token } = await signedIn();
     gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token);
     await useToken(first.id, gateway.clock);
@@ -458,8 +406,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('is refused after that, and nothing ends: the successor goes on', async () => {
-    const gateway = open();
-    const { refresh_token, person } = await signIn(gateway.grants, somebody());
+    const { gateway, refresh_token, person } = await signedIn();
     gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token);
     await useToken(first.id, gateway.clock);
@@ -470,8 +417,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('goes on to be good when the session token of before was used in the second of a renewal that got lost', async () => {
-    const gateway = open();
-    const { refresh_token, id } = await signIn(gateway.grants, somebody());
+    const { gateway, refresh_token, id } = await signedIn();
     const issued_at = gateway.clock.now();
     gateway.clock.advance(100);
     const first = await renewed(gateway, refresh_token);
@@ -488,8 +434,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('gives nothing, and keeps no successor, when it is older than the one before the newest', async () => {
-    const gateway = open();
-    const { refresh_token, id } = await signIn(gateway.grants, somebody());
+    const { gateway, refresh_token, id } = await signedIn();
     const first = await renewed(gateway, refresh_token);
     await renewed(gateway, first.refresh_token);
     assert.equal(await refresh(gateway, refresh_token), 'replaced');
@@ -498,8 +443,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('does not put a second line of tokens beside the first when a slow refresh ends after another one', async () => {
-    const gateway = open();
-    const { refresh_token, id, person } = await signIn(gateway.grants, somebody());
+    const { gateway, refresh_token, id, person } = await signedIn();
     await gateway.sessions.beginRefresh(sent(refresh_token));
     gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token);
@@ -510,9 +454,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('ends nothing at the next sign-in where the refused one goes on, or is where the session is renewed from', async () => {
-    const gateway = open();
-    const person = somebody();
-    const { refresh_token, id } = await signIn(gateway.grants, person);
+    const { gateway, person, refresh_token, id } = await signedIn();
     gateway.clock.advance(MINUTE);
     const first = await renewed(gateway, refresh_token, '203.0.113.9');
     await useToken(id, gateway.clock);
@@ -527,9 +469,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('leaves sessions of other programs alone', async () => {
-    const gateway = open();
-    const person = somebody();
-    const { refresh_token, id } = await signIn(gateway.grants, person);
+    const { gateway, person, refresh_token, id } = await signedIn();
     await store.rows("update sessions set client = 'other/1.0' where id = $1", id);
     gateway.clock.advance(MINUTE);
     await renewed(gateway, refresh_token, '203.0.113.9');
@@ -542,8 +482,7 @@ describe('a refresh token that was replaced', () => {
   });
 
   it('is stored so that the database alone gives nobody it or its successor', async () => {
-    const gateway = open();
-    const { refresh_token } = await signIn(gateway.grants, somebody());
+    const { gateway, refresh_token } = await signedIn();
     const first = await renewed(gateway, refresh_token);
     const rows = await store.rows(
       'select s::text || t::text as text from sessions s join refresh_tokens t on t.session_id = s.id where s.id = $1',
@@ -557,8 +496,7 @@ describe('a refresh token that was replaced', () => {
 
 describe('ending a session', () => {
   it('is done once, and tells whether there was one to end', async () => {
-    const gateway = open();
-    const { id, refresh_token, person } = await signIn(gateway.grants, somebody());
+    const { gateway, id, refresh_token, person } = await signedIn();
     assert.equal(await gateway.sessions.sessionOf(refresh_token), id);
     const other = open(frozenClock(START), await store.another());
     const ended = await Promise.all(
@@ -574,8 +512,7 @@ describe('ending a session', () => {
   });
 
   it('leaves nothing of the identity provider behind', async () => {
-    const gateway = open();
-    const { id } = await signIn(gateway.grants, somebody());
+    const { gateway, id } = await signedIn();
     await gateway.sessions.end(id, 'signed out');
     await gateway.sessions.abandonRefresh(id, 'sealed-late');
     const [row] = await store.rows('select sealed_grant from sessions where id = $1', id);
@@ -587,7 +524,7 @@ describe('the record of changes', () => {
   it('says who ended a session, and why', async () => {
     const clock = frozenClock(START);
     const gateway = open(clock);
-    const person = somebody();
+    const person = anyPerson();
     const [left, refused, stolen] = [
       await signIn(gateway.grants, person),
       await signIn(gateway.grants, person),
@@ -629,11 +566,11 @@ describe('listing sessions', () => {
   it('shows the newest first, of one person or of all', async () => {
     const clock = frozenClock(START);
     const gateway = open(clock);
-    const person = somebody();
+    const person = anyPerson();
     const first = await signIn(gateway.grants, person);
     clock.advance(1000);
     const second = await signIn(gateway.grants, person);
-    const other = await signIn(gateway.grants, somebody());
+    const other = await signIn(gateway.grants, anyPerson());
     const ids = async (only: { user?: string }) => (await gateway.sessions.list(only)).map(({ id }) => id);
     assert.deepEqual(await ids({ user: person.email }), [second.id, first.id]);
     const all = await ids({});
@@ -670,18 +607,17 @@ async function openList(clock: FrozenClock = frozenClock(START)) {
   return { list, seen };
 }
 
-function openSessions(clock: FrozenClock = frozenClock(START)) {
-  const { database } = store;
-  const sessions = createSessions({ database, clock });
-  const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
-  return { sessions, begin: async () => (await signIn(grants, somebody())).id };
+/** Begins and ends a session; returns its id. */
+async function endedSession(clock?: FrozenClock) {
+  const { grants, sessions } = open(clock);
+  const { id } = await signIn(grants, anyPerson());
+  await sessions.end(id, 'signed out');
+  return id;
 }
 
 describe('the list of ended sessions', () => {
   it('knows what was ended before it was opened', async () => {
-    const { sessions, begin } = openSessions();
-    const id = await begin();
-    await sessions.end(id, 'signed out');
+    const id = await endedSession();
     const { list } = await openList();
     assert.equal(list.has(id), true);
   });
@@ -689,11 +625,9 @@ describe('the list of ended sessions', () => {
   it('finds by reading what was not announced, and tells of it once', async () => {
     const clock = frozenClock(START);
     const { list, seen } = await openList(clock);
-    const { sessions, begin } = openSessions(clock);
-    const id = await begin();
     seen.deaf = true;
-    await sessions.end(id, 'signed out');
-    const heard: (string | undefined)[] = [];
+    const id = await endedSession(clock);
+    const heard: string[] = [];
     list.onRevoked((each) => heard.push(each));
     assert.equal(list.has(id), false);
     clock.advance(3000);
@@ -705,10 +639,8 @@ describe('the list of ended sessions', () => {
 
   it('reads anew when it listens again', async () => {
     const { list, seen } = await openList();
-    const { sessions, begin } = openSessions();
-    const id = await begin();
     seen.deaf = true;
-    await sessions.end(id, 'signed out');
+    const id = await endedSession();
     seen.reconnect();
     await until('the end is known', () => list.has(id));
   });
@@ -717,9 +649,7 @@ describe('the list of ended sessions', () => {
     const clock = frozenClock(START);
     const { list, seen } = await openList(clock);
     seen.deaf = true;
-    const { sessions, begin } = openSessions(frozenClock('2026-03-10T11:59:30Z'));
-    const id = await begin();
-    await sessions.end(id, 'signed out');
+    const id = await endedSession(frozenClock('2026-03-10T11:59:30Z'));
     await list.refresh();
     assert.equal(list.has(id), true);
   });
@@ -727,9 +657,7 @@ describe('the list of ended sessions', () => {
   it('forgets a session when no token of it can be good any more', async () => {
     const clock = frozenClock(START);
     const { list } = await openList(clock);
-    const { sessions, begin } = openSessions(clock);
-    const id = await begin();
-    await sessions.end(id, 'signed out');
+    const id = await endedSession(clock);
     await list.refresh();
     clock.advance(24 * 3_600_000);
     await list.refresh();
@@ -856,7 +784,7 @@ const by = { kind: 'command', name: 'ops@host' } as const;
 describe('an e-mail address that another account claims', () => {
   it('stays with whom it is bound to, and nothing of theirs ends', async () => {
     const { grants, sessions } = open();
-    const owner = somebody();
+    const owner = anyPerson();
     const session = await signIn(grants, owner);
     const [given, own] = [await addToken(owner.email), await addToken(owner.email, true)];
     const rivals: [Person, ClaimProblem][] = [
@@ -874,13 +802,13 @@ describe('an e-mail address that another account claims', () => {
       [[session.id, null]],
     );
     for (const { id } of [given, own]) assert.equal((await tokenRow(id)).revoked_at, null);
-    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'ready');
+    assert.equal(await began({ sessions }, session.refresh_token), 'ready');
     assert.equal(await outcomeOf(grants, owner), 'signed_in');
   });
 
   it('is nobody’s by signing in once administrators made access tokens for it, also when those are revoked', async () => {
     const { grants } = open();
-    const person = somebody();
+    const person = anyPerson();
     const { id } = await addToken(person.email);
     await store.rows('update access_tokens set revoked_at = now() where id = $1', id);
     assert.equal(await claimProblem(store.database, person), 'administrator_made');
@@ -889,7 +817,7 @@ describe('an e-mail address that another account claims', () => {
 
   it('keeps the tokens an administrator made for a person who had signed in before', async () => {
     const { grants } = open();
-    const person = somebody();
+    const person = anyPerson();
     await signIn(grants, person);
     const { id } = await addToken(person.email);
     assert.equal(await outcomeOf(grants, person), 'signed_in');
@@ -900,7 +828,7 @@ describe('an e-mail address that another account claims', () => {
     const { clock, grants } = open();
     const elsewhere = openGrantsAndForm({ database: await store.another(), clock, refresh_days: 30 });
     for (let round = 0; round < 10; round++) {
-      const contested = somebody();
+      const contested = anyPerson();
       const rivals = ['one', 'two', 'three'].map((subject) => ({ ...contested, subject }));
       const codes = await Promise.all(rivals.map((rival) => approveSignIn(grants, rival)));
       const polled = await Promise.all(codes.map((code, i) => (i % 2 ? grants : elsewhere).poll(code)));
@@ -910,7 +838,7 @@ describe('an e-mail address that another account claims', () => {
 
   it('of a new name is not taken by its renamed owner where somebody else has it', async () => {
     const { grants, sessions } = open();
-    const [anna, ben] = [somebody(), somebody()];
+    const [anna, ben] = [anyPerson(), anyPerson()];
     const session = await signIn(grants, anna);
     const of_ben = await signIn(grants, ben);
     await sessions.beginRefresh(sent(session.refresh_token));
@@ -923,13 +851,13 @@ describe('an e-mail address that another account claims', () => {
       (await sessions.list({ user: ben.email })).map(({ id }) => id),
       [of_ben.id],
     );
-    assert.equal((await sessions.beginRefresh(sent(session.refresh_token))).outcome, 'revoked');
+    assert.equal(await began({ sessions }, session.refresh_token), 'revoked');
   });
 });
 
 it('an e-mail address that an administrator binds anew ends a sign-in under way, and the change is kept', async () => {
   const { clock, grants } = open();
-  const former = somebody();
+  const former = anyPerson();
   await signIn(grants, former);
   const waiting = await approveSignIn(grants, former);
   const provider = { issuer_url: former.issuer };
@@ -946,7 +874,7 @@ it('an e-mail address that an administrator binds anew ends a sign-in under way,
 describe('a person who signs in', () => {
   it('has access tokens looked up anew when the groups changed, and only then', async () => {
     const { grants, sessions } = open();
-    const person = somebody({ groups: ['a'] });
+    const person = anyPerson({ groups: ['a'] });
     const { id, refresh_token } = await signIn(grants, person);
     const { hash } = await addToken(person.email);
     const announced: string[] = [];
@@ -965,7 +893,7 @@ describe('a person who signs in', () => {
 
   it('takes the tokens they made themselves along to a new address', async () => {
     const { grants, sessions } = open();
-    const person = somebody();
+    const person = anyPerson();
     const { id, refresh_token } = await signIn(grants, person);
     const [own, given] = [await addToken(person.email, true), await addToken(person.email)];
     const renamed = { ...person, email: `new-${person.email}` };
@@ -988,7 +916,7 @@ describe('a person who signs in', () => {
     const { clock, grants, sessions } = open();
     const elsewhere = openGrantsAndForm({ database: await store.another(), clock, refresh_days: 30 });
     for (let round = 0; round < 10; round++) {
-      const person = somebody();
+      const person = anyPerson();
       const codes = [await approveSignIn(grants, person), await approveSignIn(grants, person)];
       const polled = await Promise.all([grants.poll(codes[0]!), elsewhere.poll(codes[1]!)]);
       assert.deepEqual(

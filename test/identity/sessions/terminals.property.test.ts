@@ -11,7 +11,7 @@ import {
 import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/identity/terminals.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
-import { DEVICE, openGrantsAndForm, START, sent, signIn, somebody } from './people.ts';
+import { anyPerson, DEVICE, openGrantsAndForm, START, sent, signIn } from './people.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -25,14 +25,14 @@ useTestStore((opened) => {
   store = opened;
 });
 
-/** A day of one person: gateways, what is known of their session tokens, and what was stored at sign-in. */
+/** A day of one user: gateways, their session tokens, and the stored sign-in. */
 async function beginDay() {
   replicas ??= [store.database, await store.another()];
   const clock = frozenClock(START);
   const gateways = replicas.map((database) => createSessions({ database, clock, busy_timeout_ms: 0 }));
   const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 30 });
   const session_activity = openSessionActivity({ database: store.database, log: quietLog, every: () => () => {} });
-  const person = somebody();
+  const person = anyPerson();
   const { id, refresh_token } = await signIn(grants, person);
   const stored = { access_token: String(clock.now()), refresh_token, expires_at: clock.now() + TTL };
   const keychain: Keychain = { stored, locked: false };
@@ -43,7 +43,7 @@ async function beginDay() {
   return { clock, gateways, grants, person, session_id: id, keychain, use };
 }
 
-/** What one replica answers to a refresh token. */
+/** One replica's response to a refresh token. */
 async function renew(sessions: Sessions, clock: FrozenClock, refresh_token: string, from: string) {
   const presented = sent(refresh_token, from);
   const begun = await sessions.beginRefresh(presented);
@@ -88,7 +88,7 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { minLength: 20, maxLength: 90 },
 );
 
-/** A client waits ten seconds for an answer. */
+/** A client waits ten seconds for a response. */
 const CLIENT_PATIENCE = 10 * SECOND;
 
 describe('terminals that share a sign-in', () => {
@@ -107,7 +107,7 @@ describe('terminals that share a sign-in', () => {
             under_way.delete(one);
             one.take(lost || clock.now() - asked.since > CLIENT_PATIENCE ? 'later' : asked.answer);
             // It renewed because it had a request to send, and now sends it.
-            if (one.held.expires_at > clock.now()) await use(Number(one.held.access_token));
+            if (one.tokens.expires_at > clock.now()) await use(Number(one.tokens.access_token));
           };
           const ask = async (one: Terminal, replica: number) => {
             if (under_way.has(one)) return;
@@ -123,13 +123,13 @@ describe('terminals that share a sign-in', () => {
           for (const one of terminals) await hear(one, true);
           clock.advance(2 * TTL);
           for (const one of terminals) {
-            // Whoever adopted what was stored hours ago renews that next.
-            for (let tries = 0; tries < 3 && one.held.expires_at <= clock.now(); tries++) {
+            // The thief renews the adopted token of hours ago next.
+            for (let tries = 0; tries < 3 && one.tokens.expires_at <= clock.now(); tries++) {
               await ask(one, tries % 2);
               await hear(one, false);
             }
             assert.equal(one.out, false, `${one.kind} was signed out`);
-            assert.ok(one.held.expires_at > clock.now(), `${one.kind} cannot go on`);
+            assert.ok(one.tokens.expires_at > clock.now(), `${one.kind} cannot go on`);
           }
         },
       ),
@@ -137,7 +137,7 @@ describe('terminals that share a sign-in', () => {
     );
   });
 
-  it('that lose every answer for a day go on with the token they have', async () => {
+  it('that lose every response for a day continue with their token', async () => {
     const { clock, gateways, keychain } = await beginDay();
     const { refresh_token } = keychain.stored;
     for (let hour = 0; hour < 24; hour++) {
@@ -147,44 +147,44 @@ describe('terminals that share a sign-in', () => {
   });
 });
 
-describe('whoever copied what a sign-in left on a disk', () => {
-  /** Renewals of the person and of the thief in any order, each more than half a minute after the one before. */
+describe('a thief with the files of a sign-in', () => {
+  /** Renewals of the user and of the thief in any order, each more than half a minute after the one before. */
   const order = fc.array(fc.constantFrom('person', 'thief'), { minLength: 2, maxLength: 14 });
 
-  it('is out, or the person is told at the next renewal and by signing in again puts them out', async () => {
+  it('is out, or the user learns of it at the next renewal and ends it by signing in again', async () => {
     await fc.assert(
       fc.asyncProperty(order, fc.constantFrom(HOME, ELSEWHERE), async (turns, thief_address) => {
         const { clock, gateways, grants, person, keychain, use, session_id } = await beginDay();
-        const held = { person: keychain.stored.refresh_token!, thief: keychain.stored.refresh_token! };
+        const stored_tokens = { person: keychain.stored.refresh_token!, thief: keychain.stored.refresh_token! };
         const refused = { person: false, thief: false };
         for (const who of turns) {
           clock.advance(TTL);
           if (refused[who]) continue;
           const from = who === 'thief' ? thief_address : HOME;
-          const answer = await renew(gateways[0]!, clock, held[who], from);
-          if (typeof answer === 'string') refused[who] = true;
+          const response = await renew(gateways[0]!, clock, stored_tokens[who], from);
+          if (typeof response === 'string') refused[who] = true;
           else {
-            held[who] = answer.refresh_token!;
-            // Nobody renews for nothing.
-            await use(Number(answer.access_token));
+            stored_tokens[who] = response.refresh_token!;
+            // No renewal is in vain.
+            await use(Number(response.access_token));
           }
         }
         // From the first renewal of the second of them on, one of them is out, and stays out.
         const both_renewed = turns.includes('person') && turns.includes('thief');
         assert.equal(refused.person || refused.thief, both_renewed);
-        assert.ok(!(refused.person && refused.thief), 'nobody puts the other out by being refused');
+        assert.ok(!(refused.person && refused.thief), 'a rejection does not sign out the other');
         if (!refused.person) return;
-        const still = await renew(gateways[0]!, clock, held.thief, thief_address);
-        assert.ok(typeof still === 'object', 'the person was refused because the thief goes on');
+        const still = await renew(gateways[0]!, clock, stored_tokens.thief, thief_address);
+        assert.ok(typeof still === 'object', 'the person was rejected because the thief goes on');
         await signIn(grants, person);
-        // Where the thief sits at the same address, nothing tells the two apart: told, and ended by hand.
+        // With the thief at the same address, nothing distinguishes the two: reported, and ended by hand.
         const is_over = thief_address === ELSEWHERE;
         const [session] = (await gateways[0]!.list({ user: person.email, ended: true })).filter(
           ({ id }) => id === session_id,
         );
         assert.equal(session?.revoked_at !== null, is_over);
-        const answer = await renew(gateways[1]!, clock, still.refresh_token!, thief_address);
-        assert.equal(answer === 'invalid_grant', is_over);
+        const response = await renew(gateways[1]!, clock, still.refresh_token!, thief_address);
+        assert.equal(response === 'invalid_grant', is_over);
       }),
       { numRuns: times(10) },
     );
@@ -195,9 +195,9 @@ describe('whoever copied what a sign-in left on a disk', () => {
     const stolen = keychain.stored.refresh_token!;
     let newest = stolen;
     for (let times = 0; times < 5; times++) {
-      const answer = await renew(gateways[0]!, clock, newest, HOME);
-      assert.ok(typeof answer === 'object');
-      newest = answer.refresh_token!;
+      const response = await renew(gateways[0]!, clock, newest, HOME);
+      assert.ok(typeof response === 'object');
+      newest = response.refresh_token!;
       await use(clock.now());
       if (times > 0) assert.equal(await renew(gateways[1]!, clock, stolen, ELSEWHERE), 'invalid_grant');
       clock.advance(1000);

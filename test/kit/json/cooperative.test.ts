@@ -9,7 +9,7 @@ function scanned(bytes: number): JsonScan {
   return scan;
 }
 
-test('whoever has one large text waits for one of each other caller, however many and small theirs are', async () => {
+test('a caller with one large text waits for one of each other caller, however many and small theirs are', async () => {
   const done: string[] = [];
   const parse = async (owner: string, bytes: number) => {
     await parseScanned(scanned(bytes), owner);

@@ -2,21 +2,21 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { findElements } from '../../../engine/base/kit/json/cooperative.ts';
-import type { ElementPath } from '../../../engine/base/kit/json/elements.ts';
+import { readInSteps } from '../../../engine/base/kit/json/cooperative.ts';
+import { type ElementPath, rangesOfElements } from '../../../engine/base/kit/json/elements.ts';
 
 async function without(text: string, ...paths: ElementPath[]): Promise<string> {
   const bytes = Buffer.from(text);
   let at = 0;
   let left = '';
-  for (const { start, end } of await findElements(bytes, paths, '')) {
+  for (const { start, end } of await readInSteps(bytes, '', rangesOfElements(bytes, paths))) {
     left += bytes.toString('utf8', at, start);
     at = end;
   }
   return left + bytes.toString('utf8', at);
 }
 
-test('an element goes with one comma, and the rest keeps its spelling and spacing', async () => {
+test('an element is removed with one comma, and the rest keeps its spelling and spacing', async () => {
   const text = ' {"é" :[ 1 ,"a,]\\"" , {"b":[true, false]} ],\n"z":1.0} ';
   assert.equal(await without(text, ['é', 0]), ' {"é" :[ "a,]\\"" , {"b":[true, false]} ],\n"z":1.0} ');
   assert.equal(await without(text, ['é', 1]), ' {"é" :[ 1 , {"b":[true, false]} ],\n"z":1.0} ');
@@ -25,7 +25,7 @@ test('an element goes with one comma, and the rest keeps its spelling and spacin
   assert.equal(await without(text, ['é', 0], ['é', 1], ['é', 2]), ' {"é" :[  ],\n"z":1.0} ');
 });
 
-test('a path that leads nowhere takes nothing', async () => {
+test('a path without a target removes nothing', async () => {
   const text = '{"a":[1],"b":{"c":2}}';
   for (const path of [
     ['a', 1],
@@ -37,7 +37,7 @@ test('a path that leads nowhere takes nothing', async () => {
     assert.equal(await without(text, path), text);
 });
 
-test('of a key that is there twice the last is meant, as parsers take it', async () => {
+test('the last of duplicate keys counts, as in parsers', async () => {
   assert.equal(await without('{"a":[1,2],"a":[3,4]}', ['a', 0]), '{"a":[1,2],"a":[4]}');
 });
 
@@ -61,7 +61,7 @@ function removed(value: unknown, paths: readonly string[], at: ElementPath = [])
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, removed(inner, paths, [...at, key])]));
 }
 
-test('what is left is JSON without these elements, whatever the text', async () => {
+test('the rest is JSON without these elements, for any text', async () => {
   const texts = fc.tuple(fc.jsonValue({ maxDepth: 5 }), fc.constantFrom(undefined, 1, '\t'));
   await fc.assert(
     fc.asyncProperty(texts, fc.infiniteStream(fc.boolean()), async ([value, space], takes) => {

@@ -14,7 +14,7 @@ function expected(value: unknown, level = 1): unknown {
 }
 
 describe('an outline', () => {
-  it('has all numbers and short strings of six levels, and what is empty in place of the rest', () => {
+  it('has all numbers and short strings of six levels, and empty values in place of the rest', () => {
     const text = fc.oneof(
       fc.string(),
       fc.string({ unit: fc.constantFrom('a', '"', '\\'), minLength: 400, maxLength: 1500 }),
@@ -47,7 +47,7 @@ describe('an outline', () => {
     assert.equal(many(`{"a":1${',"a":1'.repeat(60_000)}}`), null);
   });
 
-  it('is none of what is no JSON', () => {
+  it('is missing for malformed JSON', () => {
     for (const text of ['', '{"a":[', '{"a":"', 'x\\', '{"a":[[[[[[[[1']) {
       assert.throws(() => JSON.parse(outlineOf(text) ?? ''), SyntaxError, text);
     }

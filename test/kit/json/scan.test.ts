@@ -40,7 +40,7 @@ describe('a JSON text', () => {
     );
   });
 
-  it('is refused where a parser refuses it, whatever is changed in it', () => {
+  it('is rejected where a parser rejects it, after any change', () => {
     const change = fc.tuple(fc.nat(), fc.nat(3), fc.constantFrom(...'{}[]:,"\\ 0-.e1tn\n\u00a0\ufeff', ',,', '}{', ''));
     fc.assert(
       fc.property(value, fc.array(change, { maxLength: 2 }), (json, changes) => {
@@ -55,7 +55,7 @@ describe('a JSON text', () => {
     );
   });
 
-  it('with something before, behind or in between is none', () => {
+  it('with something before, behind or in between is rejected', () => {
     for (const text of [
       ...[
         '',
@@ -109,7 +109,7 @@ describe('a JSON text', () => {
     }
   });
 
-  it('is refused beyond the depth and the number of values that are allowed, and not before', () => {
+  it('is rejected beyond the permitted depth and number of values, and not before', () => {
     const deep = (depth: number) => `${'[{"a":'.repeat(depth / 2)}0${'}]'.repeat(depth / 2)}`;
     assert.equal(scan(deep(100)).fault, undefined);
     assert.equal(scan(deep(102)).fault?.kind, 'depth');
@@ -141,7 +141,7 @@ describe('the members of an object', () => {
     );
   });
 
-  it('are none in anything else', () => {
+  it('are absent from anything else', () => {
     for (const text of ['[{"a":1}]', '"a"', '7', '[[1,2],3]']) assert.deepEqual(scan(text).offsets, [], text);
   });
 });

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { WantedTexts } from '../../../engine/base/contract/request-body.ts';
-import { findTexts } from '../../../engine/base/kit/json/cooperative.ts';
+import { readInSteps } from '../../../engine/base/kit/json/cooperative.ts';
+import { textsIn } from '../../../engine/base/kit/json/texts.ts';
 import { times } from '../../support/times.ts';
 
 const keys = new Map<string, NonNullable<ReturnType<WantedTexts<string>['keys']['get']>>>();
@@ -12,7 +13,7 @@ keys.set('é', { found: 'e' }).set('in', { within: block }).set('both', { found:
 
 async function found(text: string) {
   const bytes = Buffer.from(text);
-  const texts = await findTexts(bytes, block, '');
+  const texts = await readInSteps(bytes, '', textsIn(bytes, block));
   return texts.map(({ start, end, ...rest }) => ({ ...rest, spelt: bytes.toString('utf8', start, end) }));
 }
 
@@ -26,7 +27,7 @@ test('strings are found at any depth where they are looked for, however they are
   ]);
 });
 
-test('of a key that is there twice both are found, and what is no string is not', async () => {
+test('finds both values of a duplicate key, and no non-strings', async () => {
   const spelt = async (text: string) => (await found(text)).map(({ text }) => text);
   assert.deepEqual(await spelt('{"é":"a","é":"b","é":{"é":"c"}}'), ['a', 'b']);
   for (const none of ['"é"', '7', '[]', '{}', '{"é":null,"in":"é","both":[1,"x"]}'])

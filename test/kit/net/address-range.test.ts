@@ -13,26 +13,26 @@ test('an address is found in its range only', () => {
   for (const address of ['11.0.0.0', '192.0.2.8', '2001:db9::1', '::1']) assert.equal(office(address), false, address);
 });
 
-test('an IPv4 address counts as such when it is written as IPv6', () => {
+test('an IPv4 address is recognized in IPv6 notation', () => {
   assert.equal(compileRanges(['10.0.0.0/8'])('::ffff:10.1.2.3'), true);
   assert.equal(compileRanges(['10.0.0.0/8'])('::ffff:a01:203'), true);
   assert.equal(compileRanges(['10.0.0.0/8'])('::ffff:11.1.2.3'), false);
 });
 
-test('a range of no bits holds every address of its family', () => {
+test('a range of no bits contains every address of its family', () => {
   assert.equal(compileRanges(['0.0.0.0/0'])('203.0.113.1'), true);
   assert.equal(compileRanges(['::/0'])('2001:db8::1'), true);
   assert.equal(compileRanges(['0.0.0.0/0'])('2001:db8::1'), false);
 });
 
-test('what is no address is in no range', () => {
+test('a malformed address is in no range', () => {
   const all = compileRanges(['0.0.0.0/0', '::/0']);
   for (const text of ['', 'localhost', '10.1', '10.1.2.3:80', '10.1.2.3, 10.1.2.4'])
     assert.equal(all(text), false, text);
   assert.equal(all('fe80::1%eth0'), true);
 });
 
-test('a text that is no range says what is wrong', () => {
+test('a malformed range has an error message', () => {
   for (const text of ['10.0.0.0/8', '10.1.2.3', '::1/128', '0.0.0.0/0'])
     assert.equal(rangeProblem(text), undefined, text);
   for (const text of ['10.0.0.0/33', '::1/129', '10.0.0.0/', '10.0.0.0/-1', '10.0.0.0/8x']) {
@@ -43,7 +43,7 @@ test('a text that is no range says what is wrong', () => {
   }
 });
 
-test('an IPv4 range holds what Node.js finds in it', () => {
+test('an IPv4 range contains the same addresses as in Node.js', () => {
   const byte = fc.nat({ max: 255 });
   const address = fc.oneof(fc.tuple(byte, byte, byte, byte), fc.constantFrom([10, 0, 0, 1], [255, 255, 255, 255]));
   fc.assert(

@@ -47,7 +47,7 @@ const TABLE: readonly (readonly [string, string, string, number])[] = [
 ];
 
 for (const [first, second, outcome, checks] of TABLE) {
-  test(`"${first}" beside "${second}" comes to ${outcome} after ${checks} ${checks === 1 ? 'check' : 'checks'}`, async () => {
+  test(`"${first}" beside "${second}" yields ${outcome} after ${checks} ${checks === 1 ? 'check' : 'checks'}`, async () => {
     assert.deepEqual(await ask(first, second), [outcome, ...[first, second].slice(0, checks)]);
   });
 }

@@ -26,42 +26,42 @@ function tickingClock(t: TestContext): void {
   t.mock.method(performance, 'now', () => TICK_MS * looks++);
 }
 
-/** Writes again and again until nobody listens. */
+/** Writes again and again until the reader is gone. */
 function keepWriting(socket: Socket, piece: string): void {
   const timer = setInterval(() => socket.write(piece), 2);
   socket.on('close', () => clearInterval(timer));
 }
 
 describe('one request to an unknown server', () => {
-  test('says what came and when each piece of it did', async (t) => {
+  test('reports what arrived and when each piece did', async (t) => {
     tickingClock(t);
     await using server = await rawServer(async (socket) => {
       socket.write(`${HEAD}x-a: 1\r\ntransfer-encoding: chunked\r\n\r\n`);
       for (const piece of ['one', 'two', 'three']) socket.write(`${piece.length.toString(16)}\r\n${piece}\r\n`);
       socket.write('0\r\n\r\n');
     });
-    const answer = await exchange(server.url, { seconds: 60 });
-    assert.equal(answer.status, 200);
-    assert.equal(answer.headers['x-a'], '1');
-    assert.equal(answer.body.toString(), 'onetwothree');
-    assert.equal(answer.ending, 'whole');
+    const response = await exchange(server.url, { seconds: 60 });
+    assert.equal(response.status, 200);
+    assert.equal(response.headers['x-a'], '1');
+    assert.equal(response.body.toString(), 'onetwothree');
+    assert.equal(response.ending, 'whole');
     assert.deepEqual(
-      answer.arrivals.map(({ bytes }) => bytes),
+      response.arrivals.map(({ bytes }) => bytes),
       [3, 3, 5],
     );
-    const told_ms = [answer.head_ms, ...answer.arrivals.map(({ at_ms }) => at_ms), answer.total_ms];
+    const reported_ms = [response.head_ms, ...response.arrivals.map(({ at_ms }) => at_ms), response.total_ms];
     // Each look at the clock shows another time; others of this process look, too.
     assert.deepEqual(
-      told_ms,
-      [...new Set(told_ms)].toSorted((a, b) => a - b),
+      reported_ms,
+      [...new Set(reported_ms)].toSorted((a, b) => a - b),
     );
     assert.ok(
-      told_ms.every((ms) => ms > 0 && ms % TICK_MS === 0),
-      `${told_ms}`,
+      reported_ms.every((ms) => ms > 0 && ms % TICK_MS === 0),
+      `${reported_ms}`,
     );
   });
 
-  test('sends its body with a length, and no header of its own that says more than it must', async () => {
+  test('sends its body with a length, and no superfluous header', async () => {
     await using server = await rawServer((socket) => socket.end(whole('')));
     await exchange(`${server.url}/a?b=c`, {
       method: 'POST',
@@ -86,12 +86,12 @@ describe('one request to an unknown server', () => {
     await using server = await rawServer((socket) =>
       socket.end(`HTTP/1.1 302 Found\r\nlocation: ${elsewhere.url}\r\ncontent-length: 0\r\n\r\n`),
     );
-    const answer = await exchange(server.url, { headers: { authorization: 'Bearer secret' }, seconds: 60 });
-    assert.equal(answer.status, 302);
+    const response = await exchange(server.url, { headers: { authorization: 'Bearer secret' }, seconds: 60 });
+    assert.equal(response.status, 302);
     assert.deepEqual(elsewhere.heads, []);
   });
 
-  test('tells an answer that broke off from a whole one', async () => {
+  test('distinguishes a truncated response from a whole one', async () => {
     const broken = [
       `${HEAD}content-length: 10\r\n\r\nabc`,
       `${HEAD}transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n`,
@@ -99,37 +99,37 @@ describe('one request to an unknown server', () => {
     ];
     await using server = await rawServer((socket) => socket.end(broken.shift() ?? ''));
     while (broken.length > 0) {
-      const answer = await exchange(server.url, { seconds: 60 });
-      assert.equal(answer.ending, 'cut');
-      assert.equal(answer.body.toString(), 'abc');
+      const response = await exchange(server.url, { seconds: 60 });
+      assert.equal(response.ending, 'cut');
+      assert.equal(response.body.toString(), 'abc');
     }
   });
 
-  test('reads no more than it was told to', async () => {
+  test('reads no more than requested', async () => {
     await using server = await rawServer((socket) => {
       socket.write(`${HEAD}\r\n`);
       keepWriting(socket, 'x'.repeat(1000));
     });
-    const answer = await exchange(server.url, { seconds: 60, bytes_max: 2500 });
-    assert.equal(answer.ending, 'too_large');
-    assert.equal(answer.body.length, 2500);
+    const response = await exchange(server.url, { seconds: 60, bytes_max: 2500 });
+    assert.equal(response.ending, 'too_large');
+    assert.equal(response.body.length, 2500);
     assert.equal(
-      answer.arrivals.reduce((sum, { bytes }) => sum + bytes, 0),
+      response.arrivals.reduce((sum, { bytes }) => sum + bytes, 0),
       2500,
     );
   });
 
-  test('keeps little of an answer that comes in a great many small pieces', async () => {
+  test('uses little memory for a response in a great many small pieces', async () => {
     const piece = '1\r\nx\r\n'.repeat(20_000);
     await using server = await rawServer((socket) =>
       socket.end(`${HEAD}transfer-encoding: chunked\r\n\r\n${piece}0\r\n\r\n`),
     );
-    const answer = await exchange(server.url, { seconds: 60 });
-    assert.equal(answer.body.length, 20_000);
-    assert.ok(answer.arrivals.length < 5000, `${answer.arrivals.length} arrivals`);
+    const response = await exchange(server.url, { seconds: 60 });
+    assert.equal(response.body.length, 20_000);
+    assert.ok(response.arrivals.length < 5000, `${response.arrivals.length} arrivals`);
   });
 
-  test('ends in time whatever the server does, and lets go of the connection', async () => {
+  test('ends in time whatever the server does, and closes the connection', async () => {
     let closed = 0;
     const says = [
       (socket: Socket) => keepWriting(socket, 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'),
@@ -145,7 +145,7 @@ describe('one request to an unknown server', () => {
     await until('all connections are closed', () => closed >= server.heads.length);
   });
 
-  test('keeps what came of an answer that is not over in time', async () => {
+  test('keeps the received part of an unfinished response', async () => {
     await using server = await rawServer((socket) => {
       socket.write(`${HEAD}\r\nbeginning`);
     });
@@ -153,14 +153,14 @@ describe('one request to an unknown server', () => {
     const heads = channel('http.client.response.finish');
     const endTime = () => setImmediate(() => time.abort());
     heads.subscribe(endTime);
-    const answer = await exchange(server.url, { seconds: 60, signal: time.signal }).finally(() =>
+    const response = await exchange(server.url, { seconds: 60, signal: time.signal }).finally(() =>
       heads.unsubscribe(endTime),
     );
-    assert.equal(answer.ending, 'too_late');
-    assert.equal(answer.body.toString(), 'beginning');
+    assert.equal(response.ending, 'too_late');
+    assert.equal(response.body.toString(), 'beginning');
   });
 
-  test('rejects with an error of the network for what is no answer', async () => {
+  test('rejects a non-response with a network error', async () => {
     const says = [`HTTP/1.1 200 OK\r\nx-a: ${'x'.repeat(100_000)}\r\n\r\n`, 'SSH-2.0-OpenSSH_9.9\r\n', ''];
     await using server = await rawServer((socket) => socket.end(says[server.heads.length - 1] ?? ''));
     const codes: unknown[] = [];
@@ -168,7 +168,7 @@ describe('one request to an unknown server', () => {
     assert.deepEqual(codes, ['HPE_HEADER_OVERFLOW', 'HPE_INVALID_CONSTANT', 'ECONNRESET']);
   });
 
-  test('takes an upgrade that nobody asked for as an answer without a body', async () => {
+  test('treats an unrequested upgrade as a response without a body', async () => {
     const upgrade = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nabc';
     await using server = await rawServer((socket) => socket.write(upgrade));
     const { status, body } = await exchange(server.url, { seconds: 60 });
@@ -190,7 +190,7 @@ describe('one request to an unknown server', () => {
     await assert.rejects(asked, reason);
   });
 
-  test('closes the connection after the head where no body is wanted', async () => {
+  test('closes the connection after the head where no body is needed', async () => {
     let is_closed = false;
     await using server = await rawServer((socket) => {
       socket.on('close', () => {
@@ -199,12 +199,12 @@ describe('one request to an unknown server', () => {
       socket.write(`${HEAD}\r\n`);
       keepWriting(socket, 'x');
     });
-    const answer = await exchange(server.url, { seconds: 60, read_body: false });
-    assert.equal(answer.body.length, 0);
+    const response = await exchange(server.url, { seconds: 60, read_body: false });
+    assert.equal(response.body.length, 0);
     await until('the connection is closed', () => is_closed);
   });
 
-  test('goes by way of a proxy only where it is given one', async () => {
+  test('uses a proxy only where it is given one', async () => {
     await using proxy = await rawServer((socket) => socket.end(whole('by proxy')));
     await using server = await rawServer((socket) => socket.end(whole('direct')));
     const asked = [{}, { proxy: new URL(proxy.url) }];
@@ -215,7 +215,7 @@ describe('one request to an unknown server', () => {
     assert.match(proxy.heads[0] ?? '', new RegExp(`^GET ${server.url}/? HTTP/1\\.1\r\n`));
   });
 
-  test('reaches an address with https through a tunnel of the proxy, which is told its own password and nothing else', async () => {
+  test('reaches an https address through a tunnel of the proxy, which gets its own password and nothing else', async () => {
     const { cert, key } = LOOPBACK_CERTIFICATE;
     const secure = createSecureServer({ cert, key }, (_request, response) => response.end('by tunnel'));
     await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
@@ -237,7 +237,7 @@ describe('one request to an unknown server', () => {
     assert.doesNotMatch(head, /of-the-gateway/);
   });
 
-  test('ends in time where a proxy opens no tunnel, opens one to nowhere, or answers bit by bit', async () => {
+  test('ends in time where a proxy opens no tunnel, opens one to nowhere, or responds bit by bit', async () => {
     const proxies: readonly ((socket: Socket) => void)[] = [
       () => {},
       (socket) => socket.write('HTTP/1.1 200 OK\r\n\r\n'),
@@ -246,8 +246,8 @@ describe('one request to an unknown server', () => {
         keepWriting(socket, 'x: y\r\n');
       },
     ];
-    for (const answer of proxies) {
-      await using proxy = await rawServer(answer);
+    for (const response of proxies) {
+      await using proxy = await rawServer(response);
       const asked = exchange('https://gateway.example.com', { seconds: 0.2, proxy: new URL(proxy.url) });
       await assert.rejects(asked, { name: 'TimeoutError' });
     }
@@ -257,7 +257,7 @@ describe('one request to an unknown server', () => {
   });
 });
 
-describe('the compression of an answer', () => {
+describe('the compression of a response', () => {
   const text = 'data: {"a":"é"}\n\n'.repeat(50);
 
   async function decoded(body: Buffer, encoding: string, bytes_max = 1_000_000) {
@@ -265,7 +265,7 @@ describe('the compression of an answer', () => {
     return decodeBody({ headers: { 'content-encoding': encoding }, body, arrivals }, bytes_max);
   }
 
-  test('is taken off, whichever it is and however small the pieces', async () => {
+  test('is removed, for every coding and however small the pieces', async () => {
     const bodies = {
       gzip: gzipSync(text),
       br: brotliCompressSync(text),
@@ -283,7 +283,7 @@ describe('the compression of an answer', () => {
     }
   });
 
-  test('shows when what could be read, for a sender that passes on what it compresses', async (t) => {
+  test('preserves timing, for a sender that forwards what it compresses', async (t) => {
     tickingClock(t);
     const server = createServer(async (_request, response) => {
       response.setHeader('content-encoding', 'gzip');
@@ -307,7 +307,7 @@ describe('the compression of an answer', () => {
     );
   });
 
-  test('is bounded in what it makes of little', async () => {
+  test('has bounded output for small input', async () => {
     const { body, fault } = await decoded(gzipSync(Buffer.alloc(5_000_000)), 'gzip', 1000);
     assert.equal(body.length, 1000);
     assert.equal(fault, 'too_large');

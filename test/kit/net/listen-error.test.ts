@@ -6,7 +6,7 @@ function failing(code: string): NodeJS.ErrnoException {
   return Object.assign(new Error(`listen ${code}`), { code });
 }
 
-test('a port in use is unavailable, and the line says what to do', () => {
+test('a port in use is unavailable, and the line has a remedy', () => {
   const error = explainListenError(failing('EADDRINUSE'), '127.0.0.1:8080');
   assert.equal(
     error.message,
@@ -23,6 +23,6 @@ test('a forbidden port and a foreign address are mistakes of the configuration',
   }
 });
 
-test('any other reason is given in its own words', () => {
+test('any other reason is given literally', () => {
   assert.match(explainListenError(failing('EMFILE'), '127.0.0.1:8080').message, /cannot listen on .*EMFILE/);
 });

@@ -87,15 +87,15 @@ describe('the way to an address', () => {
   }
 
   test('a key decides before the variables', () => {
-    const told = (key: Parameters<typeof configuredProxyRoute>[0]) =>
+    const routeOf = (key: Parameters<typeof configuredProxyRoute>[0]) =>
       describeProxyRoute(configuredProxyRoute(key, () => PROXY));
-    assert.equal(told(undefined), 'directly');
-    assert.equal(told('none'), 'directly (upstreams[].proxy)');
-    assert.equal(told(PROXY), `${BY} (upstreams[].proxy)`);
-    assert.equal(told({ url_env: 'CORP_PROXY' }), `${BY} (CORP_PROXY)`);
+    assert.equal(routeOf(undefined), 'directly');
+    assert.equal(routeOf('none'), 'directly (upstreams[].proxy)');
+    assert.equal(routeOf(PROXY), `${BY} (upstreams[].proxy)`);
+    assert.equal(routeOf({ url_env: 'CORP_PROXY' }), `${BY} (CORP_PROXY)`);
   });
 
-  test('is none with what names no proxy that can be used, and the error does not repeat it', () => {
+  test('is absent for an unusable proxy, and the error does not repeat it', () => {
     const values = [
       'socks5://ada:hunter2@proxy:1080',
       'socks5h://ada:hunter2@proxy',
@@ -123,14 +123,14 @@ describe('the way to an address', () => {
       assert.match(proxyProblem(`http://gateway:${raw}@proxy:3128`)!, /write @ : \/ \? # in a password as %40/, raw);
   });
 
-  test('is told without a credential, whatever that is', () => {
+  test('is shown without any credential', () => {
     const part = fc
       .string({ minLength: 1, maxLength: 20 })
       .map((text) => `S${encodeURIComponent(text.toWellFormed())}S`);
     fc.assert(
       fc.property(part, part, (name, password) => {
-        const told = way('https://api.example.com', { HTTPS_PROXY: `http://${name}:${password}@proxy:3128` });
-        assert.equal(told, 'through the proxy proxy:3128 (HTTPS_PROXY)');
+        const described = way('https://api.example.com', { HTTPS_PROXY: `http://${name}:${password}@proxy:3128` });
+        assert.equal(described, 'through the proxy proxy:3128 (HTTPS_PROXY)');
       }),
     );
   });

@@ -4,7 +4,7 @@ import { ROOT_CONTEXT } from '@opentelemetry/api';
 import { TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace';
 import { isInRatio, newTraceId } from '../../../engine/base/kit/net/trace-context.ts';
 
-test('a part of all traces is the one that the sampler of the SDK takes', () => {
+test("a share of all traces is the SDK sampler's", () => {
   for (const ratio of [0, 0.001, 0.1, 0.5, 0.99, 1]) {
     const sampler = new TraceIdRatioBasedSampler(ratio);
     for (let i = 0; i < 500; i++) {

@@ -17,18 +17,18 @@ function isRunning(pid: number): boolean {
   }
 }
 
-describe('a program of somebody else', { skip: process.platform === 'win32' && 'the lines are for sh' }, () => {
-  test('tells what it printed and how it ended', async () => {
+describe('a third-party program', { skip: process.platform === 'win32' && 'the lines are for sh' }, () => {
+  test('returns its output and exit status', async () => {
     const end = await run({ line: 'echo out; echo err >&2; exit 3' });
     assert.deepEqual(end, { ending: 'exit', exit_code: 3, stdout: 'out\n', stderr: 'err\n' });
   });
 
-  test('finds nothing on its standard input, and no variables but those it is given', async () => {
+  test('gets an empty standard input, and only the given variables', async () => {
     const end = await run({ line: 'cat; echo "$SECRET."' }, { env: { PATH: process.env.PATH, SECRET: 'told' } });
     assert.equal(end.stdout, 'told.\n');
   });
 
-  test('that is not there is said so, whether a shell looks for it or not', async () => {
+  test('that is missing is reported, whether a shell looks for it or not', async () => {
     assert.equal((await run({ program: '/nowhere/helper', args: [] })).ending, 'no_start');
     assert.equal((await run({ line: 'echo a\0b' })).ending, 'no_start');
     assert.equal((await run({ program: 'echo', args: ['x'.repeat(4_000_000)] })).ending, 'no_start');
@@ -40,7 +40,7 @@ describe('a program of somebody else', { skip: process.platform === 'win32' && '
     assert.deepEqual([ending, exit_code], ['too_late', undefined]);
   });
 
-  test('is ended when its caller wants no more of it', async () => {
+  test('is ended when its caller has enough', async () => {
     const stop = new AbortController();
     const ended = run({ line: 'sleep 600' }, { signal: stop.signal });
     stop.abort();
@@ -48,7 +48,7 @@ describe('a program of somebody else', { skip: process.platform === 'win32' && '
     assert.equal((await run({ line: 'sleep 600' }, { signal: stop.signal })).ending, 'stopped');
   });
 
-  test('that leaves something behind has it ended', async () => {
+  test('that leaves a child behind has it ended', async () => {
     const { ending, stdout } = await run({ line: 'sleep 600 >/dev/null 2>&1 & echo $!' });
     assert.equal(ending, 'exit');
     const left_behind = Number(stdout);
@@ -56,12 +56,12 @@ describe('a program of somebody else', { skip: process.platform === 'win32' && '
     await until('it has ended', () => !isRunning(left_behind));
   });
 
-  test('that leaves something behind which keeps its output open is not waited for', async () => {
+  test('that leaves a child with its output open is not waited for', async () => {
     const { ending, stdout } = await run({ line: 'sleep 600 & echo told' });
     assert.deepEqual([ending, stdout], ['exit', 'told\n']);
   });
 
-  test('that prints without end is ended, and no more is kept than wanted', async () => {
+  test('that prints endlessly is ended, and only the requested output is kept', async () => {
     const { ending, stdout } = await run({ program: 'yes', args: [] });
     assert.equal(ending, 'too_large');
     assert.equal(stdout.length, 1000);

@@ -33,7 +33,7 @@ describe('CSV', () => {
     assert.equal(csv, 'name,cost\r\n"a, ""b""",0.000000001\r\n,-1\r\ntwo lines,2\r\n');
   });
 
-  it('makes texts that a spreadsheet would run texts', () => {
+  it('escapes texts that a spreadsheet would run', () => {
     assert.equal(cellOf('=1+1'), `"'=1+1"`);
     assert.equal(cellOf('=HYPERLINK("http://evil.example","x")'), `"'=HYPERLINK(""http://evil.example"",""x"")"`);
     for (const text of ['+1', '-1', '@SUM(A1)', ' =1', '\t=1', '\n=1', "'=1", '"=1', '\uff1d1', '\u00a0@x']) {
@@ -43,11 +43,11 @@ describe('CSV', () => {
       assert.equal(cellOf(text), text);
   });
 
-  it('holds nothing that moves the cursor, reorders a line or begins another', () => {
+  it('contains nothing that moves the cursor, reorders a line or begins another', () => {
     assert.equal(cellOf('a\x1b[2J\u202eb\rc'), 'a\ufffd[2J\ufffdb\ufffdc');
   });
 
-  it('is read back as it was written but for line feeds, and no cell of it begins like a formula', () => {
+  it('is read back unchanged but for line feeds, and no cell of it begins like a formula', () => {
     const text = fc.stringMatching(/^[ \n,"'=+\-@a-c.]{0,8}$/);
     fc.assert(
       fc.property(fc.array(fc.tuple(text, text), { minLength: 1 }), (rows) => {
@@ -57,8 +57,8 @@ describe('CSV', () => {
         assert.equal(read.length, rows.length);
         for (const [r, row] of read.entries()) {
           for (const [c, cell] of row.entries()) {
-            const given = rows[r]![c]!.replaceAll('\n', ' ');
-            assert.ok(cell === given || cell === `'${given}`);
+            const input = rows[r]![c]!.replaceAll('\n', ' ');
+            assert.ok(cell === input || cell === `'${input}`);
             assert.doesNotMatch(cell, /^[\s]*[=+\-@]/);
           }
         }

@@ -6,8 +6,8 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-test('a span is told in its two largest units that follow each other', () => {
-  const told: readonly (readonly [number, string])[] = [
+test('a span is shown in its two largest consecutive units', () => {
+  const cases: readonly (readonly [number, string])[] = [
     [0, 'less than a minute'],
     [59_999, 'less than a minute'],
     [MINUTE, '1 minute'],
@@ -16,5 +16,5 @@ test('a span is told in its two largest units that follow each other', () => {
     [DAY + 5 * MINUTE, '1 day'],
     [3 * DAY + 4 * HOUR + 59 * MINUTE, '3 days 4 hours'],
   ];
-  for (const [ms, words] of told) assert.equal(formatSpan(ms), words);
+  for (const [ms, words] of cases) assert.equal(formatSpan(ms), words);
 });

@@ -9,13 +9,13 @@ test('a swap of neighbours is one edit', () => {
   assert.equal(editDistance('', 'abc'), 3);
 });
 
-test('a slip of the pen suggests the word that was meant', () => {
+test('a typo suggests the intended word', () => {
   assert.equal(closest('authentikate', ['audit', 'authenticate', 'forward']), 'authenticate');
   assert.equal(closest('base-url', ['base_url', 'region']), 'base_url');
   assert.equal(closest('Listen', ['listen']), 'listen');
 });
 
-test('a word that is not close suggests nothing', () => {
+test('a distant word suggests nothing', () => {
   assert.equal(closest('plugins', ['pipelines', 'policies', 'stages']), undefined);
   assert.equal(closest('xyz', ['abc', 'in', 'or']), undefined);
   assert.equal(closest('a', []), undefined);

@@ -1,4 +1,4 @@
-/** How long a request asks for its prompt to be kept, and how exactly that is made short. */
+/** The cache lifetime of a request, and how exactly it is shortened. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -66,7 +66,7 @@ const everywhere = (cache_control: object) => ({
   ],
 });
 
-/** What looks like a control, and is somebody's own. */
+/** What looks like a control, and is user data. */
 const look_alike = { cache_control: HOUR, caching: HOUR, ttl: '1h' };
 const LOOK_ALIKES = {
   metadata: { user_id: '{"cache_control":{"ttl":"1h"}}', ...look_alike },
@@ -91,7 +91,7 @@ const LOOK_ALIKES = {
 };
 
 describe('a request for a lifetime of an hour', () => {
-  it('is found and made short wherever the Messages API reads it, and nothing else moves', async () => {
+  it('is found and shortened wherever the Messages API reads it, and nothing else changes', async () => {
     const long = JSON.stringify(everywhere(HOUR), null, 1);
     const made = await shortened(long);
     assert.equal(made.text, JSON.stringify(everywhere(MINUTES), null, 1));
@@ -101,7 +101,7 @@ describe('a request for a lifetime of an hour', () => {
     assert.equal(asksForHour({ messages: [{ role: 'user', content: 'hi' }] }, 'messages'), false);
   });
 
-  it('is not found in arguments, schemas, texts and keys of somebody else', async () => {
+  it('is not found in third-party arguments, schemas, texts and keys', async () => {
     const text = JSON.stringify(LOOK_ALIKES);
     assert.deepEqual(await shortened(text), { text, rewrites: [] });
     assert.equal(asksForHour(LOOK_ALIKES, 'messages'), false);
@@ -115,7 +115,7 @@ describe('a request for a lifetime of an hour', () => {
     assert.deepEqual(made.rewrites, ['system']);
   });
 
-  it('is said in the words of chat completions and Responses too', async () => {
+  it('is translated to chat completions and Responses too', async () => {
     const block = (prompt_cache_breakpoint: object, cache_control: object) => [
       { role: 'user', content: [{ type: 'text', text: 'x', prompt_cache_breakpoint, cache_control }] },
     ];
@@ -171,7 +171,7 @@ describe('a request for a lifetime of an hour', () => {
     const spaces = fc.constantFrom(undefined, 1, '\t');
     await fc.assert(
       fc.asyncProperty(body, spaces, async (made, indent) => {
-        // A control that is read is told from every other by a mark that nothing else can be.
+        // A control that is read is distinguished from every other by a mark that nothing else can be.
         const text = JSON.stringify(made, null, indent).replaceAll('"cache_control":"MARK"', '"cache_control": "MARK"');
         const said = (ttl: string) => text.replaceAll('"cache_control": "MARK"', `"cache_control" :{ "ttl":"${ttl}"}`);
         assert.equal((await shortened(said('1h'))).text, said('5m'));

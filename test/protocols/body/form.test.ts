@@ -1,4 +1,4 @@
-/** Forms are read strictly: what two programs might read in two ways is refused. */
+/** Forms are read strictly: ambiguous ones are rejected. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -28,7 +28,7 @@ describe('a form', () => {
     );
   });
 
-  it('has files whose name stands only in its extended form', () => {
+  it('includes files with only the extended form of a name', () => {
     const head = `Content-Disposition: form-data; name="file"; filename*=UTF-8''a.jsonl`;
     assert.equal(read(`${part(head, '{}')}--edge--`)[0]?.is_file, true);
   });
@@ -53,13 +53,13 @@ describe('a form', () => {
     [
       'a folded header',
       part('Content-Disposition: form-data;\r\n name="a"', 'c'),
-      /quoted name|no form has/,
+      /quoted name|unexpected header/,
       undefined,
     ],
     [
       'two dispositions',
       part('Content-Disposition: form-data; name="a"\r\nContent-Disposition: form-data; name="b"', 'c'),
-      /no form has/,
+      /unexpected header/,
       undefined,
     ],
     [
@@ -72,12 +72,12 @@ describe('a form', () => {
     [
       'an encoding that some servers decode',
       part('Content-Disposition: form-data; name="a"\r\nContent-Transfer-Encoding: quoted-printable', 'b=22'),
-      /no form has/,
+      /unexpected header/,
       undefined,
     ],
     ['no headers', part('', 'c'), /no end|quoted name/, undefined],
   ] as const) {
-    it(`with ${what} is refused`, () => {
+    it(`with ${what} is rejected`, () => {
       refuses(
         text.endsWith('--') || text === '' || what === 'a text behind it' || what === 'no end'
           ? text
@@ -88,11 +88,11 @@ describe('a form', () => {
     });
   }
 
-  it('of a thousand and one parts is refused', () => {
+  it('of a thousand and one parts is rejected', () => {
     refuses(`${field('a', '').repeat(1001)}--edge--`, /more than 1000 parts/);
   });
 
-  it('is read back as it was written, whatever is in it, and whatever it is it never hangs or throws anything else', () => {
+  it('is read back as written, with any content, and never hangs or throws anything else', () => {
     const content = fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes).toString('latin1'));
     const name = fc.stringMatching(/^[a-z_[\]]{1,20}$/);
     fc.assert(

@@ -9,7 +9,7 @@ import { type PrivilegedValue, readPrivileged } from '../../../engine/domain/pro
 import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
-/** Keys that one parser reads as what decides, and another does not. */
+/** Keys that one parser reads as privileged, and another does not. */
 
 const FIRST = '"model":"cheap-1","max_tokens":1';
 
@@ -45,12 +45,12 @@ describe('a key that folds to one that decides', () => {
     stream: ['Stream', '\u{1d42c}tream'],
   };
   for (const [name, spellings] of Object.entries(SPELLINGS)) {
-    it(`is refused in place of ${name}`, async () => {
+    it(`is rejected in place of ${name}`, async () => {
       for (const spelling of spellings) await refused(`"${spelling}":"expensive-1"`, name);
     });
   }
 
-  it('is refused wherever it decides, at any depth', async () => {
+  it('is rejected wherever it is privileged, at any depth', async () => {
     await refused('"tools":[{"type":"advisor_20260301","model":"cheap-1","Model":"expensive-1"}]', 'model');
     await refused('"tools":[{"type":"x","max_uses":1,"Max_Uses":9}]', 'max_uses');
     await refused('"input":[{"type":"additional_tools","tools":[{"type":"x","model":"a","Model":"b"}]}]', 'model');
@@ -60,7 +60,7 @@ describe('a key that folds to one that decides', () => {
     await refused('"stream_options":{"include_usage":true,"Include_Usage":false}', 'include_usage');
   });
 
-  it("passes in what is somebody's data, and so does every key that folds to nothing", async () => {
+  it('passes in user data, and so does every key that folds to nothing', async () => {
     await reading('"tools":[{"name":"t","input_schema":{"properties":{"Model":{},"model":{},"TYPE":{}}}}]');
     await reading('"tools":[{"function":{"parameters":{"type":"object","properties":{"Model":{},"model":{}}}}}]');
     await reading(
@@ -79,7 +79,7 @@ describe('a key that folds to one that decides', () => {
 });
 
 describe('a key that decides and is there twice in an object', () => {
-  it('is refused at the top and below', async () => {
+  it('is rejected at the top and below', async () => {
     await refused('"model":"expensive-1"', 'model');
     await refused('"mod\\u0065l":"expensive-1"', 'model');
     await refused('"tools":[{"type":"x","model":"a","model":"b"}]', 'model');
@@ -96,12 +96,12 @@ describe('a key that decides and is there twice in an object', () => {
 });
 
 describe('a body beyond the bounds', () => {
-  const tell = (members: string) =>
+  const scanKeys = (members: string) =>
     assert.rejects(reading(members), { code: 'invalid_request', message: /the maximum of this gateway/ });
 
-  it('is refused for its depth and for its number of values, with the bound', async () => {
-    await tell(`"x":${'['.repeat(128)}${']'.repeat(128)}`);
-    await tell(`"x":[${'0,'.repeat(500_000)}0]`);
+  it('is rejected for its depth and for its number of values, with the bound', async () => {
+    await scanKeys(`"x":${'['.repeat(128)}${']'.repeat(128)}`);
+    await scanKeys(`"x":[${'0,'.repeat(500_000)}0]`);
     await reading(`"x":${'['.repeat(127)}${']'.repeat(127)}`);
     await reading(`"x":[${'0,'.repeat(499_980)}0]`);
   });
@@ -119,7 +119,7 @@ test('many values below long keys are looked through, and nothing is found where
   assert.deepEqual(found, []);
 });
 
-test('a model that is named below keys that are too long to say is refused', () => {
+test('rejects a model below keys that are too long to name', () => {
   assert.throws(() => readPrivileged(nested({ model: 'expensive-1' })), { code: 'invalid_request' });
 });
 
@@ -133,14 +133,14 @@ const parsed = (text: string) => JSON.parse(text) as object;
 /** Keys that lead nowhere in particular, as routers and providers of tomorrow could have them. */
 const container = fc.constantFrom('tools', 'edits', 'x', 'options', 'extra', 'compaction', 'a_b', 'nested', 'rerank');
 
-/** Every way to write the key of a model that some parser would take for it, or that some router could mean. */
+/** Every way to write the key of a model that some parser would accept, or that some router could mean. */
 const modelKey = fc.constantFrom(
   ...['model', 'models', 'Model', 'MODEL', 'mOdel', '\uff4dodel', 'mode\u200bl', ' model', 'model\u0000'],
   ...['fallback_model', 'fallbackModels', 'judge-model-id', 'modelName', 'model_slug', 'fallbacks', 'FallBacks'],
 );
 
 describe('readPrivileged', () => {
-  it('finds a model under every key that means one, however deep it stands outside of content', () => {
+  it('finds a model under every key that means one, at any depth outside of content', () => {
     const value = fc.oneof(
       fc.constant<unknown>('expensive-1'),
       fc.constant<unknown>(['a', 'expensive-1']),
@@ -173,7 +173,7 @@ describe('readPrivileged', () => {
     }
   });
 
-  it('finds nothing in what models read and write, whatever is in it', () => {
+  it('finds nothing in what models read and write, with any content', () => {
     const content = fc.json({ maxDepth: 4 }).map(parsed);
     const planted = fc
       .tuple(content, modelKey)
@@ -206,7 +206,7 @@ describe('readPrivileged', () => {
     );
   });
 
-  it('takes values that never cost more, and empty ones, for nothing', () => {
+  it('accepts values that never cost more, and empty ones, at no cost', () => {
     assert.deepEqual(
       read({ service_tier: 'auto', speed: 'standard', inference_geo: 'global', modalities: ['text'] }),
       [],
@@ -215,7 +215,7 @@ describe('readPrivileged', () => {
     assert.deepEqual(read({ voice: { speed: 1.2 }, service_tier: null }), []);
   });
 
-  it('tells a model that has no form in which it could be checked', () => {
+  it('reports a model in a form that cannot be checked', () => {
     for (const fallbacks of ['default', [{ 'cheap-1': ['expensive-1'] }], [['expensive-1']], { a: 1 }]) {
       assert.deepEqual(read({ fallbacks })[0]?.slice(1), ['check', undefined], JSON.stringify(fallbacks));
     }
@@ -226,11 +226,11 @@ describe('readPrivileged', () => {
     assert.deepEqual(read({ tools: [{ type: 'openrouter:web_search' }, { type: 'function', name: 'advisor' }] }), []);
   });
 
-  it('is quick about bodies that are made to be slow', () => {
+  it('is fast for bodies made to be slow', () => {
     const many = (count: number, item: (i: number) => object) => ({
       x: Array.from({ length: count }, (_, i) => item(i)),
     });
-    assert.throws(() => read(many(5000, () => ({ speed: 'fast' }))), /more than 100 fields/);
+    assert.throws(() => read(many(5000, () => ({ speed: 'fast' }))), /more than 100 privileged fields/);
     assert.throws(() => read(many(30_000, (i) => ({ [`m${i}`]: 1 }))), /20000 different keys/);
     const deep = (levels: number) => {
       let value: object = { model: 'expensive-1' };
@@ -250,7 +250,7 @@ function spelt(text: string, field: ChatBound): { readonly text: string; readonl
 }
 
 describe('the bound of a chat completions request', () => {
-  test('gets the name that the upstream takes, and nothing else changes', () => {
+  test("gets the upstream's name, and nothing else changes", () => {
     const asked = '{ "model":"m",\n "max_completion_tokens" : 5.0e1 , "messages":[{"max_completion_tokens":1}] }';
     assert.deepEqual(spelt(asked, 'max_tokens'), {
       text: asked.replace('"max_completion_tokens" :', '"max_tokens" :'),
@@ -260,7 +260,7 @@ describe('the bound of a chat completions request', () => {
     assert.equal(spelt('{"max_\\u0074okens":1}', 'max_completion_tokens').text, '{"max_completion_tokens":1}');
   });
 
-  test('stands where there was nothing but null', () => {
+  test('replaces a null', () => {
     const { text, rewrites } = spelt('{"max_tokens":null,"max_completion_tokens":9}', 'max_tokens');
     assert.deepEqual([text, rewrites], ['{"max_tokens":9,"max_completion_tokens":9}', ['max_tokens']]);
   });
@@ -271,7 +271,7 @@ describe('the bound of a chat completions request', () => {
     '{"max_completion_tokens":null}',
     '{"messages":[]}',
   ]) {
-    test(`stays as it is in ${asked}`, () => {
+    test(`stays unchanged in ${asked}`, () => {
       assert.deepEqual(spelt(asked, 'max_tokens'), { text: asked, rewrites: [] });
     });
   }

@@ -6,7 +6,7 @@ import { readOtherBody } from '../../../engine/domain/protocols/body/other-body.
 import { newUsageReading, readOtherUsage } from '../../../engine/domain/protocols/usage.ts';
 import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 
-/** What the bodies of other APIs decide: models, how many texts, which fields cost. */
+/** Facts in the bodies of other APIs: models, number of texts, billable fields. */
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const read = (value: unknown, headers: Readonly<Record<string, string>> = JSON_TYPE) => {
@@ -33,13 +33,13 @@ describe('a body of another API', () => {
     assert.deepEqual([bytes.model, bytes.choices, bytes.input_tokens_max], [undefined, 1, 2]);
   });
 
-  it('counts texts of a list, and answers that are asked for', async () => {
+  it('counts texts of a list, and requested responses', async () => {
     const choices = async (body: object) => (await read({ model: 'e', ...body })).choices;
     assert.equal(await choices({ input: 'text' }), 1);
     assert.equal(await choices({ input: [1, 2, 3] }), 1);
     assert.equal(await choices({ input: ['a', 'b', 'c'] }), 3);
     assert.equal(await choices({ input: [[1], [2]] }), 2);
-    assert.equal(await choices({ input: Array(300_000).fill(100_256) }), 1, 'as many tokens as providers take');
+    assert.equal(await choices({ input: Array(300_000).fill(100_256) }), 1, 'as many tokens as providers accept');
     assert.equal(await choices({ prompt: 'a', n: 4 }), 4);
     for (const n of [0, -1, 1.5, 'many', {}, 1e9]) await refuses(read({ model: 'e', n }), /^n: must be a whole number/);
   });
@@ -51,7 +51,7 @@ describe('a body of another API', () => {
     assert.ok((await form([['model', 'e']])).input_tokens_max > 1e8);
   });
 
-  it('may name further models, tiers and accounts, wherever they stand; the speed of a voice is none', async () => {
+  it('may name further models, tiers and accounts, at any place; the speed of a voice is none', async () => {
     const body = { model: 'e', speed: 1.5, service_tier: 'priority', extra: { fallbacks: ['big-1'] }, tags: ['x'] };
     assert.deepEqual(await decided(read(body)), [
       ['service_tier', 'service_tier', 'priority'],
@@ -73,7 +73,7 @@ describe('a body of another API', () => {
     );
   });
 
-  it('is refused where a form says twice, or in another spelling, which model is meant', async () => {
+  it('is rejected where a form has the model twice, or in another spelling', async () => {
     for (const fields of [
       [
         ['model', 'a'],
@@ -86,12 +86,12 @@ describe('a body of another API', () => {
       [['model[]', 'a']],
       [['mode\u00adl', 'a']],
     ] as const) {
-      await refuses(form(fields), /there once|cannot be read/);
+      await refuses(form(fields), /occur once|cannot be read/);
     }
     await refuses(form([['model', '']]), /non-empty/);
   });
 
-  it('is a batch: each model that its requests name counts once, with its place', async () => {
+  it('is a batch: each model of its requests counts once, with its place', async () => {
     const requests = [
       { params: { model: 'a' } },
       { params: { model: 'a', tools: [{ type: 'advisor', model: 'big-1' }] } },
@@ -141,7 +141,7 @@ describe('a body of another API', () => {
     assert.ok(turns >= 9, `${turns} turns`);
   });
 
-  it('of another type is refused, and one that is compressed', async () => {
+  it('of another type is rejected, and so is a compressed one', async () => {
     for (const type of [
       'text/plain',
       'application/x-www-form-urlencoded',
@@ -162,9 +162,9 @@ describe('a body of another API', () => {
   });
 });
 
-/** Usage that APIs beside those for models tell, in the shapes they are known to have, and in none. */
+/** Usage in APIs beside those for models, in the shapes they are known to have, and in none. */
 
-function told(usage: unknown, name?: string) {
+function usageOf(usage: unknown, name?: string) {
   const reading = newUsageReading();
   readOtherUsage(reading, { name, data: JSON.stringify({ usage }) });
   const { input, output } = reading.reported;
@@ -173,15 +173,15 @@ function told(usage: unknown, name?: string) {
 
 describe('usage of other APIs', () => {
   it('is read in the shapes of embeddings, images and transcriptions, whole or in events', () => {
-    assert.deepEqual(told({ prompt_tokens: 8, total_tokens: 8 }), [8, 0]);
-    assert.deepEqual(told({ prompt_tokens: 8 }), [8, 0]);
-    assert.deepEqual(told({ total_tokens: 8 }), [8, 0]);
-    assert.deepEqual(told({ input_tokens: 50, output_tokens: 10, total_tokens: 60 }), [50, 10]);
-    assert.deepEqual(told({ prompt_tokens: 8, total_tokens: 12 }), [8, 4]);
-    assert.deepEqual(told({ input_tokens: 5, output_tokens: 1 }, 'transcript.text.done'), [5, 1]);
+    assert.deepEqual(usageOf({ prompt_tokens: 8, total_tokens: 8 }), [8, 0]);
+    assert.deepEqual(usageOf({ prompt_tokens: 8 }), [8, 0]);
+    assert.deepEqual(usageOf({ total_tokens: 8 }), [8, 0]);
+    assert.deepEqual(usageOf({ input_tokens: 50, output_tokens: 10, total_tokens: 60 }), [50, 10]);
+    assert.deepEqual(usageOf({ prompt_tokens: 8, total_tokens: 12 }), [8, 4]);
+    assert.deepEqual(usageOf({ input_tokens: 5, output_tokens: 1 }, 'transcript.text.done'), [5, 1]);
   });
 
-  it('tells how much of a recording there was in it', () => {
+  it('reports the share of audio in it', () => {
     const reading = newUsageReading();
     const details = { text_tokens: 10, audio_tokens: 40 };
     const usage = {
@@ -195,7 +195,7 @@ describe('usage of other APIs', () => {
     assert.deepEqual(reading.reported, { input: 50, audio_input: 40, output: 5 });
   });
 
-  it('is unknown where it is told in another unit, not at all, or cannot be right', () => {
+  it('is unknown if it is in another unit, missing or implausible', () => {
     for (const usage of [
       undefined,
       null,
@@ -210,22 +210,22 @@ describe('usage of other APIs', () => {
       { prompt_tokens: 9, completion_tokens: -1000 },
       { prompt_tokens: 9, completion_tokens: 'many' },
     ]) {
-      assert.equal(told(usage), undefined, JSON.stringify(usage));
+      assert.equal(usageOf(usage), undefined, JSON.stringify(usage));
     }
   });
 
-  it('is never a number below zero, whatever is told', () => {
+  it('is never negative, whatever is reported', () => {
     const number = fc.option(fc.oneof(fc.integer(), fc.double(), fc.string()), { nil: undefined });
     const usage = fc.record({ prompt_tokens: number, completion_tokens: number, total_tokens: number });
     fc.assert(
       fc.property(usage, (said) => {
-        const tokens = told(said);
+        const tokens = usageOf(said);
         assert.ok(tokens === undefined || tokens.every((count) => Number.isInteger(count) && count! >= 0));
       }),
     );
   });
 
-  it('of something that is no JSON is unknown', () => {
+  it('of non-JSON is unknown', () => {
     const reading = newUsageReading();
     for (const data of ['', 'ID3', '[1]', '{"usage":'] as const) readOtherUsage(reading, { name: undefined, data });
     assert.equal(reading.seen, false);

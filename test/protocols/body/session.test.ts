@@ -13,7 +13,7 @@ const keyOf = (body: Body, headers: Readonly<Record<string, string>> = {}) => re
 const user_id = (session: string) => `user_0a_account_1b_session_${session}`;
 
 describe('the session of a request', () => {
-  it('is the first that is told, in headers or body', () => {
+  it('is the first one given, in headers or body', () => {
     const headers = { 'x-claude-code-session-id': 'one', 'session-id': 'four', 'x-grok-conv-id': 'five' };
     const body = { metadata: { user_id: user_id('two') }, prompt_cache_key: 'three', system: 'Be brief.' };
     const session = (name: string) => keyOf({}, { 'x-claude-code-session-id': name });
@@ -34,7 +34,7 @@ describe('the session of a request', () => {
       assert.equal(keyOf({ metadata: { user_id: other } }), undefined, String(other).slice(0, 40));
   });
 
-  it('is else how the prompt begins, which all turns have in common, and those of subagents of one kind', () => {
+  it('is otherwise the beginning of the prompt, shared by all turns, and by subagents of one kind', () => {
     const tools = [{ name: 'read', input_schema: { type: 'object' } }];
     const turn = (system: unknown, ...said: string[]) => ({
       system,
@@ -46,7 +46,7 @@ describe('the session of a request', () => {
     assert.equal(keyOf(turn('Be brief.', 'Hi', 'And now?')), first);
     assert.notEqual(keyOf(turn('Be long.', 'Hi')), first);
     assert.notEqual(keyOf({ ...turn('Be brief.'), tools: [] }), first);
-    // The head of the client's own prompts tells how it was called, and is no part of what is kept.
+    // The head of the client's own prompts says how it was started, and is no part of what is kept.
     const attributed = (how: string) =>
       keyOf(
         turn([
@@ -71,19 +71,19 @@ describe('the session of a request', () => {
     assert.equal(keyOf({ input: 'Hi' }), undefined);
   });
 
-  it('shows nothing of what it was made of, however long or strange that is', () => {
+  it('reveals nothing of its input, however long or strange that is', () => {
     const headers = fc.record({ 'session-id': fc.string() }, { requiredKeys: [] });
     const body = fc.record(
       { system: fc.jsonValue(), metadata: fc.jsonValue(), prompt_cache_key: fc.jsonValue(), tools: fc.jsonValue() },
       { requiredKeys: [] },
     );
-    const check = fc.property(body, headers, (any, given) => {
-      assert.match(keyOf(any, given as Record<string, string>) ?? '-', /^(?:[\w-]{22}|-)$/);
+    const check = fc.property(body, headers, (any, input) => {
+      assert.match(keyOf(any, input as Record<string, string>) ?? '-', /^(?:[\w-]{22}|-)$/);
     });
     fc.assert(check, { numRuns: times(60) });
   });
 
-  it('is told by how a prompt begins, however long its texts are', async () => {
+  it('is derived from the beginning of a prompt, however long its texts are', async () => {
     const text = fc.oneof(fc.constantFrom('a'.repeat(600), 'b'.repeat(5000), 'é'.repeat(2500)), fc.string());
     const parts = fc.oneof(text, fc.array(fc.record({ type: fc.constant('text'), text }), { maxLength: 3 }));
     const message = fc.record({ role: fc.constantFrom('system', 'developer', 'user'), content: parts });

@@ -1,4 +1,4 @@
-/** What is remembered of calls: for how long, how much, and of which. */
+/** The memory of tool calls: for how long, how much, and which. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CallMemory } from '../../../engine/domain/protocols/chat/call-memory.ts';
@@ -18,7 +18,7 @@ function answer(
   watch.read({ name: 'message', data: '[DONE]' });
 }
 
-test('a call is forgotten a day after it was last asked for', () => {
+test('a call is forgotten a day after its last use', () => {
   let now = 1;
   const memory = new CallMemory({ now: () => now });
   answer(memory, 'call_4fGh7kLm9');
@@ -33,7 +33,7 @@ test('a call is forgotten a day after it was last asked for', () => {
   assert.equal(memory.recalling(ASKER), undefined);
 });
 
-test('the oldest calls make room for new ones', () => {
+test('new calls evict the oldest', () => {
   const memory = new CallMemory();
   const large = { extra_content: 'x'.repeat(900_000) };
   for (let n = 0; n < 60; n++) answer(memory, `call_4fGh7kLm${n}x`, large);
@@ -42,7 +42,7 @@ test('the oldest calls make room for new ones', () => {
   assert.equal(recall(call('call_4fGh7kLm59x'))?.call?.extra_content, large.extra_content);
 });
 
-test('nothing is remembered of answers without state', () => {
+test('nothing is stored for responses without state', () => {
   const memory = new CallMemory();
   answer(memory, 'call_4fGh7kLm9', {});
   answer(memory, 'call_4fGh7kLm9', { extra_content: null });
@@ -54,7 +54,7 @@ for (const id of [
   'toolu_01A09q90qw90lq917835lq9',
   'function-call-5498324432190712346',
 ]) {
-  test(`a call is known by ${id}`, () => {
+  test(`a call is identified by ${id}`, () => {
     const memory = new CallMemory();
     answer(memory, id);
     assert.ok(memory.recalling({ ...ASKER, session: 'another' })?.(call(id, '{"city":"Rome"}')));
@@ -62,7 +62,7 @@ for (const id of [
 }
 
 for (const id of ['0', 'call_1', 'call_00000001', 'weather:0', 'functions.weather:12', 'call_1764300000']) {
-  test(`a call that other answers may name ${id} is known by its session and arguments, too`, () => {
+  test(`a call with ${id} shared by other responses is identified by its session and arguments, too`, () => {
     const memory = new CallMemory();
     const watch = memory.watch(ASKER);
     const read = (delta: object) => watch.read({ name: 'message', data: JSON.stringify({ choices: [{ delta }] }) });
@@ -81,7 +81,7 @@ for (const id of ['0', 'call_1', 'call_00000001', 'weather:0', 'functions.weathe
   });
 }
 
-test('an answer without end, or of nothing but names of calls, is given up', () => {
+test('an endless response, or one of nothing but names of calls, is dropped', () => {
   const memory = new CallMemory();
   const endless = JSON.stringify({ choices: [{ delta: { reasoning: 'x'.repeat(1_000_000) } }] });
   const names = `{"choices":[{"delta":{${'"tool_calls":["name":"",'.repeat(200_000)}`;
@@ -93,7 +93,7 @@ test('an answer without end, or of nothing but names of calls, is given up', () 
   assert.equal(memory.recalling(ASKER), undefined);
 });
 
-test('what cannot be read is skipped', () => {
+test('skips unreadable entries', () => {
   const memory = new CallMemory();
   const bad = [
     '{"choices":[{"delta":{"reasoning":"a","tool_calls":[{"name":"x"',

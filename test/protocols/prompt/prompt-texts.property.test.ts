@@ -106,7 +106,7 @@ test('a role that no API has, and that objects have anyway, is from the user lik
     );
 });
 
-test('what nests deep, each level with a text of its own, is read in as many steps as texts side by side', (t) => {
+test('deeply nested prompts, each level with its own text, cost as many steps as flat ones', (t) => {
   const next = t.mock.method(Object.getPrototypeOf(promptTexts).prototype, 'next');
   const read = (messages: readonly unknown[]) => {
     next.mock.resetCalls();

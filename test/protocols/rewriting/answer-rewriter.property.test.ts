@@ -4,22 +4,17 @@ import { createParser } from 'eventsource-parser';
 import fc from 'fast-check';
 import { type Rewriting, StageError, type TextKind } from '../../../engine/api.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
-import { DEFINITIONS, textsOf } from '../../../engine/domain/protocols/definitions.ts';
-import {
-  AnswerRewriter,
-  compileRewriting,
-  editJson,
-  rewriteAnswer,
-} from '../../../engine/domain/protocols/rewriting.ts';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
+import { type AnswerRewriter, editJson, rewriteAnswer } from '../../../engine/domain/protocols/rewriting.ts';
 import { gatherAnswer, type ModelEvent } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { times } from '../../support/times.ts';
 import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
-import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';
+import { ADDRESSES, cut, places, rewriterOf, rewritten, texts, WORDS } from './rewriting.ts';
 
 type Kind = 'text' | 'reasoning' | 'refusal' | 'tool_call';
 
-/** A part of an answer, cut as the model says it. */
+/** A part of a response, cut as the model writes it. */
 interface SaidPart {
   readonly kind: Kind;
   readonly pieces: readonly string[];
@@ -55,11 +50,6 @@ function eventsOf(said: readonly SaidPart[]): ModelEvent[] {
   ];
 }
 
-function newRewriter(protocol: Protocol, rewriting: Rewriting): AnswerRewriter {
-  const named = { id: 'redact', rewriting: compileRewriting(rewriting) };
-  return new AnswerRewriter(DEFINITIONS[protocol].texts, [named], 'gw:messages@main:none::');
-}
-
 function stream(protocol: Protocol, said: readonly SaidPart[]): string {
   const writer = DEFINITIONS[protocol].adapter.createWriter(ANSWER, new Notes());
   return eventsOf(said)
@@ -74,19 +64,18 @@ function rewriteStream(rewriter: AnswerRewriter, text: string, at: readonly numb
   return chunks.map((chunk) => String(converter.write(chunk))).join('') + String(converter.end());
 }
 
-/** What a client makes of a stream. */
+/** A client's view of a stream. */
 function readStream(protocol: Protocol, text: string) {
-  const reader = DEFINITIONS[protocol].adapter.createReader(new Notes());
   const events: ModelEvent[] = [];
+  const reader = DEFINITIONS[protocol].adapter.createReader(new Notes(), (event) => events.push(event));
   const datas: string[] = [];
-  const emit = (event: ModelEvent) => events.push(event);
   createParser({
     onEvent({ event, data }) {
       datas.push(data);
-      reader.read({ name: event ?? 'message', data }, emit);
+      reader.read({ name: event ?? 'message', data });
     },
   }).feed(text);
-  reader.end(emit);
+  reader.end();
   const { parts: read } = gatherAnswer(events);
   return { datas, texts: read.map(({ start, text: whole }) => ({ kind: start.kind, text: whole })) };
 }
@@ -101,11 +90,11 @@ function joined(said: readonly { kind: string; text: string }[], kind: string): 
 for (const protocol of PROTOCOLS) {
   describe(`a stream of ${protocol}`, () => {
     for (const [name, rewriting] of Object.entries({ ADDRESSES, WORDS })) {
-      test(`says what its texts are when they are rewritten whole: ${name}`, () => {
+      test(`equals its texts rewritten as a whole: ${name}`, () => {
         fc.assert(
           fc.property(parts, places, (said, at) => {
             const original = stream(protocol, said);
-            const rewriter = newRewriter(protocol, rewriting);
+            const rewriter = rewriterOf(protocol, rewriting);
             const text = rewriteStream(rewriter, original, at);
             const before = readStream(protocol, original);
             const after = readStream(protocol, text);
@@ -115,7 +104,7 @@ for (const protocol of PROTOCOLS) {
             }));
             assert.deepEqual(after.texts, expected);
             const count = before.texts.reduce((sum, { kind, text: whole }) => sum + countIn(rewriting, kind, whole), 0);
-            assert.equal(rewriter.replaced.get('redact') ?? 0, count);
+            assert.equal(rewriter.replaced.get('a') ?? 0, count);
             if (protocol === 'responses') assertRepeated(after.datas);
           }),
           { numRuns: times(50) },
@@ -127,21 +116,21 @@ for (const protocol of PROTOCOLS) {
       fc.assert(
         fc.property(parts, places, (said, at) => {
           const original = stream(protocol, said);
-          const whole = rewriteStream(newRewriter(protocol, WORDS), original, []);
-          assert.equal(rewriteStream(newRewriter(protocol, WORDS), original, at), whole);
+          const whole = rewriteStream(rewriterOf(protocol), original, []);
+          assert.equal(rewriteStream(rewriterOf(protocol), original, at), whole);
           const blind: Rewriting = { ...WORDS, kinds: ['other' as TextKind] };
-          assert.equal(rewriteStream(newRewriter(protocol, blind), original, at), original);
+          assert.equal(rewriteStream(rewriterOf(protocol, blind), original, at), original);
         }),
         { numRuns: times(20) },
       );
     });
 
-    test('as one document says the same', () => {
+    test('as one document yields the same', () => {
       fc.assert(
         fc.property(parts, (said) => {
           const document = DEFINITIONS[protocol].adapter.writeDocument(eventsOf(said), ANSWER, new Notes());
           const json = JSON.stringify(document);
-          const rewriter = newRewriter(protocol, ADDRESSES);
+          const rewriter = rewriterOf(protocol, ADDRESSES);
           const text = rewriter.document(json);
           const read = (one: string) => {
             const { parts: all } = gatherAnswer(
@@ -156,7 +145,7 @@ for (const protocol of PROTOCOLS) {
               assert.deepEqual(JSON.parse(args), JSON.parse(rewrittenArguments(ADDRESSES, read(json)[i]!.text)));
           }
           assert.equal(text.includes('boss@example.com'), json.includes('boss@example.com'));
-          if ((rewriter.replaced.get('redact') ?? 0) === 0) assert.equal(text, json);
+          if ((rewriter.replaced.get('a') ?? 0) === 0) assert.equal(text, json);
         }),
         { numRuns: times(50) },
       );
@@ -185,12 +174,9 @@ function countIn(rewriting: Rewriting, kind: string, text: string): number {
   return count;
 }
 
-const values = (datas: readonly string[]): unknown[] =>
-  datas.filter((data) => data !== '[DONE]').map((data) => JSON.parse(data) as unknown);
-
 /** A Responses stream says each text several times, and counts its events. */
 function assertRepeated(datas: readonly string[]): void {
-  const events = values(datas) as {
+  const events = datas.map((data) => JSON.parse(data)) as {
     type: string;
     sequence_number: number;
     delta?: string;
@@ -209,7 +195,7 @@ function assertRepeated(datas: readonly string[]): void {
   }
 }
 
-/** Answers that an upstream makes up: whatever comes, it is rewritten or refused. */
+/** Made-up responses of an upstream: each is rewritten or rejected. */
 
 const KEYS = [
   ...['type', 'index', 'delta', 'content_block', 'text', 'thinking', 'signature', 'partial_json', 'input', 'content'],
@@ -235,9 +221,6 @@ const { value } = fc.letrec((tie) => ({
   ),
 }));
 
-const rewriterOf = (protocol: string) =>
-  new AnswerRewriter(textsOf(protocol), [{ id: 'a', rewriting: compileRewriting(WORDS) }], 'gw:x@y:none::');
-
 for (const protocol of [...PROTOCOLS, 'none']) {
   test(`any events are events again, and any document a document: ${protocol}`, () => {
     fc.assert(
@@ -257,7 +240,7 @@ for (const protocol of [...PROTOCOLS, 'none']) {
   });
 }
 
-test('what is put into a JSON text stands where it was asked for, and the rest stays', () => {
+test('text inserted into a JSON text is at its place, and the rest stays', () => {
   fc.assert(
     fc.property(value, fc.boolean(), fc.constantFrom(0, 1), (json, inside, space) => {
       const text = JSON.stringify(json, null, space);

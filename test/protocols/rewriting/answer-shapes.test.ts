@@ -1,17 +1,11 @@
-/** Shapes of answers that adapters never write, and what becomes of texts in them. */
+/** Shapes of responses that adapters never write, and their texts. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Rewriting } from '../../../engine/api.ts';
-import { textsOf } from '../../../engine/domain/protocols/definitions.ts';
-import { AnswerRewriter, compileRewriting, rewriteAnswer } from '../../../engine/domain/protocols/rewriting.ts';
-import { ADDRESSES, WORDS } from './rewriting.ts';
+import { rewriteAnswer } from '../../../engine/domain/protocols/rewriting.ts';
+import { ADDRESSES, rewriterOf } from './rewriting.ts';
 
-const MARK = 'gw:messages@main:none::';
 const X = '[address]';
 const ANN = 'ann@example.com';
-
-const rewriterOf = (protocol: string, rewriting: Rewriting = WORDS) =>
-  new AnswerRewriter(textsOf(protocol), [{ id: 'a', rewriting: compileRewriting(rewriting) }], MARK);
 
 function events(protocol: string, sent: readonly object[]) {
   const rewriter = rewriterOf(protocol);
@@ -19,39 +13,40 @@ function events(protocol: string, sent: readonly object[]) {
   return [...said, ...rewriter.flush()].map(({ data }) => JSON.parse(data));
 }
 
-describe('the bytes of a stream', () => {
-  const passed = (text: string, protocol = 'chat'): string => {
-    const converter = rewriteAnswer('text/event-stream; charset=utf-8', rewriterOf(protocol));
-    const bytes = [...Buffer.from(text)].map((byte) => String(converter.write(Buffer.of(byte))));
-    return bytes.join('') + String(converter.end());
-  };
+/** What becomes of a stream whose bytes come one by one. */
+function passed(text: string, protocol: string): string {
+  const converter = rewriteAnswer('text/event-stream; charset=utf-8', rewriterOf(protocol));
+  const bytes = [...Buffer.from(text)].map((byte) => String(converter.write(Buffer.of(byte))));
+  return bytes.join('') + String(converter.end());
+}
 
+describe('the bytes of a stream', () => {
   test('may have lines of any kind, several of data, and no blank line at the end', () => {
     for (const end of ['\n', '\r\n', '\r']) {
       const text = [': hi', '', 'id: 1', `data: {"choices":[],`, `data: "x":"${ANN}"}`, '', 'data: [DONE]'].join(end);
       const expected = `: hi\n\nid: 1\ndata: {"choices":[],\ndata: "x":"${X}"}\n\ndata: [DONE]\n\n`;
-      assert.equal(passed(text), expected);
+      assert.equal(passed(text, 'chat'), expected);
     }
   });
 
   test('that are no JSON are one text', () => {
-    assert.equal(passed(`data: to ${ANN}\n\n`), `data: to ${X}\n\n`);
+    assert.equal(passed(`data: to ${ANN}\n\n`, 'chat'), `data: to ${X}\n\n`);
   });
 });
 
-test('an answer nested without end, or of texts without end, is refused at once', () => {
+test('rejects a response nested without end, or of endless texts, at once', () => {
   const deep = `${'["a",'.repeat(500_000)}1${']'.repeat(500_000)}`;
   for (const protocol of ['messages', 'chat', 'responses'])
-    assert.throws(() => rewriterOf(protocol).document(deep), /too many levels/);
+    assert.throws(() => rewriterOf(protocol).document(deep), /nested too deeply/);
   const many = Array.from({ length: 1001 }, (_, index) => ({
     type: 'content_block_delta',
     index,
     delta: { type: 'text_delta', text: 'a' },
   }));
-  assert.throws(() => events('messages', many), /too many texts/);
+  assert.throws(() => events('messages', many), /too many strings/);
 });
 
-test('what should be a number or a word may be anything', () => {
+test('numbers and words may be of any type', () => {
   const odd = { toString: null };
   const said = events('messages', [
     { type: 'content_block_delta', index: odd, delta: { type: 'text_delta', text: 'ann@' } },
@@ -67,7 +62,7 @@ test('what should be a number or a word may be anything', () => {
   );
 });
 
-test('an answer that has no texts is refused', () => {
+test('rejects a response without texts', () => {
   for (const type of ['image/png', 'application/octet-stream', 'audio/mpeg'])
     assert.throws(() => rewriteAnswer(type, rewriterOf('none')), /cannot be rewritten/);
   assert.throws(() => rewriteAnswer('text/event-stream', rewriterOf('none')), /cannot be rewritten/);
@@ -76,10 +71,7 @@ test('an answer that has no texts is refused', () => {
 });
 
 describe('what stands around the events of a stream', () => {
-  const stream = (text: string) => {
-    const converter = rewriteAnswer('text/event-stream', rewriterOf('messages'));
-    return `${converter.write(Buffer.from(text)) ?? ''}${converter.end() ?? ''}`;
-  };
+  const stream = (text: string) => passed(text, 'messages');
 
   test('is looked through: comments, names, ids and fields of tomorrow', () => {
     for (const line of [': to ANN', 'event: ANN', 'id: ANN', 'note: ANN', ':ANN'])
@@ -87,7 +79,7 @@ describe('what stands around the events of a stream', () => {
     assert.equal(stream(`: to ${ANN}\n\n`), `: to ${X}\n\n`);
   });
 
-  test('stays as it is where there is nothing to replace', () => {
+  test('stay unchanged where there is nothing to replace', () => {
     for (const text of [
       ': keep-alive\n\nevent: ping\nid: 7\nretry: 10\ndata: {"type":"ping"}\n\n',
       'event: ping\n\nretry: soon\nx-trace: 7\ndata:{"type":"ping"}\nid\n\ndata\n\n:\n\n',

@@ -1,15 +1,16 @@
-/** Rewritings for tests, and what cuts texts into pieces. */
+/** Rewritings for tests, and functions that cut texts into pieces. */
 import fc from 'fast-check';
 import type { Rewriting } from '../../../engine/api.ts';
-import { compileRewriting, TextRewriter } from '../../../engine/domain/protocols/rewriting.ts';
+import { textsOf } from '../../../engine/domain/protocols/definitions.ts';
+import { AnswerRewriter, compileRewriting, TextRewriter } from '../../../engine/domain/protocols/rewriting.ts';
 
-/** Addresses of e-mail, as somebody may write them: with no bound of their own. */
+/** E-mail addresses as users may write them: with no bound of their own. */
 export const ADDRESSES: Rewriting = {
   replacements: [{ find: /[\w.+-]+@[\w-]+(?:\.[\w-]+)+/, replace: '[address]' }],
   window_characters: 64,
 };
 
-/** The same, where an address may not go past a space. */
+/** The same, for addresses that end at a space. */
 export const WORDS: Rewriting = { ...ADDRESSES, never_contains: /\s/ };
 
 /** Cuts a text at these places, counted in thousandths of it. */
@@ -42,4 +43,10 @@ export function rewritten(rewriting: Rewriting, pieces: readonly string[]): { te
   let count = 0;
   const rewriter = new TextRewriter(compileRewriting(rewriting), () => count++);
   return { text: pieces.map((piece) => rewriter.push(piece)).join('') + rewriter.end(), count };
+}
+
+/** What rewrites the answers of a protocol, for a stage that is called `a`. */
+export function rewriterOf(protocol: string, rewriting: Rewriting = WORDS): AnswerRewriter {
+  const named = { id: 'a', rewriting: compileRewriting(rewriting) };
+  return new AnswerRewriter(textsOf(protocol), [named], 'gw:messages@main:none::');
 }

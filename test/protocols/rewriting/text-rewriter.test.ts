@@ -11,7 +11,7 @@ import {
 import { times } from '../../support/times.ts';
 import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';
 
-/** What a rewriting makes of a text by its definition: place by place, of each no more than counts. */
+/** The result of a rewriting by its definition: place by place, of each no more than counts. */
 function byDefinition({ replacements, window_characters = 256, never_contains }: Rewriting, text: string): string {
   let out = '';
   for (let at = 0; at < text.length; ) {
@@ -34,7 +34,7 @@ function byDefinition({ replacements, window_characters = 256, never_contains }:
   return out;
 }
 
-describe('a text that comes in pieces', () => {
+describe('a text in pieces', () => {
   const several: Rewriting = {
     ...WORDS,
     replacements: [{ find: /example|a{3,}/, replace: '?' }, ...WORDS.replacements, { find: /[ab]b?/, replace: '*' }],
@@ -53,7 +53,7 @@ describe('a text that comes in pieces', () => {
     });
   }
 
-  test('holds back no more than may become something', () => {
+  test('buffers no more than a possible match', () => {
     const waiting = new TextRewriter(compileRewriting(ADDRESSES), () => {});
     assert.equal(waiting.push('x'.repeat(100)).length, 100 - 63);
     const words = new TextRewriter(compileRewriting(WORDS), () => {});
@@ -68,7 +68,7 @@ describe('a text that comes in pieces', () => {
     assert.equal(rewriter.push('\ude00b'), '\u{1f600}b');
   });
 
-  test('is looked through with what an expression looks at around it', () => {
+  test('is searched with the lookaround of an expression', () => {
     const rewriting: Rewriting = {
       replacements: [{ find: /(?<=key: )\w+(?=;)/, replace: '*' }],
       window_characters: 20,
@@ -81,13 +81,13 @@ describe('a text that comes in pieces', () => {
     );
   });
 
-  test('keeps what a replacement leaves, and counts what it replaces', () => {
+  test('keeps the replacement, and counts matches', () => {
     const even = (found: string) => (Number(found) % 2 === 0 ? '#' : undefined);
     const rewriting: Rewriting = { replacements: [{ find: /\d+/, replace: even }] };
     assert.deepEqual(rewritten(rewriting, ['1', '2 1', '3 $', '4']), { text: '# 13 $#', count: 2 });
   });
 
-  test('takes a replacement as it is, and the first of two at one place', () => {
+  test('inserts a replacement literally, and the first of two at one place', () => {
     const rewriting: Rewriting = {
       replacements: [
         { find: /ab/g, replace: '$&$1' },
@@ -97,7 +97,7 @@ describe('a text that comes in pieces', () => {
     assert.deepEqual(rewritten(rewriting, ['xab', ' ac']), { text: 'x$&$1 ?', count: 2 });
   });
 
-  test('has no character that is looked at more often than what is looked for is long, whatever is in it', () => {
+  test('is scanned at most once per length of the match for each character, with any content', () => {
     const rare = ['zz', 'zy', 'yz'].map((text) => ({ find: new RegExp(text), replace: '' }));
     const common: Rewriting = { replacements: [...rare, { find: /a/, replace: 'b' }] };
     for (const [rewriting, replaced] of [
@@ -106,7 +106,7 @@ describe('a text that comes in pieces', () => {
     ] as const) {
       const rules = compileRewriting(rewriting);
       let visited = 0;
-      // What is searched is known where it is given to the expression.
+      // The searched text is recorded at the call of the expression.
       for (const { search } of rules.patterns) {
         search.exec = (text) => {
           const from = search.lastIndex;
@@ -124,7 +124,7 @@ describe('a text that comes in pieces', () => {
   });
 });
 
-describe('a JSON text that comes in pieces', () => {
+describe('a JSON text in pieces', () => {
   const json = (pieces: readonly string[], rewriting = ADDRESSES): string => {
     const rewriter = new JsonTextRewriter(() => new TextRewriter(compileRewriting(rewriting), () => {}));
     return pieces.map((piece) => rewriter.push(piece)).join('') + rewriter.end();
@@ -145,7 +145,7 @@ describe('a JSON text that comes in pieces', () => {
     );
   });
   const said = (text: string) => rewritten(ADDRESSES, [text]).text;
-  /** A value with its strings rewritten, and the names of its members: an object named by addresses tells them, too. */
+  /** A value with its strings rewritten, and the names of its members: object keys may be addresses, too. */
   const saidIn = (value: unknown): unknown => {
     if (typeof value === 'string') return said(value);
     if (Array.isArray(value)) return value.map(saidIn);
@@ -158,13 +158,13 @@ describe('a JSON text that comes in pieces', () => {
     assert.equal(json(['{"a":12', '345,"b":-1.5e3,"c":true}'], digits), '{"a":"#5","b":-1.5e3,"c":true}');
   });
 
-  test('passes as it is where it breaks off', () => {
+  test('passes unchanged where it breaks off', () => {
     for (const text of ['{"a":"b', '{"a":"b\\', '{"a":"b\\u00', '{"a":tr', '{"a', ''])
       assert.equal(json([...text]), text);
   });
 });
 
-test('what one replaces, the next looks through', () => {
+test("chained rewriters see each other's output", () => {
   const make = (find: RegExp, replace: string) =>
     new TextRewriter(compileRewriting({ replacements: [{ find, replace }] }), () => {});
   const both = inTurn([make(/a/, 'bb'), make(/bbb/, 'c')]);

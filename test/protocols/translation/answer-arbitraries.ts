@@ -8,9 +8,10 @@ import type {
   ReasoningProof,
   StopReason,
 } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { cut } from '../rewriting/rewriting.ts';
 import { argumentTexts, names, reasoningParts, texts } from './conversation-arbitraries.ts';
 
-/** What writers of answers are told of the request, where a test does not care. */
+/** What writers of responses know of the request, where a test does not care. */
 export const ANSWER_CONTEXT: AnswerContext = {
   request_id: '0b0e8fa7-3f68-4d5e-9e5c-000000000001',
   model: 'asked-model',
@@ -21,7 +22,7 @@ export const ANSWER_CONTEXT: AnswerContext = {
   echo: {},
 };
 
-/** What an answer of `answers()` has; overlapping parts are what parallel tool calls of some upstreams do. */
+/** The parts of a response of `answers()`; overlapping parts are parallel tool calls of some upstreams. */
 const EVERY_ANSWER = {
   overlapping: true,
   refusals: true,
@@ -51,25 +52,20 @@ interface Piece {
   readonly proof: ReasoningProof | undefined;
 }
 
-function cutAt(text: string, cuts: readonly number[]): string[] {
-  const places = [...new Set(cuts.map((cut) => cut % (text.length + 1)))].sort((a, b) => a - b);
-  return [0, ...places]
-    .map((from, index) => text.slice(from, places[index] ?? text.length))
-    .filter((piece) => piece !== '');
-}
-
 function pieces({ refusals, reasoning }: AnswerFeatures): fc.Arbitrary<Piece> {
-  const cuts = fc.array(fc.nat(40), { maxLength: 3 });
+  const cuts = fc
+    .array(fc.integer({ min: 0, max: 1000 }), { maxLength: 3 })
+    .map((places) => (text: string) => cut(text, places).filter((piece) => piece !== ''));
   const said = (kind: 'text' | 'refusal') =>
-    fc.tuple(texts, cuts).map(([text, at]): Piece => ({ start: { kind }, deltas: cutAt(text, at), proof: undefined }));
+    fc.tuple(texts, cuts).map(([text, into]): Piece => ({ start: { kind }, deltas: into(text), proof: undefined }));
   const thought = () =>
     fc
       .tuple(reasoningParts(reasoning), cuts)
-      .map(([{ text, proof }, at]): Piece => ({ start: { kind: 'reasoning' }, deltas: cutAt(text, at), proof }));
+      .map(([{ text, proof }, into]): Piece => ({ start: { kind: 'reasoning' }, deltas: into(text), proof }));
   const call = fc.tuple(names, argumentTexts, cuts).map(
-    ([name, text, at]): Piece => ({
+    ([name, text, into]): Piece => ({
       start: { kind: 'tool_call', id: 'call', name },
-      deltas: cutAt(text, at),
+      deltas: into(text),
       proof: undefined,
     }),
   );
@@ -111,7 +107,7 @@ function reasonOf(list: readonly Piece[], other: StopReason): StopReason {
   return list.some(({ start }) => start.kind === 'refusal') ? 'refusal' : other;
 }
 
-/** Legal answers, as events: every one has at least one part, and its reason of stopping fits its parts. */
+/** Legal responses, as events: every one has at least one part, and its stop reason fits its parts. */
 export function answers(features: Partial<AnswerFeatures> = {}): fc.Arbitrary<ModelEvent[]> {
   const all = { ...EVERY_ANSWER, ...features };
   return fc
@@ -137,7 +133,7 @@ export function answers(features: Partial<AnswerFeatures> = {}): fc.Arbitrary<Mo
     });
 }
 
-/** What the parts of an answer say once all deltas are joined, in order; blank ones are left out. */
+/** The text of a response's parts once all deltas are joined, in order; blank ones are omitted. */
 export function saidBy(
   events: readonly ModelEvent[],
 ): { kind: string; text: string; name?: string; id?: string; proof?: ReasoningProof }[] {

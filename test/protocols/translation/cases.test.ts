@@ -1,7 +1,7 @@
 /**
- * What each protocol makes of requests and answers, a case a line in `cases.jsonl`: read into the common vocabulary,
+ * Each protocol's translations, a case a line in `cases.jsonl`: read into the common vocabulary,
  * written from it, and with addresses replaced in their texts. `in` is laid over the smallest request, and `out` has what differs from what that gives. To add a case, write
- * its line without `out`; `UPDATE_GOLDEN=1` fills in what is made of each, and the diff is read like code.
+ * its line without `out`; `UPDATE_GOLDEN=1` fills in the results, and the diff is read like code.
  */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import type { Rewriting } from '../../../engine/api.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
-import { AnswerRewriter, compileRewriting } from '../../../engine/domain/protocols/rewriting.ts';
+import type { AnswerRewriter } from '../../../engine/domain/protocols/rewriting.ts';
 import type {
   Conversation,
   Json,
@@ -20,7 +20,7 @@ import type {
   UpstreamTarget,
 } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
-import { WORDS } from '../rewriting/rewriting.ts';
+import { rewriterOf, WORDS } from '../rewriting/rewriting.ts';
 import { ANSWER_CONTEXT } from './answer-arbitraries.ts';
 
 /** An event of a stream: its data, or its name and its data where the data does not say the name. */
@@ -31,11 +31,11 @@ interface Case {
   readonly protocol: Protocol;
   readonly does: keyof typeof STEPS;
   readonly in: unknown;
-  /** Write request: what differs from `TARGET`. */
+  /** Write request: the difference from `TARGET`. */
   readonly target?: Partial<UpstreamTarget>;
-  /** Write answer: what differs from `ANSWER_CONTEXT`; sets and maps are lists. */
+  /** Write answer: the difference from `ANSWER_CONTEXT`; sets and maps are lists. */
   readonly answer?: Json;
-  /** Read stream: whether the upstream goes on. */
+  /** Read stream: whether the upstream continues. */
   readonly goes_on?: true;
   /** Rewrite: the kinds of texts that are looked through; all where absent. */
   readonly kinds?: Rewriting['kinds'];
@@ -60,7 +60,7 @@ const CONVERSATION: Conversation = {
   stream: false,
 };
 
-/** What is another value than before; `null` for what is gone. */
+/** The changed values; `null` for removed ones. */
 function changes(before: object, after: object): Json {
   const [old, now] = [before, after].map((value) => JSON.parse(JSON.stringify(value)) as Record<string, unknown>);
   const keys = [...new Set([...Object.keys(old!), ...Object.keys(now!)])];
@@ -70,8 +70,8 @@ function changes(before: object, after: object): Json {
 
 const adapterOf = ({ protocol }: Case) => DEFINITIONS[protocol].adapter;
 
-function answerOf({ answer = {} }: Case) {
-  const { free_text_tools = [], tool_addresses = [], ...more } = answer as Record<string, never[]>;
+function answerOf({ answer: response = {} }: Case) {
+  const { free_text_tools = [], tool_addresses = [], ...more } = response as Record<string, never[]>;
   return {
     ...ANSWER_CONTEXT,
     ...more,
@@ -80,32 +80,30 @@ function answerOf({ answer = {} }: Case) {
   };
 }
 
-/** What each chunk of chat completions has beside what its case says. */
+/** The common fields of each chunk of chat completions. */
 const CHUNK = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'up' };
 
 function eventOf(sent: Sent, protocol: Protocol) {
-  const [told, said] = Array.isArray(sent) ? (sent as [string, Json]) : [undefined, sent as Json | string];
-  if (typeof said === 'string') return { name: told ?? 'message', data: said };
+  const [event_name, said] = Array.isArray(sent) ? (sent as [string, Json]) : [undefined, sent as Json | string];
+  if (typeof said === 'string') return { name: event_name ?? 'message', data: said };
   const data = JSON.stringify(protocol === 'chat' && 'choices' in said ? { ...CHUNK, ...said } : said);
-  return { name: told ?? (protocol === 'chat' ? 'message' : String(said.type)), data };
+  return { name: event_name ?? (protocol === 'chat' ? 'message' : String(said.type)), data };
 }
 
-/** The data of the events in a text, as JSON where it is any; other lines as they are. */
+/** The data of the events in a text, as JSON where possible; other lines unchanged. */
 function dataIn(text: string): unknown[] {
   return text.split('\n\n').flatMap((event): unknown[] => {
     const [, name, data] = /^(?:event: (.*)\n)?data: (.*)$/.exec(event) ?? [];
     if (data === undefined || data === '[DONE]') return event === '' ? [] : [event];
     const value = JSON.parse(data) as Json;
-    assert.equal(name, name === undefined ? undefined : value.type, 'events are called what they say they are');
+    assert.equal(name, name === undefined ? undefined : value.type, 'event names match their types');
     return [value];
   });
 }
 
 /** Addresses of e-mail are replaced. */
-function rewriterOf({ protocol, kinds }: Case): AnswerRewriter {
-  const rewriting = compileRewriting({ ...WORDS, ...(kinds && { kinds }) });
-  return new AnswerRewriter(DEFINITIONS[protocol].texts, [{ id: 'a', rewriting }], 'gw:messages@main:none::');
-}
+const rewriterFor = ({ protocol, kinds }: Case): AnswerRewriter =>
+  rewriterOf(protocol, { ...WORDS, ...(kinds && { kinds }) });
 
 const replacedBy = (rewriter: AnswerRewriter) => rewriter.replaced.get('a') ?? 0;
 
@@ -121,17 +119,17 @@ const STEPS = {
     const written = writeRequest(conversation, { ...TARGET, ...row.target }, notes);
     return changes(writeRequest(CONVERSATION, TARGET, new Notes()), written);
   },
-  /** What is said with each event, and at the end. */
+  /** The output for each event, and at the end. */
   'read stream'(row: Case, notes: Notes) {
-    const reader = adapterOf(row).createReader(notes);
     const said: ModelEvent[][] = [];
-    const step = (read: (emit: (event: ModelEvent) => void) => void) => {
-      const events: ModelEvent[] = [];
-      read((event) => events.push(event));
-      said.push(events);
-    };
-    for (const sent of row.in as Sent[]) step((emit) => reader.read(eventOf(sent, row.protocol), emit));
-    if (!row.goes_on) step((emit) => reader.end(emit));
+    const reader = adapterOf(row).createReader(notes, (event) => said.at(-1)!.push(event));
+    for (const sent of row.in as Sent[]) {
+      said.push([]);
+      reader.read(eventOf(sent, row.protocol));
+    }
+    if (row.goes_on) return said;
+    said.push([]);
+    reader.end();
     return said;
   },
   'read answer': (row: Case, notes: Notes) => adapterOf(row).readDocument(row.in as Json, notes),
@@ -142,7 +140,7 @@ const STEPS = {
   'write answer': (row: Case, notes: Notes) =>
     adapterOf(row).writeDocument(row.in as ModelEvent[], answerOf(row), notes),
   'rewrite stream'(row: Case) {
-    const rewriter = rewriterOf(row);
+    const rewriter = rewriterFor(row);
     const sent = (row.in as Sent[]).map((event) => (typeof event === 'string' ? event : JSON.stringify(event)));
     const said = [...sent.flatMap((data) => rewriter.event(undefined, data)), ...rewriter.flush()];
     return {
@@ -151,13 +149,13 @@ const STEPS = {
     };
   },
   'rewrite answer'(row: Case) {
-    const rewriter = rewriterOf(row);
+    const rewriter = rewriterFor(row);
     if (typeof row.in === 'string') return { said: rewriter.document(row.in), replaced: replacedBy(rewriter) };
     return { said: JSON.parse(rewriter.document(JSON.stringify(row.in))), replaced: replacedBy(rewriter) };
   },
 } as const;
 
-/** What is made of a case. */
+/** The result of a case. */
 function made(row: Case): Pick<Case, 'out' | 'notes' | 'error'> {
   const notes = new Notes();
   try {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { present } from '../../../engine/domain/protocols/read-json.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -15,7 +16,7 @@ import type {
   Turn,
 } from '../../../engine/domain/protocols/translation/conversation.ts';
 
-/** What a conversation of `conversations()` has beside text, tools, calls and files; a test leaves out what its protocol can't say. */
+/** The parts of a conversation of `conversations()` beside text, tools, calls and files; a test omits what its protocol lacks. */
 const EVERYTHING = {
   instructions_turns: true,
   image_details: true,
@@ -35,7 +36,7 @@ const EVERYTHING = {
 };
 export type ConversationFeatures = Readonly<typeof EVERYTHING>;
 
-/** Texts with what breaks translators: line ends, quotes, lone surrogates, tags, other scripts. Never blank. */
+/** Texts that break translators: line ends, quotes, lone surrogates, tags, other scripts. Never blank. */
 export const texts: fc.Arbitrary<string> = fc
   .oneof(
     fc.string({ minLength: 1, maxLength: 20 }),
@@ -52,7 +53,7 @@ export const texts: fc.Arbitrary<string> = fc
   )
   .map((text) => (text.trim() === '' ? `${text}.` : text));
 
-/** Names of tools that every protocol takes. */
+/** Names of tools that every protocol supports. */
 export const names = fc.stringMatching(/^[a-zA-Z_][a-zA-Z0-9_-]{0,20}$/);
 const base64 = fc.uint8Array({ minLength: 1, maxLength: 12 }).map((bytes) => Buffer.from(bytes).toString('base64'));
 const urls = fc.stringMatching(/^[a-z]{1,8}$/).map((name) => `https://example.test/${name}`);
@@ -82,8 +83,8 @@ const schemas: fc.Arbitrary<Record<string, unknown>> = fc
   })
   .map((properties) => ({ type: 'object', properties }));
 
-/** Schemas that every protocol can hold a model to. */
-const heldSchemas: fc.Arbitrary<Record<string, unknown>> = fc
+/** Schemas that every protocol can enforce. */
+const enforcedSchemas: fc.Arbitrary<Record<string, unknown>> = fc
   .dictionary(plainKeys, fc.constantFrom({ type: 'string' }, { type: 'array', items: { type: 'integer' } }), {
     maxKeys: 3,
     noNullPrototype: true,
@@ -97,18 +98,13 @@ const heldSchemas: fc.Arbitrary<Record<string, unknown>> = fc
 
 const optional = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(value, { nil: undefined });
 
-/** Drops keys without a value, as the vocabulary never has `undefined`. */
-function defined<T extends object>(object: T): T {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
-}
-
 const cached = (features: ConversationFeatures): fc.Arbitrary<CacheTtl | undefined> =>
   features.part_caches ? fc.option(ttls, { nil: undefined, freq: 5 }) : fc.constant(undefined);
 
 function textParts(features: ConversationFeatures): fc.Arbitrary<TextPart> {
   return fc
     .record({ kind: fc.constant('text' as const), text: texts, cache: cached(features) })
-    .map(defined) as fc.Arbitrary<TextPart>;
+    .map(present) as fc.Arbitrary<TextPart>;
 }
 
 function imageParts(features: ConversationFeatures): fc.Arbitrary<ImagePart> {
@@ -123,7 +119,7 @@ function imageParts(features: ConversationFeatures): fc.Arbitrary<ImagePart> {
   const detail = features.image_details ? optional(fc.constantFrom('low', 'high')) : fc.constant(undefined);
   return fc
     .record({ kind: fc.constant('image' as const), source, detail, cache: cached(features) })
-    .map(defined) as fc.Arbitrary<ImagePart>;
+    .map(present) as fc.Arbitrary<ImagePart>;
 }
 
 function documentParts(features: ConversationFeatures): fc.Arbitrary<DocumentPart> {
@@ -140,7 +136,7 @@ function documentParts(features: ConversationFeatures): fc.Arbitrary<DocumentPar
   const name = optional(fc.stringMatching(/^[a-z]{1,8}\.pdf$/));
   return fc
     .record({ kind: fc.constant('document' as const), source, name, cache: cached(features) })
-    .map(defined) as fc.Arbitrary<DocumentPart>;
+    .map(present) as fc.Arbitrary<DocumentPart>;
 }
 
 const files = (features: ConversationFeatures) => [imageParts(features), documentParts(features)];
@@ -158,7 +154,7 @@ const proofs = (protocol: Protocol): fc.Arbitrary<ReasoningProof> => {
   return fc.record({ protocol: fc.constant(protocol), kind: fc.constant('encrypted' as const), value, id });
 };
 
-/** Reasoning as providers make it: a Messages `encrypted` proof stands for all the text; chat completions has no proofs. */
+/** Providers' reasoning: a Messages `encrypted` signature covers all the text; chat completions has no signatures. */
 export function reasoningParts(kinds: readonly (Protocol | 'text')[]): fc.Arbitrary<ReasoningPart> {
   const one = (kind: Protocol | 'text'): fc.Arbitrary<ReasoningPart> => {
     if (kind === 'text' || kind === 'chat') return texts.map((text) => ({ kind: 'reasoning', text }));
@@ -185,7 +181,7 @@ function toolLists(features: ConversationFeatures): fc.Arbitrary<Tool[]> {
   const strict = fc.record({
     name: names,
     description: optional(texts),
-    parameters: heldSchemas,
+    parameters: enforcedSchemas,
     strict: fc.constant(true),
     cache: cached(features),
   });
@@ -202,7 +198,7 @@ function toolLists(features: ConversationFeatures): fc.Arbitrary<Tool[]> {
         { weight: 1, arbitrary: free_text },
       )
     : fc.oneof(ordinary, strict);
-  return fc.uniqueArray((tool as fc.Arbitrary<Tool>).map(defined), { selector: ({ name }) => name, maxLength: 4 });
+  return fc.uniqueArray((tool as fc.Arbitrary<Tool>).map(present), { selector: ({ name }) => name, maxLength: 4 });
 }
 
 interface Exchange {
@@ -228,7 +224,7 @@ function exchanges(features: ConversationFeatures): fc.Arbitrary<Exchange> {
       is_error: features.result_errors ? fc.boolean() : fc.constant(false),
       cache: cached(features),
     })
-    .map(defined) as fc.Arbitrary<Omit<ToolResultPart, 'call_id'>>;
+    .map(present) as fc.Arbitrary<Omit<ToolResultPart, 'call_id'>>;
   const refusal = texts.map((said): Part => ({ kind: 'refusal', text: said }));
   return fc.record({
     before: fc.array(fc.oneof(text, ...files(features)), { minLength: 1, maxLength: 3 }),
@@ -269,7 +265,7 @@ function turnsOf(list: readonly Exchange[], tools: readonly Tool[]): Turn[] {
       results.push({ ...result, call_id: id });
     }
     const parts = [...thoughts, ...said, ...made];
-    // Reasoning alone is no answer.
+    // Reasoning alone is no response.
     if (said.length + made.length > 0) turns.push({ role: 'assistant', parts });
   }
   if (results.length > 0) turns.push({ role: 'user', parts: results });
@@ -295,7 +291,7 @@ const settings = fc.record(
     ),
     output_format: fc.oneof(
       fc.constant({ kind: 'json_object' as const }),
-      fc.record({ kind: fc.constant('json_schema' as const), schema: heldSchemas, name: names }),
+      fc.record({ kind: fc.constant('json_schema' as const), schema: enforcedSchemas, name: names }),
     ),
     verbosity: fc.constantFrom('low', 'high'),
     user: fc.stringMatching(/^[a-z0-9_-]{1,20}$/),
@@ -308,7 +304,7 @@ const settings = fc.record(
   { requiredKeys: [] },
 );
 
-/** Legal conversations. Every top-level field may be there; a test takes away what its protocol has no word for. */
+/** Legal conversations. Every top-level field may be there; a test removes what its protocol lacks. */
 export function conversations(features: Partial<ConversationFeatures> = {}): fc.Arbitrary<Conversation> {
   const all = { ...EVERYTHING, ...features };
   return fc
@@ -346,4 +342,15 @@ export function conversations(features: Partial<ConversationFeatures> = {}): fc.
       // Plain objects: those of fast-check have no prototype.
       return structuredClone(made);
     });
+}
+
+/** Neighbours of one role as one turn. */
+export function joinedTurns(turns: readonly Turn[]): readonly Turn[] {
+  const joined: { role: Turn['role']; parts: Part[] }[] = [];
+  for (const { role, parts } of turns) {
+    const last = joined.at(-1);
+    if (last?.role === role) last.parts.push(...parts);
+    else joined.push({ role, parts: [...parts] });
+  }
+  return joined;
 }

@@ -20,10 +20,12 @@ import {
   freeTextOf,
 } from '../../../engine/domain/protocols/translation/free-text.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
-
-import { withoutUsageChunk } from '../../../engine/domain/protocols/translation/usage.ts';
+import { withoutUsageChunk } from '../../../engine/domain/protocols/usage.ts';
+import { eventsIn } from '../../e2e/streams/streams.ts';
 import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
+import { cut, places } from '../rewriting/rewriting.ts';
+import { ANSWER_CONTEXT } from './answer-arbitraries.ts';
 import { PAIRS, translate } from './translating.ts';
 
 const ids = fc.oneof(
@@ -32,8 +34,8 @@ const ids = fc.oneof(
   fc.base64String({ minLength: 4, maxLength: 60 }).map((text) => `gwid_${text}`),
 );
 
-describe('an identifier of a call', () => {
-  it('is of few characters, and comes back as it was', () => {
+describe('an identifier of a tool call', () => {
+  it('is of few characters, and is restored', () => {
     fc.assert(
       fc.property(ids, (id) => {
         assert.match(encodeCallId(id), /^[a-zA-Z0-9_-]+$/);
@@ -43,7 +45,7 @@ describe('an identifier of a call', () => {
     );
   });
 
-  it('stays as it is where every API takes it, and where a client made it up', () => {
+  it('stays unchanged where every API accepts it, and where a client made it up', () => {
     for (const id of ['call_1', 'toolu_01A-b', 'x'.repeat(64)]) {
       assert.equal(encodeCallId(id), id);
       assert.equal(shortCallId(id), id);
@@ -53,7 +55,7 @@ describe('an identifier of a call', () => {
   });
 });
 
-/** Names of tools that an upstream does not take are shortened on the way up and restored on the way down. */
+/** Names of tools beyond an upstream's limit are shortened on the way up and restored on the way down. */
 
 const LONG = `mcp__a_server_with_a_long_name__${'and_a_tool_'.repeat(5)}`;
 
@@ -67,7 +69,7 @@ function namesOf({ tools }: Conversation): string[] {
 }
 
 describe('a name above 64 characters', () => {
-  it('is shortened in tools, in the choice of a tool and in calls, and restored', () => {
+  it('is shortened in tools, in the choice of a tool and in tool calls, and restored', () => {
     const call = { kind: 'tool_call', id: 'c1', name: LONG, arguments: '{}' } as const;
     const notes = new Notes();
     const asked = conversation(['short', LONG], {
@@ -92,7 +94,7 @@ describe('a name above 64 characters', () => {
     assert.deepEqual(namesOf(once.conversation), namesOf(again.conversation).slice(1));
   });
 
-  it('stays whole for an upstream that takes 128', () => {
+  it('stays whole for an upstream that supports 128', () => {
     const asked = conversation([LONG]);
     assert.equal(renameTools(asked, DEFINITIONS.messages.accepted, new Notes()).conversation, asked);
   });
@@ -105,7 +107,7 @@ it('leaves a conversation alone whose names all fit, and notes nothing', () => {
   assert.deepEqual(notes.names, []);
 });
 
-it('gives different tools different names that fit, and restores each, whatever they are called', () => {
+it('gives different tools different names within the limit, and restores each, with any names', () => {
   const name = fc.oneof(
     fc.string({ maxLength: 80 }),
     fc.constantFrom(LONG, `${LONG}x`, `${LONG.slice(0, 55)}_deadbeef`, 'a.b', 'a/b', 'a_b', '', '__proto__'),
@@ -129,7 +131,7 @@ it('gives different tools different names that fit, and restores each, whatever 
   );
 });
 
-/** What the upstream is asked for, and what was noted of it. */
+/** The request at the upstream, and its notes. */
 function asked(from: Protocol, to: Protocol, more: object, sampling = true) {
   const { json, notes } = translate(from, to, false, more, { max_output_tokens: 1000, thinking: 'none', sampling });
   return { body: JSON.parse(json) as Record<string, unknown>, notes: notes.names };
@@ -141,7 +143,7 @@ const BOUNDS: Readonly<Record<Protocol, string>> = {
   responses: 'max_output_tokens',
 };
 
-test('no upstream is asked for more tokens than the model can say in one answer', () => {
+test("requests no more tokens than the model's maximum from an upstream", () => {
   for (const { from, to } of PAIRS) {
     const above = asked(from, to, { [BOUNDS[from]]: 1001 });
     assert.equal(above.body[BOUNDS[to]], 1000, `${from} to ${to}`);
@@ -152,18 +154,12 @@ test('no upstream is asked for more tokens than the model can say in one answer'
   }
 });
 
-test('numbers of arguments keep all their digits, and one that no JSON has is refused', () => {
-  const text = '{"id":12345678901234567890,"list":[0.10000000000000000001,1e400],"n":1}';
-  const call = { id: 'a', type: 'function', function: { name: 'read', arguments: text } };
-  const messages = [{ role: 'assistant', tool_calls: [call] }];
-  assert.ok(translate('chat', 'messages', false, { messages }).json.includes(`"input":${text}`));
-  assert.throws(() => translate('chat', 'messages', false, { temperature: Infinity }), {
-    code: 'invalid_request',
-    details: { param: 'temperature' },
-  });
+test('a number that no JSON has is refused', () => {
+  const refusal = { code: 'invalid_request', details: { param: 'temperature' } };
+  assert.throws(() => translate('chat', 'messages', false, { temperature: Infinity }), refusal);
 });
 
-test('a model that takes no sampling parameters is sent none, whatever the two protocols', () => {
+test('a model without sampling parameters gets none, for any two protocols', () => {
   for (const { from, to } of PAIRS) {
     for (const more of [{ temperature: 0.3 }, { top_p: 0.9 }]) {
       const key = Object.keys(more)[0]!;
@@ -181,29 +177,24 @@ test('a model that takes no sampling parameters is sent none, whatever the two p
 
 const texts = fc.oneof(anyText(), fc.string(), fc.constantFrom('"', '\\', '\n\\"u0041', '🙂\ud83d'));
 
-function cut(text: string, places: readonly number[]): string[] {
-  const at = [...new Set(places.map((place) => place % (text.length + 1)))].sort((a, b) => a - b);
-  return [0, ...at].map((from, index) => text.slice(from, at[index] ?? text.length));
-}
-
 function decode(pieces: readonly string[]): string {
   const decoder = new FreeTextDecoder();
   return pieces.map((piece) => decoder.push(piece)).join('') + decoder.end();
 }
 
-test('a text comes back from its arguments, wherever they are cut', () => {
+test('a text is extracted from its arguments, cut anywhere', () => {
   fc.assert(
-    fc.property(texts, fc.array(fc.nat(200), { maxLength: 6 }), (text, places) => {
-      assert.equal(decode(cut(freeTextArguments(text), places)), text);
+    fc.property(texts, places, (text, at) => {
+      assert.equal(decode(cut(freeTextArguments(text), at)), text);
       assert.equal(freeTextOf(freeTextArguments(text)), text);
     }),
   );
 });
 
-test('pieces of a text make the arguments that the whole text makes', () => {
+test('pieces of a text form the arguments of the whole text', () => {
   fc.assert(
-    fc.property(texts, fc.array(fc.nat(200), { maxLength: 6 }), (text, places) => {
-      const pieces = cut(text, places).map(escapeFreeText);
+    fc.property(texts, places, (text, at) => {
+      const pieces = cut(text, at).map(escapeFreeText);
       assert.equal(freeTextOf(FREE_TEXT_START + pieces.join('') + FREE_TEXT_END), text);
     }),
   );
@@ -220,14 +211,14 @@ test('text is known before the arguments are complete', () => {
   assert.equal(decoder.push('nx'), '\nx');
 });
 
-test('arguments of another form are read whole, and are the text where they hold none', () => {
+test('arguments of another form are read whole, and are the text where they contain none', () => {
   assert.equal(decode(['{"reason":"because of this and of that and of more things than fit","in', 'put":"ab"}']), 'ab');
   assert.equal(decode(['{"in', 'put":7}']), '{"input":7}');
   assert.equal(decode(['plain words']), 'plain words');
   assert.equal(decode([]), '');
 });
 
-/** The extra chunk that tells usage is taken out of a stream of chat completions, and nothing else. */
+/** The extra chunk with usage is taken out of a stream of chat completions, and nothing else. */
 
 const USAGE = { prompt_tokens: 10, completion_tokens: 7, total_tokens: 17 };
 
@@ -261,11 +252,11 @@ describe('the chunk with usage', () => {
     assert.equal(text([said, `event: x\nid: 1\n${chunk({ choices: [], usage: USAGE })}`, done]), said + done);
   });
 
-  it('is taken out at the very end, even without its blank line', () => {
+  it('is removed at the very end, even without its blank line', () => {
     assert.equal(text([said, chunk({ choices: [], usage: USAGE }).trimEnd()]), said);
   });
 
-  it('stays when it says something else, too', () => {
+  it('stays when it contains something else, too', () => {
     for (const kept of [
       chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], usage: USAGE }),
       chunk({ choices: [], usage: null }),
@@ -280,7 +271,7 @@ describe('the chunk with usage', () => {
   });
 });
 
-it('passes an event on as soon as it is complete, and holds what is not', () => {
+it('passes an event on as soon as it is complete, and buffers the rest', () => {
   const converter = withoutUsageChunk();
   const said = chunk({ choices: [{ index: 0, delta: { content: 'Hi' } }] });
   assert.equal(String(converter.write(Buffer.from(said))), said);
@@ -332,7 +323,7 @@ it('leaves every other byte, whatever the ends of lines and however the stream i
   );
 });
 
-/** An answer of Responses repeats the settings, tools and instructions of its request, and never its input. */
+/** A response of Responses repeats the settings, tools and instructions of its request, and never its input. */
 
 it('repeats sampling, limits, metadata and how the model is to reason and write', () => {
   const repeated = {
@@ -350,7 +341,7 @@ it('repeats sampling, limits, metadata and how the model is to reason and write'
   assert.deepEqual(echoOf({ ...repeated, model: 'm' }), repeated);
 });
 
-it('repeats instructions, tools and formats as they are, and no input', () => {
+it('repeats instructions, tools and formats unchanged, and no input', () => {
   const repeated = {
     instructions: 'Be kind.',
     tools: [{ type: 'function', name: 'look', parameters: { type: 'object' } }],
@@ -359,6 +350,13 @@ it('repeats instructions, tools and formats as they are, and no input', () => {
     prompt_cache_key: 'a-session',
   };
   assert.deepEqual(echoOf({ ...repeated, model: 'm', input: 'secret', prompt: { id: 'secret' } }), repeated);
+});
+
+it('leaves out instructions that are too long to be repeated', () => {
+  const context = { ...ANSWER_CONTEXT, echo: { instructions: 'x'.repeat(2_000_000), user: 'u1' } };
+  const writer = DEFINITIONS.responses.adapter.createWriter(context, new Notes());
+  const { instructions, user } = eventsIn(writer.write({ type: 'start' }))[0]!.data.response;
+  assert.deepEqual([instructions, user], [null, 'u1']);
 });
 
 it('repeats nothing long, and nothing of a wrong type, whatever is sent', () => {

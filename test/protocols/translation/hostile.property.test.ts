@@ -1,11 +1,15 @@
-/** Whatever stands where something else belongs, in requests and in answers: a clear refusal, or what a strict upstream takes; never a crash. */
+/** Values of any type anywhere in requests and responses: a clear rejection, or output a strict upstream accepts; never a crash. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
-import type { ModelEvent, ReasoningProof } from '../../../engine/domain/protocols/translation/conversation.ts';
+import type {
+  Conversation,
+  ModelEvent,
+  ReasoningProof,
+} from '../../../engine/domain/protocols/translation/conversation.ts';
 import {
   boundaryMark,
   isMade,
@@ -25,122 +29,67 @@ import { headOf, PAIRS, raised, translate } from './translating.ts';
 const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false };
 const text = (type: string, said: string) => ({ type, text: said });
 
+const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
+const call = { kind: 'tool_call', arguments: '{"a":"b"}' } as const;
+const result = { kind: 'tool_result', is_error: false } as const;
+const thought = (proof?: ReasoningProof) => ({ kind: 'reasoning', text: 'Hm.', ...(proof && { proof }) }) as const;
+
+/** A conversation with everything in it; each protocol leaves out the thoughts of others. */
+const EVERYTHING: Conversation = {
+  ...{ model: 'm', max_output_tokens: 4000, stream: true, temperature: 1.5, stop: ['END'], user: 'u', store: true },
+  instructions: [
+    { kind: 'text', text: 'Be kind.', cache: '1h' },
+    { kind: 'text', text: 'Be terse.' },
+  ],
+  turns: [
+    {
+      role: 'user',
+      parts: [
+        { kind: 'text', text: 'Look.' },
+        { kind: 'image', source: { kind: 'base64', media_type: 'image/png', data: PIXEL }, detail: 'low' },
+        { kind: 'document', source: { kind: 'base64', media_type: 'application/pdf', data: PDF }, name: 'a.pdf' },
+      ],
+    },
+    {
+      role: 'assistant',
+      parts: [
+        thought(),
+        thought({ protocol: 'messages', kind: 'signature', value: sign('messages', 'Hm.') }),
+        thought({ protocol: 'responses', kind: 'encrypted', value: seal('Hm.'), id: 'rs_1' }),
+        { kind: 'text', text: 'I call.' },
+        { ...call, id: 'call_1', name: 'read' },
+        { ...call, id: 'call_2', name: 'patch', arguments: '{"input":"*** Begin"}' },
+      ],
+    },
+    {
+      role: 'user',
+      parts: [
+        { ...result, call_id: 'call_1', parts: [{ kind: 'text', text: 'one' }] },
+        { ...result, call_id: 'call_2', parts: ['two', 'three'].map((said) => ({ kind: 'text', text: said })) },
+        { kind: 'text', text: 'Go on.' },
+      ],
+    },
+  ],
+  tools: [
+    { name: 'read', description: 'Reads', parameters: schema, strict: true },
+    { name: 'patch', description: 'Patches', parameters: { type: 'object' }, free_text: true },
+  ],
+  tool_choice: { kind: 'auto' },
+  parallel_tool_calls: false,
+  reasoning: { effort: 'high', show: true },
+  output_format: { kind: 'json_schema', name: 'answer', schema, strict: true },
+  verbosity: 'low',
+  metadata: { a: 'b' },
+  cache: { key: 'k', ttl: '1h' },
+};
+
 /** A request with everything in it, as each protocol says it. */
+const bodyOf = (protocol: Protocol) =>
+  JSON.parse(JSON.stringify(DEFINITIONS[protocol].adapter.writeRequest(EVERYTHING, target, new Notes()))) as object;
 const BODIES: Readonly<Record<Protocol, object>> = {
-  messages: {
-    model: 'm',
-    max_tokens: 4000,
-    system: [
-      { ...text('text', 'Be kind.'), cache_control: { type: 'ephemeral', ttl: '1h' } },
-      text('text', 'Be terse.'),
-    ],
-    messages: [
-      {
-        role: 'user',
-        content: [
-          text('text', 'Look.'),
-          { type: 'image', source: { type: 'base64', media_type: 'image/png', data: PIXEL } },
-          { type: 'document', title: 'a.pdf', source: { type: 'base64', media_type: 'application/pdf', data: PDF } },
-        ],
-      },
-      {
-        role: 'assistant',
-        content: [
-          { type: 'thinking', thinking: 'Hm.', signature: sign('messages', 'Hm.') },
-          text('text', 'I call.'),
-          { type: 'tool_use', id: 'toolu_1', name: 'read', input: { a: 'b' } },
-          { type: 'tool_use', id: 'toolu_2', name: 'read', input: { a: 'c' } },
-        ],
-      },
-      {
-        role: 'user',
-        content: [
-          { type: 'tool_result', tool_use_id: 'toolu_1', content: 'one' },
-          { type: 'tool_result', tool_use_id: 'toolu_2', content: [text('text', 'two')], is_error: true },
-          text('text', 'Go on.'),
-        ],
-      },
-    ],
-    tools: [{ name: 'read', description: 'Reads', input_schema: schema, strict: true }],
-    tool_choice: { type: 'auto', disable_parallel_tool_use: true },
-    thinking: { type: 'adaptive' },
-    output_config: { effort: 'high', format: { type: 'json_schema', schema } },
-    metadata: { user_id: 'u' },
-    stop_sequences: ['END'],
-    stream: true,
-  },
-  chat: {
-    model: 'm',
-    max_completion_tokens: 4000,
-    messages: [
-      { role: 'system', content: 'Be kind.' },
-      {
-        role: 'user',
-        content: [
-          text('text', 'Look.'),
-          { type: 'image_url', image_url: { url: `data:image/png;base64,${PIXEL}`, detail: 'low' } },
-          { type: 'file', file: { filename: 'a.pdf', file_data: `data:application/pdf;base64,${PDF}` } },
-        ],
-      },
-      {
-        role: 'assistant',
-        content: 'I call.',
-        reasoning_content: 'Hm.',
-        tool_calls: [
-          { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":"b"}' } },
-          { id: 'call_2', type: 'function', function: { name: 'read', arguments: '{"a":"c"}' } },
-        ],
-      },
-      { role: 'tool', tool_call_id: 'call_1', content: 'one' },
-      { role: 'tool', tool_call_id: 'call_2', content: [text('text', 'two')] },
-      { role: 'user', content: 'Go on.' },
-    ],
-    tools: [{ type: 'function', function: { name: 'read', description: 'Reads', parameters: schema, strict: true } }],
-    tool_choice: 'required',
-    parallel_tool_calls: false,
-    response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } },
-    reasoning_effort: 'high',
-    temperature: 1.5,
-    stop: ['END'],
-    user: 'u',
-    prompt_cache_key: 'k',
-    stream: true,
-    stream_options: { include_usage: true },
-  },
-  responses: {
-    model: 'm',
-    instructions: 'Be kind.',
-    input: [
-      { type: 'message', role: 'developer', content: [text('input_text', 'Be terse.')] },
-      {
-        role: 'user',
-        content: [
-          text('input_text', 'Look.'),
-          { type: 'input_image', image_url: `data:image/png;base64,${PIXEL}`, detail: 'low' },
-          { type: 'input_file', filename: 'a.pdf', file_data: `data:application/pdf;base64,${PDF}` },
-        ],
-      },
-      { type: 'reasoning', id: 'rs_1', summary: [text('summary_text', 'Hm.')], encrypted_content: seal('Hm.') },
-      { type: 'message', role: 'assistant', content: [text('output_text', 'I call.')] },
-      { type: 'function_call', call_id: 'call_1', name: 'read', arguments: '{"a":"b"}' },
-      { type: 'custom_tool_call', call_id: 'call_2', name: 'patch', input: '*** Begin' },
-      { type: 'function_call_output', call_id: 'call_1', output: [text('input_text', 'one')] },
-      { type: 'custom_tool_call_output', call_id: 'call_2', output: 'two' },
-    ],
-    tools: [
-      { type: 'function', name: 'read', description: 'Reads', parameters: schema, strict: true },
-      { type: 'custom', name: 'patch', description: 'Patches', format: { type: 'text' } },
-    ],
-    tool_choice: { type: 'function', name: 'read' },
-    parallel_tool_calls: true,
-    max_output_tokens: 4000,
-    reasoning: { effort: 'high', summary: 'auto' },
-    text: { verbosity: 'low', format: { type: 'json_schema', name: 'answer', schema, strict: true } },
-    include: ['reasoning.encrypted_content'],
-    prompt_cache_key: 'k',
-    store: false,
-    stream: true,
-  },
+  messages: bodyOf('messages'),
+  chat: bodyOf('chat'),
+  responses: bodyOf('responses'),
 };
 
 const odd: fc.Arbitrary<unknown> = fc.oneof(
@@ -169,7 +118,7 @@ interface Change {
 const changes = (maxLength: number): fc.Arbitrary<Change[]> =>
   fc.array(fc.record({ at: fc.nat(), to: odd }), { minLength: 1, maxLength });
 
-/** The value as JSON with something else in some places; what is `undefined` is left out, or null in a list. */
+/** The value as JSON with other values in some places; `undefined` is omitted, or null in a list. */
 function changed(value: unknown, list: readonly Change[]): object {
   const copy = JSON.parse(JSON.stringify(value)) as object;
   for (const { at, to } of list) {
@@ -210,13 +159,12 @@ function refusesWith(codes: readonly string[], step: () => void): void {
   }
 }
 
-const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
 const send = (from: Protocol, to: Protocol, body: unknown) =>
   translateRequest({
     ...{ from, to, body, upstream: 'u', upstream_model: 'm', target, request_id: 'r', created_at: 1 },
   });
 
-/** Asserts the order that the vocabulary of answers promises, of a whole answer or its beginning. */
+/** Asserts the order of the vocabulary of responses, of a whole response or its beginning. */
 function legal(events: readonly ModelEvent[]): void {
   const rest = events.filter(({ type }) => type !== 'ping');
   assert.ok(rest.length === 0 || rest[0]!.type === 'start' || rest[0]!.type === 'error');
@@ -239,11 +187,11 @@ for (const protocol of PROTOCOLS) {
   const [to] = PROTOCOLS.filter((other) => other !== protocol);
 
   describe(protocol, () => {
-    it('takes the request that is made odd here', () => {
+    it('accepts the request that is made odd here', () => {
       assert.equal(isTaken(protocol, BODIES[protocol]), undefined);
     });
 
-    it('never has its prompt in a refusal or a note', () => {
+    it('never has its prompt in a rejection or a note', () => {
       const hide = (value: unknown): unknown => {
         if (typeof value === 'string') return 'tell-nobody';
         if (Array.isArray(value)) return value.map(hide);
@@ -279,21 +227,20 @@ for (const protocol of PROTOCOLS) {
       }
     });
 
-    it('has answers of any events, and any document, read in order or found invalid', () => {
+    it('has responses of any events, and any document, read in order or found invalid', () => {
       const events = eventsOf(protocol, ANSWER).filter((event) => event.includes('data: {'));
       const read = (said: ModelEvent[], list: readonly Change[], index: number) => {
-        const reader = adapter.createReader(new Notes());
-        const emit = (one: ModelEvent) => {
+        const reader = adapter.createReader(new Notes(), (one) => {
           // What comes behind an end or an error goes nowhere.
           if (!['end', 'error'].includes(said.at(-1)?.type ?? '')) said.push(one);
-        };
+        });
         for (const [i, event] of events.entries()) {
           const [, name = 'message'] = /^event: (.*)$/m.exec(event) ?? [];
           const [, data] = /^data: (.*)$/m.exec(event)!;
           const sent = i === index ? JSON.stringify(changed(JSON.parse(data!), list)) : data!;
-          reader.read({ name, data: sent }, emit);
+          reader.read({ name, data: sent });
         }
-        reader.end(emit);
+        reader.end();
       };
       fc.assert(
         fc.property(fc.nat(events.length - 1), changes(3), (index, list) => {
@@ -310,14 +257,14 @@ for (const protocol of PROTOCOLS) {
     it('has no events that are no JSON objects', () => {
       for (const data of ['', '{', 'null', '[]', '"x"', '7', '<html>'])
         assert.throws(
-          () => adapter.createReader(new Notes()).read({ name: 'message', data }, () => {}),
+          () => adapter.createReader(new Notes(), () => {}).read({ name: 'message', data }),
           raised('upstream_invalid'),
         );
     });
   });
 }
 
-it('arguments that nest 100,000 deep are given as text', () => {
+it('arguments that nest 100,000 deep are passed as text', () => {
   const deep = `{"a":${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
   const parts = [{ kind: 'tool_call', id: 'c', name: 't', arguments: deep }] as const;
   const asked = {
@@ -333,7 +280,7 @@ it('arguments that nest 100,000 deep are given as text', () => {
 
 for (const { from, to } of PAIRS) {
   describe(`a ${from} client and a ${to} upstream`, () => {
-    it('has odd requests refused in words, or taken by a strict upstream', () => {
+    it('has odd requests rejected in words, or accepted by a strict upstream', () => {
       fc.assert(
         fc.property(changes(1), (list) => {
           const body = changed(BODIES[from], list);
@@ -346,44 +293,36 @@ for (const { from, to } of PAIRS) {
             assert.ok(isTaken(from, body) !== undefined || error.code === 'not_translatable', error.message);
             return;
           }
-          // What its own protocol would refuse, another may refuse as well.
+          // Requests that its own protocol would reject, another may reject as well.
           if (isTaken(from, body) === undefined) assert.equal(isTaken(to, JSON.parse(json)), undefined, json);
         }),
         { numRuns: times(120) },
       );
     });
 
-    it('may send any document', () => {
-      const document = documentOf(to, ANSWER);
-      fc.assert(
-        fc.property(changes(3), fc.boolean(), (list, stream) => {
-          const converter = createTranslator(translate(from, to, stream), headOf('application/json'));
-          refusesWith(['upstream_invalid', 'upstream_failed'], () => {
-            converter.write(Buffer.from(JSON.stringify(changed(document, list))));
-            converter.end();
-          });
-        }),
-        { numRuns: times(30) },
-      );
-    });
-
-    it('may send any events, and the stream still ends well', () => {
+    it('may send any document and any events, and the stream still ends well', () => {
       const events = eventsOf(to, ANSWER);
+      const document = documentOf(to, ANSWER);
+      const read = (type: string, stream: boolean, sent: string) => {
+        const converter = createTranslator(translate(from, to, stream), headOf(type));
+        refusesWith(['upstream_invalid', 'upstream_failed'], () => {
+          converter.write(Buffer.from(sent));
+          converter.end();
+        });
+        const end = converter.fail?.(new StageError('upstream_failed', 'It broke.')) ?? '';
+        assert.ok(end === '' || end.endsWith('\n\n'));
+      };
       fc.assert(
         fc.property(fc.nat(events.length - 1), changes(3), fc.boolean(), (index, list, stream) => {
-          const sent = events.map((event, i) => {
-            if (i !== index || event.includes('[DONE]')) return event;
-            return event.replace(/^data: (.*)$/m, (_, data: string) => {
-              return `data: ${JSON.stringify(changed(JSON.parse(data), list))}`;
-            });
-          });
-          const converter = createTranslator(translate(from, to, stream), headOf('text/event-stream'));
-          refusesWith(['upstream_invalid', 'upstream_failed'], () => {
-            converter.write(Buffer.from(sent.join('')));
-            converter.end();
-          });
-          const end = converter.fail?.(new StageError('upstream_failed', 'It broke.')) ?? '';
-          assert.ok(end === '' || end.endsWith('\n\n'));
+          const sent = events.with(
+            index,
+            events[index]!.replace(
+              /^data: (\{.*)$/m,
+              (_, data: string) => `data: ${JSON.stringify(changed(JSON.parse(data), list))}`,
+            ),
+          );
+          read('text/event-stream', stream, sent.join(''));
+          read('application/json', stream, JSON.stringify(changed(document, list)));
         }),
         { numRuns: times(30) },
       );
@@ -393,8 +332,8 @@ for (const { from, to } of PAIRS) {
 
 const OWN = { protocol: 'messages', kind: 'signature' } as const;
 
-describe('a proof of reasoning kept as text', () => {
-  it('comes back as it was, whatever is in it', () => {
+describe('a reasoning signature stored as text', () => {
+  it('is restored, with any content', () => {
     const proofs: fc.Arbitrary<ReasoningProof> = fc.record(
       {
         protocol: fc.constantFrom(...PROTOCOLS),
@@ -414,23 +353,23 @@ describe('a proof of reasoning kept as text', () => {
     );
   });
 
-  it('is made even of an identifier that is no Unicode', () => {
+  it('supports an identifier that is no Unicode', () => {
     const proof = { protocol: 'responses', kind: 'encrypted', value: 'x', id: 'a\ud800' } as const;
     const text = proofToText(proof, { protocol: 'chat', upstream: 'b\ud800' });
     assert.deepEqual(proofFromText(text, OWN), { ...proof, id: 'a\ufffd', upstream: 'b\ufffd' });
   });
 
-  it('is one even where the upstream gave none, so that nobody takes it for their own', () => {
+  it('is one even where the upstream gave none, so that no client takes it for its own', () => {
     const text = proofToText(undefined, { protocol: 'chat', upstream: 'spare' });
     assert.deepEqual(proofFromText(text, OWN), { protocol: 'chat', kind: 'none', value: '', upstream: 'spare' });
   });
 
-  it('was made without the name of its upstream before, and is read all the same', () => {
+  it('is read in its former format, without the name of its upstream', () => {
     const proof = { protocol: 'responses', kind: 'encrypted', value: 'x:y', id: 'rs_1' };
     assert.deepEqual(proofFromText('gw:responses:encrypted:rs_1:x:y', OWN), proof);
   });
 
-  it("is the provider's own where it was not made so, and none where it says nothing", () => {
+  it("is the provider's own where it was not wrapped, and none where it is empty", () => {
     for (const text of ['gw', 'EqQBCg==']) assert.deepEqual(proofFromText(text, OWN), { ...OWN, value: text });
     for (const text of ['', 'gw:', 'gw:messages:signature', 'gw:other:signature::x', 'gw:chat@u:other::x']) {
       assert.equal(proofFromText(text, OWN), undefined);

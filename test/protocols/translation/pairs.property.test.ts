@@ -1,4 +1,4 @@
-/** What must hold for every pair of different protocols, whatever is said. */
+/** Invariants of every pair of different protocols, for any content. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -18,13 +18,13 @@ import {
   type Said,
 } from '../../support/model-provider/model-provider.ts';
 import { times } from '../../support/times.ts';
-import { argumentTexts, conversations, names, texts } from './conversation-arbitraries.ts';
+import { argumentTexts, conversations, joinedTurns, names, texts } from './conversation-arbitraries.ts';
 import { headOf, PAIRS, translate } from './translating.ts';
 
 const target = { max_output_tokens: 64_000, thinking: 'adaptive', sampling: true } as const;
 const asked = { upstream: 'u', upstream_model: 'upstream-model', target, request_id: 'r-1', created_at: 1 };
 
-/** Runs `check` unless a rule refuses the request. */
+/** Runs `check` unless a rule rejects the request. */
 function unlessRefused(check: () => void): void {
   try {
     check();
@@ -34,18 +34,11 @@ function unlessRefused(check: () => void): void {
 }
 
 /** Turns as they are grouped by every protocol: neighbours of one role are one turn, and an empty text is none. */
-function merged(turns: readonly Turn[]): Turn[] {
-  const found: { role: Turn['role']; parts: Part[] }[] = [];
-  for (const { role, parts } of turns) {
-    const last = found.at(-1);
-    if (last?.role === role) last.parts.push(...parts.map(withoutEmpty));
-    else found.push({ role, parts: parts.map(withoutEmpty) });
-  }
-  return found;
-}
+const merged = (turns: readonly Turn[]): readonly Turn[] =>
+  joinedTurns(turns.map(({ role, parts }) => ({ role, parts: parts.map(withoutEmpty) })));
 
 function withoutEmpty(part: Part): Part {
-  // Some protocols want a name of every document.
+  // Some protocols require a name of every document.
   if (part.kind === 'document') return { ...part, name: part.name ?? 'document.pdf' };
   if (part.kind !== 'tool_result') return part;
   return { ...part, parts: part.parts.filter((inner) => inner.kind !== 'text' || inner.text !== '') };
@@ -54,7 +47,7 @@ function withoutEmpty(part: Part): Part {
 /** A tool as every protocol can say it: whether its schema can be strict depends on the protocol. */
 const sayable = ({ strict: _, ...tool }: Tool) => tool;
 
-/** What a request says beside its turns; what is so anyway is not said. */
+/** The fields of a request beside its turns; defaults are omitted. */
 function settingsOf({
   turns: _,
   parallel_tool_calls,
@@ -72,7 +65,7 @@ function settingsOf({
   };
 }
 
-/** Clients of JSON mode say in words that they want JSON; their own protocol insists on it. */
+/** Clients of JSON mode request JSON in words; their own protocol requires it. */
 function withWords(conversation: Conversation): Conversation {
   if (conversation.output_format?.kind !== 'json_object') return conversation;
   return {
@@ -81,7 +74,7 @@ function withWords(conversation: Conversation): Conversation {
   };
 }
 
-/** A conversation that the user spoke last in; what an assistant has only begun to say may end with no space. */
+/** A conversation whose last turn is the user's; an unfinished assistant turn may end with no space. */
 function ended(conversation: Conversation): Conversation {
   if (conversation.turns.at(-1)?.role !== 'assistant') return conversation;
   return {
@@ -90,7 +83,7 @@ function ended(conversation: Conversation): Conversation {
   };
 }
 
-/** Settings of a request, of which few can be said by every protocol. */
+/** Settings of a request, few of which every protocol supports. */
 const SETTINGS = [
   ...(['max_output_tokens', 'temperature', 'top_p', 'top_k', 'frequency_penalty', 'presence_penalty', 'seed'] as const),
   ...(['stop', 'reasoning', 'verbosity', 'user', 'metadata', 'service_tier', 'store', 'tool_choice'] as const),
@@ -111,7 +104,7 @@ const SAYABLE: readonly [Conversation, typeof SETTINGS] = [
   ['max_output_tokens', 'temperature'],
 ];
 
-/** A conversation with these settings only, so that not every one says something that a rule is about. */
+/** A conversation with these settings only, so that not every one triggers a rule. */
 function withOnly(conversation: Conversation, kept: readonly (typeof SETTINGS)[number][]): Conversation {
   const left_out: ReadonlySet<string> = new Set(SETTINGS.filter((setting) => !kept.includes(setting)));
   const rest = Object.fromEntries(Object.entries(conversation).filter(([key]) => !left_out.has(key)));
@@ -126,7 +119,7 @@ function bodyOf(from: Protocol, conversation: Conversation) {
 for (const { from, to } of PAIRS) {
   const which = `from ${from} to ${to}`;
 
-  test(`a strict upstream takes every translated request: ${which}`, () => {
+  test(`a strict upstream accepts every translated request: ${which}`, () => {
     fc.assert(
       fc.property(conversations({ reasoning: ['text'] }), (conversation) =>
         unlessRefused(() => {
@@ -139,7 +132,7 @@ for (const { from, to } of PAIRS) {
     );
   });
 
-  test(`a request that both sides can say comes back as it was: ${which}`, () => {
+  test(`a request within both sides' features returns unchanged: ${which}`, () => {
     const plain = conversations({
       reasoning: [],
       part_caches: false,
@@ -172,7 +165,7 @@ for (const { from, to } of PAIRS) {
           assert.equal(again.user, once.user);
           assert.equal(again.stream, once.stream);
           if (there.notes.names.length + back.notes.names.length > 0) return;
-          // What no rule noted was not lost.
+          // Nothing was lost without a note.
           assert.deepEqual({ ...settingsOf(again), ...settingsOf(once) }, settingsOf(again));
           if (settings.length > 0) whole++;
         }),
@@ -184,8 +177,8 @@ for (const { from, to } of PAIRS) {
 
   test(`any chunks of the upstream's stream give the client the same bytes: ${which}`, () => {
     fc.assert(
-      fc.property(modelAnswers, fc.array(fc.nat(), { maxLength: 40 }), (answer, places) => {
-        const bytes = streamOf(to, answer);
+      fc.property(modelAnswers, fc.array(fc.nat(), { maxLength: 40 }), (response, places) => {
+        const bytes = streamOf(to, response);
         const whole = convertAll(translatorFor(from, to, true, 'stream'), [bytes]);
         assert.equal(convertAll(translatorFor(from, to, true, 'stream'), cutAt(bytes, places)), whole);
         const one_by_one = Array.from(bytes, (byte) => Buffer.from([byte]));
@@ -195,12 +188,12 @@ for (const { from, to } of PAIRS) {
     );
   });
 
-  test(`each event of the upstream leads at once to what can be said: ${which}`, () => {
+  test(`each event of the upstream is passed on at once: ${which}`, () => {
     fc.assert(
-      fc.property(modelAnswers, (answer) => {
+      fc.property(modelAnswers, (response) => {
         const converter = translatorFor(from, to, true, 'stream');
         let said = '';
-        for (const event of eventsOf(to, answer)) {
+        for (const event of eventsOf(to, response)) {
           said += converter.write(Buffer.from(event));
           // Nothing is ever half an event.
           eventsIn(said);
@@ -211,10 +204,10 @@ for (const { from, to } of PAIRS) {
     );
   });
 
-  test(`a stream cut anywhere ends with a well-formed error, after a prefix of what it would have said: ${which}`, () => {
+  test(`a stream cut anywhere ends with a well-formed error, after a prefix of the whole: ${which}`, () => {
     fc.assert(
-      fc.property(modelAnswers, fc.nat(), (answer, place) => {
-        const bytes = streamOf(to, answer);
+      fc.property(modelAnswers, fc.nat(), (response, place) => {
+        const bytes = streamOf(to, response);
         const whole = convertAll(translatorFor(from, to, true, 'stream'), [bytes]);
         const converter = translatorFor(from, to, true, 'stream');
         let got = String(converter.write(bytes.subarray(0, place % bytes.length)));
@@ -251,14 +244,14 @@ for (const { from, to } of PAIRS) {
     );
   });
 
-  test(`a document and a stream of the same answer are the same to the client: ${which}`, () => {
+  test(`a document and a stream of the same response are the same to the client: ${which}`, () => {
     fc.assert(
-      fc.property(modelAnswers, (answer) => {
-        const document = Buffer.from(JSON.stringify(documentOf(to, answer)));
+      fc.property(modelAnswers, (response) => {
+        const document = Buffer.from(JSON.stringify(documentOf(to, response)));
         const from_document = convertAll(translatorFor(from, to, false, 'document'), [document]);
-        const from_stream = convertAll(translatorFor(from, to, false, 'stream'), [streamOf(to, answer)]);
+        const from_stream = convertAll(translatorFor(from, to, false, 'stream'), [streamOf(to, response)]);
         assert.deepEqual(JSON.parse(from_stream), JSON.parse(from_document));
-        const streamed = convertAll(translatorFor(from, to, true, 'stream'), [streamOf(to, answer)]);
+        const streamed = convertAll(translatorFor(from, to, true, 'stream'), [streamOf(to, response)]);
         assert.equal(textIn(from, eventsIn(streamed)), textIn(from, JSON.parse(from_document)));
       }),
       { numRuns: times(12) },
@@ -266,7 +259,7 @@ for (const { from, to } of PAIRS) {
   });
 }
 
-/** Answers of the scripted model provider as arbitraries, and what carries them through a translator. */
+/** Responses of the scripted model provider as arbitraries, and their way through a translator. */
 
 const thoughts = fc.option(
   texts.map((text): Said => ({ kind: 'thought', text })),
@@ -279,7 +272,7 @@ const words = fc.option(
 const calls = fc.array(fc.tuple(names, argumentTexts), { maxLength: 3 });
 const refusals = texts.map((text): Said[] => [{ kind: 'refusal', text }]);
 
-/** What a model says: perhaps a thought, perhaps a text, calls; or a refusal. */
+/** A model's output: perhaps a thought, perhaps a text, tool calls; or a refusal. */
 const said: fc.Arbitrary<readonly Said[]> = fc.oneof(
   {
     weight: 6,
@@ -294,7 +287,7 @@ const said: fc.Arbitrary<readonly Said[]> = fc.oneof(
   { weight: 1, arbitrary: refusals },
 );
 
-/** Answers that each protocol can say whole. */
+/** Responses within each protocol's features. */
 const modelAnswers: fc.Arbitrary<Answer> = fc
   .record({
     said,
@@ -312,7 +305,7 @@ const modelAnswers: fc.Arbitrary<Answer> = fc
     return { said: all, piece, mixed, pings, used, ...(cut_short && only_text && { stop: 'length' as const }) };
   });
 
-/** What turns an upstream's answer into a client's. */
+/** The converter of an upstream's response into a client's. */
 function translatorFor(from: Protocol, to: Protocol, stream: boolean, type: 'stream' | 'document'): ResponseConverter {
   return createTranslator(
     translate(from, to, stream),
@@ -326,7 +319,7 @@ function convertAll(converter: ResponseConverter, chunks: readonly Buffer[]): st
 }
 
 /** The bytes of the upstream's stream. */
-const streamOf = (protocol: Protocol, answer: Answer): Buffer => Buffer.from(eventsOf(protocol, answer).join(''));
+const streamOf = (protocol: Protocol, response: Answer): Buffer => Buffer.from(eventsOf(protocol, response).join(''));
 
 /** Bytes cut at these places. */
 function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {

@@ -1,4 +1,4 @@
-/** Schemas of tools and answers, whatever they are: each API takes what becomes of them, and they mean what they meant. */
+/** Schemas of tools and responses of any kind: each API accepts their translation, and the meaning is kept. */
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -27,7 +27,7 @@ const REFERENCES = [
   'https://x.test',
 ];
 
-/** JSON Schema that is right; with what a language model is rarely told, too. */
+/** Valid JSON Schema; with keywords that are rare for language models, too. */
 const schemas: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ schema: Record<string, unknown> }>((tie) => {
   const below = tie('schema');
   const map = fc.dictionary(keys, below, { maxKeys: 3, noNullPrototype: true });
@@ -88,7 +88,7 @@ const definitions = fc.record(
 );
 const roots = fc.tuple(schemas, definitions).map(([schema, more]) => ({ ...schema, ...more }));
 
-/** Anything at all where a keyword of JSON Schema stands. */
+/** Any value in place of a keyword of JSON Schema. */
 const hostile: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ value: unknown; schema: Record<string, unknown> }>(
   (tie) => ({
     value: fc.oneof(
@@ -137,7 +137,7 @@ const ajv = new Ajv2020({
   addUsedSchema: false,
 });
 
-/** The function that tells whether a value is valid; `undefined` for a schema that no validator reads. */
+/** The validator of a value; `undefined` for a schema that no validator reads. */
 function validator(schema: Json): ((value: unknown) => boolean | undefined) | undefined {
   try {
     const validate = ajv.compile({ ...schema });
@@ -164,8 +164,8 @@ const values: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
 })).value;
 const objects = fc.dictionary(keys, values, { maxKeys: 4, noNullPrototype: true });
 
-/** Schemas that every API can be held to. */
-const HELD: readonly Json[] = [
+/** Schemas that every API can enforce. */
+const ENFORCED: readonly Json[] = [
   { type: 'object', properties: { path: { type: 'string' } }, required: ['path'], additionalProperties: false },
   {
     type: 'object',
@@ -180,29 +180,29 @@ for (const to of PROTOCOLS) {
       ['right', roots],
       ['hostile', hostile],
     ] as const) {
-      test(`a ${which} schema becomes one that the API takes: of a tool, strict or not, and of an answer`, () => {
-        let held = 0;
+      test(`a ${which} schema becomes one that the API accepts: of a tool, strict or not, and of a response`, () => {
+        let enforced = 0;
         fc.assert(
           fc.property(any, (schema) => {
             checkToolSchema(tool(schema, to).schema, 'tool', apiOf(to));
             const strict = tool(schema, to, true);
             checkToolSchema(strict.schema, 'tool', apiOf(to));
             if (strict.strict) checkEnforcedSchema(strict.schema, 'strict', apiOf(to));
-            const answer = new StrictSchemas(DEFINITIONS[to].accepted, new Notes()).answer({
+            const response = new StrictSchemas(DEFINITIONS[to].accepted, new Notes()).answer({
               kind: 'json_schema',
               schema,
             });
-            if (answer === undefined) return;
-            checkEnforcedSchema(answer, 'answer', apiOf(to));
-            held++;
+            if (response === undefined) return;
+            checkEnforcedSchema(response, 'answer', apiOf(to));
+            enforced++;
           }),
-          { numRuns: times(25), examples: HELD.map((schema) => [schema]) },
+          { numRuns: times(25), examples: ENFORCED.map((schema) => [schema]) },
         );
-        assert.ok(held >= HELD.length, `only ${held} schemas could be held to`);
+        assert.ok(enforced >= ENFORCED.length, `only ${enforced} schemas are enforceable`);
       });
     }
 
-    test('what was written is written again the same', () => {
+    test('rewriting is idempotent', () => {
       fc.assert(
         fc.property(hostile, (schema) => {
           const once = writeSchema(schema, DEFINITIONS[to].accepted, new Notes());
@@ -214,7 +214,7 @@ for (const to of PROTOCOLS) {
       );
     });
 
-    test('a tool that is not strict may be called as before, and only so where nothing was noted', () => {
+    test('a non-strict tool accepts the same calls, and only those where nothing was noted', () => {
       fc.assert(
         fc.property(roots, fc.array(objects, { minLength: 1, maxLength: 10 }), (schema, calls) => {
           const { schema: written, notes } = tool(schema, to);
@@ -230,7 +230,7 @@ for (const to of PROTOCOLS) {
       );
     });
 
-    test('what the model is held to is what was asked for, where no constraint was only told', () => {
+    test('the model is held to what was requested, where no constraint was only described', () => {
       fc.assert(
         fc.property(roots, fc.array(values, { minLength: 1, maxLength: 20 }), (schema, said) => {
           const notes = new Notes();
@@ -255,7 +255,7 @@ function pick({ $defs, definitions: more }: Json): Json {
   return { ...($defs !== undefined && { $defs }), ...(more !== undefined && { definitions: more }) };
 }
 
-test('a schema that is very deep, very wide, or goes in circles takes no time to speak of', () => {
+test('a very deep, very wide or circular schema is fast', () => {
   let deep: Json = { type: 'string' };
   for (let level = 0; level < 900; level++) deep = { type: 'object', properties: { a: deep } };
   const wide = {

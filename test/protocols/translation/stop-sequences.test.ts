@@ -1,4 +1,4 @@
-/** Answers are cut at stop sequences that their upstream cannot be told. */
+/** Responses are cut at stop sequences that their upstream does not support. */
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
@@ -27,7 +27,7 @@ const END: ModelEvent = { type: 'end', reason: 'finished', usage: { output: 9 } 
 const said = (events: readonly ModelEvent[]): string =>
   events.map((event) => (event.type === 'part_delta' ? event.text : '')).join('');
 
-/** What a model that knows its stop sequences would have said: up to the one that is complete first, the longest of several. */
+/** The output of a model that supports its stop sequences: up to the first complete one, the longest of several. */
 function expected(text: string, stops: readonly string[]): [said: string, stop: string | undefined] {
   for (let end = 1; end <= text.length; end++) {
     const found = stops.filter((one) => text.slice(0, end).endsWith(one)).sort((a, b) => b.length - a.length)[0];
@@ -37,7 +37,7 @@ function expected(text: string, stops: readonly string[]): [said: string, stop: 
 }
 
 describe('a text', () => {
-  it('ends before the sequence that is complete first, in whatever pieces it comes', () => {
+  it('ends before the first complete sequence, in any pieces', () => {
     const letters = fc.string({ unit: fc.constantFrom('a', 'b', '\n'), maxLength: 30 });
     const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', '\n'), minLength: 1, maxLength: 4 }), {
       minLength: 1,
@@ -61,7 +61,7 @@ describe('a text', () => {
     assert.equal(tooManyToCut(['x'.repeat(16_385)]), true);
   });
 
-  it('comes at once as far as it cannot be the beginning of a sequence', () => {
+  it('arrives at once except for a possible beginning of a sequence', () => {
     const cutter = new StopCutter(['\n\nHuman:'], false);
     const left: ModelEvent[] = [];
     const take = (event: ModelEvent) => cutter.take(event, (one) => left.push(one));
@@ -87,7 +87,7 @@ describe('a text', () => {
     ]);
   });
 
-  it('that is cut after a thought ends there: the sequence itself is not said', () => {
+  it('that is cut after a thought ends there: the sequence itself is omitted', () => {
     const events = [start(0, 'reasoning'), delta('hm'), stop(), start(1), delta('aENDb', 1), stop(1), END];
     for (const one_text of [false, true]) {
       assert.deepEqual(cut(['END'], events, one_text).slice(3), [
@@ -99,7 +99,7 @@ describe('a text', () => {
     }
   });
 
-  it('is looked through alone: thoughts and arguments pass as they are', () => {
+  it('is searched alone: thoughts and arguments pass unchanged', () => {
     const events = [start(0, 'reasoning'), delta('END'), stop(), start(1), delta('a EN', 1), stop(1), END];
     assert.equal(said(cut(['END'], events)), 'ENDa EN');
   });
@@ -117,7 +117,7 @@ describe('texts that follow one another', () => {
     END,
   ];
 
-  it('are looked through as one, and what was said is said of the text that it belongs to', () => {
+  it('are searched as one, and notes belong to the text with the match', () => {
     const pieces = fc.array(fc.string({ unit: fc.constantFrom('a', 'b'), maxLength: 6 }), { maxLength: 3 });
     const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 5 }), {
       minLength: 1,
@@ -144,7 +144,7 @@ describe('texts that follow one another', () => {
     );
   });
 
-  it('are apart where something else is said between them, but not for clients that get all texts as one', () => {
+  it('are apart with other content between them, but not for clients that get all texts as one', () => {
     const call: ModelEvent = { type: 'part_start', index: 1, part: { kind: 'tool_call', id: 'c', name: 'f' } };
     const events = [
       start(0),
@@ -169,7 +169,7 @@ describe('texts that follow one another', () => {
 });
 
 describe('sequences are cut at by the gateway', () => {
-  it('where the upstream knows none, takes fewer, or refuses them', () => {
+  it('where the upstream supports none, fewer, or rejects them', () => {
     const five = ['a', 'b', 'c', 'd', 'e'];
     assert.deepEqual(stopsToCut(DEFINITIONS.responses.accepted, ['a', '']), ['a']);
     assert.deepEqual(stopsToCut(DEFINITIONS.chat.accepted, five), five);

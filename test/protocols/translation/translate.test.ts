@@ -13,7 +13,7 @@ import { removeMadeReasoning, translateRequest } from '../../../engine/domain/pr
 import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 import { MANY, PAIRS, raised, translate } from './translating.ts';
 
-/** Every rule of translation is used, and says what a reader of the table needs. */
+/** Every rule of translation is used, and its entry is complete for readers of the table. */
 
 const TRANSLATION = join(import.meta.dirname, '..', '..', '..', 'engine/domain/protocols');
 
@@ -22,22 +22,22 @@ const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
   .map((name) => readFileSync(join(TRANSLATION, name), 'utf8'))
   .join('\n');
 
-/** Whether the name stands where a rule is noted, refused, chosen or listed for a field; fields have such names, too. */
+/** Whether the name is where a rule is noted, rejected, chosen or listed for a field; fields have such names, too. */
 function isUsed(name: string): boolean {
-  const calls = `(?:note|noteWord|refuse)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
+  const calls = `(?:note|noteWord|refuse|told)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
   const row = `^ *\\['[a-z_]+', '${name}'(?:, [^,\\]]+)?\\],$`;
   return new RegExp(`${calls}|${row}`, 'm').test(sources);
 }
 
 describe('rules', () => {
   for (const [name, rule] of Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]) {
-    it(`${name} is noted or refused somewhere`, () => {
-      // Unknown fields have a method of their own, because their name is told with them.
+    it(`${name} is noted or rejected somewhere`, () => {
+      // Unknown fields have a method of their own, because their name is reported with them.
       const used = name === 'unknown_field' ? sources.includes('unknownField(') : isUsed(name);
       assert.ok(used, `nothing notes ${name}`);
     });
 
-    it(`${name} says between which protocols, and in a sentence what happens`, () => {
+    it(`${name} names its protocols, and its effect in a sentence`, () => {
       assert.match(name, /^[a-z][a-z0-9_]{2,39}$/);
       assert.ok(rule.from.length > 0 && rule.to.length > 0);
       assert.match(rule.meaning, /[.]$/);
@@ -56,51 +56,22 @@ describe('rules', () => {
 /** A request on its way from a client of one protocol to an upstream of another. */
 
 describe('a request', () => {
-  it('that is no object is refused', () => {
+  it('that is no object is rejected', () => {
     for (const body of [null, [], 'text', 7, undefined]) {
-      const wishes = {
+      const options = {
         upstream: 'u',
         upstream_model: 'm',
         target: { max_output_tokens: 1, thinking: 'none', sampling: true },
         request_id: 'r',
       } as const;
       for (const { from, to } of PAIRS) {
-        assert.throws(() => translateRequest({ from, to, body, created_at: 0, ...wishes }), raised('invalid_request'));
+        assert.throws(() => translateRequest({ from, to, body, created_at: 0, ...options }), raised('invalid_request'));
       }
-    }
-  });
-
-  it('asks the upstream for its own name of the model, and tells the client what it asked for', () => {
-    for (const { from, to } of PAIRS) {
-      const { json, answer } = translate(from, to, false);
-      assert.equal((JSON.parse(json) as { model: string }).model, 'upstream-1');
-      assert.equal(answer.model, 'coder-1');
     }
   });
 });
 
-describe('numbers that are larger than any count', () => {
-  const LIMITS: Readonly<Record<Protocol, string>> = {
-    messages: 'max_tokens',
-    chat: 'max_tokens',
-    responses: 'max_output_tokens',
-  };
-  for (const from of PROTOCOLS) {
-    it(`are told to be too large, and not to be no numbers, to a ${from} client`, () => {
-      for (const value of [1e29, Infinity, 2 ** 53]) {
-        const more = { [LIMITS[from]]: value };
-        assert.throws(
-          () => translate(from, from === 'chat' ? 'messages' : 'chat', false, more),
-          (error) =>
-            raised('invalid_request')(error) &&
-            (error as Error).message === `${LIMITS[from]}: must be 9007199254740991 or less`,
-        );
-      }
-    });
-  }
-});
-
-/** Requests of very many small pieces: all of them are translated, or too many refused, so that one cannot stop the gateway. */
+/** Requests of very many small pieces: all of them are translated, or too many rejected, so that none can stop the gateway. */
 
 for (const from of PROTOCOLS) {
   for (const [what, request] of Object.entries(MANY[from])) {
@@ -124,7 +95,7 @@ describe('a request of more pieces than can be translated in a moment', () => {
     responses: [{ input: user(text('input_text')) }, { tools: [{ type: 'namespace', name: 'n', tools }] }],
   };
   for (const { from, to } of PAIRS) {
-    it(`is refused from ${from} to ${to}, and where it has them is told`, () => {
+    it(`is rejected from ${from} to ${to}, and is reported where it has them`, () => {
       for (const body of BODIES[from]) {
         assert.throws(
           () => translate(from, to, true, body),
@@ -147,7 +118,7 @@ describe('a request of more pieces than can be translated in a moment', () => {
   });
 });
 
-/** Reasoning that a translation has made is taken out of what goes to a provider untranslated; nothing else is touched. */
+/** Reasoning of a translation is removed from untranslated requests to a provider; nothing else is changed. */
 
 async function sent(text: string, protocol: Protocol = 'messages'): Promise<{ text: string; rewrites: string[] }> {
   const rewrites: string[] = [];
@@ -167,7 +138,7 @@ const asked = (messages: string[], more = '') =>
   `{"system" : "S", "messages":[${messages.join(', ')}]${more},"top_p":1.0}`;
 
 describe('in a Messages request', () => {
-  it('a block goes, and every other byte stays', async () => {
+  it('a block is removed, and every other byte stays', async () => {
     const before = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, text('d')), user('e')]);
     const { text: after, rewrites } = await sent(before);
     assert.equal(after, asked([user('a'), said(text('b')), user('c'), said(OWN, text('d')), user('e')]));
@@ -188,12 +159,12 @@ describe('in a Messages request', () => {
     assert.equal((await sent(in_many)).text, asked(Array(1000).fill(said(text('b')))));
   });
 
-  it('a message of nothing else goes as a whole, as providers take no empty ones', async () => {
+  it('a message of nothing else is removed as a whole, as providers reject empty ones', async () => {
     const { text: after } = await sent(asked([user('a'), said(MADE, MADE), user('c')]));
     assert.equal(after, asked([user('a'), user('c')]));
   });
 
-  it('what providers have proven, and words that only look like a mark, stay as they are, and no rewrite is recorded', async () => {
+  it("the provider's signatures, and words that only resemble a mark, stay unchanged, and no rewrite is recorded", async () => {
     const redacted = '{"type":"redacted_thinking","data":"EmwKAh=="}';
     const quoted = text('It said "signature":"gw:chat@u:none::" and "signature":"".');
     const input = '{"type":"tool_use","id":"c2","name":"f","input":{"signature":"","key":"gw:x","type":"thinking"}}';
@@ -201,7 +172,7 @@ describe('in a Messages request', () => {
     assert.deepEqual(await sent(before), { text: before, rewrites: [] });
   });
 
-  it('the model is kept from thinking where it would have to go on from a thought of another', async () => {
+  it("disables thinking where the model would have to continue another model's thought", async () => {
     const more = (thinking: string, edits: string) =>
       `,"thinking":${thinking},"context_management":{"edits":[${edits}]},"max_tokens":9000`;
     const clear = '{"type":"clear_thinking_20251015","keep":"all"}';
@@ -215,7 +186,7 @@ describe('in a Messages request', () => {
     assert.deepEqual(rewrites, ['messages', 'thinking', 'context_management']);
   });
 
-  it('so it is where instructions or words of the user follow the results', async () => {
+  it('also where instructions or words of the user follow the results', async () => {
     const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
     const instruction = '{"role":"system","content":"Be brief."}';
     for (const after of [instruction, user('And now?')]) {
@@ -225,7 +196,7 @@ describe('in a Messages request', () => {
     }
   });
 
-  it('nor does it begin to in the next request, as it could not think in the answer before', async () => {
+  it('also in the next request, as thinking was off in the response before', async () => {
     const later = CALL.replace('c1', 'c2');
     const messages = (...blocks: string[]) => [
       user('a'),
@@ -239,7 +210,7 @@ describe('in a Messages request', () => {
     assert.equal(after, asked(messages(CALL), ',"thinking":{"type":"disabled"}'));
   });
 
-  it('the model goes on thinking where its own thought begins the answer, after a question, and where it adapts', async () => {
+  it("keeps thinking after the model's own thought, after a question, and where it adapts", async () => {
     const budget = ',"thinking":{"type":"enabled","budget_tokens":2000}';
     const own = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, CALL), RESULT], budget);
     assert.deepEqual((await sent(own)).rewrites, ['messages']);
@@ -257,13 +228,13 @@ describe('in a Responses request', () => {
   const message = '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]}';
   const body = (...items: string[]) => `{ "input" : [\n${items.join(',\n')}\n] , "store":false}`;
 
-  it('an item goes, and every other byte stays', async () => {
+  it('an item is removed, and every other byte stays', async () => {
     const { text: after, rewrites } = await sent(body(made, message, own, kept, message, made), 'responses');
     assert.equal(after, body(message, own, kept, message));
     assert.deepEqual(rewrites, ['input']);
   });
 
-  it('items of the provider stay as they are', async () => {
+  it('items of the provider stay unchanged', async () => {
     const before = body(own, message, kept, message);
     assert.deepEqual(await sent(before, 'responses'), { text: before, rewrites: [] });
   });
@@ -278,7 +249,7 @@ describe('odd bodies', () => {
     '["gw:"]',
   ];
   for (const body of odd) {
-    it(`pass as they are: ${body}`, async () => {
+    it(`pass unchanged: ${body}`, async () => {
       for (const protocol of ['messages', 'responses', 'chat'] as const) {
         assert.deepEqual(await sent(body, protocol), { text: body, rewrites: [] });
       }

@@ -8,7 +8,7 @@ import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol
 import type { UpstreamTarget } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { type TranslatedRequest, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
 
-/** The name of the tool in each request: above what chat completions and Responses take. */
+/** The name of the tool in each request: above the limit of chat completions and Responses. */
 export const LONG_NAME = `mcp__${'tool_'.repeat(14)}`;
 const PARAMETERS = { type: 'object', properties: { city: { type: 'string' } }, additionalProperties: false };
 
@@ -75,7 +75,7 @@ const responsesCalls = (count: number, id: (index: number) => string) => [
   ...many(count, (i) => ({ type: 'function_call_output', call_id: id(i), output: 'done' })),
 ];
 
-/** What a request with so many pieces has, by what there are many of. Each piece is the text `a`, or a call with the result `done`. */
+/** The content of a request with so many pieces, by their kind. Each piece is the text `a`, or a call with the result `done`. */
 export const MANY: Readonly<Record<Protocol, Readonly<Record<string, (count: number) => object>>>> = {
   messages: {
     'turns that alternate': (count) => ({ messages: many(count, (i) => ({ role: by(i), content: 'a' })) }),
@@ -111,7 +111,7 @@ export const MANY: Readonly<Record<Protocol, Readonly<Record<string, (count: num
 /** Whether an error is one of ours with this code. */
 export const raised = (code: string) => (error: unknown) => error instanceof StageError && error.code === code;
 
-/** The head of an upstream's response, with the headers as they are by now. */
+/** The head of an upstream's response, with its current headers. */
 export function headOf(
   type: string,
   status = 200,

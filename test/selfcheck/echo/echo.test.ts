@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { BODY_BYTES_MAX, type Echo, openEcho } from '../../../engine/edge/selfcheck/echo/open-echo.ts';
 
 let echo: Echo;
@@ -20,53 +19,13 @@ const post = (path: string, json: unknown, headers: Record<string, string> = {})
 
 const prompt = (content: string) => ({ model: 'coder-1', max_tokens: 16, messages: [{ role: 'user', content }] });
 
-async function eventsOf(response: Response): Promise<EventSourceMessage[]> {
-  const events: EventSourceMessage[] = [];
-  createParser({ onEvent: (event) => events.push(event) }).feed(await response.text());
-  return events;
-}
-
 describe('the echo upstream', () => {
-  test('answers as the Messages API does, with the model that was asked for', async () => {
+  test('responds like the Messages API, with the requested model', async () => {
     const response = await post('/v1/messages?beta=true', prompt('hello'));
     const answer = (await response.json()) as Record<string, unknown>;
     assert.equal(answer.type, 'message');
     assert.equal(answer.model, 'coder-1');
     assert.deepEqual(answer.content, [{ type: 'text', text: 'This is the echo upstream of a self-check.' }]);
-  });
-
-  test('streams the events of the Messages API in their order', async () => {
-    const expected = echo.expect({ text: 'ab', pieces: 2 });
-    const events = await eventsOf(await post('/v1/messages', { ...prompt(expected.text), stream: true }));
-    assert.deepEqual(
-      events.map(({ event }) => event),
-      [
-        'message_start',
-        'content_block_start',
-        'ping',
-        'content_block_delta',
-        'content_block_delta',
-        'content_block_stop',
-        'message_delta',
-        'message_stop',
-      ],
-    );
-  });
-
-  test('streams chat completions with usage and an end', async () => {
-    const events = await eventsOf(await post('/chat/completions', { ...prompt('hello'), stream: true }));
-    assert.equal(events.at(-1)?.data, '[DONE]');
-    assert.equal(JSON.parse(events.at(-2)!.data).usage.total_tokens, 16);
-  });
-
-  test('streams Responses from created to completed, numbered', async () => {
-    const events = await eventsOf(await post('/v1/responses', { model: 'coder-1', input: 'hello', stream: true }));
-    assert.equal(events[0]?.event, 'response.created');
-    assert.equal(events.at(-1)?.event, 'response.completed');
-    assert.deepEqual(
-      events.map(({ data }) => JSON.parse(data).sequence_number),
-      events.map((_, index) => index),
-    );
   });
 
   test('counts more tokens for a longer text', async () => {
@@ -75,14 +34,14 @@ describe('the echo upstream', () => {
     assert.ok((await count('a longer text than the other')) > (await count('short')));
   });
 
-  test('keeps the first request that holds an expected text, byte for byte, and counts the others', async () => {
+  test('keeps the first request with an expected text, byte for byte, and counts the others', async () => {
     const expected = echo.expect({ text: 'pong' });
     const body = `{ "model":"m",  "max_tokens":1, "messages":[{"role":"user","content":"${expected.text}"}],"temperature":1.0}`;
     const send = () =>
       fetch(`${echo.url}/base/v1/messages?beta=true`, { method: 'POST', body, headers: { 'X-App': 'cli' } });
-    const answer = (await (await send()).json()) as { content: { text: string }[] };
+    const response = (await (await send()).json()) as { content: { text: string }[] };
     await (await send()).arrayBuffer();
-    assert.equal(answer.content[0]?.text, 'pong');
+    assert.equal(response.content[0]?.text, 'pong');
     assert.equal(expected.count(), 2);
     const received = expected.received()!;
     assert.equal(received.body.toString(), body);
@@ -90,14 +49,14 @@ describe('the echo upstream', () => {
     assert.equal(received.headers['x-app'], 'cli');
   });
 
-  test('keeps nothing of requests that nobody expects', async () => {
+  test('keeps nothing of unexpected requests', async () => {
     const expected = echo.expect();
     await (await post('/v1/messages', prompt('something else'))).arrayBuffer();
     assert.equal(expected.received(), undefined);
     assert.equal(expected.count(), 0);
   });
 
-  test('answers an error as told, with its status, headers and bytes', async () => {
+  test('returns an error as scripted, with its status, headers and bytes', async () => {
     const expected = echo.expect({ error: { status: 529, headers: { 'retry-after': '7' }, body: '{"a": 1}' } });
     const response = await post('/v1/messages', prompt(expected.text));
     assert.equal(response.status, 529);
@@ -117,7 +76,7 @@ describe('the echo upstream', () => {
     assert.equal(expected.received()?.body.toString(), JSON.stringify(prompt(expected.text)));
   });
 
-  test('lists a model, and says what it is to who looks at it', async () => {
+  test('lists a model, and describes itself in it', async () => {
     const models = (await (await fetch(`${echo.url}/v1/models?limit=1000`)).json()) as { data: { id: string }[] };
     assert.deepEqual(
       models.data.map(({ id }) => id),
@@ -128,7 +87,7 @@ describe('the echo upstream', () => {
     assert.equal((await post('/elsewhere', {})).status, 404);
   });
 
-  test('refuses what is not JSON, or nested without end, and goes on', async () => {
+  test('rejects non-JSON or endless nesting, and continues', async () => {
     for (const body of ['<html>', '[1]'.repeat(2), '['.repeat(100_000)]) {
       const response = await fetch(`${echo.url}/v1/messages`, { method: 'POST', body });
       assert.equal(response.status, 400);
@@ -137,7 +96,7 @@ describe('the echo upstream', () => {
     assert.equal((await post('/v1/messages', prompt('still there?'))).status, 200);
   });
 
-  test('refuses a body that is too large, and goes on', async () => {
+  test('rejects a body that is too large, and continues', async () => {
     const status = await new Promise((resolve) => {
       const { port } = new URL(echo.url);
       const socket = connect(Number(port), '127.0.0.1');
@@ -156,7 +115,7 @@ describe('the echo upstream', () => {
     assert.equal((await post('/v1/messages', prompt('still there?'))).status, 200);
   });
 
-  test('forgets the oldest of what was expected, and never runs out of room', async () => {
+  test('drops the oldest expectation, and never exceeds its memory', async () => {
     const first = echo.expect();
     await (await post('/v1/messages', prompt(first.text))).arrayBuffer();
     for (let i = 0; i < 150; i++) echo.expect();
@@ -164,11 +123,11 @@ describe('the echo upstream', () => {
     assert.equal(first.count(), 1);
   });
 
-  test('says which port is taken, and what to do', async () => {
+  test('names the port in use, with a remedy', async () => {
     const port = Number(new URL(echo.url).port);
     await assert.rejects(openEcho({ port }), {
       name: 'StartError',
-      message: `the echo upstream: 127.0.0.1:${port} is in use by another program; use another port, such as --echo 127.0.0.1:4010`,
+      message: `127.0.0.1:${port} is in use by another program; stop it, or set --echo to a free port`,
     });
   });
 });

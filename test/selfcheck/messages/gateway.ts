@@ -5,7 +5,7 @@ import { CHECKS } from '../../../engine/edge/selfcheck/checks.ts';
 import type { Echo } from '../../../engine/edge/selfcheck/echo/open-echo.ts';
 import { forwardTo, listen, makeCheck, subjectAt, TOKEN } from '../support.ts';
 
-/** What a gateway answers: status, headers and body, or JSON with status 200. */
+/** A gateway's response: status, headers and body, or JSON with status 200. */
 export interface Said {
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
@@ -13,7 +13,7 @@ export interface Said {
   readonly text?: string;
 }
 
-/** What a request to a gateway of a test says. */
+/** The fields of a request to a gateway of a test. */
 export interface Reply {
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
@@ -25,7 +25,7 @@ export function error(status: number, type: string, message: string): Said {
   return { status, json: { type: 'error', error: { type, message } } };
 }
 
-/** What a gateway with good manners refuses before it forwards anything; `undefined` for what it forwards. */
+/** A correct gateway's rejections before it forwards anything; `undefined` for forwarded requests. */
 export function refusedBy({ headers, json }: Reply): Said | undefined {
   if (headers.authorization !== `Bearer ${TOKEN}`)
     return error(401, 'authentication_error', 'This token is not known.');
@@ -41,14 +41,14 @@ function fieldsIn(body: Buffer): Readonly<Record<string, unknown>> {
   return body.length === 0 ? {} : JSON.parse(body.toString());
 }
 
-/** Makes one check at a gateway that answers every request as told. */
+/** Makes one check at a gateway that answers every request as scripted. */
 export async function checkAt(
   id: string,
-  answer: (asked: Reply) => Said,
+  response: (asked: Reply) => Said,
   more: Partial<Subject> = {},
 ): Promise<CheckResult> {
   const gateway = await listen(({ req, body, res }) =>
-    say(res, answer({ path: req.url!, headers: req.headers, json: fieldsIn(body) })),
+    say(res, response({ path: req.url!, headers: req.headers, json: fieldsIn(body) })),
   );
   try {
     return await makeCheck(CHECKS, id, subjectAt(gateway.url, more));
@@ -57,7 +57,7 @@ export async function checkAt(
   }
 }
 
-/** Makes one check at a gateway that does everything right, but for what `instead` says. */
+/** Makes one check at a correct gateway, except for `instead`. */
 export async function checkBeside(
   id: string,
   echo: Echo,

@@ -1,10 +1,10 @@
-/** What a new configuration changes for whom. */
+/** The effects of a new configuration on callers. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { PricesConfig, PricingConfig } from '../../../engine/base/contract/config.ts';
 import { diffPrices } from '../../../engine/edge/simulate/diff/index.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
-import { BASE, replace, told } from './support.ts';
+import { BASE, diffTo, replace } from './support.ts';
 
 const OWN = (errors: string, more = '') => `pipeline: mine
 version: 1
@@ -27,12 +27,12 @@ const add = (text: string) => (base: string) => base + text;
 const newRule = (more: string) =>
   replace('rules:\n', `rules:\n    - { name: new, group: interns, upstream: ${more} }\n`);
 
-/** What is changed, and what is told of it. */
+/** A change, and its report. */
 const CASES: readonly (readonly [
   what: string,
   change: (base: string) => string,
-  told: readonly string[],
-  more?: Parameters<typeof told>[1],
+  diffTo: readonly string[],
+  more?: Parameters<typeof diffTo>[1],
 ])[] = [
   [
     'only looks',
@@ -198,20 +198,20 @@ const CASES: readonly (readonly [
   ],
 ];
 
-describe('what two configurations differ in is told of', () => {
+describe('reports the difference between two configurations', () => {
   for (const [what, change, lines, more] of CASES) {
-    it(what, async () => assert.deepEqual(await told(change, more), lines));
+    it(what, async () => assert.deepEqual(await diffTo(change, more), lines));
   }
 
   it('conditions, when caller and model alone do not decide', async () => {
     const large = 'group: research, when: { ">": [{ var: request.body_bytes }, 1000] }';
-    const lines = await told(replace('group: research, models: ["coder-*"]', large));
+    const lines = await diffTo(replace('group: research, models: ["coder-*"]', large));
     assert.deepEqual(lines.slice(0, 3), ['Routes', `${research}: goes elsewhere`, '    before: spare']);
     assert.match(lines[3]!, /^ {4}after: spare when .*request\.body_bytes.*1000; otherwise main$/);
     assert.equal(lines.length, 4);
   });
 
-  it('pipelines: stages that come, go, move, or treat requests differently', async () => {
+  it('pipelines: stages that are added, removed, moved, or treat requests differently', async () => {
     const pipeline = `pipeline: messages
 version: 2
 summary: Refuses large requests.
@@ -232,7 +232,7 @@ stages:
 finally:
   - stage: audit
 `;
-    const lines = await told(add('pipelines: mine\n'), { files: { 'mine/messages.yaml': pipeline } });
+    const lines = await diffTo(add('pipelines: mine\n'), { files: { 'mine/messages.yaml': pipeline } });
     assert.equal(lines[0], 'Pipelines');
     assert.match(lines[1]!, /^ {2}messages: refuse-large \(messages\.yaml:8\) is new, before resolve-route, runs/);
     const others = lines.slice(2).join(' ').replaceAll(/ +/g, ' ');
@@ -247,17 +247,17 @@ finally:
       stages:
         - { stage: reject, id: no-streams, when: { var: request.stream }, options: { error: forbidden } }
 `;
-    const lines = await told(add(all_pipelines));
+    const lines = await diffTo(add(all_pipelines));
     assert.match(
       lines.join(' ').replaceAll(/ +/g, ' '),
       /^Pipelines messages, chat-completions, responses: no-streams \(gateway\.yaml:\d+\) is new, before check-budget, runs when request\.stream$/,
     );
   });
 
-  it('requests that go elsewhere because of what a model is now said to be able to do', async () => {
+  it('requests rerouted because of a changed property of a model', async () => {
     const base = BASE.replace('  rules:\n', `  rules:\n    - ${BLIND}\n`);
     const blind = replace('id: mini-1, family: mini', 'id: mini-1, family: mini, supports: { images: false }');
-    const lines = await told(blind, { base });
+    const lines = await diffTo(blind, { base });
     assert.deepEqual(lines.slice(0, 2), ['Routes', '  groups engineers, interns for mini-1: main -> spare']);
   });
 
@@ -273,12 +273,12 @@ finally:
       'mine/mine.yaml': OWN('[forbidden]', '  - stage: note\n    options: { file: ./note.txt }\n'),
     };
     const base = `${BASE}pipelines: mine\nstages: [./note.js]\n`;
-    assert.deepEqual(await told(add('# a copy\n'), { base, base_files: files, files }), []);
+    assert.deepEqual(await diffTo(add('# a copy\n'), { base, base_files: files, files }), []);
   });
 
   it('every setting of limits that begin, in lines of their own', async () => {
     const [without] = BASE.split('spend_limits:\n');
-    const lines = await told(add(BASE.slice(without!.length)), { base: without! });
+    const lines = await diffTo(add(BASE.slice(without!.length)), { base: without! });
     assert.deepEqual(lines.slice(0, 3), [
       ...['Limits', '  defaults.user_daily_usd: is new: 50 USD per user and day'],
       '  defaults.team_monthly_usd: is new: 2000 USD per team and month',
@@ -292,35 +292,35 @@ finally:
 const rule = (more: string) => `access:\n  rules:\n    - { name: no-interns, models: [coder-*], ${more} }\n`;
 const INTERNS = 'when: { in: [interns, { var: principal.groups }] }';
 
-describe('rules on who may ask for what', () => {
-  it('are told as they come, by whom they refuse', async () => {
-    assert.deepEqual(await told((text) => text + rule(`${INTERNS}, mode: shadow`)), [
+describe('access rules', () => {
+  it('are reported when added, by the callers they reject', async () => {
+    assert.deepEqual(await diffTo((text) => text + rule(`${INTERNS}, mode: shadow`)), [
       'Access rules',
       '  no-interns: is new: would refuse, in shadow mode, when request.model matches',
       '    "coder-*" and principal.groups has "interns"',
     ]);
   });
 
-  it('are told as they are enforced, change what clients are told, and go', async () => {
+  it('are reported when enforced, when their message changes, and when removed', async () => {
     const base = BASE + rule(`${INTERNS}, mode: shadow`);
-    const enforced = await told(replace('mode: shadow', 'message: Ask Bob.'), { base });
+    const enforced = await diffTo(replace('mode: shadow', 'message: Ask Bob.'), { base });
     assert.match(
       enforced.join(' ').replaceAll(/\s+/g, ' '),
       /^Access rules no-interns: would refuse, in shadow mode, .* "interns" -> refuses .* "interns" tells clients: .* -> Ask Bob\.$/,
     );
-    const gone = await told(() => BASE, { base });
+    const gone = await diffTo(() => BASE, { base });
     assert.match(gone.join(' '), /no-interns: is gone: would refuse, in shadow mode, when/);
   });
 });
 
 describe('aliases of groups', () => {
-  it('are told by the group that gains or loses them', async () => {
+  it('are reported by the group that gains or loses them', async () => {
     const base = BASE.replace('{ id: coder-2,', '{ id: coder-2, aliases: [{ name: best, groups: [research] }],');
-    assert.deepEqual(await told(replace('groups: [research] }]', 'groups: [research, engineers] }]'), { base }), [
+    assert.deepEqual(await diffTo(replace('groups: [research] }]', 'groups: [research, engineers] }]'), { base }), [
       'Other settings',
       '  models.coder-2.alias.best.groups: ["research"] -> ["research","engineers"]',
     ]);
-    assert.deepEqual(await told(replace(' aliases: [{ name: best, groups: [research] }],', ''), { base }), [
+    assert.deepEqual(await diffTo(replace(' aliases: [{ name: best, groups: [research] }],', ''), { base }), [
       'Other settings',
       '  models.coder-2.alias.best: {"groups":["research"]} -> nothing',
     ]);
@@ -338,8 +338,8 @@ function changes(before: PricingConfig | undefined, after: PricingConfig | undef
 
 const FLAT = { input: 3, output: 15 };
 
-describe('what two configurations charge for a model', () => {
-  it('is told for tokens of a long context and for tools', () => {
+describe('the prices of a model in two configurations', () => {
+  it('is reported for tokens of a long context and for tools', () => {
     const before = {
       ...FLAT,
       long_context: { above_input_tokens: 200_000, input: 6, output: 22 },
@@ -359,37 +359,37 @@ describe('what two configurations charge for a model', () => {
     ]);
   });
 
-  it('is told when a model leaves its price to the section prices', () => {
+  it('is reported when a model leaves its price to the section prices', () => {
     assert.deepEqual(changes(undefined, undefined), []);
     const [change = ''] = changes(FLAT, undefined);
     assert.match(change, /^pricing \{.*"input":3,"output":15\} -> what the section prices or the catalogue says$/);
   });
 
-  it('is told entry by entry for the section prices, in words', () => {
+  it('is reported entry by entry for the section prices, in words', () => {
     const row = { models: ['coder-*'], from: '2027-01-01', pricing: FLAT, multiplier: 1 };
     const cheap = { models: ['coder-1', 'coder-2'], upstream: 'spare', until: '2027-02-01', multiplier: 0.85 };
     const tools = { models: ['x'], pricing: { ...FLAT, server_tools: { search: 10 } }, multiplier: 1 };
-    const told = (before: PricesConfig | undefined, after: PricesConfig | undefined) =>
+    const diffOf = (before: PricesConfig | undefined, after: PricesConfig | undefined) =>
       diffPrices(
         stageConfig({ ...(before && { prices: before }) }),
         stageConfig({ ...(after && { prices: after }) }),
       ).map(({ subject, change }) => `${subject} ${change}`);
-    assert.deepEqual(told({ rows: [row, cheap] }, { rows: [{ ...row, pricing: { ...FLAT, input: 4 } }, cheap] }), [
+    assert.deepEqual(diffOf({ rows: [row, cheap] }, { rows: [{ ...row, pricing: { ...FLAT, input: 4 } }, cheap] }), [
       'prices rows: coder-* from 2027-01-01.pricing.input 3 -> 4',
     ]);
-    assert.deepEqual(told(undefined, { unknown_model: { input: 15, output: 75 }, rows: [cheap, tools] }), [
+    assert.deepEqual(diffOf(undefined, { unknown_model: { input: 15, output: 75 }, rows: [cheap, tools] }), [
       'prices unknown_model nothing -> {"input":15,"output":75}',
       'prices rows: coder-1, coder-2 at spare until 2027-02-01 nothing -> {"pricing":"that of the model","multiplier":0.85}',
       'prices rows: x nothing -> {"pricing":{"input":3,"output":15,"server_tools":{"search":10}},"multiplier":1}',
     ]);
-    assert.deepEqual(told({ rows: [row, cheap] }, { rows: [cheap, row] }), [
+    assert.deepEqual(diffOf({ rows: [row, cheap] }, { rows: [cheap, row] }), [
       'prices.rows other order; the first entry that matches holds',
     ]);
-    assert.deepEqual(told({ rows: [row] }, { rows: [row] }), []);
-    // Of two entries for the same the first holds, whatever the other says.
+    assert.deepEqual(diffOf({ rows: [row] }, { rows: [row] }), []);
+    // Of two entries for the same the first applies, whatever the other is.
     const dear = { ...row, pricing: { ...FLAT, input: 27 } };
-    assert.deepEqual(told({ rows: [row, cheap, dear] }, { rows: [row, cheap] }), []);
-    assert.deepEqual(told({ rows: [row, cheap, row] }, { rows: [dear, cheap, row] }), [
+    assert.deepEqual(diffOf({ rows: [row, cheap, dear] }, { rows: [row, cheap] }), []);
+    assert.deepEqual(diffOf({ rows: [row, cheap, row] }, { rows: [dear, cheap, row] }), [
       'prices rows: coder-* from 2027-01-01.pricing.input 3 -> 27',
     ]);
   });

@@ -1,10 +1,10 @@
-/** What a new configuration changes about limits, and for whom. */
+/** The effects of a new configuration on limits and callers. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { SpendingRow } from '../../../engine/domain/budget/reports/spending.ts';
-import { BASE, replace, told } from './support.ts';
+import { BASE, diffTo, replace } from './support.ts';
 
-const NOBODY = {
+const NO_CALLER = {
   team: null,
   project: null,
   token_id: null,
@@ -13,39 +13,39 @@ const NOBODY = {
   upstream: 'main',
 };
 const row = (user: string, usd: number, more: Partial<SpendingRow> = {}): SpendingRow => ({
-  ...{ user, ...NOBODY, cost_nano_usd: usd * 1e9 },
+  ...{ user, ...NO_CALLER, cost_nano_usd: usd * 1e9 },
   ...more,
 });
 
 describe('limits in which two configurations differ', () => {
-  it('is told for limits, with those who are over them already when the ledger is there', async () => {
+  it('is reported for limits, with callers already over them if there is a ledger', async () => {
     const spending = [
       row('ann@example.com', 15),
       row('ann@example.com', 10, { model: 'mini-1' }),
       row('bob@example.com', 19),
     ];
-    assert.deepEqual(await told(replace('user_daily_usd: 50', 'user_daily_usd: 20'), { spending }), [
+    assert.deepEqual(await diffTo(replace('user_daily_usd: 50', 'user_daily_usd: 20'), { spending }), [
       'Limits',
       '  defaults.user_daily_usd: 50 USD per user and day -> 20 USD per user and day',
       '    1 user has already spent it today: ann@example.com (25 USD)',
     ]);
   });
 
-  it('counts only those whom a conditional limit can concern', async () => {
+  it('counts only the possible callers of a conditional limit', async () => {
     const spending = [row('ann@example.com', 30), row('ida@example.com', 30, { token_group: 'interns' })];
     const rule =
       '  rules:\n    - { name: few, when: { in: [interns, { var: principal.groups }] }, scope: user, window: day, limit_usd: 20 }\n';
-    const lines = await told((text) => text + rule, { spending });
+    const lines = await diffTo((text) => text + rule, { spending });
     assert.equal(lines[0], 'Limits');
     assert.match(lines.slice(1, -1).join(' '), /few: is new: 20 USD per user and day\s+when .*interns/);
     assert.equal(lines.at(-1), '    1 user has already spent it today: ida@example.com (30 USD)');
   });
 
-  it('is told for every kind of limit', async () => {
+  it('is reported for every kind of limit', async () => {
     const rules = (amounts: string) => (text: string) =>
       `${text}  rules:\n    - { name: few, scope: [model, user], window: week, ${amounts} }\n`;
     const base = rules('limit_usd: 20')(BASE);
-    const lines = await told(
+    const lines = await diffTo(
       () => rules('limit_usd_by_group: { interns: 5, staff: 30 }, concurrency: 8, requests_per_minute: 60')(BASE),
       { base },
     );
@@ -57,42 +57,42 @@ describe('limits in which two configurations differ', () => {
     ]);
   });
 
-  it('tells who is over a limit of a combination, and what a limit by group allows whom', async () => {
+  it('reports who is over a limit of a combination, and what a limit by group allows each', async () => {
     const of = (user: string, token_group: string, usd: number) =>
       row(user, usd, { team: 'search', token_id: `tok_${user}`, token_group, model: 'mini-1' });
     const spending = [of('ann', 'engineers', 30), of('ida', 'interns', 6), of('bob', 'engineers', 5)];
     const rule = (more: string) => (text: string) => `${text}  rules:\n    - { name: few, window: week, ${more} }\n`;
-    assert.deepEqual((await told(rule('scope: [token, model], limit_usd: 20'), { spending })).slice(2), [
+    assert.deepEqual((await diffTo(rule('scope: [token, model], limit_usd: 20'), { spending })).slice(2), [
       '    1 combination of token and model has already spent it this week: tok_ann +',
       '      mini-1 (30 USD); spending counts only from when the limit is first in',
       '      force',
     ]);
     const by_group = 'scope: user, limit_usd_by_group: { interns: 5, engineers: 40 }';
-    assert.match((await told(rule(by_group), { spending })).slice(2).join(' '), /1 user has .*: ida \(6 USD\);/);
-    // Nobody knows of the others which limit is theirs.
-    assert.equal((await told(rule('scope: user, limit_usd_by_group: { staff: 1 }'), { spending })).length, 2);
-    assert.equal((await told(rule('scope: project, limit_usd: 1'), { spending })).length, 2);
+    assert.match((await diffTo(rule(by_group), { spending })).slice(2).join(' '), /1 user has .*: ida \(6 USD\);/);
+    // The owners of the other limits are unknown.
+    assert.equal((await diffTo(rule('scope: user, limit_usd_by_group: { staff: 1 }'), { spending })).length, 2);
+    assert.equal((await diffTo(rule('scope: project, limit_usd: 1'), { spending })).length, 2);
   });
 
-  it('does not tell a limit that only stands at another place in its list', async () => {
+  it('does not report a limit that only moved in its list', async () => {
     const limits = (more: string) => (text: string) => `${text}  rules:\n${more}${kept}`;
     const kept = '    - { name: kept, scope: model, window: month, limit_usd: 9 }\n';
     const first = '    - { name: first, scope: user, window: month, limit_usd: 7 }\n';
-    assert.deepEqual(await told(() => limits(first)(BASE), { base: limits('')(BASE) }), [
+    assert.deepEqual(await diffTo(() => limits(first)(BASE), { base: limits('')(BASE) }), [
       'Limits',
       '  first: is new: 7 USD per user and month',
     ]);
   });
 
-  it('says that a limit begins to count when it is loaded, where nothing counts for it yet', async () => {
+  it('reports that a limit begins to count when it is loaded, where it has no counter yet', async () => {
     const spending = [row('ann@example.com', 30, { token_group: null })];
     const rule = (scope: string, window: string) => (text: string) =>
       `${text}  rules:\n    - { name: few, scope: ${scope}, window: ${window}, limit_usd: 20 }\n`;
-    assert.deepEqual((await told(rule('model', 'month'), { spending })).slice(2), [
+    assert.deepEqual((await diffTo(rule('model', 'month'), { spending })).slice(2), [
       '    1 model has already spent it this month: coder-1 (30 USD); spending counts',
       '      only from when the limit is first in force',
     ]);
-    assert.deepEqual((await told(rule('user', 'day'), { spending })).slice(2), [
+    assert.deepEqual((await diffTo(rule('user', 'day'), { spending })).slice(2), [
       '    1 user has already spent it today: ann@example.com (30 USD)',
     ]);
   });

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { FactRow } from '../../../engine/domain/audit/request-records.ts';
-import { describeChanges } from '../../../engine/edge/cli/diff.ts';
+import { configHash } from '../../../engine/domain/telemetry/config-hash.ts';
 import type { Usable } from '../../../engine/edge/simulate/diff/change.ts';
-import { diffRequests } from '../../../engine/edge/simulate/diff/requests/index.ts';
+import { diffRequests } from '../../../engine/edge/simulate/diff/requests.ts';
 import { BASE, loadText, replace } from './support.ts';
 
 type Files = Readonly<Record<string, string>>;
@@ -31,8 +31,10 @@ async function told(before: Files, after: Files, records: readonly Fields[]): Pr
   }
   const [old, now] = [await usable(before), await usable(after)];
   const { changes, notes } = await diffRequests(old, now, { read, period: 'since then' });
-  const all = [...changes, ...notes.slice(0, -1)];
-  return describeChanges(all, 200).slice(1);
+  return [...changes, ...notes.slice(0, -1)].flatMap(({ subject, change, details = [] }) => [
+    `  ${subject}: ${change}`,
+    ...details.map((detail) => `    ${detail}`),
+  ]);
 }
 
 const gateway = (change: (text: string) => string = (text) => text): Files => ({
@@ -96,6 +98,11 @@ describe('requests of the past', () => {
     assert.deepEqual(await told(before, gateway(), records), [
       '  model latest: refuses 2 requests of ann@example.com (no such model)',
     ]);
+    const moved = gateway(replace('families: [mini]', 'models: [coder-2]'));
+    const intern = { model: 'mini-1', groups: ['interns'], token_group: 'interns' };
+    assert.deepEqual(await told(gateway(), moved, [intern]), [
+      '  model mini-1: refuses 2 requests of ann@example.com (the token group interns may not use mini-1)',
+    ]);
     // What nobody has ever had a model for is as before, whatever clients call it.
     assert.deepEqual(await told(before, gateway(), [{ model: '\u001b[31m\n' }]), []);
   });
@@ -108,6 +115,10 @@ describe('requests of the past', () => {
     assert.deepEqual(await told(gateway(), gateway(large), [{ body_bytes: 2000 }, {}]), [
       '  coder-1: 2 requests of ann@example.com go to spare instead of main',
     ]);
+    const trial = gateway((text) => large(text).replace('upstream: spare }', 'upstream: spare, mode: shadow }'));
+    assert.deepEqual(await told(gateway(), trial, [{ body_bytes: 2000 }]), [
+      '  routing rule large, in shadow mode: would send 2 requests of ann@example.com to spare',
+    ]);
     const research = { groups: ['research'], token_group: 'research', user: 'rob@example.com' };
     assert.deepEqual(
       await told(gateway(), gateway(replace('research-to-spare, group: research', 'x-to-spare, group: interns')), [
@@ -115,6 +126,34 @@ describe('requests of the past', () => {
       ]),
       ['  coder-1: 2 requests of rob@example.com go to main instead of spare'],
     );
+  });
+
+  it('meet access rules, as far as what these ask was recorded', async () => {
+    const header = '{ "===": [{ var: request.headers.x-team }, red] }';
+    const ruled = (more: string) =>
+      gateway((text) => `${text}facts: { headers: [x-team] }\naccess: { rules: [${more}] }\n`);
+    const [none, enforced, watched] = [
+      ruled(''),
+      ruled(`{ name: no-red, when: ${header} }`),
+      ruled(`{ name: no-red, when: ${header}, mode: shadow }`),
+    ];
+    const red = { seen: { 'request.headers.x-team': 'red' } };
+    assert.deepEqual(await told(none, enforced, [red]), [
+      '  access rule no-red: refuses 2 requests of ann@example.com (403 forbidden)',
+    ]);
+    assert.deepEqual(await told(none, watched, [red]), [
+      '  access rule no-red, in shadow mode: would refuse 2 requests of ann@example.com',
+    ]);
+    const missing = 'depends on request.headers.x-team, recorded only while a rule uses it';
+    assert.deepEqual(await told(none, watched, [{}]), [
+      `  access rule no-red, in shadow mode: unknown for 2 requests of ann@example.com: ${missing}`,
+    ]);
+    // What else is known may decide alone.
+    const and = `{ and: [{ "===": [{ var: principal.project }, payments] }, ${header}] }`;
+    assert.deepEqual(await told(none, ruled(`{ name: no-red, when: ${and} }`), [{}]), []);
+    // A rule of the configuration of then would have had it recorded.
+    const config = configHash((await usable(watched)).config);
+    assert.deepEqual(await told(watched, enforced, [{ config }]), []);
   });
 
   it('meet pipelines that come and go, and those without a model', async () => {

@@ -46,7 +46,7 @@ export async function loadText(files: Readonly<Record<string, string>>): Promise
 }
 
 /** The lines `appscli diff` prints for a change of the base configuration. */
-export async function told(
+export async function diffTo(
   change: (base: string) => string,
   more: {
     base?: string;
@@ -61,7 +61,7 @@ export async function told(
   const before = await loadText({ 'gateway.yaml': base, ...base_files });
   const after = await loadText({ 'gateway.yaml': text, ...files });
   const changes = await diffConfigurations(before, after, spending && (async () => spending));
-  return describeChanges(changes, 80);
+  return describeChanges(changes);
 }
 
 /** A change that puts a text in place of another. */

@@ -19,7 +19,7 @@ const sources = new Map([['/project/gateway.yaml', 'server:\n  lissten: 127.0.0.
 const options = { color: false, sources, cwd: '/project' } as const;
 
 describe('text', () => {
-  test('marks the place and says what to do', () => {
+  test('marks the place with a remedy', () => {
     assert.equal(
       renderDiagnostics([diagnostic], { ...options, format: 'text' }),
       [
@@ -40,7 +40,7 @@ describe('text', () => {
     assert.equal(renderDiagnostics([], { ...options, format: 'text' }), '');
   });
 
-  test('has colours only when asked', () => {
+  test('has colours only on request', () => {
     const esc = String.fromCharCode(27);
     assert.ok(!renderDiagnostics([diagnostic], { ...options, format: 'text' }).includes(esc));
     assert.ok(renderDiagnostics([diagnostic], { ...options, format: 'text', color: true }).includes(`${esc}[31;1m`));
@@ -69,7 +69,7 @@ describe('text', () => {
     assert.match(text, /used by pipelines\/fragments\/b\.yaml:4\n {2}used by pipelines\/a\.yaml:6/);
   });
 
-  test('hides what looks like a secret even if nobody declared it one', () => {
+  test('hides what looks like a secret even if it is not declared one', () => {
     const text = renderDiagnostics([diagnostic], {
       ...options,
       format: 'text',
@@ -94,12 +94,12 @@ test('github is one escaped workflow command per finding', () => {
   );
 });
 
-describe('what 200 findings say alike', () => {
+describe('200 equal findings', () => {
   const alike = Array.from({ length: 200 }, (_, index): Diagnostic => ({ ...diagnostic, line: index + 1 }));
   const other: Diagnostic = { ...diagnostic, message: 'another' };
   const render = (format: 'text' | 'json' | 'github') => renderDiagnostics([...alike, other], { ...options, format });
 
-  test('is said once to people and to code hosts, with the first places', () => {
+  test('are reported once to users and to code hosts, with the first places', () => {
     const rest = 'gateway.yaml:4:3, gateway.yaml:5:3, gateway.yaml:6:3 and 194 more';
     const text = render('text').replace(/\s+/g, ' ');
     assert.ok(text.includes(`also at: gateway.yaml:2:3, gateway.yaml:3:3, ${rest}`), text);

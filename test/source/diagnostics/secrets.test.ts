@@ -8,7 +8,7 @@ import {
   looksSecret,
 } from '../../../engine/base/source/diagnostics/secrets.ts';
 
-test('names of environment variables are told from credentials', () => {
+test('names of environment variables are distinguished from credentials', () => {
   for (const name of ['UPSTREAM_KEY', 'DATABASE_URL', 'my_key', '_X', 'OIDC_CLIENT_SECRET_2', 'AWS_EU_CENTRAL_1_KEY']) {
     assert.equal(isEnvironmentName(name), true, name);
   }

@@ -47,7 +47,7 @@ async function settle(
 }
 
 describe('a request with several attempts', () => {
-  it('costs what the one that served did, and tells apart what others may be billed', async () => {
+  it('costs the price of the serving one, and separates what others may be billed', async () => {
     const { settlements, written } = await settle([failed(), served(2)], DOCUMENT);
     const [
       { cost_nano_usd, attempts, upstream, upstream_model, provenance, possibly_billed_nano_usd } = assert.fail(),
@@ -69,7 +69,7 @@ describe('a request with several attempts', () => {
     }
   });
 
-  it('costs under worst_case also the input of what others may be billed', async () => {
+  it('costs under worst_case also the input of possibly billed attempts', async () => {
     const { settlements, written } = await settle([failed(), served(2)], DOCUMENT, { reserve: 'worst_case' });
     const [{ cost_nano_usd, attempts, provenance } = assert.fail()] = settlements;
     assert.deepEqual([cost_nano_usd, provenance.cost], [ANSWERED + INPUT, 'possible']);
@@ -83,27 +83,27 @@ describe('a request with several attempts', () => {
     assert.equal(written['usage.cost_nano_usd'], ANSWERED + INPUT);
   });
 
-  it('forgets what an upstream said that did not serve', async () => {
+  it('ignores usage of an upstream that did not serve', async () => {
     const before = [start({ input_tokens: 9_000_000, output_tokens: 1 })];
     const { settlements } = await settle([failed(), served(2)], DOCUMENT, { before });
     assert.equal(settlements[0]!.cost_nano_usd, ANSWERED);
   });
 
-  it('costs nothing where all were refused, whatever the error says that was passed on', async () => {
+  it('costs nothing where all rejected it, whatever the forwarded error reports', async () => {
     const attempts = [
       failed({ certainty: 'answered', status: 429, outcome: 'limited', reason: 'next_limited' }),
       failed({ n: 2, upstream: 'spare', certainty: 'not_sent', outcome: 'unreachable', reason: 'exhausted', sends: 0 }),
     ];
     const { settlements } = await settle(attempts, document({ input_tokens: 100 }), { reserve: 'worst_case' });
-    const [{ cost_nano_usd, possibly_billed_nano_usd, attempts: told } = assert.fail()] = settlements;
+    const [{ cost_nano_usd, possibly_billed_nano_usd, attempts: recorded } = assert.fail()] = settlements;
     assert.deepEqual([cost_nano_usd, possibly_billed_nano_usd], [0, undefined]);
     assert.deepEqual(
-      told!.map(({ provenance }) => provenance),
+      recorded!.map(({ provenance }) => provenance),
       ['refused', 'upstream'],
     );
   });
 
-  it('may be billed by each upstream that did not answer', async () => {
+  it('may be billed by each upstream without a response', async () => {
     const attempts = [
       failed(),
       failed({ n: 2, upstream: 'spare', status: 502, certainty: 'answered', outcome: 'bad_gateway' }),
@@ -124,7 +124,7 @@ describe('a request with several attempts', () => {
 });
 
 describe('a request with one attempt', () => {
-  it('tells no attempts where it was answered, and tells of one that was not', async () => {
+  it('reports no attempts where it was answered, and reports one that was not', async () => {
     assert.equal((await settle([served(1)], DOCUMENT)).settlements[0]!.attempts, undefined);
     const facts = { 'error.code': 'upstream_timeout' };
     const { attempts, possibly_billed_nano_usd } = (await settle([failed({ reason: 'exhausted' })], [], { facts }))

@@ -33,7 +33,7 @@ const document = (usage: unknown): Event[] => [
 ];
 
 describe('metering of chat completions', () => {
-  it('estimates what a stream says whole, without deltas and without a usage, and not what it repeats', async () => {
+  it('estimates text that a stream sends whole, without deltas and without usage, and not repetitions', async () => {
     const call = { type: 'function', function: { name: 'f', arguments: 'y'.repeat(80) } };
     const message = { role: 'assistant', content: 'x'.repeat(400), tool_calls: [call] };
     const whole: Event = ['message', { choices: [{ index: 0, message, finish_reason: 'stop' }] }];
@@ -43,14 +43,14 @@ describe('metering of chat completions', () => {
     assert.equal(await outputOf([['message', { error: { message: 'content' } }]]), 0);
   });
 
-  it('bills cache writes by the last usage alone, whether or not it tells their lifetimes', async () => {
+  it('bills cache writes by the last usage alone, with or without their lifetimes', async () => {
     const written = { cache_write_tokens: 30, cache_write_tokens_details: { ttl_12h_tokens: 30 } };
     const earlier = { ...USAGE, prompt_tokens_details: { cached_tokens: 2000, ...written } };
     const { tokens } = await bill({ events: [counts(earlier), says({ content: 'Hi' }), stops(), counts(USAGE), DONE] });
     assert.deepEqual(tokens, TOKENS);
   });
 
-  it('adds to the output what only the total has, as some leave reasoning out of everything else', async () => {
+  it('adds output that only the total includes, as some leave reasoning out of everything else', async () => {
     const outputOf = async (usage: object) => (await bill({ events: document({ ...USAGE, ...usage }) })).tokens.output;
     assert.equal(await outputOf({ total_tokens: 2130 + 40 + 15 }), 55);
     assert.equal(await outputOf({ total_tokens: undefined }), 40);
@@ -59,7 +59,7 @@ describe('metering of chat completions', () => {
     assert.equal(await outputOf({ total_tokens: 100 }), 40);
   });
 
-  it('estimates what a stream never counted by what it said: text, reasoning, refusals and arguments', async () => {
+  it('estimates an uncounted stream by its content: text, reasoning, refusals and arguments', async () => {
     const call = { tool_calls: [{ index: 0, function: { arguments: '{"path":"a.ts"}' } }] };
     const events = [
       says({ role: 'assistant', content: '' }),
@@ -79,7 +79,7 @@ describe('metering of chat completions', () => {
     assert.equal(short.tokens.output, 4);
   });
 
-  it('takes what was counted in the middle of a stream for no final count, though the stream ends well', async () => {
+  it('does not treat a count in the middle of a stream as final, though the stream ends well', async () => {
     const so_far = { prompt_tokens: 100, completion_tokens: 1 };
     const word = (text: string) => says({ content: text });
     const events = [says({ content: 'x'.repeat(40) }, { usage: so_far }), word('y'), word('z'), stops(), DONE];
@@ -88,14 +88,14 @@ describe('metering of chat completions', () => {
     assert.equal(provenance.output, 'estimate');
   });
 
-  it('counts an aborted stream as at least what was reported until then', async () => {
+  it('counts an aborted stream as at least the usage reported until then', async () => {
     const so_far = { prompt_tokens: 100, completion_tokens: 9 };
     const { tokens, provenance } = await bill({ events: [says({ content: 'Hi' }, { usage: so_far })], facts: ABORTED });
     assert.deepEqual(tokens, { ...NOTHING, input: 100, output: 9 });
     assert.deepEqual([provenance.input, provenance.output], ['upstream', 'abort']);
   });
 
-  it('is not misled by what the model says', async () => {
+  it("is not misled by the model's text", async () => {
     const words = [
       'usage',
       'error',

@@ -39,14 +39,14 @@ const unnamed = ([, value]: Event): Event => ['message', value];
 describe('metering of Responses', () => {
   it('bills a document and a stream the same, however they end and whether or not events have names', async () => {
     const stream = [CREATED, delta('Hello'), ends(USAGE)];
-    const answers: Event[][] = [
+    const responses: Event[][] = [
       [[undefined, { object: 'response', status: 'completed', output: [], usage: USAGE }]],
       stream,
       stream.map(unnamed),
       [CREATED, delta('Hello'), ends(USAGE, 'incomplete')],
       [CREATED, delta('Hello'), ends(USAGE, 'failed')],
     ];
-    for (const events of answers) {
+    for (const events of responses) {
       const { tokens, provenance, cost_nano_usd } = await bill({ events });
       assert.deepEqual(tokens, TOKENS);
       assert.equal(cost_nano_usd, 100 * 3000 + 2000 * 300 + 30 * 6000 + 40 * 15_000);
@@ -54,7 +54,7 @@ describe('metering of Responses', () => {
     }
   });
 
-  it('estimates a stream that was cut off by what the model wrote, whatever surrounds it', async () => {
+  it("estimates a truncated stream by the model's text, with anything around it", async () => {
     const kinds = ['output_text', 'reasoning_text', 'reasoning_summary_text', 'refusal', 'function_call_arguments'];
     const events = [CREATED, ...kinds.map((kind) => delta('x'.repeat(8), `response.${kind}.delta`))];
     for (const said of [events, events.map(unnamed)]) {
@@ -66,7 +66,7 @@ describe('metering of Responses', () => {
     assert.equal(odd.tokens.output, 2);
   });
 
-  it('estimates what a stream says in its last event alone, without a usage, and not what is repeated there', async () => {
+  it('estimates text in the last event alone, without usage, and not repetitions there', async () => {
     const output = [
       { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'x'.repeat(400) }] },
       { type: 'function_call', name: 'f', call_id: 'c', arguments: 'y'.repeat(80) },
@@ -80,7 +80,7 @@ describe('metering of Responses', () => {
     assert.equal(await outputOf(ends(USAGE, 'completed', { output })), 40);
   });
 
-  it('counts the searches that items of the answer stand for, and neither opened pages nor what the model says', async () => {
+  it("counts searches by their items, and neither opened pages nor the model's text", async () => {
     const opened = searched({ type: 'open_page', url: 'https://example.com' });
     const said = event('response.output_item.done', {
       item: { type: 'message', content: [{ type: 'output_text', text: '"type":"web_search_call"' }] },
@@ -94,7 +94,7 @@ describe('metering of Responses', () => {
     assert.equal((await bill({ events: [said, ends(USAGE)] })).server_tools, undefined);
   });
 
-  it('takes the number of searches that the upstream charges over those that were seen', async () => {
+  it("prefers the upstream's number of searches to the observed one", async () => {
     const end = (web_search: unknown) => ends(USAGE, 'completed', { tool_usage: { web_search } });
     const uses = async (...events: Event[]) => (await bill({ events })).server_tools;
     assert.deepEqual({ ...(await uses(searched(), end({ num_requests: 3 }))) }, { web_search: 3 });

@@ -10,7 +10,7 @@ const RUNS = { numRuns: times(40) };
 const MAX_TOKENS = 100_000_000;
 const ESTIMATE = 500;
 
-/** Mostly plausible counts, sometimes what no upstream should send. */
+/** Mostly plausible counts, sometimes invalid ones. */
 const count = fc.oneof(
   { weight: 6, arbitrary: fc.nat(100_000) },
   { weight: 2, arbitrary: fc.constantFrom(null, undefined) },
@@ -70,7 +70,7 @@ const settle = ({ events, aborted, ttl, relayed_bytes }: Request) =>
     relayed_bytes,
   });
 
-/** What the events say about one count: the last usable value until the answer is complete, and the highest from then on. */
+/** One count by the events: the last usable value until the response is complete, and the highest from then on. */
 function last(events: readonly Json[], pick: (usage: Json) => unknown, most = MAX_TOKENS): number | undefined {
   let count: number | undefined;
   let is_complete = false;
@@ -85,8 +85,8 @@ function last(events: readonly Json[], pick: (usage: Json) => unknown, most = MA
   return count;
 }
 
-/** Whether an event is of an answer: words, usage, the end. */
-function tells(value: Json): boolean {
+/** Whether an event belongs to a response: text, usage, the end. */
+function reportsUsage(value: Json): boolean {
   if (value.type === 'message_stop' || value.type === 'content_block_delta') return true;
   if ((value.delta as Json | undefined)?.stop_reason != null) return true;
   const found = value.type === 'message_start' ? (value.message as Json).usage : value.usage;
@@ -94,11 +94,11 @@ function tells(value: Json): boolean {
 }
 
 describe('meter-usage, for any order and omission of usage fields', () => {
-  it('takes the last usable value of every field, and lets none fall once the answer is complete', async () => {
+  it('uses the last usable value of every field, and lets none fall once the response is complete', async () => {
     await fc.assert(
-      fc.asyncProperty(request, async (wish) => {
-        const { tokens, provenance } = await settle(wish);
-        const { events } = wish;
+      fc.asyncProperty(request, async (spec) => {
+        const { tokens, provenance } = await settle(spec);
+        const { events } = spec;
         const short =
           last(events, (found) => (found.cache_creation as Json | undefined)?.ephemeral_5m_input_tokens) ?? 0;
         const long =
@@ -110,12 +110,12 @@ describe('meter-usage, for any order and omission of usage fields', () => {
         assert.equal(tokens.cache_write_5m + tokens.cache_write_1h, Math.max(total, short + long));
         assert.ok(tokens.cache_write_5m >= short && tokens.cache_write_1h >= long);
         assert.equal(
-          wish.ttl === '1h' ? tokens.cache_write_5m : tokens.cache_write_1h,
-          wish.ttl === '1h' ? short : long,
+          spec.ttl === '1h' ? tokens.cache_write_5m : tokens.cache_write_1h,
+          spec.ttl === '1h' ? short : long,
         );
         const cached = tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
-        // A stream that broke off before a model said anything costs nothing.
-        const is_charged = wish.aborted || events.some(tells);
+        // A stream that broke off before any output of the model costs nothing.
+        const is_charged = spec.aborted || events.some(reportsUsage);
         assert.equal(tokens.input, input ?? (is_charged ? Math.max(0, ESTIMATE - cached) : 0));
         assert.equal(provenance.input === 'upstream', input !== undefined);
       }),
@@ -125,21 +125,21 @@ describe('meter-usage, for any order and omission of usage fields', () => {
 
   it('never counts less output than the upstream reported last', async () => {
     await fc.assert(
-      fc.asyncProperty(request, async (wish) => {
-        const { tokens, provenance } = await settle(wish);
-        const output = last(wish.events, (found) => found.output_tokens);
+      fc.asyncProperty(request, async (spec) => {
+        const { tokens, provenance } = await settle(spec);
+        const output = last(spec.events, (found) => found.output_tokens);
         assert.ok(tokens.output >= (output ?? 0));
         if (provenance.output === 'upstream') assert.equal(tokens.output, output);
-        else assert.equal(provenance.output, wish.aborted ? 'abort' : 'estimate');
+        else assert.equal(provenance.output, spec.aborted ? 'abort' : 'estimate');
       }),
       RUNS,
     );
   });
 
-  it('never makes a negative, fractional or inexact number, and prices what it counted', async () => {
+  it('never yields a negative, fractional or inexact number, and prices its counts', async () => {
     await fc.assert(
-      fc.asyncProperty(request, async (wish) => {
-        const { tokens, cost_nano_usd, provenance } = await settle(wish);
+      fc.asyncProperty(request, async (spec) => {
+        const { tokens, cost_nano_usd, provenance } = await settle(spec);
         for (const number of [...Object.values(tokens), cost_nano_usd]) {
           assert.ok(Number.isSafeInteger(number) && number >= 0, String(number));
         }
@@ -152,19 +152,20 @@ describe('meter-usage, for any order and omission of usage fields', () => {
     );
   });
 
-  it('counts the uses of a tool that were told last, or none', async () => {
+  it('counts the last reported uses of a tool, or none', async () => {
     await fc.assert(
-      fc.asyncProperty(request, async (wish) => {
-        const { server_tools, provenance } = await settle(wish);
-        const told = (field: string) => {
+      fc.asyncProperty(request, async (spec) => {
+        const { server_tools, provenance } = await settle(spec);
+        const reported = (field: string) => {
           const uses = last(
-            wish.events,
+            spec.events,
             (found) => (found.server_tool_use as Json | null | undefined)?.[field],
             10_000,
           );
           return uses === 0 ? undefined : uses;
         };
-        for (const tool of ['web_search', 'web_fetch']) assert.equal(server_tools?.[tool], told(`${tool}_requests`));
+        for (const tool of ['web_search', 'web_fetch'])
+          assert.equal(server_tools?.[tool], reported(`${tool}_requests`));
         const names = Object.keys(server_tools ?? {});
         assert.ok(names.every((name) => /^web_/.test(name)));
         assert.equal(provenance.server_tools, names.length === 0 ? undefined : 'unpriced');
@@ -196,7 +197,7 @@ const protocol = fc.constantFrom('chat', 'responses');
 
 type Usage = typeof right extends fc.Arbitrary<infer T> ? T : never;
 
-function told(api: string, { input, read, written, output, reasoning }: Usage): object {
+function usageIn(api: string, { input, read, written, output, reasoning }: Usage): object {
   const prompt = input + read + written;
   const details = [
     { cached_tokens: read, cache_write_tokens: written },
@@ -225,11 +226,11 @@ function lastEvent(api: string, usage: unknown): Event {
 const settleAs = (api: string, events: Event[], ttl: string) =>
   settled({ events, facts: { 'request.protocol': api, 'route.protocol': api, 'request.cache.ttl': ttl } });
 
-it('the parts of what is told are billed and add up to it', async () => {
+it('the reported parts are billed and add up to it', async () => {
   await fc.assert(
     fc.asyncProperty(protocol, right, fc.constantFrom('5m', '1h'), async (api, usage, ttl) => {
       const stop: Event = ['message', { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }];
-      const events = [...(api === 'chat' ? [stop] : []), lastEvent(api, told(api, usage))];
+      const events = [...(api === 'chat' ? [stop] : []), lastEvent(api, usageIn(api, usage))];
       const { tokens, provenance } = await settleAs(api, events, ttl);
       const { input, read: cache_read, written, output } = usage;
       assert.deepEqual(tokens, { ...NOTHING, input, cache_read, [`cache_write_${ttl}`]: written, output });
@@ -239,7 +240,7 @@ it('the parts of what is told are billed and add up to it', async () => {
   );
 });
 
-it('whatever is told, the bill is of whole tokens that can be paid for', async () => {
+it('any reported usage is billed in whole tokens at a payable amount', async () => {
   await fc.assert(
     fc.asyncProperty(protocol, fc.array(fc.oneof(oddUsage, fc.jsonValue())), async (api, usages) => {
       const { tokens, cost_nano_usd } = await settleAs(
@@ -255,7 +256,7 @@ it('whatever is told, the bill is of whole tokens that can be paid for', async (
   );
 });
 
-/** What stands where an event or a document should. */
+/** Values in place of an event or a document. */
 const NO_EVENTS = [
   ...['', 'null', '[]', '7', '{', '"x"', '<html>', '{"choices":{}}', '{"choices":[null,7],"usage":7}', '{"usage":[]}'],
   ...['{"error":null}', '{"type":7}', '{"type":"response.', '{"type":"response.output_text.delta"}', '{"response":7}'],
@@ -269,12 +270,12 @@ const EVENT_NAMES: Readonly<Record<string, readonly string[]>> = {
 const STOPS: Event = ['message', { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }];
 
 for (const [api, event_names] of Object.entries(EVENT_NAMES)) {
-  it(`anything in the place of an event of ${api} changes nothing of the bill, and is none to be afraid of`, async () => {
+  it(`anything in place of an event of ${api} neither changes the bill nor throws`, async () => {
     const usage = { input_tokens: 100, output_tokens: 40 };
     const ends: Event[] =
       api === 'messages'
         ? [['message_delta', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage }]]
-        : [STOPS, lastEvent(api, told(api, { input: 100, read: 0, written: 0, output: 40, reasoning: 0 }))];
+        : [STOPS, lastEvent(api, usageIn(api, { input: 100, read: 0, written: 0, output: 40, reasoning: 0 }))];
     const events = event_names.flatMap((name) => NO_EVENTS.map((data): Event => [name, data]));
     const { tokens } = await settleAs(api, [...events, ...(api === 'responses' ? ends.slice(1) : ends)], 'none');
     assert.deepEqual(tokens, { ...NOTHING, input: 100, output: 40 });

@@ -66,7 +66,7 @@ describe('meter-usage', () => {
     }
   });
 
-  it('does not keep the request waiting for the database, and logs what the ledger refuses', async () => {
+  it("does not delay the request for the database, and logs the ledger's rejections", async () => {
     const stage = openStage(meterUsage, {
       options: { charge: 'full' },
       settle: () => Promise.reject(new Error('the ledger refuses')),
@@ -79,7 +79,7 @@ describe('meter-usage', () => {
     );
   });
 
-  it('says when nothing was reserved', async () => {
+  it('reports a missing reservation', async () => {
     assert.equal((await settled({ facts: { 'spend.reserved_nano_usd': undefined } })).reserved, false);
   });
 
@@ -124,7 +124,7 @@ describe('meter-usage', () => {
   });
 
   describe('when the response is not complete', () => {
-    it('charges the most it can cost when a client leaves before the upstream answers', async () => {
+    it('charges the maximum cost when a client leaves before the upstream responds', async () => {
       const row = await settled({
         facts: { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 },
       });
@@ -135,7 +135,7 @@ describe('meter-usage', () => {
       assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'most']);
     });
 
-    it('charges what such requests cost when that is known', async () => {
+    it('charges the typical cost when that is known', async () => {
       for (const [typical_cost, cost, by] of [
         [40_000_000, 40_000_000, 'learned'],
         [2_000_000_000, 1_000_000_000, 'most'],
@@ -147,7 +147,7 @@ describe('meter-usage', () => {
       }
     });
 
-    it('charges nothing when the upstream never answers, and keeps apart what it may bill', async () => {
+    it('charges nothing when the upstream never responds, and records its possible bill', async () => {
       for (const status of [undefined, 500, 502, 504]) {
         const { settlements, written } = await meter({
           facts: { 'upstream.status': status },
@@ -160,10 +160,10 @@ describe('meter-usage', () => {
         assert.equal(written['usage.possibly_billed_nano_usd'], 40_000_000);
       }
       const row = await settled({ facts: { 'upstream.status': undefined } });
-      assert.equal(row.possibly_billed_nano_usd, 1_000_000_000, 'the most it can cost while nothing is known');
+      assert.equal(row.possibly_billed_nano_usd, 1_000_000_000, 'the maximum cost while nothing is known');
     });
 
-    it('charges nothing for a page, and keeps an answer without anything in it apart', async () => {
+    it('charges nothing for a page, and records an empty response apart', async () => {
       const facts = { 'error.code': 'upstream_invalid' };
       const page = await settled({ facts, relayed_bytes: 400 });
       assert.deepEqual([page.cost_nano_usd, page.possibly_billed_nano_usd], [0, undefined]);
@@ -182,7 +182,7 @@ describe('meter-usage', () => {
       assert.equal(reported.cost_nano_usd, 1_500_000);
     });
 
-    it('charges an aborted stream by what was relayed', async () => {
+    it('charges an aborted stream by the relayed part', async () => {
       const events = [
         start({ input_tokens: 10, output_tokens: 1 }),
         ...Array.from({ length: 12 }, () => delta('word ')),
@@ -229,7 +229,7 @@ describe('meter-usage', () => {
 
   describe('with numbers that cannot be right', () => {
     for (const wrong of [-5, 1.5, '7', 1e12, true, [1], { n: 1 }, Number.MAX_SAFE_INTEGER]) {
-      it(`falls back to estimates for ${JSON.stringify(wrong)} and says so in the log`, async () => {
+      it(`falls back to estimates for ${JSON.stringify(wrong)} and logs it`, async () => {
         const { stage } = await meter({
           events: document({ input_tokens: wrong, output_tokens: wrong, cache_read_input_tokens: wrong }),
           relayed_bytes: 8,
@@ -251,7 +251,7 @@ describe('meter-usage', () => {
 });
 
 describe('meter-usage, with a response that is not quite as it should be', () => {
-  it('estimates what was relayed before an error when the upstream had told nothing', async () => {
+  it('estimates what was relayed before an error without reported usage', async () => {
     const failed = ['error', { type: 'error' }] as Event;
     const said = await settled({ events: [start(undefined), delta('12345678'), failed] });
     assert.deepEqual(said.tokens, { ...NOTHING, input: 500, output: 2 });
@@ -260,20 +260,20 @@ describe('meter-usage, with a response that is not quite as it should be', () =>
     assert.equal(begun.cost_nano_usd, 0);
   });
 
-  it('does not take the count of the first event for the last when more than that was relayed after it', async () => {
+  it('does not treat the count of the first event as final when more than that was relayed after it', async () => {
     const words = Array.from({ length: 12 }, () => delta('word '));
     const row = await settled({ events: [start({ input_tokens: 10, output_tokens: 1 }), ...words, end({})] });
     assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 15 });
     assert.deepEqual([row.provenance.input, row.provenance.output], ['upstream', 'estimate']);
-    const told = await settled({ events: [start({ input_tokens: 10, output_tokens: 12 }), ...words, end({})] });
-    assert.equal(told.tokens.output, 12);
-    assert.equal(told.provenance.cost, 'upstream');
+    const outcome = await settled({ events: [start({ input_tokens: 10, output_tokens: 12 }), ...words, end({})] });
+    assert.equal(outcome.tokens.output, 12);
+    assert.equal(outcome.provenance.cost, 'upstream');
     const counted = await settled({ events: [start({ input_tokens: 10 }), ...words, end({ output_tokens: 9 })] });
     assert.equal(counted.tokens.output, 9, 'the last count stands');
     assert.equal(counted.provenance.cost, 'upstream');
   });
 
-  it('reads the usage of a document that does not say what it is, and of no other', async () => {
+  it('reads the usage of an untyped document, and of no other', async () => {
     const usage = { input_tokens: 100, output_tokens: 20 };
     const plain = await settled({ events: [[undefined, { id: 'msg_1', usage }]], relayed_bytes: 400 });
     assert.deepEqual(plain.tokens, { ...NOTHING, input: 100, output: 20 });
@@ -282,7 +282,7 @@ describe('meter-usage, with a response that is not quite as it should be', () =>
     assert.deepEqual(other.tokens, { ...NOTHING, input: 500, output: 100 });
   });
 
-  it('reads events that have no names of their own, as such an event is called message', async () => {
+  it('reads events without names of their own, as such an event is named message', async () => {
     const events = [start({ input_tokens: 100, output_tokens: 1 }), delta('12345678'), delta('12345678')];
     const unnamed = (list: readonly Event[]) => list.map(([, value]): Event => ['message', value]);
     const cut = await settled({ events: unnamed(events) });
@@ -294,7 +294,7 @@ describe('meter-usage, with a response that is not quite as it should be', () =>
     assert.equal(whole.provenance.cost, 'upstream');
   });
 
-  it('takes an event whose data do not say what it is for what it is called', async () => {
+  it('uses the event name if the data has no type', async () => {
     const usage = { input_tokens: 100, output_tokens: 1 };
     const begun: Event = ['message_start', { message: { usage } }];
     const ended: Event = ['message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 20 } }];
@@ -387,7 +387,7 @@ describe('meter-usage, for a model without a price of its own', () => {
 });
 
 describe('the price of a request', () => {
-  it('is that of the day it arrived on, at the upstream that served it', async () => {
+  it('is that of the day of arrival, at the serving upstream', async () => {
     const config: Partial<GatewayConfig> = {
       prices: {
         rows: [
@@ -409,7 +409,7 @@ describe('the price of a request', () => {
 /** Nano-USD of an output token of the harness's model. */
 const OUTPUT = 15_000;
 
-/** Facts of a request that holds less than it can cost. */
+/** Facts of a request that reserves less than it can cost. */
 function typical(reserved: number, most: number) {
   return { 'spend.reserved_nano_usd': reserved, 'spend.most_nano_usd': most };
 }
@@ -425,8 +425,8 @@ async function toppedUp(events: readonly Event[], facts: object, config?: Partia
   return stage.topped_up.map(({ amount_nano_usd }) => amount_nano_usd);
 }
 
-describe('meter-usage, while a stream goes on', () => {
-  it('holds twice the cost so far once four fifths of what is reserved are spent', async () => {
+describe('meter-usage, during a stream', () => {
+  it('reserves twice the current cost once four fifths of the reservation are spent', async () => {
     const reserved = 100 * OUTPUT;
     const facts = typical(reserved, 1_000_000 * OUTPUT);
     const input = start({ input_tokens: 0 });
@@ -443,7 +443,7 @@ describe('meter-usage, while a stream goes on', () => {
     const said = Array.from({ length: 81 }, () => chunk({ content: 'abcd' }));
     assert.deepEqual(await toppedUp([begun, ...said.slice(1)], facts('chat')), []);
     assert.deepEqual(await toppedUp([begun, ...said], facts('chat')), [162 * OUTPUT]);
-    // Responses tell usage only at the end: 500 x 3000 is a hundred tokens of output.
+    // Responses has usage only at the end: 500 x 3000 is a hundred tokens of output.
     const type = 'response.output_text.delta';
     const deltas = Array.from({ length: 41 }, (): Event => [type, { type, delta: 'abcd' }]);
     const roomy = { ...facts('responses'), 'spend.reserved_nano_usd': 175 * OUTPUT };
@@ -451,19 +451,19 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp(deltas, roomy), [2 * 141 * OUTPUT]);
   });
 
-  it('counts the input as soon as the upstream tells it, cached or not', async () => {
+  it('counts the input as soon as the upstream reports it, cached or not', async () => {
     // 1000 x 3000 + 1000 x 300 = 3,300,000 of 4,000,000 reserved.
     const input = start({ input_tokens: 1000, cache_read_input_tokens: 1000 });
     assert.deepEqual(await toppedUp([input], typical(4_000_000, 50_000_000)), [6_600_000]);
     assert.deepEqual(await toppedUp([input], typical(5_000_000, 50_000_000)), []);
   });
 
-  it('takes the estimate for the input until then', async () => {
+  it('uses the estimate for the input until then', async () => {
     // 500 x 3000 = 1,500,000, and a token.
     assert.deepEqual(await toppedUp(tokens(1), typical(1_600_000, 50_000_000)), [2 * (1_500_000 + OUTPUT)]);
   });
 
-  it('believes a count of the upstream that is larger than what was relayed', async () => {
+  it("trusts an upstream's count above the relayed part", async () => {
     const events = [start({ input_tokens: 0 }), delta('abcd'), end({ output_tokens: 90 }, null)];
     assert.deepEqual(await toppedUp(events, typical(100 * OUTPUT, 1000 * OUTPUT)), [180 * OUTPUT]);
   });
@@ -476,7 +476,7 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp(events, typical(11_000_000, 90_000_000), config), [2 * (10_000_000 + OUTPUT)]);
   });
 
-  it('asks for nothing when the most it can cost is reserved, or nothing is', async () => {
+  it('reserves no more when the maximum is reserved, or nothing is', async () => {
     const events = [start({ input_tokens: 0 }), ...tokens(500)];
     const all = 100 * OUTPUT;
     assert.deepEqual(await toppedUp(events, typical(all, all)), []);
@@ -484,7 +484,7 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp(events, { 'spend.reserved_nano_usd': undefined }), []);
   });
 
-  it('asks for nothing where output costs nothing', async () => {
+  it('reserves no more where output is free', async () => {
     const [model] = stageConfig().models;
     const config = { models: [{ ...model!, pricing: { input: 3, output: 0 } }] };
     const facts = typical(10_000, 20_000);
@@ -493,12 +493,12 @@ describe('meter-usage, while a stream goes on', () => {
     assert.deepEqual(await toppedUp(later, { ...facts, 'request.input_tokens_estimate': 0 }, config), [18_000]);
   });
 
-  it('asks a number of times that grows with the logarithm of the answer', async () => {
+  it('reserves a number of times that grows with the logarithm of the response', async () => {
     const raised = await toppedUp([start({ input_tokens: 0 }), ...tokens(20_000)], typical(OUTPUT, 1e9 * OUTPUT));
     assert.ok(raised.length > 5 && raised.length <= 20, `${raised.length} times`);
   });
 
-  it('has reserved enough for what it charges at any moment, as far as the request can cost it', async () => {
+  it('has reserved enough for its charge at any moment, within the maximum cost', async () => {
     const burst = fc.record({ texts: fc.array(fc.string({ maxLength: 40 }), { maxLength: 60 }), input: fc.nat(2000) });
     await fc.assert(
       fc.asyncProperty(burst, fc.nat(5_000_000), fc.nat(9_000_000), async ({ texts, input }, reserved, more) => {
@@ -513,7 +513,7 @@ describe('meter-usage, while a stream goes on', () => {
     );
   });
 
-  it('charges a guess up to the most it can cost, not only what was reserved', async () => {
+  it('charges an estimate up to the maximum cost, not only the reservation', async () => {
     const facts = { ...CUT, ...typical(1000, 10 * OUTPUT) };
     const { settlements } = await meter({ events: [start({ input_tokens: 0 }), ...tokens(9)], facts });
     assert.equal(settlements[0]!.cost_nano_usd, 9 * OUTPUT);

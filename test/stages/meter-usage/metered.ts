@@ -4,13 +4,13 @@ import type { GatewayConfig, Settlement, TokenCounts } from '../../../engine/api
 import { type Facts, openStage, type StageHarness, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
 
-/** What the harness's model costs, in nano-USD per token. */
+/** The price of the harness's model, in nano-USD per token. */
 export const PRICE = { input: 3000, output: 15_000, cache_read: 300, cache_write_5m: 3750, cache_write_1h: 6000 };
 
 /** No tokens at all. */
 export const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
-/** Facts of a request that was forwarded and answered. */
+/** Facts of a request that was forwarded, with a response. */
 export const FORWARDED: Facts = {
   'request.id': 'req-1',
   'request.protocol': 'messages',
@@ -29,23 +29,23 @@ export const FORWARDED: Facts = {
   'outcome.aborted': false,
 };
 
-/** An event of a response; values are sent as JSON, strings as they are. */
+/** An event of a response; values are sent as JSON, strings literally. */
 export type Event = readonly [name: string | undefined, value: unknown];
 
-/** A response to meter, and what is known of its request. */
+/** A response to meter, and the facts of its request. */
 export interface Metered {
   readonly events?: readonly Event[];
   readonly facts?: Facts;
   readonly relayed_bytes?: number;
   readonly charge?: 'full' | 'nothing';
   readonly config?: Partial<GatewayConfig>;
-  /** What 95 of 100 such requests cost at most. */
+  /** The cost of 95 of 100 such requests at most. */
   readonly typical_cost?: number;
 }
 
 /** Runs the stage over a response. */
-export async function meter(wish: Metered) {
-  const { events = [], facts = {}, relayed_bytes = 0, charge = 'full', config, typical_cost } = wish;
+export async function meter(spec: Metered) {
+  const { events = [], facts = {}, relayed_bytes = 0, charge = 'full', config, typical_cost } = spec;
   const stage: StageHarness = openStage(meterUsage, {
     options: { charge },
     ...(config && { config: stageConfig(config) }),
@@ -90,7 +90,7 @@ export function end(usage: unknown, stop_reason: string | null = 'end_turn'): Ev
 
 /** The last event of a stream. */
 export const STOP: Event = ['message_stop', { type: 'message_stop' }];
-/** The answer broke off. */
+/** The response broke off. */
 export const CUT: Facts = { 'error.code': 'upstream_failed' };
 /** The client went away. */
 export const ABORTED: Facts = { 'outcome.aborted': true };

@@ -85,7 +85,7 @@ test('listens on the loopback address and on no socket', async () => {
   }
 });
 
-test('lets in nobody without the password, which only the owner can read', async () => {
+test('admits no client without the password, which only the owner can read', async () => {
   const server = await open();
   try {
     assert.equal(statSync(join(data_dir, 'password')).mode & 0o777, 0o600);
@@ -137,7 +137,7 @@ test('starts once when several open it at the same moment', async () => {
   assert.deepEqual(readServerState(clusterOf()), { kind: 'stopped' });
 });
 
-test('keeps its port and its data from one run to the next, and finds another port when that one is taken', async () => {
+test('keeps its port and its data between runs, and finds another port when that one is in use', async () => {
   const first = await open();
   await ask(first, 'create table kept as select 42 as answer');
   const { port } = first.settings();
@@ -162,7 +162,7 @@ test('is started again when it dies', async () => {
   try {
     const pid = pidOf();
     process.kill(pid, 'SIGKILL');
-    await until('another server answers', () => ask(server, 'select 1').then(Boolean, () => false));
+    await until('another server responds', () => ask(server, 'select 1').then(Boolean, () => false));
     assert.notEqual(pidOf(), pid);
   } finally {
     await server.close();
@@ -170,7 +170,7 @@ test('is started again when it dies', async () => {
   assert.deepEqual(readServerState(clusterOf()), { kind: 'stopped' });
 });
 
-test('is left alone when somebody stops it, and found again when it is back', async () => {
+test('is left alone when it is stopped from outside, and found again when it is back', async () => {
   const words: string[] = [];
   const note = (_fields: object, message: string) => words.push(message);
   const server = await open({ supervise: true, log: { ...quiet, info: note, warn: note } });
@@ -189,7 +189,7 @@ test('is left alone when somebody stops it, and found again when it is back', as
   }
 });
 
-test('sets aside what an interrupted first start left behind', async () => {
+test('sets aside the remains of an interrupted first start', async () => {
   const home = join(directory, 'interrupted');
   mkdirSync(join(home, 'cluster.new-1234', 'base'), { recursive: true });
   writeFileSync(join(home, 'password'), 'of the attempt that failed\n');
@@ -217,10 +217,10 @@ test('starts although its old process id now belongs to another program', async 
   }
 });
 
-test('names the directory, the user and the remedy when it may not write', async () => {
+test('names the directory, the user and the remedy without permission to write', async () => {
   const closed = join(directory, 'closed');
   mkdirSync(closed, { mode: 0o555 });
-  // Root may write everywhere, so it becomes somebody else for a moment.
+  // Root may write everywhere, so it becomes another user for a moment.
   if (runsAsRoot) process.seteuid?.(65534);
   try {
     await assert.rejects(open({ data_dir: join(closed, 'data', 'postgres') }), (error: Error) => {
@@ -249,7 +249,7 @@ test('names both directories and the remedy when root may not move it', { skip: 
   assert.match(stderr, /set database\.embedded\.data_dir to a directory that user id can reach/);
 });
 
-test('says so when a file is in the way', async () => {
+test('reports a file in the way', async () => {
   const file = join(directory, 'file');
   writeFileSync(file, '');
   await assert.rejects(open({ data_dir: join(file, 'postgres') }), {
@@ -258,7 +258,7 @@ test('says so when a file is in the way', async () => {
   });
 });
 
-test('refuses the data of another major version of PostgreSQL', async () => {
+test('rejects the data of another major version of PostgreSQL', async () => {
   const file = join(clusterOf(), 'PG_VERSION');
   const made = readFileSync(file);
   writeFileSync(file, '12\n');
@@ -272,7 +272,7 @@ test('refuses the data of another major version of PostgreSQL', async () => {
   }
 });
 
-test('says that a damaged cluster is damaged', async () => {
+test('reports a damaged cluster', async () => {
   const file = join(clusterOf(), 'global', 'pg_control');
   renameSync(file, `${file}.away`);
   try {
@@ -282,7 +282,7 @@ test('says that a damaged cluster is damaged', async () => {
   }
 });
 
-test('says that the password is missing, and leaves no server behind', async () => {
+test('reports a missing password, and leaves no server behind', async () => {
   const file = join(data_dir, 'password');
   renameSync(file, `${file}.away`);
   try {
@@ -314,7 +314,7 @@ test('lives below a private directory, as root by moving to where its account ca
     assert.equal(statSync(join(home, 'password')).mode & 0o777, 0o600);
     await ask(first, 'create table kept as select 42 as answer');
     await first.close();
-    assert.equal(statSync(secret).mode & 0o777, 0o700, 'nobody touched it');
+    assert.equal(statSync(secret).mode & 0o777, 0o700, 'it is untouched');
 
     const second = await open({ data_dir: inside });
     assert.deepEqual(await ask(second, 'select * from kept'), [{ answer: 42 }]);

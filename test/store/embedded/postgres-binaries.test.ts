@@ -68,7 +68,7 @@ test('installed programs are found, and their links are complete after preparati
   }
 });
 
-test('a platform without programs is told to bring its own server', () => {
+test('a platform without binaries is advised to use its own server', () => {
   assert.throws(() => findBinaries('plan9-mips'), {
     name: 'StartError',
     message: /^there is no embedded PostgreSQL for plan9-mips; set database\.postgres\.url_env/,
@@ -83,7 +83,7 @@ test('missing links and execute bits are repaired in place', () => {
   assert.deepEqual(readdirSync(home), []);
 });
 
-test('what cannot be run or repaired where it is, is copied once, and older copies go', () => {
+test('a program that cannot run or be repaired in place is copied once, and older copies are removed', () => {
   mkdirSync(join(home, 'postgresql-17.0.0'));
   // Root can't be kept from repairing, but its account can be kept from getting there.
   if (runsAsRoot) chmodSync(join(directory, 'package'), 0o700);
@@ -101,7 +101,7 @@ test('what cannot be run or repaired where it is, is copied once, and older copi
   assert.equal(statSync(join(ready.directory, 'bin/postgres')).ino, ino);
 });
 
-test('the first directory that an account may not enter is the barrier', () => {
+test('the first directory closed to an account is the barrier', () => {
   const stranger = { uid: 12_345, gid: 12_345 };
   const inner = join(directory, 'a', 'b');
   mkdirSync(inner, { recursive: true });

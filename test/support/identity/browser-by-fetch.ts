@@ -5,7 +5,7 @@
 
 /** A browser with cookies of its own. */
 export interface Browser {
-  /** Asks with this browser's cookies and keeps those that come back. Follows no redirect. */
+  /** Sends a request with this browser's cookies and stores the new ones. Follows no redirect. */
   request(url: string | URL, init?: RequestInit): Promise<Response>;
   /** Posts a form as a page of the same origin would. */
   submit(url: string | URL, form: Record<string, string>, headers?: Record<string, string>): Promise<Response>;
@@ -59,14 +59,14 @@ export function createBrowser(): Browser {
 }
 
 /**
- * Signs a person in at the test identity provider and returns where it then sends the browser: the redirect URI with its
- * answer, not requested yet. Fails when the provider shows an error instead.
+ * Signs a user in at the test identity provider and returns the browser's next target: the redirect URI with its
+ * response, not requested yet. Fails when the provider shows an error instead.
  */
 export function approveAt(authorization_url: string | URL, sub: string, browser = createBrowser()): Promise<URL> {
   return walk(new URL(authorization_url), { sub }, browser);
 }
 
-/** Says no at the test identity provider; otherwise as `approveAt`. */
+/** Denies at the test identity provider; otherwise as `approveAt`. */
 export function denyAt(authorization_url: string | URL, browser = createBrowser()): Promise<URL> {
   return walk(new URL(authorization_url), { deny: '1' }, browser);
 }

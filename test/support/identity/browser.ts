@@ -4,28 +4,28 @@ import { atProcessEnd } from '../file-end.ts';
 import { pageClock } from '../suite-clock.ts';
 import { findChromium } from './chromium.ts';
 
-/** A page of a private window, and what happened in it. */
+/** A page of a private window, and its events. */
 export interface Watched {
   readonly page: Page;
   readonly context: BrowserContext;
   /** Console errors, uncaught errors and breaches of the content security policy. */
   readonly complaints: readonly string[];
-  /** Every URL that was asked for, redirects included. */
+  /** Every requested URL, redirects included. */
   readonly requested: readonly string[];
 }
 
 /** The browser of this process, as the tests of a file use it. */
 export interface TestBrowser {
-  /** Opens a private window with a page, whose clock is that of the tests; both are closed after the test. */
+  /** Opens a private window with a page, with the clock of the tests; both are closed after the test. */
   open(options?: BrowserContextOptions): Promise<Watched>;
 }
 
-/** Patience with a busy machine; nothing waits this long when all is well. */
-const PATIENCE_MS = 15_000;
+/** Timeout for a busy machine; nothing waits this long when all is well. */
+const TIMEOUT_MS = 15_000;
 
 async function watch(context: BrowserContext): Promise<Watched> {
   const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
+  page.setDefaultTimeout(TIMEOUT_MS);
   const complaints: string[] = [];
   const requested: string[] = [];
   page.on('console', (message) => {

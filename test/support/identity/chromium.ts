@@ -10,7 +10,7 @@ const run = promisify(execFile);
 /** Names another browser for the tests; for systems the packaged one is not built for. */
 const OVERRIDE = 'APPSCLI_TEST_CHROMIUM';
 
-/** A browser that has been seen to start, and what its environment needs. */
+/** A browser that has been seen to start, and its environment. */
 export interface Chromium {
   readonly executable: string;
   readonly env: Readonly<Record<string, string>>;
@@ -69,8 +69,8 @@ async function unpacked(): Promise<string> {
   return directory;
 }
 
-/** What went wrong when a browser was asked for its version; `undefined` when it answered. */
-async function trouble({ executable, env }: Chromium): Promise<string | undefined> {
+/** The error of a browser that was started for its version; `undefined` on success. */
+async function startError({ executable, env }: Chromium): Promise<string | undefined> {
   try {
     await run(executable, ['--version'], { env: { ...process.env, ...env }, timeout: 30_000 });
     return undefined;
@@ -88,7 +88,7 @@ export async function findChromium(): Promise<Chromium> {
   const other = process.env[OVERRIDE];
   if (other !== undefined) {
     const wanted = { executable: other, env: {} };
-    const found = await trouble(wanted);
+    const found = await startError(wanted);
     if (found === undefined) return wanted;
     throw new Error(`the browser that ${OVERRIDE} names does not start: ${found}`);
   }
@@ -100,12 +100,12 @@ export async function findChromium(): Promise<Chromium> {
   const directory = await unpacked();
   const own = { FONTCONFIG_FILE: join(directory, 'fonts.conf') };
   const plain = { executable: join(directory, 'chromium'), env: own };
-  const missing = await trouble(plain);
+  const missing = await startError(plain);
   if (missing === undefined) return plain;
   // The system's own libraries come first where it has them: those of the package need a newer C library than the
   // browser does.
   const provided = { ...plain, env: { ...own, LD_LIBRARY_PATH: join(directory, 'al2023', 'lib') } };
-  const still = await trouble(provided);
+  const still = await startError(provided);
   if (still === undefined) return provided;
   throw new Error(
     `the packaged Chromium does not start: ${missing}; with the libraries packaged with it: ${still}. Install libnss3, libnspr4 and libexpat1 (their names on Debian), or set ${OVERRIDE} to the executable of a Chromium or Chrome`,

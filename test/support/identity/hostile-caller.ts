@@ -1,13 +1,13 @@
-/** What one caller who means harm can send with a valid token. */
+/** Attacks of one hostile caller with a valid token. */
 import { createConnection, type Socket } from 'node:net';
 
 const MIB = 1024 * 1024;
 const BODY_BYTES = 32 * MIB;
 const DEPTH = BODY_BYTES / 2 - 1000;
 
-/** An attack that goes on; `stop` ends it. */
+/** A running attack; `stop` ends it. */
 export interface Attack {
-  /** How often it was answered, by status; 0 for connections that were closed without an answer. */
+  /** Its responses, by status; 0 for connections that were closed without a response. */
   readonly statuses: ReadonlyMap<number, number>;
   stop(): void;
 }
@@ -18,13 +18,13 @@ interface Aim {
   readonly model: string;
 }
 
-/** One connection of an attack: what it sends first, and what to do with it then. */
+/** One connection of an attack: its first bytes, and the rest of its script. */
 interface Step {
   readonly head: string;
   readonly body?: Buffer;
   /** Sends this again and again, one at a time, in milliseconds. */
   readonly drip?: { readonly text: string; readonly every_ms: number };
-  /** How long the connection is kept, in milliseconds; without it until it is answered. */
+  /** How long the connection is kept, in milliseconds; by default until its response. */
   readonly keep_ms?: number;
 }
 
@@ -45,7 +45,7 @@ function nested(kind: 'lists' | 'objects' | 'keys', model: string): Buffer {
   return Buffer.from(`${start}{${keys.join(',')}}}`);
 }
 
-/** The attacks by name: how many connections each keeps busy, and what each of them does, over and over. */
+/** The attacks by name: the number of connections of each, and their script, over and over. */
 function attacks(aim: Aim): Readonly<Record<string, { readonly connections: number; next(): Step }>> {
   const simple = Buffer.from(JSON.stringify({ model: aim.model, max_tokens: 512, messages: [] }));
   const trees = (['lists', 'objects', 'keys'] as const).map((kind) => complete(aim, nested(kind, aim.model)));
@@ -107,7 +107,7 @@ export function attack(aim: Aim, names: readonly string[] = ATTACKS): Attack {
       open.delete(socket);
       for (const timer of timers) clearInterval(timer);
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      // Whoever attacks comes back at once.
+      // The attacker comes back at once.
       setTimeout(() => run(next), 5);
     });
     socket.write(step.head);

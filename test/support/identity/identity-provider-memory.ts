@@ -1,6 +1,6 @@
 import type { Adapter, AdapterPayload } from 'oidc-provider';
 
-/** Where a test's identity provider keeps its tokens and sessions. Clients come from `findClient`. */
+/** The memory for tokens and sessions of a test's identity provider. Clients come from `findClient`. */
 export function createMemoryAdapters(findClient: (id: string) => AdapterPayload | undefined): {
   create(model: string): Adapter;
   clear(): void;

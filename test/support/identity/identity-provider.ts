@@ -1,16 +1,16 @@
 /**
- * A real OpenID Connect provider on the loopback address, for tests that sign people in.
+ * A real OpenID Connect provider on the loopback address, for tests with sign-in.
  *
  * ```ts
  * const provider = await startIdentityProvider();          // anna, ben and cleo; see PEOPLE
  * provider.register(`${gateway.url}/oauth/callback`);      // as often as there are gateways
  * // auth.oidc: { issuer_url: provider.issuer, client_id: provider.client_id, client_secret_env: ... = provider.client_secret }
  * const callback = await approveAt(authorization_url, 'anna');   // with fetch; not requested yet: the gateway's turn
- * provider.people.get('anna')!.groups = ['marketing'];     // from the next answer on
+ * provider.people.get('anna')!.groups = ['marketing'];     // from the next response on
  * provider.people.delete('anna');                          // refresh tokens: invalid_grant, userinfo: 401, no sign-in
  * provider.setMode('hang', 'token');                       // every endpoint when none is named
  * ```
- * In a browser: the login page has a button "Sign in as anna" for each person and one "Deny"; consent is not asked for.
+ * In a browser: the login page has a button "Sign in as anna" for each user and one "Deny"; there is no consent page.
  * Its clock is the machine's own. It remembers a browser that signed in (single sign-on), as real ones do.
  * @module
  */
@@ -24,7 +24,7 @@ import { createMemoryAdapters } from './identity-provider-memory.ts';
 
 export { approveAt, type Browser, createBrowser, denyAt } from './browser-by-fetch.ts';
 
-/** What the provider says about a person, beside `sub`. */
+/** The provider's claims of a user, beside `sub`. */
 export interface TestPerson {
   email?: unknown;
   email_verified?: unknown;
@@ -33,7 +33,7 @@ export interface TestPerson {
   [claim: string]: unknown;
 }
 
-/** The people of a provider for which no others are named. */
+/** The default users of a provider. */
 export const PEOPLE = {
   anna: { email: 'Anna@example.com', email_verified: true, name: 'Anna Adler', groups: ['engineering', 'admins'] },
   ben: { email: 'ben@example.com', email_verified: true, name: 'Ben Brook', groups: ['marketing'] },
@@ -43,12 +43,12 @@ export const PEOPLE = {
 export type Endpoint = 'discovery' | 'authorization' | 'token' | 'userinfo' | 'jwks';
 
 /**
- * How an endpoint behaves: `down` cuts the connection, `hang` never answers, `slow_body` sends the beginning of a body and
- * no more, `error500` fails, `garbage` answers 200 with an HTML page.
+ * How an endpoint behaves: `down` cuts the connection, `hang` never responds, `slow_body` sends the beginning of it and
+ * no more, `error500` fails, `garbage` returns 200 with an HTML page.
  */
 export type Mode = 'up' | 'down' | 'hang' | 'slow_body' | 'error500' | 'garbage';
 
-/** A request the provider received. `body` is complete once it has been answered. */
+/** A request the provider received. `body` is complete after the response. */
 export interface SeenRequest {
   readonly endpoint: Endpoint | 'other';
   readonly method: string;
@@ -59,19 +59,19 @@ export interface SeenRequest {
 
 export interface IdentityProviderOptions {
   readonly people?: Record<string, TestPerson>;
-  /** Names of claims beyond the usual ones that may be given out; those of `people` always are. */
+  /** Names of further claims that may be given out; those of `people` always are. */
   readonly claims?: readonly string[];
-  /** Scopes, beside the usual ones, each with the claims that come with it alone. */
+  /** Scopes, beside the usual ones, each with the claims of this scope alone. */
   readonly scopes?: Readonly<Record<string, readonly string[]>>;
   readonly client_id?: string;
   readonly token_endpoint_auth_method?: 'client_secret_basic' | 'client_secret_post' | 'private_key_jwt';
   /** The public key of `private_key_jwt`. */
   readonly client_key?: JsonWebKey;
-  /** Whether it gives out refresh tokens and knows the scope offline_access; it does unless told otherwise. */
+  /** Whether it gives out refresh tokens and knows the scope offline_access; by default it does. */
   readonly refresh_tokens?: boolean;
-  /** Whether a refresh token is good once; it is unless told otherwise. */
+  /** Whether a refresh token is good once; by default it is. */
   readonly rotate_refresh_tokens?: boolean;
-  /** 3600 unless told otherwise. */
+  /** 3600 by default. */
   readonly access_token_seconds?: number;
   /** Host name of the issuer; `localhost` makes it another site than a gateway at 127.0.0.1. */
   readonly host?: '127.0.0.1' | 'localhost';
@@ -130,7 +130,7 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
     const { pathname } = new URL(req.url ?? '/', 'http://provider');
     const endpoint = ENDPOINTS[pathname.replace(/^\/auth\/.*/, '/auth')] ?? 'other';
     requests.push(recordingOf(req, endpoint));
-    // Node.js sends the machine's time, and browsers take it off the moment at which a cookie expires.
+    // Node.js sends the machine's time, and browsers subtract it from the moment at which a cookie expires.
     res.setHeader('date', new Date().toUTCString());
     const mode = (endpoint === 'other' ? undefined : modes.get(endpoint)) ?? modes.get('all') ?? 'up';
     if (mode === 'up') handle(req, res);
@@ -142,9 +142,9 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
   const issuer = `${tls === undefined ? 'http' : 'https'}://${host}:${(server.address() as AddressInfo).port}`;
 
   const provider = new Provider(issuer, configurationOf(options, people, only_in_userinfo, adapters.create));
-  const answer = provider.callback();
+  const response = provider.callback();
   handle = (req, res) =>
-    req.url?.startsWith('/interaction/') ? interact(provider, people, req, res) : answer(req, res);
+    req.url?.startsWith('/interaction/') ? interact(provider, people, req, res) : response(req, res);
 
   return {
     issuer,
@@ -213,9 +213,9 @@ function configurationOf(
     findAccount: (_ctx, sub) => {
       const person = people.get(sub);
       if (person === undefined) return undefined;
-      const told = (use: string) =>
+      const claimsIn = (use: string) =>
         Object.entries(person).filter(([claim]) => use !== 'id_token' || !only_in_userinfo.has(claim));
-      return { accountId: sub, claims: (use) => ({ sub, ...Object.fromEntries(told(use)) }) };
+      return { accountId: sub, claims: (use) => ({ sub, ...Object.fromEntries(claimsIn(use)) }) };
     },
     loadExistingGrant: consent,
     renderError: (ctx, { error, error_description }) => {
@@ -225,7 +225,7 @@ function configurationOf(
   };
 }
 
-/** Everybody agrees to everything, unasked. */
+/** Every user agrees to everything, without a prompt. */
 async function consent({ oidc }: KoaContextWithOIDC) {
   const { client, session, provider, params } = oidc;
   if (client === undefined || session?.accountId === undefined) return undefined;
@@ -235,7 +235,7 @@ async function consent({ oidc }: KoaContextWithOIDC) {
   return grant;
 }
 
-/** The login page, and what its buttons do. */
+/** The login page, and the actions of its buttons. */
 async function interact(
   provider: Provider,
   people: ReadonlyMap<string, TestPerson>,
@@ -287,7 +287,7 @@ function misbehave(mode: Exclude<Mode, 'up'>, req: IncomingMessage, res: ServerR
   }
 }
 
-/** Notes a request without taking its body from whoever answers it. */
+/** Notes a request without consuming its body. */
 function recordingOf(req: IncomingMessage, endpoint: Endpoint | 'other'): SeenRequest {
   const chunks: Buffer[] = [];
   const push = req.push.bind(req);

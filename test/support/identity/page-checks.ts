@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core';
 
-/** A text on a page, and how well it stands out from what is behind it (WCAG 2 contrast ratio, 1 to 21). */
+/** A text on a page, and its contrast with its background (WCAG 2 contrast ratio, 1 to 21). */
 export interface Contrast {
   readonly text: string;
   readonly ratio: number;
@@ -40,12 +40,12 @@ const CONTRASTS = `(() => {
   });
 })()`;
 
-/** The contrast of every text on a page. Raises when a background is half transparent, which it can't judge. */
+/** The contrast of every text on a page. Raises when a background is half transparent, which it cannot measure. */
 export function contrasts(page: Page): Promise<Contrast[]> {
   return page.evaluate<Contrast[]>(CONTRASTS);
 }
 
-/** What gets the focus, in turn, when somebody goes through a page with the tab key, by the names people see. */
+/** What gets the focus, in turn, when a user goes through a page with the tab key, by the visible names. */
 export async function tabOrder(page: Page, steps: number): Promise<string[]> {
   const names: string[] = [];
   for (let step = 0; step < steps; step += 1) {
@@ -62,7 +62,7 @@ export async function tabOrder(page: Page, steps: number): Promise<string[]> {
 const SHOWS_FOCUS =
   "(({ outlineStyle, outlineWidth }) => outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2)(getComputedStyle(document.activeElement))";
 
-/** Whether what has the focus shows that it does. */
+/** Whether the focused element is visibly focused. */
 export function focusIsVisible(page: Page): Promise<boolean> {
   return page.evaluate<boolean>(SHOWS_FOCUS);
 }
@@ -97,7 +97,7 @@ export async function tabThrough(
 ): Promise<{ readonly reached: number; readonly hidden: readonly string[] }> {
   await page.evaluate(WATCH_FOCUS);
   for (let round = 0; round < ROUNDS_MAX; round++) {
-    // As where the key is held down.
+    // As with a key kept down.
     await Promise.all(Array.from({ length: KEYS }, () => page.keyboard.press('Tab')));
     const seen = await page.evaluate<{ reached: number; hidden: string[]; is_over: boolean }>('window.seen_focus()');
     if (seen.is_over) return seen;

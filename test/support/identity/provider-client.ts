@@ -22,7 +22,7 @@ export const ATTEMPT = {
   code_verifier: 'verifier-of-this-attempt-of-at-least-43-characters',
 };
 
-/** A provider client on a clock that stands still; `lines` is what it logs. */
+/** A provider client on a stopped clock; `lines` is its log. */
 export function makeProvider(
   issuer: string,
   changes: Partial<OidcConfig> = {},
@@ -40,7 +40,7 @@ export function makeProvider(
   };
 }
 
-/** A running identity provider, a client of it, and a way to sign somebody in. */
+/** A running identity provider, a client of it, and a way to sign a user in. */
 export async function useProvider(
   t: TestContext,
   options: IdentityProviderOptions = {},

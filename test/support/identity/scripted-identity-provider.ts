@@ -1,5 +1,5 @@
 /**
- * An identity provider that says whatever a test wants it to, true or not.
+ * An identity provider that returns whatever a test scripts, true or not.
  * @module
  */
 import { once } from 'node:events';
@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import { exportJWK, generateKeyPair, type JWTHeaderParameters, SignJWT } from 'jose';
 
-/** What an endpoint answers: JSON with status 200, or what it does itself. */
+/** The response of an endpoint: JSON with status 200, or its own script. */
 export type Reply = object | ((req: IncomingMessage, res: ServerResponse, form: URLSearchParams) => void);
 
 export interface ScriptedProvider {
@@ -20,7 +20,7 @@ export interface ScriptedProvider {
   userinfo: Reply;
   authorize: Reply;
   revoke: Reply;
-  /** Paths asked for, in order. */
+  /** Requested paths, in order. */
   readonly requests: string[];
   /** The claims of a good ID token for `gateway`, with changes; `undefined` leaves a claim out. */
   claims(changes?: Record<string, unknown>): Record<string, unknown>;
@@ -28,7 +28,7 @@ export interface ScriptedProvider {
   sign(claims: Record<string, unknown>, header?: Partial<JWTHeaderParameters>): Promise<string>;
   /** Signs with another key, which `jwks` does not have. */
   forge(claims: Record<string, unknown>, header?: Partial<JWTHeaderParameters>): Promise<string>;
-  /** Takes a new signing key, with the public one in `jwks`. */
+  /** Uses a new signing key, with the public one in `jwks`. */
   rotateKey(kid: string): Promise<void>;
 }
 
@@ -92,7 +92,7 @@ export async function startScriptedProvider(t: TestContext): Promise<ScriptedPro
   return provider;
 }
 
-/** Answers JSON. */
+/** Returns JSON. */
 export function answerJson(
   res: ServerResponse,
   status: number,
@@ -103,7 +103,7 @@ export function answerJson(
   res.end(JSON.stringify(body));
 }
 
-/** A complete answer of a token endpoint. */
+/** A complete response of a token endpoint. */
 export function tokens(id_token: string | undefined, more: object = {}): object {
   const rest = { access_token: 'access-token-1', token_type: 'Bearer', expires_in: 300, ...more };
   return id_token === undefined ? rest : { ...rest, id_token };

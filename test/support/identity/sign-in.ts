@@ -6,7 +6,7 @@ import { approveAt, type TestIdentityProvider } from './identity-provider.ts';
 /** The signing key of session tokens in tests; must never be seen by a client. */
 export const SIGNING_KEY = 'session-signing-key-0c1f7b62a9d84e53';
 
-/** What a device was told when it asked to be signed in. */
+/** The response to a device that starts a sign-in. */
 export interface BegunSignIn {
   readonly device_code: string;
   readonly user_code: string;
@@ -16,7 +16,7 @@ export interface BegunSignIn {
   readonly interval: number;
 }
 
-/** An answer of the token endpoint. */
+/** A response of the token endpoint. */
 export interface TokenAnswer {
   readonly status: number;
   readonly body: {
@@ -30,7 +30,7 @@ export interface TokenAnswer {
 }
 
 /**
- * Boots a gateway whose people sign in at `provider`. `auth` adds to the section of gateway.yaml, `oidc` to the part in it;
+ * Boots a gateway whose users sign in at `provider`. `auth` adds to the section of gateway.yaml, `oidc` to the part in it;
  * `server` and `config` likewise.
  */
 export async function bootSignIn(options: {
@@ -43,7 +43,7 @@ export async function bootSignIn(options: {
   readonly database_url?: string;
   readonly clock?: Clock;
   readonly env?: NodeJS.ProcessEnv;
-  /** Where people reach it, when that is another gateway's URL: a replica. */
+  /** Its public address, when that is another gateway's URL: a replica. */
   readonly public_url?: string;
 }): Promise<TestGateway> {
   const { provider, upstream_url = 'http://127.0.0.1:9', database_url, clock, oidc, auth, server, config } = options;
@@ -78,7 +78,7 @@ export async function beginSignIn(gateway_url: string): Promise<BegunSignIn> {
   return (await (await post(`${gateway_url}/oauth/device_authorization`, {})).json()) as BegunSignIn;
 }
 
-/** Confirms a code in a browser made of fetch, signs in at the provider, comes back. The page that ends it. */
+/** Confirms a code in a browser made of fetch, signs in at the provider, returns. The final page. */
 export async function confirmInBrowser(
   gateway_url: string,
   user_code: string,
@@ -93,7 +93,7 @@ export async function confirmInBrowser(
   return { status: page.status, text: await page.text() };
 }
 
-/** Asks the token endpoint. */
+/** Sends a request to the token endpoint. */
 export async function askForToken(gateway_url: string, form: Record<string, string>): Promise<TokenAnswer> {
   const response = await post(`${gateway_url}/oauth/token`, form);
   return { status: response.status, body: (await response.json()) as TokenAnswer['body'] };
@@ -109,7 +109,7 @@ export function refreshWith(refresh_token: string): Record<string, string> {
   return { grant_type: 'refresh_token', refresh_token };
 }
 
-/** Signs somebody in, from the device's first request to its tokens. */
+/** Signs a user in, from the device's first request to its tokens. */
 export async function signIn(gateway_url: string, sub: string): Promise<TokenAnswer['body']> {
   const { device_code, user_code } = await beginSignIn(gateway_url);
   const page = await confirmInBrowser(gateway_url, user_code, sub);

@@ -1,12 +1,12 @@
 /**
- * Terminals of people, as programs renew their sign-in: several that share what one of them stored.
+ * Terminals of users, as programs renew their sign-in: several that share one stored sign-in.
  *
  * `adopting`: reads once, at its start, renews by what it read then, without a lock; whatever the answer, what another process
  * stored meanwhile counts more than it (so the Messages client 2.1.330). `reading`: reads before each renewal and after a
  * refusal, without a lock, and overwrites. `locking`: the same under a lock (so `appscli token`).
  */
 
-/** What a sign-in leaves on a disk. */
+/** The data of a sign-in on a disk. */
 export interface Stored {
   readonly access_token: string;
   readonly refresh_token: string | undefined;
@@ -22,18 +22,18 @@ export interface Keychain {
 
 export type TerminalKind = 'adopting' | 'reading' | 'locking';
 
-/** What comes of asking for a renewal; `later`: 503, or no answer. */
+/** The outcome of a renewal; `later`: 503, or no response. */
 export type RenewalAnswer = Stored | 'invalid_grant' | 'later';
 
 /** One running program. */
 export interface Terminal {
   readonly kind: TerminalKind;
-  /** Signed out: it has nothing to renew with, and asks for a sign-in. */
+  /** Signed out: it has no token to renew with, and requires a sign-in. */
   readonly out: boolean;
-  readonly held: Stored;
+  readonly tokens: Stored;
   /** The refresh token it sends now; `undefined` when it need not, or cannot renew at the moment. */
   send(now: number): string | undefined;
-  /** Takes the answer to what it sent. */
+  /** Processes the response to its request. */
   take(answer: RenewalAnswer): void;
 }
 
@@ -42,34 +42,34 @@ export const RENEWED_BEFORE_MS = 300_000;
 
 /** Starts a terminal of a kind on a keychain. */
 export function startTerminal(kind: TerminalKind, keychain: Keychain): Terminal {
-  let held = keychain.stored;
+  let tokens = keychain.stored;
   let sent: string | undefined;
   const adoptStored = () => {
-    if (keychain.stored.refresh_token !== sent) held = keychain.stored;
-    else keychain.stored = held = { ...held, refresh_token: undefined };
+    if (keychain.stored.refresh_token !== sent) tokens = keychain.stored;
+    else keychain.stored = tokens = { ...tokens, refresh_token: undefined };
   };
   return {
     kind,
-    get held() {
-      return held;
+    get tokens() {
+      return tokens;
     },
     get out() {
-      return held.refresh_token === undefined;
+      return tokens.refresh_token === undefined;
     },
     send(now) {
       if (kind === 'locking' && keychain.locked) return undefined;
-      if (kind !== 'adopting') held = keychain.stored;
-      if (held.expires_at - now >= RENEWED_BEFORE_MS || held.refresh_token === undefined) return undefined;
+      if (kind !== 'adopting') tokens = keychain.stored;
+      if (tokens.expires_at - now >= RENEWED_BEFORE_MS || tokens.refresh_token === undefined) return undefined;
       if (kind === 'locking') keychain.locked = true;
-      sent = held.refresh_token;
+      sent = tokens.refresh_token;
       return sent;
     },
-    take(answer) {
+    take(response) {
       if (kind === 'locking') keychain.locked = false;
-      if (answer === 'later') return;
-      if (answer === 'invalid_grant') adoptStored();
-      else if (kind === 'adopting' && keychain.stored.refresh_token !== sent) held = keychain.stored;
-      else keychain.stored = held = answer;
+      if (response === 'later') return;
+      if (response === 'invalid_grant') adoptStored();
+      else if (kind === 'adopting' && keychain.stored.refresh_token !== sent) tokens = keychain.stored;
+      else keychain.stored = tokens = response;
     },
   };
 }

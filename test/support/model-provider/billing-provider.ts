@@ -1,10 +1,10 @@
 /**
- * A model provider that answers and bills by the rules its documentation states. It shares no code with the gateway's
+ * A model provider that responds and bills by the rules its documentation states. It shares no code with the gateway's
  * metering, so that the one can be reserved against the other. All money is pico-USD in bigints.
  * @module
  */
 
-/** List price of a model in pico-USD per token, and what it can do. */
+/** List price of a model in pico-USD per token, and its features. */
 export interface ProviderModel {
   readonly input: number;
   readonly output: number;
@@ -12,7 +12,7 @@ export interface ProviderModel {
   readonly max_output: number;
 }
 
-/** What one sampling of one model is charged as; the percentages are of the list price. */
+/** The charge of one sampling of one model; the percentages are of the list price. */
 export interface Line {
   readonly type: string;
   readonly model: string;
@@ -33,7 +33,7 @@ export interface ProviderSetup {
   readonly search_fee: number;
 }
 
-/** An answer with its price. */
+/** A response with its price. */
 export interface Served {
   readonly document: Record<string, unknown>;
   readonly bill_pico: bigint;
@@ -62,7 +62,7 @@ function totalOf(setup: ProviderSetup, lines: readonly Line[], searches: number)
   return tokens.reduce((sum, cost) => sum + cost, BigInt(searches) * BigInt(setup.search_fee));
 }
 
-/** What a model reads of a request. No tokenizer makes more tokens than there are bytes. */
+/** The part of a request that a model reads. No tokenizer makes more tokens than there are bytes. */
 function promptTokens({ messages, input, system, instructions, tools }: Json, dice: Dice): number {
   return 1 + dice(textBytes([messages, input, system, instructions, tools]) + 1);
 }
@@ -73,7 +73,7 @@ function textBytes(value: unknown): number {
   return Object.values(value).reduce((sum: number, part) => sum + textBytes(part), 0);
 }
 
-/** How a prompt is split between what is read from the cache, written to it, and neither. */
+/** The parts of a prompt read from the cache, written to it, and neither. */
 function cached(
   text: string,
   prompt: number,
@@ -89,14 +89,14 @@ function cached(
 /** Tools that the Messages provider runs itself, by the beginning of their type. */
 const RUN_HERE = /^(?:web_search|web_fetch|code_execution|advisor|tool_search_tool_\w+|planner)_\d{8}$/;
 
-/** Times a server tool loop goes on in one request where nothing bounds it. */
+/** Rounds of a server tool loop in one request where nothing bounds it. */
 const LOOP_MAX = 10;
 
-function percentOf(body: Json, dice: Dice): { percent: number; told: Json } {
+function percentOf(body: Json, dice: Dice): { percent: number; tier: Json } {
   const fast = body.speed === 'fast' && dice(4) > 0;
   const priority = !fast && body.service_tier === 'auto' && dice(2) > 0;
-  const told = { service_tier: priority ? 'priority' : 'standard', speed: fast ? 'fast' : 'standard' };
-  return { percent: fast ? 600 : priority ? 200 : 100, told };
+  const tier = { service_tier: priority ? 'priority' : 'standard', speed: fast ? 'fast' : 'standard' };
+  return { percent: fast ? 600 : priority ? 200 : 100, tier };
 }
 
 /**
@@ -105,7 +105,7 @@ function percentOf(body: Json, dice: Dice): { percent: number; told: Json } {
  */
 export function serveMessages(setup: ProviderSetup, body: Json, dice: Dice): Served {
   const text = JSON.stringify(body);
-  const { percent, told } = percentOf(body, dice);
+  const { percent, tier } = percentOf(body, dice);
   let model = String(body.model);
   const lines: Line[] = [];
   const bound = (name: string, most: unknown) =>
@@ -125,7 +125,7 @@ export function serveMessages(setup: ProviderSetup, body: Json, dice: Dice): Ser
 
   let searches = 0;
   for (const tool of listOf(body.tools).filter(({ type }) => RUN_HERE.test(String(type)))) {
-    // A use beyond `max_uses` is answered by an error, which the model reads and goes on from.
+    // A use beyond `max_uses` gets an error, which the model reads before it continues.
     const tries = dice(1 + LOOP_MAX - lines.length);
     const uses = typeof tool.max_uses === 'number' ? tool.max_uses : LOOP_MAX;
     for (let use = 0; use < tries && left > 0; use++) {
@@ -150,7 +150,7 @@ export function serveMessages(setup: ProviderSetup, body: Json, dice: Dice): Ser
   const own = lines.filter(({ type }) => type === 'message' || type === 'fallback_message');
   const usage = {
     ...messagesUsage(own),
-    ...told,
+    ...tier,
     ...(searches > 0 && { server_tool_use: { web_search_requests: searches } }),
     ...((lines.length > 1 || dice(2) > 0) && {
       iterations: lines.map((line) => ({ type: line.type, model: line.model, ...messagesUsage([line]) })),
@@ -195,9 +195,9 @@ function tierOf(body: Json, dice: Dice): { service_tier: string; percent: number
 }
 
 function outputBound(setup: ProviderSetup, body: Json, model: string): number {
-  const told = setup.bounds.map((name) => body[name]).filter((value): value is number => typeof value === 'number');
-  // Servers that know several prefer the newer one.
-  return Math.min(told.at(-1) ?? Infinity, setup.models[model]!.max_output);
+  const bounds = setup.bounds.map((name) => body[name]).filter((value): value is number => typeof value === 'number');
+  // Servers that support several prefer the newer one.
+  return Math.min(bounds.at(-1) ?? Infinity, setup.models[model]!.max_output);
 }
 
 /** Serves a request of the chat completions API; a router may serve it with one of `models`. */

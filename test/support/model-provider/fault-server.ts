@@ -1,6 +1,6 @@
 /**
  * Upstreams that fail in every way there is, for each protocol: one real HTTP server, in which each upstream has a path of its
- * own and plays what a test says.
+ * own and plays a test's script.
  * @module
  */
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -24,30 +24,30 @@ export interface Call extends Exchange {
   readonly nth: number;
 }
 
-/** What an upstream does with a request whose body has come. */
+/** An upstream's reaction to a request whose body has arrived. */
 export type Play = (call: Call) => void | Promise<void>;
 
 /** The running upstreams. */
 export interface FaultServer {
   /** Base URL of the upstream with this name. */
   url(upstream: string): string;
-  /** What each upstream plays, by name, or by name and model as `name model`; all others serve. */
+  /** The script of each upstream, by name, or by name and model as `name model`; all others serve. */
   readonly plays: Map<string, Play>;
   /** Requests that reached an upstream, for a model where one is named, oldest first. */
   requests(upstream: string, model?: string): readonly Received[];
-  /** Why requests would be refused by a real upstream, as strict as `model-provider.ts` is. */
+  /** Why a real upstream would reject requests, as strict as `model-provider.ts`. */
   readonly refused: readonly string[];
   /** How many requests reached upstreams. */
   total(): number;
   /** Forgets the requests so far. */
   forget(): void;
-  /** Cuts every connection and refuses new ones until `resume`. */
+  /** Cuts every connection and rejects new ones until `resume`. */
   pause(): Promise<void>;
   resume(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Where nothing ever listens: connections are refused at once. */
+/** A closed port: connections are rejected at once. */
 export const REFUSING = 'http://127.0.0.1:1';
 
 const PATHS: readonly (readonly [ending: string, Protocol])[] = [
@@ -57,10 +57,10 @@ const PATHS: readonly (readonly [ending: string, Protocol])[] = [
   ['/responses', 'responses'],
 ];
 
-/** What an answer used; small, so that no estimate is below it. */
+/** The usage of a response; small, so that no estimate is below it. */
 export const USED = { input: 20, output: 10, cache_read: 0, cache_write: 0, reasoning: 0 };
 
-/** What an upstream says that serves. */
+/** The text of a serving upstream. */
 export const servedBy = (upstream: string): string => `Served by ${upstream}.`;
 
 const answerOf = (upstream: string) => ({
@@ -72,12 +72,12 @@ const answerOf = (upstream: string) => ({
 const STREAM_HEAD = { 'content-type': 'text/event-stream; charset=utf-8', 'request-id': 'req_fault' };
 const JSON_HEAD = { 'content-type': 'application/json', 'request-id': 'req_fault' };
 
-/** The events of a whole answer of this upstream. */
+/** The events of a whole response of this upstream. */
 export function eventsBy(protocol: Protocol, upstream: string): string[] {
   return eventsOf(protocol, answerOf(upstream));
 }
 
-/** Answers in full. */
+/** Responds in full. */
 export const serves: Play = ({ res, protocol, stream, upstream }) => {
   res.writeHead(200, stream ? STREAM_HEAD : JSON_HEAD);
   res.end(stream ? eventsBy(protocol, upstream).join('') : JSON.stringify(documentOf(protocol, answerOf(upstream))));
@@ -88,7 +88,7 @@ export function errorDocument(protocol: Protocol, failure: Failure): string {
   return JSON.stringify(protocol === 'messages' ? messagesError(failure) : chatError(failure));
 }
 
-/** What it says when it refuses, beside the status. */
+/** Its text for a rejection, beside the status. */
 export interface Words {
   readonly message?: string;
   readonly type?: string;
@@ -103,7 +103,7 @@ const failureOf = (status: number, { message = `Refused with ${status}.`, type, 
   ...(code !== undefined && { code }),
 });
 
-/** Answers with a status and an error document. */
+/** Returns a status and an error document. */
 export function answers(status: number, words: Words = {}): Play {
   return ({ res, protocol }) => {
     const { retry_after } = words;
@@ -121,7 +121,7 @@ export function errorEvent(protocol: Protocol, failure: Failure, after = 0): str
   return numbered([{ type: 'error', code, message, param }], after).join('');
 }
 
-/** Answers 200 with a stream whose first event is this error, and ends. */
+/** Returns 200 with a stream whose first event is this error, and ends. */
 export function beginsWithError(status: number, words: Words = {}): Play {
   return ({ res, protocol }) => {
     res.writeHead(200, STREAM_HEAD);
@@ -129,19 +129,19 @@ export function beginsWithError(status: number, words: Words = {}): Play {
   };
 }
 
-/** Answers 200 with a stream that ends without an event; comments are none. */
+/** Returns 200 with a stream that ends without an event; comments are none. */
 export const endsWithoutEvent: Play = ({ res }) => {
   res.writeHead(200, STREAM_HEAD);
   res.end(': hello\n\n');
 };
 
-/** Answers 200 without a body. */
+/** Returns 200 without a body. */
 export const saysNothing: Play = ({ res }) => {
   res.writeHead(200, JSON_HEAD);
   res.end();
 };
 
-/** Answers with a page, as a proxy in front of an upstream does. */
+/** Returns a page, as a proxy in front of an upstream does. */
 export function page(status: number): Play {
   return ({ res }) => {
     res.writeHead(status, { 'content-type': 'text/html' });
@@ -149,38 +149,38 @@ export function page(status: number): Play {
   };
 }
 
-/** Answers with a redirect. */
+/** Returns a redirect. */
 export const redirects: Play = ({ res }) => {
   res.writeHead(302, { location: 'https://id.example/login' });
   res.end();
 };
 
-/** Never answers. */
+/** Never responds. */
 export const hangs: Play = () => {};
 
-/** Resets the connection when the request has come. */
+/** Resets the connection when the request has arrived. */
 export const resets: Play = ({ socket }) => {
   socket.resetAndDestroy();
 };
 
-/** Writes the beginning of a streamed answer, up to some of its text, and waits until it is out. */
+/** Writes the beginning of a streamed response, up to some of its text, and waits until it is out. */
 async function writeHalf({ res, protocol, upstream }: Call): Promise<void> {
   res.writeHead(200, STREAM_HEAD);
   const events = eventsBy(protocol, upstream);
   await new Promise<void>((done) => res.write(events.slice(0, 5).join(''), () => done()));
 }
 
-/** Streams half of its answer and cuts the connection. */
+/** Streams half of its response and cuts the connection. */
 export const cutsOff: Play = async (call) => {
   await writeHalf(call);
-  // What was written before a reset may never be read.
+  // Bytes written before a reset may never be read.
   setTimeout(() => call.socket.destroy(), 50);
 };
 
-/** Streams half of its answer and says nothing more. */
+/** Streams half of its response and falls silent. */
 export const stalls: Play = (call) => writeHalf(call);
 
-/** Streams half of its answer, then an error. */
+/** Streams half of its response, then an error. */
 export const failsLate: Play = async (call) => {
   await writeHalf(call);
   call.res.end(errorEvent(call.protocol, failureOf(500, { message: 'Failed halfway.' }), 5));

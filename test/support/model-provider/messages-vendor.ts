@@ -1,15 +1,15 @@
 /**
- * What the vendor of the Messages API refuses beyond the shape of a body, from its documentation: the pages on versions, beta
+ * Rejections of the Messages API's vendor beyond a body's shape, from its documentation: the pages on versions, beta
  * headers, errors, prompt caching, extended thinking, structured outputs and the definition of tools, and the types of its SDK.
  * @module
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { checkEnforcedSchema, checkTools, demand, Refused } from './model-provider-checks.ts';
 
-// biome-ignore lint/suspicious/noExplicitAny: nobody has checked it yet
+// biome-ignore lint/suspicious/noExplicitAny: it is unchecked yet
 type Unchecked = any;
 
-/** Which models there are, and the most that each can say; `undefined` where any is taken. */
+/** The models, and the longest output of each; `undefined` where any is accepted. */
 export interface VendorModels {
   readonly [model: string]: number;
 }
@@ -19,7 +19,7 @@ const VERSIONS = ['2023-01-01', '2023-06-01', '2026-10-21'];
 /** From this version on the API has no sampling. */
 const WITHOUT_SAMPLING = '2026-10-21';
 
-/** Fields of a request that a beta header must ask for, and the dates it may say. */
+/** Fields of a request that require a beta header, and its possible dates. */
 const BETA_FIELDS: Readonly<Record<string, RegExp>> = {
   betas: /^(?!)/,
   billing_policy: /^billing-policy-/,
@@ -32,7 +32,7 @@ const BETA_FIELDS: Readonly<Record<string, RegExp>> = {
 const BETA =
   /^(?:advisor-tool|advanced-tool-use|claude-code|code-execution|compact|computer-use|context-1m|context-management|effort|extended-cache-ttl|fallback-credit|fast-mode|files-api|fine-grained-tool-streaming|interleaved-thinking|mcp-client|message-batches|mid-conversation-[a-z-]+|model-context-window-exceeded|oauth|output-\d+k|pdfs|prompt-caching|prompt-caching-scope|redact-thinking|server-side-fallback|skills|structured-outputs|task-budgets|thinking-[a-z-]+|token-counting|token-efficient-tools|tool-search-tool|web-fetch)-\d{4}-?\d{2}-?\d{2}$/;
 
-/** Refuses, with Refused, a request without what its headers must say. A refusal for the key has the param `authentication`. */
+/** Rejects, with Refused, a request without the required headers. A rejection for the key has the param `authentication`. */
 export function checkVendorHeaders(headers: IncomingHttpHeaders): void {
   const { 'x-api-key': key, authorization } = headers;
   const has_key = (typeof key === 'string' && key !== '') || /^Bearer \S/.test(authorization ?? '');
@@ -50,7 +50,7 @@ function betasOf(headers: IncomingHttpHeaders): string[] {
   return said.split(',').flatMap((beta) => beta.trim() || []);
 }
 
-/** The body without the fields that its beta headers ask for, which no shape says more about. */
+/** The body without the fields of its beta headers, which no shape describes. */
 export function withoutBetaFields(body: Unchecked, headers: IncomingHttpHeaders): Unchecked {
   const betas = betasOf(headers);
   const kept = Object.entries(body ?? {}).filter(([key]) => {
@@ -60,7 +60,7 @@ export function withoutBetaFields(body: Unchecked, headers: IncomingHttpHeaders)
   return Object.fromEntries(kept);
 }
 
-/** Refuses, with Refused, what a body of the right shape must not say to this model in this version. */
+/** Rejects, with Refused, invalid values of a well-formed body for this model in this version. */
 export function checkVendorBody(body: Unchecked, headers: IncomingHttpHeaders, models: VendorModels | undefined): void {
   const { model, max_tokens, stream } = body;
   if (models !== undefined) {
@@ -77,7 +77,7 @@ export function checkVendorBody(body: Unchecked, headers: IncomingHttpHeaders, m
   checkLifetimes(body);
 }
 
-/** Refuses, with Refused, schemas that the vendor does not take: those of tools, and that of the answer. */
+/** Rejects, with Refused, schemas that the vendor does not support: those of tools, and that of the response. */
 export function checkVendorSchemas(tools: Unchecked[], output_config: Unchecked): void {
   const own = tools.filter(({ input_schema }) => input_schema !== undefined);
   checkTools(
@@ -91,7 +91,7 @@ export function checkVendorSchemas(tools: Unchecked[], output_config: Unchecked)
 
 /** What is kept for an hour must come before what is kept for five minutes: tools, then system, then messages. */
 function checkLifetimes({ tools = [], system, messages }: Unchecked): void {
-  const inside = (given: Unchecked): Unchecked[] => (Array.isArray(given) ? given : []);
+  const inside = (input: Unchecked): Unchecked[] => (Array.isArray(input) ? input : []);
   const blocks = messages.flatMap(({ content }: Unchecked) =>
     inside(content).flatMap((block) => [...inside(block.content), block]),
   );

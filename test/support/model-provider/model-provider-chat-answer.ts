@@ -1,5 +1,5 @@
 /**
- * How the scripted model provider says an answer in the chat completions API.
+ * How the scripted model provider writes a response in the chat completions API.
  * @module
  */
 import {
@@ -42,9 +42,9 @@ const joined = (said: readonly Said[], kind: Said['kind']): string | null => {
   return texts.length === 0 ? null : texts.join('');
 };
 
-/** The answer as one document. */
-export function chatDocument(answer: Answer, ids: AnswerIds): object {
-  const { said } = answer;
+/** The response as one document. */
+export function chatDocument(response: Answer, ids: AnswerIds): object {
+  const { said } = response;
   const calls = said.flatMap((what, index) =>
     what.kind === 'call'
       ? [{ id: what.id ?? ids.call(index), type: 'function', function: { name: what.name, arguments: what.arguments } }]
@@ -59,12 +59,12 @@ export function chatDocument(answer: Answer, ids: AnswerIds): object {
     ...(thought !== null && { reasoning_content: thought }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
-  const choice = { index: 0, message, logprobs: null, finish_reason: STOPS[stopOf(answer)] };
+  const choice = { index: 0, message, logprobs: null, finish_reason: STOPS[stopOf(response)] };
   const head = { id: ids.id, object: 'chat.completion', created: ids.created, model: ids.model };
   return {
     ...head,
     choices: [choice],
-    usage: usage(usedBy(answer)),
+    usage: usage(usedBy(response)),
     service_tier: 'default',
     system_fingerprint: 'fp_1',
   };
@@ -72,8 +72,8 @@ export function chatDocument(answer: Answer, ids: AnswerIds): object {
 
 const DELTA_KEYS = { text: 'content', thought: 'reasoning_content', refusal: 'refusal' } as const;
 
-/** The answer as the events of a stream. */
-export function chatEvents(answer: Answer, ids: AnswerIds, include_usage: boolean): string[] {
+/** The response as the events of a stream. */
+export function chatEvents(response: Answer, ids: AnswerIds, include_usage: boolean): string[] {
   const head = { id: ids.id, object: 'chat.completion.chunk', created: ids.created, model: ids.model };
   const rest = { service_tier: 'default', system_fingerprint: 'fp_1' };
   const chunk = (choices: object[], used: object | null = null) =>
@@ -82,7 +82,8 @@ export function chatEvents(answer: Answer, ids: AnswerIds, include_usage: boolea
     chunk([{ index: 0, delta: said, logprobs: null, finish_reason }]);
   let calls = 0;
   const say = (what: Said, at: number): object[] => {
-    if (what.kind !== 'call') return pieces(what.text, answer.piece).map((text) => ({ [DELTA_KEYS[what.kind]]: text }));
+    if (what.kind !== 'call')
+      return pieces(what.text, response.piece).map((text) => ({ [DELTA_KEYS[what.kind]]: text }));
     const index = calls++;
     const begin = {
       index,
@@ -90,17 +91,17 @@ export function chatEvents(answer: Answer, ids: AnswerIds, include_usage: boolea
       type: 'function',
       function: { name: what.name, arguments: '' },
     };
-    const more = pieces(what.arguments, answer.piece).map((args) => ({ index, function: { arguments: args } }));
+    const more = pieces(what.arguments, response.piece).map((args) => ({ index, function: { arguments: args } }));
     return [begin, ...more].map((call) => ({ tool_calls: [call] }));
   };
   return [
-    ...(answer.pings ? [': PROCESSING\n\n'] : []),
+    ...(response.pings ? [': PROCESSING\n\n'] : []),
     delta({ role: 'assistant', content: '', refusal: null }),
-    ...groups(answer).flatMap((group) =>
+    ...groups(response).flatMap((group) =>
       interleave(group.map(({ what, index }) => say(what, index))).map((said) => delta(said)),
     ),
-    delta({}, STOPS[stopOf(answer)]),
-    ...(include_usage ? [chunk([], usage(usedBy(answer)))] : []),
+    delta({}, STOPS[stopOf(response)]),
+    ...(include_usage ? [chunk([], usage(usedBy(response)))] : []),
     'data: [DONE]\n\n',
   ];
 }

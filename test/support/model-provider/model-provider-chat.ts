@@ -1,5 +1,5 @@
 /**
- * The chat completions API of the scripted model provider: what it refuses, and what is in a request.
+ * The chat completions API of the scripted model provider: its rejections, and the content of a request.
  * @module
  */
 import {
@@ -116,8 +116,8 @@ const checkShape = checker(
 // biome-ignore lint/suspicious/noExplicitAny: the shape was checked
 type Checked = any;
 
-const partsOf = (given: Checked): Checked[] =>
-  typeof given === 'string' ? [{ type: 'text', text: given }] : (given ?? []);
+const partsOf = (input: Checked): Checked[] =>
+  typeof input === 'string' ? [{ type: 'text', text: input }] : (input ?? []);
 
 function checkCalls(messages: Checked[]): void {
   let open = new Set<string>();
@@ -163,7 +163,7 @@ function checkFormat({ response_format, messages }: Checked): void {
   demand(/json/i.test(JSON.stringify(messages)), 'messages', "must contain the word 'json' in some form");
 }
 
-/** Refuses what the API would refuse. */
+/** Rejects the API's invalid requests. */
 export function checkChat(body: Checked): void {
   checkShape(body);
   checkCalls(body.messages);
@@ -192,7 +192,7 @@ export function checkChat(body: Checked): void {
   demand(chosen === undefined || known, 'tool_choice', `'${chosen}' is no tool`);
 }
 
-/** What is in a request. */
+/** The content of a request. */
 export function seenInChat(body: Checked): Seen {
   const system = body.messages.filter(({ role }: Checked) => role === 'system' || role === 'developer');
   const others = body.messages.filter(({ role }: Checked) => role !== 'system' && role !== 'developer');

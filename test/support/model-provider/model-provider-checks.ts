@@ -5,7 +5,7 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 
-/** A request the provider refuses. */
+/** A request the provider rejects. */
 export class Refused extends Error {
   readonly param: string;
 
@@ -15,7 +15,7 @@ export class Refused extends Error {
   }
 }
 
-/** Refuses unless this holds. */
+/** Rejects unless this is true. */
 export function demand(holds: unknown, param: string, message: string): asserts holds {
   if (!holds) throw new Refused(param, message);
 }
@@ -57,7 +57,7 @@ export function object(required: Shapes, optional: Shapes = {}): Shape {
   return { type: 'object', properties, required: Object.keys(required), additionalProperties: false };
 }
 
-/** An object whose `tag` says which of these it is. */
+/** An object with its variant in `tag`. */
 export function kinds(tag: string, shapes: Shapes): Shape {
   return {
     type: 'object',
@@ -85,7 +85,7 @@ function wordsFor(error: ErrorObject): string {
   return `Input should be valid: ${error.message} ${JSON.stringify(error.params)}`;
 }
 
-/** A check of a shape; refuses with the place of the first fault. */
+/** A check of a shape; rejects with the place of the first fault. */
 export function checker(shape: Shape): (value: unknown) => void {
   let validate: ValidateFunction | undefined;
   return (value) => {
@@ -142,7 +142,7 @@ function checkDraft(schema: Schema, param: string): void {
   demand(is_valid, param, 'JSON schema is invalid. It must match JSON Schema draft 2020-12');
 }
 
-/** Refuses a schema that the model shall be held to where the API cannot. */
+/** Rejects a schema that the model shall follow where the API cannot enforce it. */
 export function checkEnforcedSchema(root: unknown, param: string, api: SchemaApi): void {
   demand(isSchema(root), param, 'expected a schema');
   checkDraft(root, param);
@@ -195,7 +195,7 @@ export function checkEnforcedSchema(root: unknown, param: string, api: SchemaApi
   demand(!leads('', []), param, 'Circular reference detected in schema definitions');
 }
 
-/** Refuses what either API refuses of a tool's schema, strict or not. */
+/** Rejects tool schemas that either API rejects, strict or not. */
 export function checkToolSchema(schema: unknown, param: string, api: SchemaApi): void {
   demand(isSchema(schema) && schema.type === 'object', param, `schema must be of 'type: "object"'`);
   const refused = api === 'messages' ? ['oneOf', 'allOf', 'anyOf'] : ['oneOf', 'anyOf', 'allOf', 'enum', 'not'];
@@ -216,7 +216,7 @@ export function checkToolSchema(schema: unknown, param: string, api: SchemaApi):
   });
 }
 
-/** Refuses tools of the same name, and the schemas of all that are no strict ones. */
+/** Rejects tools of the same name, and the schemas of all that are no strict ones. */
 export function checkTools(
   tools: readonly { readonly name: string; readonly schema: unknown; readonly strict: unknown }[],
   api: SchemaApi,

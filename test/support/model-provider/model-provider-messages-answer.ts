@@ -1,5 +1,5 @@
 /**
- * How the scripted model provider says an answer in the Messages API.
+ * How the scripted model provider writes a response in the Messages API.
  * @module
  */
 import { sse } from '../../../engine/edge/simulate/upstream.ts';
@@ -52,19 +52,19 @@ function block(what: Said, index: number, { call }: AnswerIds) {
   return { type: 'thinking', thinking: what.text, signature: sign('messages', what.text) };
 }
 
-function ending(answer: Answer) {
+function ending(response: Answer) {
   return {
-    stop_reason: STOPS[stopOf(answer)],
-    stop_sequence: answer.sequence ?? null,
-    stop_details: stopOf(answer) === 'refused' ? { type: 'refusal', category: null, explanation: null } : null,
+    stop_reason: STOPS[stopOf(response)],
+    stop_sequence: response.sequence ?? null,
+    stop_details: stopOf(response) === 'refused' ? { type: 'refusal', category: null, explanation: null } : null,
   };
 }
 
-/** The answer as one document. */
-export function messagesDocument(answer: Answer, ids: AnswerIds): object {
+/** The response as one document. */
+export function messagesDocument(response: Answer, ids: AnswerIds): object {
   const head = { id: ids.id, type: 'message', role: 'assistant', model: ids.model };
-  const said = answer.said.map((what, index) => block(what, index, ids));
-  return { ...head, content: said, container: null, ...ending(answer), usage: usage(usedBy(answer)) };
+  const said = response.said.map((what, index) => block(what, index, ids));
+  return { ...head, content: said, container: null, ...ending(response), usage: usage(usedBy(response)) };
 }
 
 function opening(what: Said, index: number, ids: AnswerIds) {
@@ -85,19 +85,19 @@ function deltas(what: Said, size?: number): object[] {
   return [...thought, { type: 'signature_delta', signature: sign('messages', what.text) }];
 }
 
-/** The answer as the events of a stream. */
-export function messagesEvents(answer: Answer, ids: AnswerIds): string[] {
+/** The response as the events of a stream. */
+export function messagesEvents(response: Answer, ids: AnswerIds): string[] {
   const head = { id: ids.id, type: 'message', role: 'assistant', model: ids.model, content: [] };
-  const used = usage(usedBy(answer));
+  const used = usage(usedBy(response));
   const message = { ...head, stop_reason: null, stop_sequence: null, usage: { ...used, output_tokens: 1 } };
-  const blocks = answer.said.flatMap((what, index) => [
+  const blocks = response.said.flatMap((what, index) => [
     { type: 'content_block_start', index, content_block: opening(what, index, ids) },
-    ...(answer.pings && index === 0 ? [{ type: 'ping' }] : []),
-    ...deltas(what, answer.piece).map((delta) => ({ type: 'content_block_delta', index, delta })),
+    ...(response.pings && index === 0 ? [{ type: 'ping' }] : []),
+    ...deltas(what, response.piece).map((delta) => ({ type: 'content_block_delta', index, delta })),
     { type: 'content_block_stop', index },
   ]);
   const { cache_creation: _, service_tier: __, inference_geo: ___, ...counts } = used;
-  const last = { type: 'message_delta', delta: ending(answer), usage: counts };
+  const last = { type: 'message_delta', delta: ending(response), usage: counts };
   return [{ type: 'message_start', message }, ...blocks, last, { type: 'message_stop' }].map(sse);
 }
 

@@ -1,5 +1,5 @@
 /**
- * The Messages API of the scripted model provider: what it refuses, and what is in a request.
+ * The Messages API of the scripted model provider: its rejections, and the content of a request.
  * @module
  */
 
@@ -119,7 +119,7 @@ const checkShape = checker(
 // biome-ignore lint/suspicious/noExplicitAny: the shape was checked
 type Checked = any;
 
-const blocksOf = (given: Checked): Checked[] => (typeof given === 'string' ? [{ type: 'text', text: given }] : given);
+const blocksOf = (input: Checked): Checked[] => (typeof input === 'string' ? [{ type: 'text', text: input }] : input);
 
 function checkTexts(body: Checked): void {
   const all = [
@@ -149,10 +149,10 @@ function checkTexts(body: Checked): void {
 /** Turns of the same role in a row are one turn. */
 function turnsOf(body: Checked): { role: string; path: string; blocks: Checked[] }[] {
   const turns: { role: string; path: string; blocks: Checked[] }[] = [];
-  for (const [index, { role, content: given }] of body.messages.entries()) {
+  for (const [index, { role, content: input }] of body.messages.entries()) {
     const last = turns.at(-1);
-    if (last !== undefined && last.role === role) last.blocks.push(...blocksOf(given));
-    else turns.push({ role, path: `messages.${index}`, blocks: [...blocksOf(given)] });
+    if (last !== undefined && last.role === role) last.blocks.push(...blocksOf(input));
+    else turns.push({ role, path: `messages.${index}`, blocks: [...blocksOf(input)] });
   }
   return turns;
 }
@@ -213,7 +213,7 @@ function checkThinking(body: Checked, turns: ReturnType<typeof turnsOf>): void {
   demand(first === 'thinking' || first === 'redacted_thinking', answered.path, `${expected} \`${first}\`.`);
 }
 
-/** Refuses what the API would refuse. */
+/** Rejects the API's invalid requests. */
 export function checkMessages(body: Checked): void {
   checkShape(body);
   checkTexts(body);
@@ -232,10 +232,10 @@ export function checkMessages(body: Checked): void {
   demand(name === undefined || names.includes(name), 'tool_choice', `Tool '${name}' not found in provided tools`);
 }
 
-/** What is in a request. */
+/** The content of a request. */
 export function seenInMessages(body: Checked): Seen {
-  const all = body.messages.flatMap(({ role, content: given }: Checked) =>
-    blocksOf(given).flatMap((block) => {
+  const all = body.messages.flatMap(({ role, content: input }: Checked) =>
+    blocksOf(input).flatMap((block) => {
       if (block.type !== 'tool_result') return [{ ...block, role }];
       const inner = blocksOf(block.content ?? []).map((one: Checked) => ({ ...one, role: 'tool' }));
       return [block, ...inner];

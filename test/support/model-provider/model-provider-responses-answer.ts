@@ -1,5 +1,5 @@
 /**
- * How the scripted model provider says an answer in the Responses API.
+ * How the scripted model provider writes a response in the Responses API.
  * @module
  */
 import {
@@ -97,7 +97,7 @@ function final(answer: Answer, ids: AnswerIds) {
   });
 }
 
-/** The answer as one document. */
+/** The response as one document. */
 export function responsesDocument(answer: Answer, ids: AnswerIds): object {
   return final(answer, ids);
 }
@@ -147,7 +147,7 @@ export function numbered(events: readonly Event[], first = 0): string[] {
   );
 }
 
-/** The answer as the events of a stream. */
+/** The response as the events of a stream. */
 export function responsesEvents(answer: Answer, ids: AnswerIds): string[] {
   const began = response(ids, 'in_progress', {});
   const last = final(answer, ids);

@@ -1,5 +1,5 @@
 /**
- * The Responses API of the scripted model provider: what it refuses, and what is in a request.
+ * The Responses API of the scripted model provider: its rejections, and the content of a request.
  * @module
  */
 import {
@@ -199,7 +199,7 @@ function checkCalls(items: Checked[]): void {
   demand(unanswered === undefined, 'input', `No tool output found for function call ${unanswered}.`);
 }
 
-/** Refuses what the API would refuse. */
+/** Rejects the API's invalid requests. */
 export function checkResponses(body: Checked): void {
   checkShape(body);
   const items = itemsOf(body);
@@ -225,7 +225,7 @@ export function checkResponses(body: Checked): void {
 
 const textOf = (part: Checked): string | undefined => part.text ?? part.refusal;
 
-/** What is in a request. */
+/** The content of a request. */
 export function seenInResponses(body: Checked): Seen {
   const items = itemsOf(body);
   const of = (...types: string[]): Checked[] => items.filter(({ type = 'message' }) => types.includes(type));

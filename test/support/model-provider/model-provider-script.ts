@@ -1,16 +1,16 @@
 /**
- * What a scripted model says, in words that are no API's own, and what it was asked.
+ * A scripted model's output, independent of any API, and its input.
  * @module
  */
 import { createHash } from 'node:crypto';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 
-/** One thing the model says. */
+/** One part of the model's output. */
 export type Said =
   | { readonly kind: 'text' | 'thought' | 'refusal'; readonly text: string }
   | { readonly kind: 'call'; readonly name: string; readonly arguments: string; readonly id?: string };
 
-/** What an answer used; `input` without any cached tokens, `output` with the thoughts. */
+/** The usage of a response; `input` without any cached tokens, `output` with the thoughts. */
 export interface Used {
   readonly input: number;
   readonly output: number;
@@ -22,17 +22,17 @@ export interface Used {
 /** Numbers of which no two, and no sum of two, are the same. */
 const USED: Used = { input: 1003, output: 217, cache_read: 50_000, cache_write: 0, reasoning: 64 };
 
-/** An answer of the model. */
+/** A response of the model. */
 export interface Answer {
   readonly said: readonly Said[];
-  /** Absent: `calls` when a tool is called, `refused` when it refuses, else `finished`. */
+  /** Absent: `calls` when a tool is called, `refused` for a refusal, else `finished`. */
   readonly stop?: 'finished' | 'length' | 'sequence' | 'calls' | 'refused';
   /** Which sequence stopped it. */
   readonly sequence?: string;
   readonly used?: Partial<Used>;
   /** Characters of each delta; absent: 7. */
   readonly piece?: number;
-  /** Deltas of tool calls that follow each other come mixed, where the API can do that. */
+  /** Deltas of consecutive tool calls are interleaved, where the API can do that. */
   readonly mixed?: boolean;
   /** A stream begins with comments or pings. */
   readonly pings?: boolean;
@@ -40,7 +40,7 @@ export interface Answer {
   readonly fails?: { readonly after: number } & Failure;
   /** After so many bytes of the body the connection is cut. */
   readonly cut_after_bytes?: number;
-  /** After so many events of a stream nothing more comes. */
+  /** After so many events of a stream nothing more is sent. */
   readonly stalls_after?: number;
 }
 
@@ -53,7 +53,7 @@ export interface Failure {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What the model was asked, as far as it can be told in the words of no API. */
+/** The request to the model, as far as it is expressible in the words of no API. */
 export interface Asked {
   readonly protocol: Protocol;
   readonly stream: boolean;
@@ -62,7 +62,7 @@ export interface Asked {
   readonly seen: Seen;
 }
 
-/** What is in a request: who said which texts, tools, images... in order. */
+/** The content of a request: texts with their roles, tools, images... in order. */
 export interface Seen {
   readonly system: readonly string[];
   /** Role and text of each text; a result's text has the role `tool`. */
@@ -76,11 +76,11 @@ export interface Seen {
   readonly images: readonly string[];
   /** Data, address or text of each document. */
   readonly documents: readonly string[];
-  /** Thoughts that came back with a proof, or without one where the API has none. */
+  /** Returned thoughts with a signature, or without one where the API has none. */
   readonly thoughts: readonly string[];
 }
 
-/** Identifiers of one answer. */
+/** Identifiers of one response. */
 export interface AnswerIds {
   readonly id: string;
   readonly model: string;
@@ -88,7 +88,7 @@ export interface AnswerIds {
   call(index: number): string;
 }
 
-/** Arguments of a call as a value; what is no JSON stays text, as models do write such. */
+/** Arguments of a tool call as a value; non-JSON stays text, as models do write such. */
 export function parsedArguments(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -108,7 +108,7 @@ export function seal(text: string): string {
   return `${sign('responses', text)}.${Buffer.from(text).toString('base64')}`;
 }
 
-/** What was sealed; `undefined` when this provider did not seal it. */
+/** The sealed content; `undefined` when this provider did not seal it. */
 export function unseal(sealed: string): string | undefined {
   const text = Buffer.from(sealed.slice(sealed.indexOf('.') + 1), 'base64').toString();
   return seal(text) === sealed ? text : undefined;
@@ -128,12 +128,12 @@ export function stopOf({ said, stop }: Answer): NonNullable<Answer['stop']> {
   return said.some(({ kind }) => kind === 'refusal') ? 'refused' : 'finished';
 }
 
-/** What it used, with what the script does not say. */
+/** Its usage, with defaults for the script. */
 export function usedBy({ used }: Answer): Used {
   return { ...USED, ...used };
 }
 
-/** Things said after each other; calls that are mixed are one group. */
+/** Consecutive parts; interleaved tool calls are one group. */
 export function groups({ said, mixed }: Answer): { readonly index: number; readonly what: Said }[][] {
   const found: { readonly index: number; readonly what: Said }[][] = [];
   for (const [index, what] of said.entries()) {

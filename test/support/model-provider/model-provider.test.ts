@@ -1,4 +1,4 @@
-/** The scripted model provider is what translation is measured by, so the official SDKs must take it for the real thing. */
+/** Translation is measured by the scripted model provider, so the official SDKs must accept it as the real thing. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -28,7 +28,7 @@ const ANSWER: Answer = {
   mixed: true,
 };
 
-test('the Messages SDK understands what it says', async () => {
+test('the Messages SDK understands its responses', async () => {
   provider.model = () => ANSWER;
   const ask = { model: 'm', max_tokens: 99, messages: [{ role: 'user' as const, content: 'Go.' }] };
   const streamed = await messages.messages.stream(ask).finalMessage();
@@ -47,7 +47,7 @@ test('the Messages SDK understands what it says', async () => {
   assert.deepEqual(provider.refused, []);
 });
 
-test('the SDK of chat completions understands what it says', async () => {
+test('the SDK of chat completions understands its responses', async () => {
   provider.model = () => ANSWER;
   const ask = { model: 'm', messages: [{ role: 'user' as const, content: 'Go.' }] };
   const streamed = await openai.chat.completions
@@ -63,7 +63,7 @@ test('the SDK of chat completions understands what it says', async () => {
   assert.equal(whole.usage!.prompt_tokens, 51_003);
 });
 
-test('the SDK of Responses understands what it says', async () => {
+test('the SDK of Responses understands its responses', async () => {
   provider.model = () => ANSWER;
   const ask = { model: 'm', input: 'Go.' };
   const streamed = await openai.responses.stream(ask).finalResponse();
@@ -144,7 +144,7 @@ const REFUSED: readonly (readonly [
   ],
 ];
 for (const [what, protocol, body, why] of REFUSED) {
-  test(`${protocol} refuses ${what}`, () => {
+  test(`${protocol} rejects ${what}`, () => {
     assert.throws(() => checkRequest(protocol, body), why);
   });
 }

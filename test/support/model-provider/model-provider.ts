@@ -17,22 +17,22 @@ import { type Exchange, type Script, type ScriptedUpstream, sse, startUpstream }
 
 export type { Answer, AnswerIds, Asked, Failure, Said, Seen } from './model-provider-script.ts';
 
-/** What the model does with a request. */
+/** The model's reaction to a request. */
 export type Model = (asked: Asked) => Answer | Failure;
 
 /** The running provider. */
 export interface ModelProvider {
   readonly url: string;
   readonly upstream: ScriptedUpstream;
-  /** What the model does with the next requests. */
+  /** The model's reaction to the next requests. */
   model: Model;
   /** Requests that were accepted, oldest first. */
   readonly asked: Asked[];
-  /** Why requests were refused, oldest first; a test that expects none compares with `[]`. */
+  /** Why requests were rejected, oldest first; a test that expects none compares with `[]`. */
   readonly refused: string[];
   /** The only accepted request so far. */
   only(): Asked;
-  /** Forgets requests, and answers with a short text again. */
+  /** Drops requests, and returns a short text again. */
   reset(): void;
   close(): Promise<void>;
 }
@@ -98,23 +98,23 @@ const ID_PREFIXES: Readonly<Record<Protocol, readonly [answer: string, call: str
   responses: ['resp_Scripted', 'call_Scripted'],
 };
 
-/** Identifiers of the answer with this number, as the API makes them. */
+/** Identifiers of the response with this number, in the API's format. */
 export function idsOf(protocol: Protocol, number: number, model: string): AnswerIds {
-  const [answer, call] = ID_PREFIXES[protocol];
-  return { id: `${answer}${number}`, model, created: 1_790_000_000, call: (index) => `${call}${number}n${index}` };
+  const [response, call] = ID_PREFIXES[protocol];
+  return { id: `${response}${number}`, model, created: 1_790_000_000, call: (index) => `${call}${number}n${index}` };
 }
 
-/** Events of a stream that says this, as the upstream sends them. */
-export function eventsOf(protocol: Protocol, answer: Answer, include_usage = true): string[] {
-  return VOICES[protocol].events(answer, idsOf(protocol, 1, 'upstream-model'), include_usage);
+/** Events of a stream with this text, as the upstream sends them. */
+export function eventsOf(protocol: Protocol, response: Answer, include_usage = true): string[] {
+  return VOICES[protocol].events(response, idsOf(protocol, 1, 'upstream-model'), include_usage);
 }
 
-/** The document that says this, as the upstream sends it. */
-export function documentOf(protocol: Protocol, answer: Answer): object {
-  return VOICES[protocol].document(answer, idsOf(protocol, 1, 'upstream-model'));
+/** The document with this text, as the upstream sends it. */
+export function documentOf(protocol: Protocol, response: Answer): object {
+  return VOICES[protocol].document(response, idsOf(protocol, 1, 'upstream-model'));
 }
 
-/** Refuses, with Refused, what this API would refuse. */
+/** Rejects, with Refused, this API's invalid requests. */
 export function checkRequest(protocol: Protocol, body: unknown): Seen {
   VOICES[protocol].check(body);
   return VOICES[protocol].seen(body);
@@ -125,7 +125,7 @@ function send({ res }: Exchange, status: number, body: object, headers: Failure[
   res.end(JSON.stringify(body));
 }
 
-/** Writes these bytes and, where the answer says so, cuts the connection in their middle. */
+/** Writes these bytes and, if the response requires it, cuts the connection in their middle. */
 async function write(
   { res, socket }: Exchange,
   parts: readonly string[],
@@ -143,21 +143,21 @@ async function write(
   res.end();
 }
 
-async function answerWith(exchange: Exchange, asked: Asked, answer: Answer, ids: AnswerIds): Promise<void> {
+async function answerWith(exchange: Exchange, asked: Asked, response: Answer, ids: AnswerIds): Promise<void> {
   const voice = VOICES[asked.protocol];
   if (!asked.stream) {
-    const document = JSON.stringify(voice.document(answer, ids));
+    const document = JSON.stringify(voice.document(response, ids));
     exchange.res.writeHead(200, { 'content-type': 'application/json', 'request-id': 'req_provider' });
-    return write(exchange, [document], answer);
+    return write(exchange, [document], response);
   }
-  const events = voice.events(answer, ids, asked.body.stream_options?.include_usage === true);
-  const { fails } = answer;
+  const events = voice.events(response, ids, asked.body.stream_options?.include_usage === true);
+  const { fails } = response;
   const sent = fails === undefined ? events : [...events.slice(0, fails.after), voice.streamError(fails, fails.after)];
   exchange.res.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'request-id': 'req_provider' });
-  await write(exchange, sent, answer);
+  await write(exchange, sent, response);
 }
 
-/** Headers without which the API refuses. */
+/** Headers that the API requires. */
 function checkHeaders(protocol: Protocol, { received }: Exchange): void {
   const type = received.headers['content-type'] ?? '';
   if (!type.startsWith('application/json')) throw new Refused('content-type', `Unsupported content type ${type}`);
@@ -167,10 +167,10 @@ function checkHeaders(protocol: Protocol, { received }: Exchange): void {
 
 const statusOf = ({ param }: Refused): number => (param === 'authentication' ? 401 : param === 'model' ? 404 : 400);
 
-/** Answers with a short text. */
+/** Returns a short text. */
 const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
 
-/** Answers with a JSON text of what the model saw. */
+/** Returns a JSON text of the model's input. */
 export const sayWhatWasSeen: Model = ({ seen }) => ({ said: [{ kind: 'text', text: JSON.stringify(seen) }] });
 
 /** Starts a provider on a free port of the loopback address. `models` are those of its Messages API, absent: any. */
@@ -178,7 +178,7 @@ export async function startModelProvider(options: { readonly models?: VendorMode
   const asked: Asked[] = [];
   const refused: string[] = [];
   const upstream = await startUpstream();
-  const answer: Script = async (exchange) => {
+  const response: Script = async (exchange) => {
     const { received } = exchange;
     const protocol = PATHS[received.url.replace(/^\/anthropic\//, '/').split('?')[0]!];
     if (protocol === undefined || received.method !== 'POST') {
@@ -204,7 +204,7 @@ export async function startModelProvider(options: { readonly models?: VendorMode
       send(exchange, status, voice.error({ status, message: error.message }, error.param));
     }
   };
-  upstream.script = answer;
+  upstream.script = response;
   const provider: ModelProvider = {
     url: upstream.url,
     upstream,
@@ -220,7 +220,7 @@ export async function startModelProvider(options: { readonly models?: VendorMode
       asked.length = 0;
       refused.length = 0;
       upstream.requests.length = 0;
-      upstream.script = answer;
+      upstream.script = response;
       provider.model = sayHello;
     },
     close: () => upstream.close(),

@@ -1,5 +1,5 @@
 /**
- * A Messages upstream for tests, on the engine's scripted one: what it answers, down to raw bytes and cut connections.
+ * A Messages upstream for tests, on the engine's scripted one: its responses, down to raw bytes and cut connections.
  * @module
  */
 
@@ -33,14 +33,14 @@ export interface ScriptedUpstream extends PlayedUpstream {
 
 /**
  * Starts an upstream on the loopback address. Its port comes from `freePort`, for one that the system chooses could be given to
- * somebody else while the upstream is paused.
+ * another process while the upstream is paused.
  */
 export async function startUpstream(script: Script = answerJson(message())): Promise<ScriptedUpstream> {
   const lists: Received[] = [];
   const upstream = await openUpstream(script, await freePort(), lists);
   return Object.assign(upstream, {
     lists,
-    // A request that never comes fails the test instead of hanging it.
+    // A request that never arrives fails the test instead of hanging it.
     arrived: async (count: number) => {
       await until(`the upstream has seen ${count} requests`, () => upstream.requests.length >= count);
       return upstream.requests.at(-1)!;
@@ -55,7 +55,7 @@ function headList(headers: ReplyHeaders): string[] {
   return Array.isArray(headers) ? [...headers] : Object.entries(headers).flat();
 }
 
-/** Answers these bytes with these headers and nothing else but the framing. */
+/** Returns these bytes with these headers and nothing else but the framing. */
 export function answerBytes(status: number, headers: ReplyHeaders, body: Buffer | string): Script {
   return ({ res }) => {
     const bytes = Buffer.from(body as string);
@@ -64,7 +64,7 @@ export function answerBytes(status: number, headers: ReplyHeaders, body: Buffer 
   };
 }
 
-/** Answers JSON. */
+/** Returns JSON. */
 export function answerJson(value: unknown, status = 200, headers: Record<string, string> = {}): Script {
   return answerBytes(
     status,
@@ -73,7 +73,7 @@ export function answerJson(value: unknown, status = 200, headers: Record<string,
   );
 }
 
-/** Answers a stream, one write per chunk, each in a turn of its own. */
+/** Returns a stream, one write per chunk, each in a turn of its own. */
 export function answerChunks(chunks: readonly (string | Buffer)[], headers: ReplyHeaders = EVENT_STREAM): Script {
   return async ({ res }) => {
     res.writeHead(200, headList(headers));
@@ -85,17 +85,17 @@ export function answerChunks(chunks: readonly (string | Buffer)[], headers: Repl
   };
 }
 
-/** Writes these bytes to the connection as they are, then closes it. */
+/** Writes these raw bytes to the connection, then closes it. */
 export function answerRaw(bytes: Buffer | string): Script {
   return ({ socket }) => {
     socket.end(bytes);
   };
 }
 
-/** Never answers. */
+/** Never responds. */
 export const hang: Script = () => {};
 
-/** Resets the connection instead of answering. */
+/** Resets the connection instead of responding. */
 export const reset: Script = ({ socket }) => {
   socket.resetAndDestroy();
 };
@@ -124,7 +124,7 @@ export function message(usage: object = USAGE): object {
   };
 }
 
-/** The events of a Messages stream that says `words` and reports `usage`. */
+/** The events of a Messages stream with `words` and `usage`. */
 export function messageEvents(words: readonly string[] = ['Hello ', 'there.'], usage: object = USAGE): string[] {
   const delta = (text: string) => ({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
   return [

@@ -1,6 +1,6 @@
 /**
  * An HTTP proxy as companies have them, in front of servers of the test: it opens ways (CONNECT) and reads requests with a whole address,
- * and knows names that nobody else does.
+ * and knows private names.
  * @module
  */
 import { once } from 'node:events';
@@ -10,9 +10,9 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import tls from 'node:tls';
 
-/** What a proxy was asked for. */
+/** A request at a proxy. */
 export interface Passed {
-  /** `CONNECT`, or that of a request it read. */
+  /** `CONNECT`, or the method of a request it read. */
   readonly method: string;
   /** Host and port, or the whole address. */
   readonly target: string;
@@ -24,7 +24,7 @@ export interface Passed {
 
 /** A running proxy. */
 export interface ForwardProxy {
-  /** With its credential, where it wants one. */
+  /** With its credential, if required. */
   readonly url: string;
   /** Host and port. */
   readonly host: string;
@@ -34,15 +34,15 @@ export interface ForwardProxy {
   close(): Promise<void>;
 }
 
-/** What a proxy is to be like. */
+/** Options of a proxy. */
 export interface ForwardProxyOptions {
-  /** The ports of the servers it reaches on this machine, by the names that it knows them by. */
+  /** The ports of the servers it reaches on this machine, by its names for them. */
   readonly servers: Readonly<Record<string, number>>;
-  /** Name and password that it wants. */
+  /** Required name and password. */
   readonly credential?: { readonly name: string; readonly password: string };
-  /** The status with which it refuses everybody. */
+  /** The status with which it rejects every client. */
   readonly refuses?: number;
-  /** What it asks for where it refuses. */
+  /** The challenge of its rejections. */
   readonly authenticate?: string;
   /** Has it speak TLS itself. */
   readonly tls?: { readonly cert: string; readonly key: string; readonly host: string };
@@ -71,9 +71,9 @@ export async function startForwardProxy(options: ForwardProxyOptions): Promise<F
     const { 'proxy-authorization': _, ...headers } = req.headers;
     const path = `${url.pathname}${url.search}`;
     const behind = request({ port: servers[url.hostname], path, method: req.method, headers, agent: false });
-    behind.on('response', (answer) => {
-      res.writeHead(answer.statusCode!, answer.headers);
-      answer.pipe(res);
+    behind.on('response', (response) => {
+      res.writeHead(response.statusCode!, response.headers);
+      response.pipe(res);
     });
     behind.on('error', () => res.destroy());
     res.on('close', () => behind.destroy());

@@ -1,8 +1,8 @@
 import { createServer, type Socket } from 'node:net';
 
-/** A server that answers every connection as told, byte for byte, once a request's head has come. Open while the test runs. */
+/** A scripted server of raw bytes: answers once a request's head has arrived. Open while the test runs. */
 export async function rawServer(
-  answer: (socket: Socket, head: string) => void,
+  response: (socket: Socket, head: string) => void,
 ): Promise<{ readonly url: string; readonly heads: string[]; [Symbol.asyncDispose](): Promise<void> }> {
   const heads: string[] = [];
   const sockets = new Set<Socket>();
@@ -17,7 +17,7 @@ export async function rawServer(
       socket.off('data', look);
       socket.resume();
       heads.push(received);
-      answer(socket, received);
+      response(socket, received);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,19 +1,19 @@
 /**
- * What reverse proxies and company networks do to a gateway behind them, each as a behaviour for `startProxy`.
+ * Effects of reverse proxies and company networks on a gateway behind them, each as a behaviour for `startProxy`.
  * @module
  */
 import type { IncomingMessage } from 'node:http';
 import { createGzip, gzipSync } from 'node:zlib';
 import { type Behaviour, copyHead, type Passage, pairs } from './proxy.ts';
 
-/** Passes everything on as it comes. */
+/** Passes everything on unchanged. */
 export const passesOn: Behaviour = async ({ res, ask }) => {
-  const answer = await ask();
-  copyHead(res, answer);
+  const response = await ask();
+  copyHead(res, response);
   res.flushHeaders();
-  // What left the proxy before the cut has arrived: the end is what is missing.
-  answer.on('error', () => res.destroy());
-  answer.pipe(res);
+  // Bytes sent before the cut have arrived: only the end is missing.
+  response.on('error', () => res.destroy());
+  response.pipe(res);
 };
 
 /** Passes on for some paths only, and behaves otherwise for the rest. */
@@ -21,67 +21,67 @@ export function only(path: RegExp, behaviour: Behaviour): Behaviour {
   return (passage) => (path.test(passage.request.url ?? '') ? behaviour(passage) : passesOn(passage));
 }
 
-async function whole(answer: IncomingMessage): Promise<Buffer> {
+async function whole(response: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for await (const chunk of answer) chunks.push(chunk);
+  for await (const chunk of response) chunks.push(chunk);
   return Buffer.concat(chunks);
 }
 
-/** Holds each answer back until it is whole, as nginx does with small ones when `proxy_buffering` is on. */
+/** Buffers each response until it is whole, as nginx does with small ones when `proxy_buffering` is on. */
 export const buffersWhole: Behaviour = async ({ res, ask }) => {
-  const answer = await ask();
-  const body = await whole(answer);
-  copyHead(res, answer);
+  const response = await ask();
+  const body = await whole(response);
+  copyHead(res, response);
   res.end(body);
 };
 
-/** Passes answers on in blocks of a fixed size, wherever those cut the events. */
+/** Passes responses on in blocks of a fixed size, wherever those cut the events. */
 export function buffersInBlocks(bytes: number): Behaviour {
   return async ({ res, ask }) => {
-    const answer = await ask();
-    copyHead(res, answer);
+    const response = await ask();
+    copyHead(res, response);
     res.flushHeaders();
-    let held = Buffer.alloc(0);
-    for await (const chunk of answer) {
-      held = Buffer.concat([held, chunk]);
-      for (; held.length >= bytes; held = held.subarray(bytes)) res.write(held.subarray(0, bytes));
+    let buffered = Buffer.alloc(0);
+    for await (const chunk of response) {
+      buffered = Buffer.concat([buffered, chunk]);
+      for (; buffered.length >= bytes; buffered = buffered.subarray(bytes)) res.write(buffered.subarray(0, bytes));
     }
-    res.end(held);
+    res.end(buffered);
   };
 }
 
-/** Compresses event streams too, which holds them back until the compressor has enough. */
+/** Compresses event streams too, which delays them until the compressor has enough. */
 export const compresses: Behaviour = async ({ res, ask }) => {
-  const answer = await ask();
-  copyHead(res, answer, { 'content-encoding': 'gzip' });
+  const response = await ask();
+  copyHead(res, response, { 'content-encoding': 'gzip' });
   res.flushHeaders();
-  answer.pipe(createGzip()).pipe(res);
+  response.pipe(createGzip()).pipe(res);
 };
 
-/** Compresses whole answers that are no streams, where the client takes that: nothing is wrong with it. */
+/** Compresses whole responses that are no streams, where the client supports that: it is correct. */
 export const compressesDocuments: Behaviour = async (passage) => {
   const takes = String(passage.request.headers['accept-encoding'] ?? '').includes('gzip');
-  const answer = await passage.ask();
-  if (!takes || String(answer.headers['content-type']).startsWith('text/event-stream')) {
-    copyHead(passage.res, answer);
-    return void answer.pipe(passage.res);
+  const response = await passage.ask();
+  if (!takes || String(response.headers['content-type']).startsWith('text/event-stream')) {
+    copyHead(passage.res, response);
+    return void response.pipe(passage.res);
   }
-  const body = gzipSync(await whole(answer));
-  copyHead(passage.res, answer, { 'content-encoding': 'gzip' });
+  const body = gzipSync(await whole(response));
+  copyHead(passage.res, response, { 'content-encoding': 'gzip' });
   passage.res.end(body);
 };
 
-/** Says the charset of JSON, and writes names of headers in capitals: nothing is wrong with it. */
+/** Adds the charset of JSON, and writes names of headers in capitals: it is correct. */
 export const saysCharset: Behaviour = async ({ res, ask }) => {
-  const answer = await ask();
-  const type = String(answer.headers['content-type'] ?? '');
+  const response = await ask();
+  const type = String(response.headers['content-type'] ?? '');
   const said = type.startsWith('application/json') ? 'application/json; charset=utf-8' : type;
-  copyHead(res, answer, { 'content-type': undefined, 'CONTENT-TYPE': said });
+  copyHead(res, response, { 'content-type': undefined, 'CONTENT-TYPE': said });
   res.flushHeaders();
-  answer.pipe(res);
+  response.pipe(res);
 };
 
-/** Sends whoever has no session of its own to a login page elsewhere. */
+/** Sends every client without a session of its own to a login page elsewhere. */
 export function redirectsToLogin(location: string): Behaviour {
   return ({ res }) => {
     res.writeHead(302, { location, 'content-type': 'text/html' });
@@ -94,7 +94,7 @@ const LOGIN_PAGE = `<!DOCTYPE html>
 <body><form method="post" action="/login"><input name="username"><input type="password" name="password">
 <button>Sign in</button></form></body></html>`;
 
-/** Answers everything with a login page, and status 200. */
+/** Returns a login page for everything, with status 200. */
 export const showsLoginPage: Behaviour = ({ res }) => {
   res.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
   res.end(LOGIN_PAGE);
@@ -119,35 +119,35 @@ function answerPage({ res }: Passage, status: number): void {
   res.end(nginxPage(status));
 }
 
-/** Answers everything with an error page of nginx, as when nothing is behind it. */
+/** Returns an error page of nginx for everything, as without a server behind it. */
 export function answersErrorPage(status: number): Behaviour {
   return (passage) => answerPage(passage, status);
 }
 
 /** Puts a page of its own in place of every error, as `proxy_intercept_errors` does. */
 export const replacesErrors: Behaviour = async (passage) => {
-  const answer = await passage.ask();
-  if ((answer.statusCode ?? 502) >= 400) {
-    answer.resume();
-    return answerPage(passage, answer.statusCode === 404 ? 403 : 502);
+  const response = await passage.ask();
+  if ((response.statusCode ?? 502) >= 400) {
+    response.resume();
+    return answerPage(passage, response.statusCode === 404 ? 403 : 502);
   }
-  copyHead(passage.res, answer);
-  answer.pipe(passage.res);
+  copyHead(passage.res, response);
+  response.pipe(passage.res);
 };
 
-/** Answers everything with the same JSON and status 200, as a health check does, or a page that has moved. */
+/** Returns the same JSON and status 200 for everything, as a health check does, or a page that has moved. */
 export const answersOkToAll: Behaviour = ({ res }) => {
   res.writeHead(200, { 'content-type': 'application/json' });
   res.end('{"status":"ok"}');
 };
 
-/** Answers everything with status 200 and nothing. */
+/** Returns status 200 and nothing for everything. */
 export const answersNothing: Behaviour = ({ res }) => {
   res.writeHead(200);
   res.end();
 };
 
-/** Takes headers out of requests whose names begin so. */
+/** Removes headers of requests by the beginning of their names. */
 export function stripsHeaders(...beginnings: readonly string[]): Behaviour {
   return changesHeaders((name) => !beginnings.some((beginning) => name.startsWith(beginning)));
 }
@@ -177,11 +177,11 @@ export function rewritesJson(change: (body: Record<string, unknown>) => unknown 
 /** Cuts each stream after so many bytes of it. */
 export function cutsStreamsAfter(bytes: number): Behaviour {
   return async ({ res, ask }) => {
-    const answer = await ask();
-    copyHead(res, answer);
-    if (!String(answer.headers['content-type']).startsWith('text/event-stream')) return void answer.pipe(res);
+    const response = await ask();
+    copyHead(res, response);
+    if (!String(response.headers['content-type']).startsWith('text/event-stream')) return void response.pipe(res);
     let left = bytes;
-    for await (const chunk of answer as AsyncIterable<Buffer>) {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
       const part = chunk.subarray(0, left);
       left -= part.length;
       await new Promise((written) => res.write(part, written));

@@ -17,7 +17,7 @@ import { until } from '../until.ts';
 /** Whether nginx is installed here. */
 export const HAS_NGINX = spawnSync('nginx', ['-v']).status === 0;
 
-/** What listens in front of a gateway. */
+/** The server in front of a gateway. */
 export interface Nginx {
   close(): Promise<void>;
 }
@@ -32,7 +32,7 @@ export interface NginxServer {
   readonly beside?: string;
 }
 
-/** Starts nginx, or what stands in for it. */
+/** Starts nginx, or its replacement. */
 export function startNginx(server: NginxServer): Promise<Nginx> {
   return HAS_NGINX ? startReal(server) : startStandIn(server);
 }
@@ -93,7 +93,7 @@ async function answers(host: string, port: number): Promise<boolean> {
 interface Location {
   readonly path: string;
   readonly upstream: URL;
-  /** What takes the place of `path`; `undefined` where the address ends with the host. */
+  /** The replacement of `path`; `undefined` where the address ends with the host. */
   readonly replacement: string | undefined;
   /** As written, by name in lower case. */
   readonly headers: ReadonlyMap<string, string>;
@@ -122,15 +122,15 @@ function locationsIn({ locations, beside = '' }: NginxServer): readonly Location
   });
 }
 
-async function startStandIn(given: NginxServer): Promise<Nginx> {
-  const locations = locationsIn(given).toSorted((a, b) => b.path.length - a.path.length);
-  const answer = (req: IncomingMessage, res: ServerResponse) => {
+async function startStandIn(input: NginxServer): Promise<Nginx> {
+  const locations = locationsIn(input).toSorted((a, b) => b.path.length - a.path.length);
+  const response = (req: IncomingMessage, res: ServerResponse) => {
     const location = locations.find(({ path }) => req.url!.startsWith(path));
     if (location === undefined) return void res.writeHead(404).end();
     const { path, upstream, replacement, headers } = location;
     const rest = replacement === undefined ? req.url! : replacement + req.url!.slice(path.length);
     const sent: Record<string, string | string[] | undefined> = { ...req.headers };
-    for (const [name, value] of headers) sent[name] = filled(value, req, given) || undefined;
+    for (const [name, value] of headers) sent[name] = filled(value, req, input) || undefined;
     const onward = request({
       host: upstream.hostname,
       port: upstream.port,
@@ -146,8 +146,8 @@ async function startStandIn(given: NginxServer): Promise<Nginx> {
     });
     req.pipe(onward);
   };
-  const server = given.tls ? createTlsServer(LOOPBACK_CERTIFICATE, answer) : createServer(answer);
-  server.listen({ port: given.port, host: given.host });
+  const server = input.tls ? createTlsServer(LOOPBACK_CERTIFICATE, response) : createServer(response);
+  server.listen({ port: input.port, host: input.host });
   await once(server, 'listening');
   return {
     async close() {

@@ -2,19 +2,19 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** A request that is with the proxy, whole, and the means to ask what is behind. */
+/** A request at the proxy, whole, and the means to query the server behind. */
 export interface Passage {
   readonly request: IncomingMessage;
   readonly body: Buffer;
   readonly res: ServerResponse;
-  /** Asks what is behind, with other headers (names and values in turn) or another body where they are given. */
+  /** Queries the server behind, with other headers (names and values in turn) or another body if given. */
   ask(changes?: { readonly headers?: readonly string[]; readonly body?: Buffer }): Promise<IncomingMessage>;
 }
 
-/** What a proxy does with a request. */
+/** A proxy's reaction to a request. */
 export type Behaviour = (passage: Passage) => void | Promise<void>;
 
-/** A small reverse proxy that does what a test says. */
+/** A small reverse proxy with a script of the test. */
 export interface Proxy {
   readonly url: string;
   behaviour: Behaviour;
@@ -32,7 +32,7 @@ export async function startProxy(target: string, behaviour: Behaviour): Promise<
       try {
         await proxy.behaviour(passage);
       } catch {
-        // Who asked has gone, or what is behind has: nobody is left to be told.
+        // The client has gone, or the server behind has: no reader is left.
         res.destroy();
       }
     });
@@ -64,8 +64,8 @@ async function ask(
   const sent = [...kept, ['host', host], ['content-length', String(body.length)]].flat();
   const behind = request(new URL(url ?? '/', target), { ...(method && { method }), headers: sent, agent: false });
   behind.end(body);
-  const [answer] = (await once(behind, 'response')) as [IncomingMessage];
-  return answer;
+  const [response] = (await once(behind, 'response')) as [IncomingMessage];
+  return response;
 }
 
 /** Names and values of headers that are written in turn. */
@@ -73,16 +73,16 @@ export function pairs(raw: readonly string[]): [name: string, value: string][] {
   return raw.flatMap((name, i) => (i % 2 === 0 ? [[name, raw[i + 1]!] as [string, string]] : []));
 }
 
-/** Writes the head of an answer as what is behind wrote it, but for what belongs to one connection and for `changes`. */
+/** Writes the head of a response as the server behind did, but for headers of one connection and for `changes`. */
 export function copyHead(
   res: ServerResponse,
-  answer: IncomingMessage,
+  response: IncomingMessage,
   changes: Record<string, string | undefined> = {},
 ) {
-  const kept = pairs(answer.rawHeaders).filter(([name]) => {
+  const kept = pairs(response.rawHeaders).filter(([name]) => {
     const known = name.toLowerCase();
     return !HOP_BY_HOP.includes(known) && !(known in changes);
   });
   const changed = Object.entries(changes).filter((pair): pair is [string, string] => pair[1] !== undefined);
-  res.writeHead(answer.statusCode ?? 502, [...kept, ...changed].flat());
+  res.writeHead(response.statusCode ?? 502, [...kept, ...changed].flat());
 }

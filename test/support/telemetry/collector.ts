@@ -1,6 +1,6 @@
 /**
- * A collector of OTLP for tests, on the engine's scripted server: it decodes what it gets, keeps every byte of it, and fails as
- * told.
+ * A collector of OTLP for tests, on the engine's scripted server: it decodes what it gets, keeps every byte of it, and fails on
+ * request.
  * @module
  */
 import { gunzipSync } from 'node:zlib';
@@ -37,7 +37,7 @@ export interface ReceivedExport extends Export {
 export interface TestCollector {
   /** Without a path. */
   readonly url: string;
-  /** What `telemetry.otlp.endpoint` is. */
+  /** The value of `telemetry.otlp.endpoint`. */
   readonly endpoint: string;
   readonly server: ScriptedUpstream;
   readonly exports: readonly ReceivedExport[];
@@ -56,10 +56,10 @@ export interface TestCollector {
   point(metric: string, is_it?: (point: ReceivedPoint) => boolean): Promise<ReceivedPoint>;
   /** Everything that arrived as text: request lines, headers, bodies decompressed. */
   wire(): string;
-  /** Forgets what arrived. */
+  /** Drops what arrived. */
   clear(): void;
-  /** Answers with this instead of accepting; `undefined` to accept again. What arrives meanwhile is kept only where it is accepted. */
-  trouble(script: Script | undefined): void;
+  /** Responds with this instead of accepting; `undefined` to accept again. Later exports are kept only if accepted. */
+  failWith(script: Script | undefined): void;
   close(): Promise<void>;
 }
 
@@ -81,7 +81,7 @@ function decode(received: Received): ReceivedExport {
   return { signal, received, body: whole, ...readExport(signal, whole, isJson(received)) };
 }
 
-/** Answers an export as a collector does that takes part of it: this many items were rejected, for this reason. */
+/** Responds to an export as a collector with partial success: this many items were rejected, for this reason. */
 export function takePartly(signal: Signal, rejected: number, reason: string): Script {
   const count = { traces: 'rejectedSpans', metrics: 'rejectedDataPoints', logs: 'rejectedLogRecords' }[signal];
   return (exchange: Exchange) => {
@@ -106,10 +106,10 @@ const accept: Script = (exchange) => {
 export async function startCollector(): Promise<TestCollector> {
   const exports: ReceivedExport[] = [];
   const broken: string[] = [];
-  let trouble: Script | undefined;
+  let failWith: Script | undefined;
   const server = await startUpstream((exchange) => {
-    if (trouble !== undefined) return trouble(exchange);
-    // Whoever only looks whether somebody is there exports nothing.
+    if (failWith !== undefined) return failWith(exchange);
+    // A client that only checks for a listener exports nothing.
     if (exchange.received.method !== 'POST') return answerBytes(405, { allow: 'POST' }, '')(exchange);
     try {
       exports.push(decode(exchange.received));
@@ -162,8 +162,8 @@ export async function startCollector(): Promise<TestCollector> {
       exports.length = 0;
       server.requests.length = 0;
     },
-    trouble(script) {
-      trouble = script;
+    failWith(script) {
+      failWith = script;
     },
     close: () => server.close(),
   };

@@ -1,5 +1,5 @@
 /**
- * What an OTLP export may hold, by the numbers of its fields.
+ * The fields of an OTLP export, by their numbers.
  * @see https://github.com/open-telemetry/opentelemetry-proto (v1)
  * @module
  */
@@ -110,7 +110,7 @@ const LOG_RECORD: Message = {
   12: one('eventName', 'string'),
 };
 
-/** Resources, within them scopes, within them what the signal is about. */
+/** Resources, within them scopes, within them the records of the signal. */
 function exportOf(resources: string, scopes: string, items: string, item: Message): Message {
   const scope: Message = { 1: one('scope', () => SCOPE), 2: many(items, () => item), 3: one('schemaUrl', 'string') };
   const resource: Message = {

@@ -1,4 +1,4 @@
-/** OTLP exports, of protobuf or JSON, as what tests ask about: spans, points of metrics, log records. */
+/** OTLP exports, of protobuf or JSON, in the form tests need: spans, points of metrics, log records. */
 import { EXPORTS, type Signal } from './otlp-messages.ts';
 import { readMessage } from './protobuf.ts';
 
@@ -6,7 +6,7 @@ import { readMessage } from './protobuf.ts';
 export type Value = string | number | boolean | readonly Value[] | Readonly<{ [name: string]: Value }> | undefined;
 type Attributes = Readonly<Record<string, Value>>;
 
-/** Where something comes from. */
+/** The origin of a record. */
 export interface Origin {
   readonly resource: Attributes;
   readonly scope: { readonly name: string; readonly version: string; readonly schema_url: string };
@@ -139,7 +139,7 @@ function logOf(origin: Origin, record: Json): ReceivedLog {
   };
 }
 
-/** What came in an export. */
+/** The content of an export. */
 export interface Export {
   readonly spans: readonly ReceivedSpan[];
   readonly points: readonly ReceivedPoint[];

@@ -1,5 +1,5 @@
 /**
- * Reads protobuf by the wire format alone, so that what was encoded elsewhere is judged by code that shares nothing with it.
+ * Reads protobuf by the wire format alone, so that the check shares no code with the encoder.
  * @see https://protobuf.dev/programming-guides/encoding/
  * @module
  */
@@ -114,7 +114,7 @@ function readField(reader: Reader, { name, type, many }: Field, wire: number): u
 
 /**
  * Reads a message into the shape that it has in JSON.
- * @throws Error for bytes that are no such message, and for a field that nobody knows.
+ * @throws Error for bytes that are no such message, and for an unknown field.
  */
 export function readMessage(bytes: Buffer, message: Message): Record<string, unknown> {
   const reader = new Reader(bytes);

@@ -13,7 +13,7 @@ import { until } from '../../support/until.ts';
 
 const id = (n: number, digits: number) => n.toString(16).padStart(digits, '0');
 
-/** A span with a bit of everything, told apart by a number. */
+/** A span with a bit of everything, distinguished by a number. */
 function span(n: number, more: Partial<FinishedSpan> = {}): FinishedSpan {
   return {
     name: `span ${n}`,
@@ -21,8 +21,6 @@ function span(n: number, more: Partial<FinishedSpan> = {}): FinishedSpan {
     trace_id: id(n + 1, 32),
     span_id: id(n + 1, 16),
     parent_span_id: undefined,
-    parent_is_remote: false,
-    trace_state: undefined,
     began_at: 1_800_000_000_000.25,
     ended_at: 1_800_000_001_000.5,
     attributes: { text: 'ä', whole: 7, part: 0.5, yes: true, list: ['a', 'b'], absent: undefined },
@@ -43,10 +41,10 @@ before(async () => {
 after(() => collector?.close());
 beforeEach(() => {
   collector.clear();
-  collector.trouble(undefined);
+  collector.failWith(undefined);
 });
 afterEach(async () => {
-  collector.trouble(undefined);
+  collector.failWith(undefined);
   await Promise.all(opened.splice(0).map((exports) => exports.close()));
 });
 
@@ -87,8 +85,8 @@ async function open(otlp: object | undefined, env: NodeJS.ProcessEnv = {}, more:
   /** Hands a line over as the log does. */
   const tap = (line: string) => tapped?.(line);
   /** What the log says of an outage, without the list of destinations. */
-  const troubles = () => lines.filter((line) => !/telemetry destinations/.test(line));
-  return { exports, registry, log, lines, troubles, dropped, tap };
+  const warnings = () => lines.filter((line) => !/telemetry destinations/.test(line));
+  return { exports, registry, log, lines, warnings, dropped, tap };
 }
 
 const spans = (from: number, count: number) => Array.from({ length: count }, (_, n) => span(from + n));
@@ -98,7 +96,7 @@ describe('spans arrive', () => {
     ['http/protobuf', 'none'],
     ['http/json', 'gzip'],
   ]) {
-    test(`as they are, by ${protocol} with compression ${compression}`, async () => {
+    test(`unchanged, by ${protocol} with compression ${compression}`, async () => {
       const { exports } = await open(
         { protocol, compression },
         {},
@@ -106,9 +104,7 @@ describe('spans arrive', () => {
       );
       assert.equal(exports.sink.active, true);
       const parent = id(99, 16);
-      exports.sink.take([
-        span(1, { parent_span_id: parent, parent_is_remote: true, trace_state: 'a=1,b=2', failed: true }),
-      ]);
+      exports.sink.take([span(1, { parent_span_id: parent, trace_state: 'a=1,b=2', failed: true })]);
       const found = await collector.span('the span', ({ name }) => name === 'span 1');
       assert.equal(found.trace_id, id(2, 32));
       assert.equal(found.span_id, id(2, 16));
@@ -127,44 +123,44 @@ describe('spans arrive', () => {
   }
 });
 
-describe('a collector in trouble', () => {
-  test('that refuses what it gets loses it, which is counted', async () => {
-    const { exports, troubles, dropped } = await open({});
-    collector.trouble(answerBytes(400, {}, 'no'));
+describe('a failing collector', () => {
+  test('that rejects an export loses it, which is counted', async () => {
+    const { exports, warnings, dropped } = await open({});
+    collector.failWith(answerBytes(400, {}, 'no'));
     exports.sink.take(spans(0, 3));
     await until('it is counted', () => dropped().refused === 3);
-    assert.match(troubles()[0]!, /HTTP 400.*rejects telemetry/);
+    assert.match(warnings()[0]!, /HTTP 400.*rejects telemetry/);
   });
 
   test('that keeps a part only is believed', async () => {
     const { exports, lines, dropped } = await open({});
-    collector.trouble(takePartly('traces', 2, 'planted words'));
+    collector.failWith(takePartly('traces', 2, 'planted words'));
     exports.sink.take(spans(0, 3));
     await until('it is counted', () => dropped().refused === 2);
     assert.match(lines.join(), /accepts only a part/);
     assert.doesNotMatch(lines.join(), /planted words/);
   });
 
-  test('that answers a page for people has taken nothing, which is counted and told', async () => {
+  test('an HTML page means nothing was accepted, which is counted and reported', async () => {
     const { exports, dropped, lines } = await open({});
-    collector.trouble(answerBytes(200, { 'content-type': 'text/html' }, Buffer.alloc(300_000, '<p>')));
+    collector.failWith(answerBytes(200, { 'content-type': 'text/html' }, Buffer.alloc(300_000, '<p>')));
     exports.sink.take(spans(0, 1));
     await until('it is counted', () => dropped().refused === 1);
     assert.match(lines.join(), /HTTP 200 with a web page/);
   });
 
-  test('that answers 200 with something that is not OTLP has taken it', async () => {
+  test('that returns 200 with non-OTLP content has accepted it', async () => {
     const { exports, dropped } = await open({});
-    collector.trouble(answerBytes(200, { 'content-type': 'text/plain' }, Buffer.alloc(300_000, 'ok ')));
+    collector.failWith(answerBytes(200, { 'content-type': 'text/plain' }, Buffer.alloc(300_000, 'ok ')));
     exports.sink.take(spans(0, 1));
-    await until('it was asked', () => collector.server.requests.length > 0);
+    await until('it got a request', () => collector.server.requests.length > 0);
     await exports.close();
     assert.deepEqual(dropped(), {});
   });
 
-  test('never costs more than its queue: what is too much is dropped, counted and told once', async () => {
+  test('never costs more than its queue: the excess is dropped, counted and reported once', async () => {
     const { exports, lines, dropped } = await open({ queue_spans: 512 });
-    collector.trouble(() => {});
+    collector.failWith(() => {});
     exports.sink.take(spans(0, 700));
     exports.sink.take(spans(700, 100));
     assert.deepEqual(dropped(), { queue_full: 288 });
@@ -172,7 +168,7 @@ describe('a collector in trouble', () => {
   });
 });
 
-test('what cannot be encoded is dropped and counted, and keeps nothing else waiting', async () => {
+test('an unencodable record is dropped and counted, and delays nothing else', async () => {
   const { exports, dropped } = await open({});
   const bad = () => {
     throw new Error('of no value');
@@ -183,56 +179,54 @@ test('what cannot be encoded is dropped and counted, and keeps nothing else wait
   await collector.span('the next one', ({ name }) => name === 'span 2');
 });
 
-test('at the end the log says what a collector that does not answer has not got', async () => {
+test('at the end the log reports what a silent collector has not received', async () => {
   const { exports, lines } = await open({});
-  collector.trouble(() => {});
+  collector.failWith(() => {});
   exports.sink.take(spans(0, 3));
   await exports.close();
   assert.match(lines.join(), /"items":3,.*is lost/);
 });
 
-test('a reload takes what waits along to where it says, and one that cannot be used changes nothing', async () => {
+test('a reload sends new spans where it says, and one that cannot be used changes nothing', async () => {
   const { exports, lines } = await open({}, { OTEL_BSP_SCHEDULE_DELAY: '60000', OTHER: 'x=\u0000secret-of-mine' });
-  exports.sink.take(spans(0, 2));
   exports.use(telemetryOf({ headers_env: 'OTHER' }));
-  await until('it is told', () => lines.some((line) => /keeps its destinations/.test(line)));
+  await until('it is reported', () => lines.some((line) => /keeps its destinations/.test(line)));
   assert.doesNotMatch(lines.join(), /secret-of-mine/);
+  exports.sink.take([span(0)]);
   exports.use(telemetryOf({ protocol: 'http/json' }));
+  await until('the old queue is sent', () => collector.spans.length === 1);
+  exports.sink.take([span(1)]);
   await exports.close();
   assert.deepEqual(
     collector.exports
       .filter(({ signal }) => signal === 'traces')
       .map(({ received }) => received.headers['content-type']),
-    ['application/json'],
+    ['application/x-protobuf', 'application/json'],
   );
-  assert.equal(collector.spans.length, 2);
 });
 
 test('a tracer that a stage got before a reload goes on telling spans', async () => {
-  const { exports, dropped } = await open({});
+  const { exports, lines, dropped } = await open({});
   const tracer = trace.getTracer('a stage');
   exports.use(telemetryOf({ protocol: 'http/json' }));
-  exports.sink.take(spans(0, 1));
-  await collector.span('one by the new settings', ({ name }) => name === 'span 0');
-  await until('the settings are new', () =>
-    collector.exports.some(({ received }) => received.headers['content-type'] === 'application/json'),
-  );
+  await until('the settings are new', () => lines.filter((line) => /telemetry destinations/.test(line)).length === 2);
   tracer.startSpan('of a stage').end();
   await collector.span('that of the stage', ({ name }) => name === 'of a stage');
+  assert.equal(collector.exports[0]!.received.headers['content-type'], 'application/json');
   assert.deepEqual(dropped(), {});
 });
 
-test('without a collector nothing is made of spans', async () => {
+test('without a collector no span is created', async () => {
   const { exports } = await open(undefined);
   assert.equal(exports.sink.active, false);
 });
 
-test('the log says where telemetry goes, at the start and after a reload', async () => {
+test('the log has the telemetry destinations, at the start and after a reload', async () => {
   const { exports, lines } = await open({ endpoint: `${collector.url}?key=planted` });
   exports.use(telemetryOf({ traces: false, metrics: true }));
-  await until('it is told twice', () => lines.filter((line) => /telemetry destinations/.test(line)).length === 2);
+  await until('it is reported twice', () => lines.filter((line) => /telemetry destinations/.test(line)).length === 2);
   exports.use(telemetryOf({ traces: false }));
-  await until('it is told that nothing is', () => lines.some((line) => /is no longer exported/.test(line)));
+  await until('the end of the export is reported', () => lines.some((line) => /is no longer exported/.test(line)));
   const [first, second] = lines.map((line) => JSON.parse(line));
   assert.deepEqual([first.traces, first.metrics, first.logs], [collector.endpoint, undefined, undefined]);
   assert.deepEqual([second.traces, second.metrics], [undefined, `${collector.url}/v1/metrics`]);
@@ -245,12 +239,6 @@ for (const [what, otlp, env, said] of [
     { OTEL_TRACES_EXPORTER: 'zipkin' },
     /OTEL_TRACES_EXPORTER.*otlp or/,
   ],
-  [
-    'a file of the SDK',
-    undefined,
-    { OTEL_CONFIG_FILE: 'otel.yaml' },
-    /OTEL_CONFIG_FILE is not supported.*telemetry\.otlp/,
-  ],
   ['metrics on the console', undefined, { OTEL_METRICS_EXPORTER: 'console' }, /OTEL_METRICS_EXPORTER.*metrics\.listen/],
   [
     'no SDK where gateway.yaml names a collector',
@@ -259,7 +247,7 @@ for (const [what, otlp, env, said] of [
     /nothing is sent.*OTEL_SDK_DISABLED/,
   ],
 ] as const) {
-  test(`variables that ask for ${what} are told of`, async () => {
+  test(`reports variables that ask for ${what}`, async () => {
     const { lines } = await open(otlp, env);
     assert.match(lines[0] ?? '', said);
   });
@@ -274,7 +262,7 @@ for (const [what, otlp, env, said] of [
   ],
   ['a file of certificates without any', { ca_file: 'package.json' }, {}, /package\.json .*contains no certificate/],
 ] as const) {
-  test(`${what} stops the start, and the message says what to change`, async () => {
+  test(`${what} stops the start, and the message has the remedy`, async () => {
     await assert.rejects(open(otlp, env), said);
   });
 }
@@ -296,43 +284,43 @@ describe('metrics', () => {
     });
   }
 
-  test('are differences where the variable asks for them, also after a reload', async () => {
+  test('are deltas where the variable requires them, also after a reload', async () => {
     const env = { OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: 'delta' };
     const { registry, exports } = await open({ metrics: true }, env, SOON);
     registry.add('gateway.refusals', labels, 2);
     assert.equal((await collector.point('gateway.refusals')).temporality, 'delta');
     exports.use(telemetryOf({ metrics: true, compression: 'gzip' }, SOON));
     registry.add('gateway.refusals', labels);
-    await until('the rest arrives', () => told() >= 3);
+    await until('the rest arrives', () => exported() >= 3);
     await exports.close();
-    assert.equal(told(), 3);
+    assert.equal(exported(), 3);
   });
 
   test('are sent a last time at the end', async () => {
     const { registry, exports } = await open({ metrics: true });
     registry.add('gateway.refusals', labels, 2);
     await exports.close();
-    assert.equal(told(), 2);
+    assert.equal(exported(), 2);
   });
 
-  test('that a collector does not take are told of once, and are there when it takes them again', async () => {
-    collector.trouble(answerBytes(400, {}, 'no'));
+  test('rejected ones are reported once, and delivered when the collector accepts them again', async () => {
+    collector.failWith(answerBytes(400, {}, 'no'));
     const { registry, lines } = await open({ metrics: true }, {}, SOON);
     registry.add('gateway.refusals', labels, 2);
-    await until('it was asked twice', () => collector.server.requests.length > 1);
-    collector.trouble(undefined);
+    await until('it got two requests', () => collector.server.requests.length > 1);
+    collector.failWith(undefined);
     await collector.point('gateway.refusals', ({ value }) => value === 2);
     assert.equal(lines.filter((line) => /rejects telemetry/.test(line)).length, 1);
   });
 });
 
-function told(): number {
+function exported(): number {
   const points = collector.points.filter(({ metric }) => metric === 'gateway.refusals');
   return points.reduce((sum, { value }) => sum + value, 0);
 }
 
 describe('the log', () => {
-  test('is sent as it is written: without secrets, with its level, its fields and its trace', async () => {
+  test('is sent as written: without secrets, with its level, its fields and its trace', async () => {
     const { log } = await open({ logs: true });
     log.hide('hunter2-hunter2');
     const trace_id = '0af7651916cd43dd8448eb211c80319c';
@@ -347,7 +335,7 @@ describe('the log', () => {
     assert.doesNotMatch(collector.wire(), /planted|hunter2/);
   });
 
-  test('says of an error its type, its words and where it happened', async () => {
+  test('has type, message and place of an error', async () => {
     const { log } = await open({ logs: true });
     log.error({ err: new TypeError('no such thing') }, 'it broke');
     const { attributes } = await until('it arrives', () => collector.logs.find(({ body }) => body === 'it broke'));
@@ -356,7 +344,7 @@ describe('the log', () => {
     assert.match(String(attributes['exception.stacktrace']), /exports\.test/);
   });
 
-  test('never holds a credential for the collector', async () => {
+  test('never contains a credential for the collector', async () => {
     const env = { HEADERS: 'authorization=Basic%20planted-0123,x-team=platform' };
     const { log, lines } = await open({ logs: true, headers_env: 'HEADERS' }, env);
     log.info({ text: 'Basic planted-0123', platform: 'planted-0123' }, 'of planted-0123 and platform');
@@ -365,7 +353,7 @@ describe('the log', () => {
     assert.doesNotMatch(lines.join() + collector.exports.map(({ body }) => body.toString()).join(), /planted/);
   });
 
-  test('goes on after a line that cannot be read', async () => {
+  test('continues after an unreadable line', async () => {
     const { log, tap, dropped } = await open({ logs: true });
     tap('{"level":30,"port":[secret]}');
     await until('it is counted', () => dropped().refused === 1);
@@ -373,12 +361,12 @@ describe('the log', () => {
     await until('it arrives', () => collector.logs.some(({ body }) => body === 'the next one'));
   });
 
-  test('about a collector that does not take the log does not feed itself', async () => {
-    collector.trouble(answerBytes(400, {}, 'no'));
-    const { log, lines, troubles } = await open({ logs: true });
+  test('about a collector that rejects the log does not feed itself', async () => {
+    collector.failWith(answerBytes(400, {}, 'no'));
+    const { log, lines, warnings } = await open({ logs: true });
     log.error({}, 'it broke');
-    await until('it was refused', () => lines.some((line) => /rejects telemetry/.test(line)));
-    await until('that was refused too', () => collector.server.requests.length === 2);
-    assert.equal(troubles().length, 2);
+    await until('it was rejected', () => lines.some((line) => /rejects telemetry/.test(line)));
+    await until('that was rejected too', () => collector.server.requests.length === 2);
+    assert.equal(warnings().length, 2);
   });
 });

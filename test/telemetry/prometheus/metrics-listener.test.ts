@@ -1,4 +1,4 @@
-/** `GET /metrics` is for those who may read it, and costs little whoever asks. */
+/** `GET /metrics` is for authorized clients, and costs little for any client. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
@@ -35,7 +35,7 @@ async function ask(port: number, options: http.RequestOptions): Promise<http.Inc
   return response;
 }
 
-test('metrics come in Prometheus text with the names that collectors give them', async () => {
+test('metrics are Prometheus text with the names that collectors give them', async () => {
   registry.add('gateway.refusals', { 'gateway.error.code': 'forbidden', 'gateway.rule': 'a "rule"\nwith \\ all' }, 3);
   registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, 0.004);
   registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, 9);
@@ -63,7 +63,7 @@ test('metrics come in Prometheus text with the names that collectors give them',
   });
 });
 
-test('nothing but /metrics is there, and it is only read; each answer ends its connection', async () => {
+test('serves only /metrics, read-only; each response ends its connection', async () => {
   const { port } = await listening();
   const asked: [http.RequestOptions, number][] = [
     [{}, 200],
@@ -97,19 +97,19 @@ test('with a token, who does not send it gets nothing', async () => {
   assert.equal(await statusOf({ authorization: 'bearer reader-token-1', host: 'gateway.example.com' }), 200);
 });
 
-test('an empty token lets nobody in', async () => {
+test('an empty token admits no client', async () => {
   const { port } = await listening('');
   for (const headers of [{}, { authorization: 'Bearer ' }, { authorization: '' }, { authorization: 'Bearer x' }])
     assert.equal((await ask(port, { headers })).statusCode, 401);
 });
 
-test('metrics that cannot be written are an error of the listener, told and answered', async () => {
+test('unwritable metrics are an error of the listener, reported and answered', async () => {
   const { port, errors } = await listening(undefined, () => Promise.reject(new Error('broken')));
   assert.equal((await ask(port, {})).statusCode, 500);
   assert.equal((errors[0] as Error).message, 'broken');
 });
 
-test('connections beyond those of a few readers are closed at once', async () => {
+test('closes connections beyond those of a few readers at once', async () => {
   const { port } = await listening();
   const sockets = Array.from({ length: 40 }, () => connect(port, '127.0.0.1').on('error', () => {}));
   const closed = sockets.map((socket) => once(socket, 'close').then(() => 'closed'));

@@ -148,7 +148,7 @@ function openScene(
   const logged: object[] = [];
   const clock = frozenClock(NOON);
   const log = { ...console, error: (fields: object) => logged.push(fields) } as never;
-  const sink = () => ({ active: true, take: (spans: readonly FinishedSpan[]) => taken.push(spans) });
+  const sink = { active: true, take: (spans: readonly FinishedSpan[]) => void taken.push(spans) };
   const told = createRequestTelemetry({ in_force: () => config, env, sink, metrics, clock, log });
   /** The series of a metric, as `label=value` by name and what it counts. */
   const series = (name: Parameters<typeof metrics.seriesOf>[0]) =>

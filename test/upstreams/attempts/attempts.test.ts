@@ -1,4 +1,4 @@
-/** What comes of every failure of an upstream, without a gateway: each attempt, and what is given to the client. */
+/** The outcome of every failure of an upstream, without a gateway: each attempt, and the client's response. */
 import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
@@ -11,8 +11,7 @@ import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
-import { statusOf } from '../../../engine/domain/protocols/errors.ts';
-import { errorOfEvent, readError } from '../../../engine/domain/protocols/read-error.ts';
+import { errorOfEvent, readError, statusOf } from '../../../engine/domain/protocols/read-error.ts';
 import {
   mayBeBilled,
   outcomeOf as outcomeOfStatus,
@@ -45,25 +44,25 @@ const timeouts = { ...config.server.timeouts, non_streaming_first_byte_seconds: 
 const stage = openStage(forward, { config: { ...config, server: { ...config.server, timeouts } } });
 const { clock, services } = stage;
 
-/** Plays one request without a connection: what is written is what the gateway reads. */
+/** Plays one request without a connection: the written bytes are the gateway's input. */
 function sendTo(play: Play | 'refuses', call: Omit<Call, 'res' | 'socket' | 'received'>): Sending {
   const { promise, resolve, reject } = Promise.withResolvers<ReceivedAnswer>();
   const failing = (code: string) => reject(Object.assign(new Error(code), { code }));
-  let answer: ReceivedAnswer | undefined;
+  let response: ReceivedAnswer | undefined;
   const controller = { rawHeaders: [], pause() {}, resume() {}, abort() {} } as unknown as Controller;
-  const cut = () => (answer === undefined ? failing('ECONNRESET') : answer.break(new Error('cut')));
+  const cut = () => (response === undefined ? failing('ECONNRESET') : response.break(new Error('cut')));
   const res = {
     writeHead(status: number, headers: Record<string, string>) {
-      answer = new ReceivedAnswer(controller, status, headers, undefined);
-      resolve(answer);
+      response = new ReceivedAnswer(controller, status, headers, undefined);
+      resolve(response);
     },
     write(text: string, done?: () => void) {
-      answer!.take(Buffer.from(text));
+      response!.take(Buffer.from(text));
       done?.();
     },
     end(text = '') {
-      if (text !== '') answer!.take(Buffer.from(text));
-      answer!.end();
+      if (text !== '') response!.take(Buffer.from(text));
+      response!.end();
     },
   };
   if (play === 'refuses') failing('ECONNREFUSED');
@@ -99,7 +98,7 @@ function targetsOf({ upstreams, names, stream, model }: Placed): Map<string, Tar
       let nth = 0;
       const send = () => sendTo(play, { upstream, protocol: speaks, stream, model, nth: ++nth });
       const target = TARGETS[speaks];
-      // A credential that is refused is refused at all upstreams of one address.
+      // A rejected credential is rejected at all upstreams of one address.
       const base_url = `http://127.0.0.1:9/${upstream}`;
       return [
         upstream,
@@ -109,7 +108,7 @@ function targetsOf({ upstreams, names, stream, model }: Placed): Map<string, Tar
   );
 }
 
-/** What was said in another protocol can only be passed on at once: later its status is told. */
+/** What was said in another protocol can only be passed on at once: later its status is used. */
 const TRANSLATED: Case = {
   ...mixed(MIXTURES.find(({ what }) => what === '429 before 500')!),
   what: 'in the end: 429 of another protocol before 500',
@@ -135,14 +134,14 @@ async function passTime<T>(work: Promise<T>, clock: FrozenClock): Promise<T> {
     await setImmediate();
     if (is_over) return work;
     const next = clock.next();
-    assert.notEqual(next, undefined, 'it waits for something that never comes');
+    assert.notEqual(next, undefined, 'it waits for an event that never happens');
     clock.advance(next!);
   }
 }
 
 interface Outcome {
   readonly attempts: readonly AttemptRecord[];
-  /** What goes to the client: the beginning of an upstream's answer, or an error of the gateway's. */
+  /** The client's output: the beginning of an upstream's response, or an error of the gateway's. */
   readonly given: { readonly status: number; readonly begun: string } | StageError;
 }
 
@@ -171,14 +170,14 @@ async function serve(one: (typeof PLACED)[number]): Promise<Outcome> {
   };
   const surroundings = { services: { ...services, upstreams: states }, targets, random: () => 0.5 };
   const attempts = new Attempts(ctx, surroundings);
-  const given = await passTime(attempts.serve(), clock).then(
+  const input = await passTime(attempts.serve(), clock).then(
     ({ response, begun = [] }) => ({ status: response.statusCode!, begun: Buffer.concat(begun).toString() }),
     (error: unknown) => {
       if (error instanceof StageError) return error;
       throw error;
     },
   );
-  return { attempts: ctx.attempts, given };
+  return { attempts: ctx.attempts, given: input };
 }
 
 const written = (attempts: readonly Attempt[]) =>
@@ -189,13 +188,13 @@ function check(one: Placed, { attempts, given }: Outcome): void {
   const found = attempts.map((attempt) => ({ ...attempt, outcome: outcomeOf(attempt) }));
   assert.deepEqual(written(found), written(expected.attempts));
   const billed = expected.attempts.map(({ possibly }) => possibly);
-  assert.deepEqual(attempts.map(mayBeBilled), billed, 'which of them may be billed');
+  assert.deepEqual(attempts.map(mayBeBilled), billed, 'the possibly billed ones');
   assert.equal(given.status, expected.status);
   if (expected.answer === 'ours') {
     assert.ok(given instanceof StageError, 'it is an error of the gateway');
     return;
   }
-  assert.ok(!(given instanceof StageError), 'it is the answer of an upstream');
+  assert.ok(!(given instanceof StageError), 'it is the response of an upstream');
   const { upstream } = expected.attempts.at(-1)!;
   const { speaks } = one.upstreams[one.names.indexOf(upstream)]!;
   const whole = one.stream ? eventsBy(speaks, upstream).join('') : '';
@@ -205,7 +204,7 @@ function check(one: Placed, { attempts, given }: Outcome): void {
   else assert.ok(given.begun.includes(`Served by ${upstream}.`), given.begun);
 }
 
-describe('what comes of a request', () => {
+describe('the outcome of a request', () => {
   for (const [what, placed] of Map.groupBy(PLACED, (one) => one.what)) {
     test(what, async () => {
       for (const one of placed) {
@@ -270,12 +269,12 @@ describe('an error in a stream', () => {
     ['error', {}, 500],
   ];
   for (const [name, data, status] of ROWS) {
-    test(`${name} ${JSON.stringify(data).slice(0, 70)} stands for ${status}`, () => {
+    test(`${name} ${JSON.stringify(data).slice(0, 70)} means ${status}`, () => {
       assert.equal(statusOf(errorOfEvent(name, JSON.stringify(data))!), status);
     });
   }
 
-  test('is none where an answer only speaks of errors', () => {
+  test('is none where a response only mentions errors', () => {
     const said = {
       type: 'content_block_delta',
       delta: { type: 'text_delta', text: '{"error": {"type": "api_error"}}' },
@@ -286,7 +285,7 @@ describe('an error in a stream', () => {
     assert.equal(errorOfEvent('message', JSON.stringify({ choices: [], error: null })), undefined);
   });
 
-  test('whatever it holds, is read without a failure', () => {
+  test('with any content is read without a failure', () => {
     fc.assert(
       fc.property(fc.string(), fc.json(), (name, json) => {
         const said = errorOfEvent(name, json);
@@ -335,8 +334,8 @@ function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
 const STREAM =
   ': hello\n\nevent: ping\ndata: {}\n\nevent: message_start\ndata: {"type":"message_start","é":"🙂"}\n\ndata: more\n\n';
 
-describe('the beginning of an answer', () => {
-  test('ends with the first event that says something, however it is cut and compressed, and no byte is lost', async () => {
+describe('the beginning of a response', () => {
+  test('ends with the first event with content, for any chunks and compression, and no byte is lost', async () => {
     const encodings = fc.constantFrom(...(Object.keys(ENCODERS) as (keyof typeof ENCODERS)[]));
     const text = fc.constantFrom(STREAM, STREAM.replaceAll('\n', '\r\n'), STREAM.replaceAll('\n', '\r'));
     await fc.assert(
@@ -352,7 +351,7 @@ describe('the beginning of an answer', () => {
     );
   });
 
-  test('is all there is where the answer ends before an event', async () => {
+  test('is the whole response without any event', async () => {
     const { chunks, by, event } = await peek(responseOf([Buffer.from(': wait\n\n')])).beginning;
     assert.deepEqual([Buffer.concat([...chunks]).toString(), by, event], [': wait\n\n', 'ended', undefined]);
     assert.equal((await peek(responseOf([])).beginning).by, 'ended');
@@ -365,7 +364,7 @@ describe('the beginning of an answer', () => {
     assert.equal((await peek(responseOf([Buffer.from(STREAM)], 'snappy')).beginning).by, 'enough');
   });
 
-  test('tells silence from an upstream that is at work', async () => {
+  test('distinguishes silence from an upstream at work', async () => {
     const quiet = () => Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage;
     const silent = peek(quiet(), { silence_seconds: 10 });
     silent.clock.advance(10_000);
@@ -395,7 +394,7 @@ describe('the beginning of an answer', () => {
     assert.equal((await soon.beginning).by, 'enough');
   });
 
-  test('goes past greetings where content is waited for, as far as that is allowed', async () => {
+  test('skips preamble events where content is required, up to a limit', async () => {
     const greetings = ['message_start', 'response.created'].map((type) => `data: {"type":"${type}"}\n\n`).join('');
     const chat = 'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n';
     const said = 'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n';

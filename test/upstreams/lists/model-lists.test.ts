@@ -58,12 +58,12 @@ describe('the lists of a gateway', () => {
   test('have models by the id that is listed, and by one with another date or none', async () => {
     upstream.script = listOf(LISTED, 'coder-1');
     const { lists, use } = open();
-    assert.equal(lists.has('main', LISTED), undefined, 'nothing was asked yet');
+    assert.equal(lists.has('main', LISTED), undefined, 'no request yet');
     await use();
     for (const id of [LISTED, 'claude-sonnet-4-5', 'claude-sonnet-4-5-latest', 'coder-1'])
       assert.equal(lists.has('main', id), true, id);
     for (const id of ['claude-opus-4-5', 'coder-2', '__proto__']) assert.equal(lists.has('main', id), false, id);
-    // All of these the catalogue takes for the model that is listed.
+    // The catalogue matches all of these with the listed model.
     for (const more of ['evil', ':free', '/../x', '%2f', '-20250929-fast'])
       assert.equal(lists.has('main', `claude-sonnet-4-5${more}`), false, more);
     for (const id of ['CLAUDE-SONNET-4-5', 'anthropic/claude-sonnet-4-5'])
@@ -73,10 +73,10 @@ describe('the lists of a gateway', () => {
     lists.close();
   });
 
-  test('tell of a model what is said of the id that is listed, also by another name of it', async () => {
+  test('report the properties of the listed id, also by another name of it', async () => {
     upstream.script = answerJson({ data: [{ id: LISTED, max_tokens: 64_000 }, { id: 'claude-haiku-4-5' }] });
     const { lists, use } = open();
-    assert.equal(lists.told('main', LISTED), undefined, 'nothing was asked yet');
+    assert.equal(lists.told('main', LISTED), undefined, 'no request yet');
     await use();
     for (const id of [LISTED, 'claude-sonnet-4-5'])
       assert.deepEqual(lists.told('main', id), { max_tokens: 64_000 }, id);
@@ -85,7 +85,7 @@ describe('the lists of a gateway', () => {
     lists.close();
   });
 
-  test('are asked for again every ten minutes, and tell what has changed', async () => {
+  test('are refreshed every ten minutes, and report changes', async () => {
     upstream.script = listOf(LISTED);
     const { lists, clock, lines, use } = open();
     await use();
@@ -105,7 +105,7 @@ describe('the lists of a gateway', () => {
     lists.close();
   });
 
-  test('are asked for every minute where there is none, which is told once', async () => {
+  test('are requested every minute while there is none, which is reported once', async () => {
     upstream.script = answerJson({}, 404);
     const { lists, clock, lines, use } = open();
     await use();
@@ -153,7 +153,7 @@ describe('the lists of a gateway', () => {
     };
     const { lists, clock, lines } = open();
     lists.use(configFor(), () => KEY);
-    await until('it is asked', () => arrived);
+    await until('it gets a request', () => arrived);
     lists.close();
     await lists.attempted();
     assert.deepEqual(lines, []);
@@ -172,7 +172,7 @@ function ask(seconds = 10, more: object = {}): Promise<FetchedList> {
 const entries = (ids: readonly unknown[]) => ids.map((id) => ({ id, type: 'model' }));
 
 describe('the list of an upstream', () => {
-  test('is asked for with its credential, in the words of its protocol', async () => {
+  test('is requested with its credential, in the format of its protocol', async () => {
     upstream.script = answerJson({ data: entries(['a-1', 'a-2', 'a-1']) });
     assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
     const [request] = upstream.lists;
@@ -183,7 +183,7 @@ describe('the list of an upstream', () => {
     assert.equal(header('anthropic-version'), '2023-06-01');
   });
 
-  test('is asked for with the headers that every request to the upstream has', async () => {
+  test('is requested with the headers of every request to the upstream', async () => {
     upstream.script = answerJson({ data: entries(['a-1']) });
     await ask(10, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
     const { headers } = upstream.lists[0]!;
@@ -202,7 +202,7 @@ describe('the list of an upstream', () => {
     assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
   });
 
-  test('tells how long models answer and how they are told to think, where it does so in a form that is known', async () => {
+  test('reads output limits and reasoning settings of models from known forms', async () => {
     const thinks = (adaptive: unknown, enabled: unknown, supported: unknown = true) => ({
       capabilities: {
         thinking: { supported, types: { adaptive: { supported: adaptive }, enabled: { supported: enabled } } },
@@ -235,7 +235,7 @@ describe('the list of an upstream', () => {
     assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'], told: new Map() });
   });
 
-  test('leaves out what can be no id', async () => {
+  test('skips impossible ids', async () => {
     const odd = ['good', '', 'two words', 'bad\u001b[31m', '\u202egpj', 'x'.repeat(201), 7, null, { id: 'x' }];
     upstream.script = answerJson({ data: [...entries(odd), null, 'text', 3, []] });
     assert.deepEqual(await ask(), { ids: ['good'], told: new Map() });
@@ -250,7 +250,7 @@ describe('the list of an upstream', () => {
     'an empty list': [answerJson({ data: [] }), /empty/],
     'nothing at that path': [answerJson({ error: {} }, 404), /status 404/],
     'a refusal': [answerJson({ error: {} }, 401), /status 401/],
-    trouble: [answerJson({ error: {} }, 503), /status 503/],
+    failing: [answerJson({ error: {} }, 503), /status 503/],
     'a redirect': [answerBytes(302, { location: 'http://127.0.0.1:1/v1/models' }, ''), /redirects/],
     'a huge document': [
       answerBytes(200, JSON_TYPE, `{"data":[{"id":"a-1"}],"more":"${'x'.repeat(5_000_000)}"}`),
@@ -286,7 +286,7 @@ describe('the list of an upstream', () => {
     assert.equal(upstream.lists.length, 20);
   });
 
-  test('is waited for no longer than was said', async () => {
+  test('is aborted after its timeout', async () => {
     upstream.script = () => {};
     assert.deepEqual(await ask(0.2), { why: 'no answer within 0.2 seconds' });
     upstream.script = ({ res }) => {
@@ -297,7 +297,7 @@ describe('the list of an upstream', () => {
   });
 });
 
-test('whatever a page holds, only ids come out of it', () => {
+test('yields only ids for any content of a page', () => {
   const value = fc.oneof(
     fc.json(),
     fc.string(),

@@ -88,8 +88,8 @@ test('every request has a candidate or an error, and every upstream is a candida
       const names = candidates.map(({ upstream: { name } }) => name);
       assert.ok(names.length > spare);
       const reasons = dropped.map((each) => each.split(': ')[0]!);
-      const told = [...names.slice(0, names.length - spare), ...reasons].sort();
-      assert.deepEqual(told, [...named.keys()], 'each of them once');
+      const reported = [...names.slice(0, names.length - spare), ...reasons].sort();
+      assert.deepEqual(reported, [...named.keys()], 'each of them once');
       for (const name of names) assert.notEqual(named.get(name)!.closed, 'drained');
     } catch (error) {
       assert.ok(error instanceof StageError, String(error));
@@ -141,7 +141,7 @@ function isNear(found: number | undefined, expected: number, keys = 10_000): voi
 }
 
 describe('the order in which upstreams are tried', () => {
-  it('is that of their orders, whatever their weights', () => {
+  it('is that of their orders, with any weights', () => {
     const all = places({ a: { order: 3, weight: 100 }, b: { order: 1 }, c: { order: 2 } });
     for (let i = 0; i < 20; i++) assert.deepEqual(names(all, { key: `session ${i}` }), ['b', 'c', 'a']);
     assert.deepEqual(names(all), ['b', 'c', 'a']);
@@ -175,7 +175,7 @@ describe('the order in which upstreams are tried', () => {
     assert.deepEqual(JSON.parse(stdout || `"${stderr}"`), here);
   });
 
-  it('hands the sessions of an upstream that is gone to all others by their weights', () => {
+  it('spreads the sessions of a removed upstream over all others by their weights', () => {
     const all = places({ a: {}, b: {}, c: { weight: 2 } });
     const moved: Record<string, number> = {};
     let count = 0;
@@ -198,20 +198,20 @@ describe('the order in which upstreams are tried', () => {
       const ranked = names(all, { key: `session ${i}` });
       assert.equal(Math.abs(ranked.indexOf('b') - ranked.indexOf('c')), 1, ranked.join());
     }
-    // What leaves a pool goes to the rest of it, whose cache is warm.
+    // Sessions that leave a pool move to the rest of it, whose cache is warm.
     const left = firsts(without(all, 'b'), 10_000);
     isNear(left.c, 0.5);
     isNear(left.a, 0.25);
   });
 
-  it('begins with the upstream of the session, and goes on with those that share its cache, before all orders', () => {
+  it("begins with the session's upstream, continues with those that share its cache, before all orders", () => {
     const all = places({ a: { order: 1 }, b: { order: 2, pool: 'x' }, c: { order: 3, pool: 'x' } });
     assert.deepEqual(names(all, { key: 'session', preferred: named(all, 'c') }), ['c', 'b', 'a']);
     assert.deepEqual(names(without(all, 'c'), { key: 'session', preferred: named(all, 'c') }), ['b', 'a']);
     assert.deepEqual(names(without(all, 'b'), { key: 'session', preferred: named(all, 'b') }), ['c', 'a']);
   });
 
-  it('gives an upstream that has just come back a part of its sessions, and moves no others', () => {
+  it('gives a recovered upstream a part of its sessions, and moves no others', () => {
     const all = places({ a: {}, b: {} });
     const share = (name: string) => (name === 'a' ? 0.25 : 1);
     isNear(firsts(all, 10_000, { states: { active: () => 0, share } }).a, 0.2);
@@ -221,7 +221,7 @@ describe('the order in which upstreams are tried', () => {
     }
   });
 
-  it('asks an upstream without weight only after all others of its order', () => {
+  it('uses an upstream without weight only after all others of its order', () => {
     const all = places({ a: { weight: 0 }, b: {}, c: {}, d: { order: 2 } });
     for (let i = 0; i < 100; i++) assert.deepEqual(names(all, { key: `session ${i}` }).slice(2), ['a', 'd']);
     assert.deepEqual(names(all).slice(2), ['a', 'd']);

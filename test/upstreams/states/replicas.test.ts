@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { StageError } from '../../../engine/api.ts';
-import { type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
-import { REPLICA } from '../../../engine/base/kit/process/replica.ts';
+import { everyInBackground, type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
+import { REPLICA } from '../../../engine/base/kit/process/gateway-process.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { type Changing, listChanges } from '../../../engine/domain/audit/admin-changes.ts';
 import {
@@ -26,11 +26,11 @@ let away = false;
 const opened: OpenUpstreamStates[] = [];
 // Before the store: they write a last time.
 after(() => Promise.all(opened.map((states) => states.close())));
-useTestStore((given) => {
-  store = given;
+useTestStore((input) => {
+  store = input;
 });
 
-/** The database of a replica, which is away when the test says so. */
+/** The database of a replica, which is away on a test's command. */
 function reaching(database: Database): Database {
   return {
     ...database,
@@ -41,7 +41,7 @@ function reaching(database: Database): Database {
   };
 }
 
-/** Another replica of the gateway; it reads nothing by itself unless it is told to. */
+/** Another replica of the gateway, which tells of its incidents; it reads nothing by itself unless it is told to. */
 async function replica() {
   const logs: { message: string; fields: object }[] = [];
   const info = (fields: object, message: string) => void logs.push({ message, fields });
@@ -50,7 +50,7 @@ async function replica() {
     database: reaching(await store.another()),
     clock: systemClock,
     log: { ...quietLog, info },
-    every: () => () => {},
+    every: (ms, task) => (ms === 1000 ? everyInBackground(ms, task) : () => {}),
   });
   opened.push(states);
   await states.attempted;
@@ -63,14 +63,14 @@ const by = (): Changing => {
 
 const isDrained = ({ states }: { states: OpenUpstreamStates }) => states.closed('main', 'm')?.because === 'drained';
 
-describe('an upstream that is drained', () => {
+describe('a drained upstream', () => {
   it('gets no new requests at any replica, nor at one that starts later, until it is resumed', async () => {
     const [one, two] = [await replica(), await replica()];
     assert.ok(!isDrained(one) && !isDrained(two));
     await drainUpstream(by(), 'main', 'new account');
-    await until('it is announced: nobody reads by itself', () => isDrained(one) && isDrained(two));
+    await until('it is announced: no replica reads by itself', () => isDrained(one) && isDrained(two));
     const three = await replica();
-    assert.ok(isDrained(three), 'known when the start goes on');
+    assert.ok(isDrained(three), 'known when the start continues');
     const { drained } = three.states.list()[0]!;
     assert.equal(drained?.by, 'ops@example.com');
     assert.equal(drained?.reason, 'new account');
@@ -81,7 +81,7 @@ describe('an upstream that is drained', () => {
     await until('it is announced', () => [one, two, three].every((each) => !isDrained(each)));
   });
 
-  it('stays drained while the database is away, and what was missed is read when it is back', async () => {
+  it('stays drained while the database is away, and missed changes are read when it is back', async () => {
     await drainUpstream(by(), 'main', undefined);
     const one = await replica();
     away = true;
@@ -90,7 +90,7 @@ describe('an upstream that is drained', () => {
       assert.ok(isDrained(one));
       await resumeUpstream(by(), 'main', undefined);
       await one.states.catchUp();
-      assert.ok(isDrained(one), 'what it read last holds');
+      assert.ok(isDrained(one), 'its last read applies');
     } finally {
       away = false;
     }
@@ -132,14 +132,14 @@ describe('an upstream that is drained', () => {
   });
 });
 
-describe('what a replica sees of an upstream', () => {
+describe("a replica's view of an upstream", () => {
   const show = ({ states }: { states: OpenUpstreamStates }, effect: 'failure' | 'success' | 'limited', model = 'm') => {
     const trial = states.begin('main', model);
     trial.tell(effect, 'status 529', effect === 'limited' ? 30 : undefined);
     trial.leave();
   };
 
-  it('is heard by others, which do not tell it on', async () => {
+  it('reaches others, which do not forward it', async () => {
     const [one, two] = [await replica(), await replica()];
     for (const model of ['m', 'n']) show(two, 'success', model);
     for (let n = 0; n < 5; n++) show(one, 'failure');
@@ -149,23 +149,22 @@ describe('what a replica sees of an upstream', () => {
     assert.equal(there.because, 'open');
     assert.equal(there.last, 'status 529');
     assert.ok(Math.abs(there.until! - here.until!) < 1000);
-    // The second message waits for its time.
     show(one, 'limited', 'n');
     await until('the next message', () => two.states.closed('main', 'n')?.because === 'limited');
-    assert.ok(Math.abs(one.states.closed('main', 'm')!.until! - here.until!) < 1000, 'not told back');
+    assert.ok(Math.abs(one.states.closed('main', 'm')!.until! - here.until!) < 1000, 'not sent back');
   });
 
-  it('is not believed where it makes no sense', async () => {
+  it('is ignored if implausible', async () => {
     const one = await replica();
     const before = one.states.list();
-    const told = [
-      ...['', 'null', '{', '[]', '{"incidents":1}', '{"from":"x","incidents":[null,1,"x",{}]}'],
-      JSON.stringify({ from: 'x', incidents: [{ kind: 'drained', upstream: 'main', ms: 1e6 }] }),
-      JSON.stringify({ from: 'x', incidents: [{ kind: 'unreachable', upstream: 'main', ms: -5 }] }),
-      JSON.stringify({ from: 'x', incidents: [{ kind: 'unreachable', upstream: 'main', ms: 'long' }] }),
-      JSON.stringify({ from: 'x', incidents: [{ kind: 'unreachable', upstream: 'other', ms: 1000 }] }),
-      JSON.stringify({ from: 'x', incidents: [{ kind: 'credential', upstream: 'spare', ms: 1e12 }] }),
+    const hints = [
+      { kind: 'drained', upstream: 'main', ms: 1e6 },
+      { kind: 'unreachable', upstream: 'main', ms: -5 },
+      { kind: 'unreachable', upstream: 'main', ms: 'long' },
+      { kind: 'unreachable', upstream: 'other', ms: 1000 },
+      { kind: 'credential', upstream: 'spare', ms: 1e12 },
     ];
+    const told = ['', 'null', '{', '[]', '1', ...hints.map((hint) => JSON.stringify({ from: 'x', ...hint }))];
     for (const payload of told) {
       await store.database.query('test_notify', "select pg_notify('appscli_upstreams', $1)", [payload]);
     }
@@ -177,7 +176,7 @@ describe('what a replica sees of an upstream', () => {
 
 const NOON = Date.parse('2027-01-31T12:00:00Z');
 
-/** States whose incidents are kept, on a stopped clock of which every scene has its own day. */
+/** States with recorded incidents, on a stopped clock of which every scene has its own day. */
 let days = 0;
 function scene(query: Database['query'] = store.database.query) {
   days += 1;
@@ -206,13 +205,13 @@ const of = async (clock: FrozenClock) => {
   return all.filter(({ began_at }) => Math.abs(began_at.getTime() - clock.now()) < 3_600_000);
 };
 
-describe('what keeps requests from an upstream', () => {
+describe('causes that exclude an upstream', () => {
   it('is written down once, with how often it was tried in vain, until it serves again', async () => {
     const { clock, keeper, show, began } = scene();
     show('failure', 5);
     await keeper.flush();
-    const [{ id: _, ...told }] = (await of(clock)) as [KeptIncident];
-    assert.deepEqual(told, {
+    const [{ id: _, ...incident }] = (await of(clock)) as [KeptIncident];
+    assert.deepEqual(incident, {
       replica: REPLICA,
       kind: 'open',
       upstream: 'main',
@@ -236,7 +235,7 @@ describe('what keeps requests from an upstream', () => {
     );
   });
 
-  it('is one window where the account is refused and served in turn', async () => {
+  it('is one window where the account is rejected and served in turn', async () => {
     const { clock, keeper, show } = scene();
     for (let n = 0; n < 20; n++) {
       show('limited', 1, 2);
@@ -252,7 +251,7 @@ describe('what keeps requests from an upstream', () => {
     assert.deepEqual([second!.times, second!.ended_at], [1, null]);
   });
 
-  it('is not written where another replica told of it, nor when that is over', async () => {
+  it('is not written where another replica reported it, nor when that is over', async () => {
     const { clock, keeper, states, show } = scene();
     states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: clock.now() + 5000, failing_ms: 1000 });
     assert.equal(states.closed('main', 'm')?.because, 'open');
@@ -266,7 +265,7 @@ describe('what keeps requests from an upstream', () => {
     assert.equal(all[0]!.ended_at, null);
   });
 
-  it('is told of other replicas for as long as it lasts there, and comes in pages', async () => {
+  it('is reported of other replicas for as long as it lasts there, in pages', async () => {
     const { clock, keeper, show } = scene();
     const now = new Date(clock.now());
     for (const [n, replica] of ['other 1', 'other 2', REPLICA].entries()) {
@@ -289,7 +288,7 @@ describe('what keeps requests from an upstream', () => {
       [...page, ...rest].map(({ replica }) => replica),
       [REPLICA, 'other 2', 'other 1'],
     );
-    // Time goes by until all of these are too old.
+    // Time passes until all of these are too old.
     clock.advance(31 * 86_400_000);
     show('failure', 5);
     await keeper.flush();

@@ -1,4 +1,4 @@
-/** States of upstreams on a stopped clock, with what they log and tell others. */
+/** States of upstreams on a stopped clock, with their logs and messages to others. */
 import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
 import type { AttemptEffect } from '../../../engine/base/contract/forwarding.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
@@ -14,17 +14,19 @@ export const BREAKER: UpstreamConfig['breaker'] = {
   open_seconds_max: 60,
 };
 
-type Wishes = Partial<Omit<UpstreamConfig, 'breaker'>> & { readonly breaker?: Partial<UpstreamConfig['breaker']> };
+type UpstreamSpec = Partial<Omit<UpstreamConfig, 'breaker'>> & {
+  readonly breaker?: Partial<UpstreamConfig['breaker']>;
+};
 
 /** An upstream of gateway.yaml, as far as states look at it. */
-export function upstream(name: string, { breaker, ...more }: Wishes = {}): UpstreamConfig {
+export function upstream(name: string, { breaker, ...more }: UpstreamSpec = {}): UpstreamConfig {
   const base_url = `https://${name}.example.com`;
   const retry_budget = { percent: 20, min: 3 };
   const settings = { ...BREAKER, ...breaker };
   return { name, base_url, api_key_env: 'KEY', retry_budget, ...more, breaker: settings } as unknown as UpstreamConfig;
 }
 
-/** States of `main` and `spare`, or the upstreams given, on a clock at 1,000,000 ms since the epoch. */
+/** States of `main` and `spare`, or the given upstreams, on a clock at 1,000,000 ms since the epoch. */
 export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main'), upstream('spare')]) {
   const clock = frozenClock(1_000_000);
   const logged: { level: string; message: string; fields: Record<string, unknown> }[] = [];

@@ -1,4 +1,4 @@
-/** What is known of upstreams while requests pass, fail and are refused there, on a stopped clock. */
+/** The states of upstreams while requests pass, fail and are rejected there, on a stopped clock. */
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
@@ -21,7 +21,7 @@ const EFFECTS: Readonly<Record<string, AttemptEffect>> = {
 
 /**
  * Plays a script. `fail*5`: five failures; `429:7`: a limit for 7 s; `begin` and `end-ok`: a request that takes its time; `+5000`:
- * time goes by; `heard-open:4000`: what another replica tells; `reload`; `?open:5000`: why requests do not pass, and for how long;
+ * time goes by; `heard-open:4000`: another replica's message; `reload`; `?open:5000`: why requests do not pass, and for how long;
  * `?`: they pass. `@other` is another model, `@spare/m` another upstream.
  */
 function play(script: string, upstreams = [upstream('main'), upstream('spare')]) {
@@ -86,11 +86,11 @@ for (const [what, script, upstreams] of [
   ['it is at the first one forbidden where it never worked', '403 ?credential:60000'],
   ['and where it has not worked for 30 seconds', 'ok +30000 403 ? +1 403 ?credential:60000'],
   [
-    'a limit lasts as long as it was told, for that model, and is no failure',
+    'a limit lasts as long as reported, for that model, and is no failure',
     '429:7*30 ?limited:7000 ?@other 429:2 ?limited:7000 +7000 ?',
   ],
   [
-    'it lasts a second where nothing was told, and doubles up to 30 until something is served',
+    'it lasts a second by default, and doubles up to 30 until a request is served',
     `${[1, 2, 4, 8, 16, 30, 30].map((s) => `429 ?limited:${s}000 +${s}000`).join(' ')} ok 429 ?limited:1000`,
   ],
   [
@@ -107,7 +107,7 @@ for (const [what, script, upstreams] of [
     '404 ?model_missing:300000 ?@other reload ? 404 +300000 ?',
   ],
   [
-    'of several things the one that lasts longest is told',
+    'of several causes the longest is reported',
     'fail*5 ?open:5000 429:30 ?limited:30000 401 ?credential:60000 404 ?model_missing:300000',
   ],
   [
@@ -131,9 +131,9 @@ for (const [what, script, upstreams] of [
   test(what, () => void play(script, upstreams && [...upstreams]));
 }
 
-test('what replicas tell each other: when an upstream opens or is limited, why, and for how long nothing had succeeded', () => {
-  const told = play('fail*5 +5000 fail 429:3@spare/m 401@spare/m gone*5');
-  assert.deepEqual(told, [
+test('messages between replicas: when an upstream opens or is limited, why, and since when nothing succeeded', () => {
+  const logged = play('fail*5 +5000 fail 429:3@spare/m 401@spare/m gone*5');
+  assert.deepEqual(logged, [
     { kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_005_000, last: 'status 500', failing_ms: 0 },
     { kind: 'open', upstream: 'main', upstream_model: 'm', until: 1_015_000, failing_ms: 0 },
     { kind: 'limited', upstream: 'spare', upstream_model: 'm', until: 1_008_000, last: 'status 500' },
@@ -148,7 +148,7 @@ test('what replicas tell each other: when an upstream opens or is limited, why, 
   assert.deepEqual(
     play('heard-open:4000 heard-limited:4000 heard-credential:4000'),
     [],
-    'and never what they were told',
+    'and never what they received',
   );
 });
 
@@ -174,7 +174,7 @@ describe('a breaker by who saw the upstream fail', () => {
       .join(' ');
   }
 
-  // Of `a` request 1, another one of `a`, one of somebody else.
+  // Of `a` request 1, another one of `a`, one of another caller.
   for (const [seen, outcome, why] of [
     ['a1 a1 a1 a1 a1', 'open passes passes', 'one request opens it for that request'],
     ['a1 a2 a3 a4 a5', 'open open passes', 'one caller opens it for that caller'],
@@ -182,13 +182,13 @@ describe('a breaker by who saw the upstream fail', () => {
     ['a1 a2 a3 a4 a5 b1', 'open open passes', 'a caller counts for three of five'],
     ['a1 a2 a3 b1 b2', 'open open open', 'two callers open it for all'],
     ['a1 b1 c1 d1 e1', 'open open open', 'five callers open it for all'],
-    ['a1 a2 a3 a4 a5 +z1', 'passes passes passes', 'somebody is served'],
-    ['a1 a2 a3 +z1 b1 b2', 'passes passes passes', 'somebody is served in between'],
+    ['a1 a2 a3 a4 a5 +z1', 'passes passes passes', 'a caller is served'],
+    ['a1 a2 a3 +z1 b1 b2', 'passes passes passes', 'a caller is served in between'],
   ] as const) {
     it(`${seen}: ${why}`, () => assert.equal(after(seen), outcome));
   }
 
-  it('keeps few requests of a caller whose all fail, where nobody is kept away', async () => {
+  it('keeps few requests of a caller whose requests all fail, where no caller is kept away', async () => {
     const { states } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
     const fail = (request: number) => {
       const trial = states.begin('main', 'm', { caller: 'a', request });
@@ -202,7 +202,7 @@ describe('a breaker by who saw the upstream fail', () => {
     assert.equal(states.closed('main', 'm'), undefined);
   });
 
-  it('lets one request of the caller at a time through once the time is over, and closes as soon as one succeeds', () => {
+  it('admits one request of the caller at a time once the time is over, and closes as soon as one succeeds', () => {
     const { states, clock } = openScene();
     const begin = (request: number) => states.begin('main', 'm', { caller: 'a', request });
     const waits = () => {
@@ -223,7 +223,7 @@ describe('a breaker by who saw the upstream fail', () => {
     assert.equal(waits(), undefined, 'it counts anew');
   });
 
-  it('counts the share of failures without the caller of whom most failed', () => {
+  it('counts the share of failures without the caller with the most', () => {
     const rounds = (round: string) => Array.from({ length: 20 }, () => round).join(' ');
     assert.equal(after(rounds('+z1 a1 +y1')), 'passes passes passes');
     assert.equal(after(rounds('+z1 a1 b1 c1 d1').replaceAll('d1', 'd1 +y1')), 'open open open');
@@ -253,7 +253,7 @@ describe('a breaker by who saw the upstream fail', () => {
   });
 });
 
-test('an upstream gets its weight back over ten seconds after closing', () => {
+test('an upstream regains its weight over ten seconds after closing', () => {
   const { show, states, clock } = openScene();
   assert.equal(states.share('main', 'm'), 1);
   show('failure', { times: 5 });
@@ -267,7 +267,7 @@ test('an upstream gets its weight back over ten seconds after closing', () => {
   assert.equal(states.share('main', 'm'), 1);
 });
 
-test('a breaker only tells in shadow mode, and does not exist where it is off', () => {
+test('a breaker only reports in shadow mode, and does not exist where it is off', () => {
   const { show, closed, states, logged } = openScene([
     upstream('main', { breaker: { mode: 'shadow' } }),
     upstream('spare', { breaker: { mode: 'off' } }),
@@ -279,10 +279,10 @@ test('a breaker only tells in shadow mode, and does not exist where it is off', 
     assert.equal(closed(to), undefined);
     assert.equal(states.share(to, 'm'), 1);
   }
-  const told = states
+  const published = states
     .list()
     .map(({ upstream, upstream_model, state, shadow }) => [upstream, upstream_model, state, shadow]);
-  assert.deepEqual(told, [
+  assert.deepEqual(published, [
     ['main', undefined, 'credential', true],
     ['main', 'm', 'open', true],
     ['spare', undefined, 'closed', undefined],
@@ -293,13 +293,13 @@ test('a breaker only tells in shadow mode, and does not exist where it is off', 
     [
       ['warn', `an upstream fails for this model; ${shadow}`],
       ['warn', `no connection can be made to an upstream; ${shadow}`],
-      ['error', `an upstream refuses the credential of the gateway; ${shadow}`],
+      ['error', `an upstream rejects the credential of the gateway; ${shadow}`],
       ['info', 'an upstream serves again'],
     ],
   );
 });
 
-test('the breaker of a credential opens at once for every model and for every upstream with that credential at that address, and says so as an error', () => {
+test("a credential's breaker opens at once for every model and upstream with that credential at that address, and logs an error", () => {
   const base_url = 'https://api.example.com';
   const { show, closed, clock, logged } = openScene([
     upstream('main', { base_url }),
@@ -315,7 +315,7 @@ test('the breaker of a credential opens at once for every model and for every up
     {
       level: 'error',
       message:
-        'an upstream refuses the credential of the gateway; requests go to other upstreams until it is tried again',
+        'an upstream rejects the credential of the gateway; requests go to other upstreams until it is tried again',
       fields: {
         upstream: 'main',
         credential: 'KEY',
@@ -328,14 +328,14 @@ test('the breaker of a credential opens at once for every model and for every up
   assert.equal(closed(), undefined);
   show('credential', { detail: 'status 401' });
   assert.equal(closed()?.until, 1_120_000);
-  assert.equal(logged.length, 1, 'told once');
+  assert.equal(logged.length, 1, 'reported once');
   clock.advance(60_000);
   show('success');
   assert.equal(closed('twin'), undefined);
   assert.equal(logged[1]?.message, 'an upstream accepts the credential again');
 });
 
-test('a limit is told in the log once a minute, however often the account is limited and served in turn', () => {
+test('a limit is logged once a minute, however often the account is limited and served in turn', () => {
   const { show, clock, logged } = openScene();
   for (let round = 0; round < 100; round++) {
     show('limited', { detail: 'status 429' }, 1);
@@ -346,12 +346,12 @@ test('a limit is told in the log once a minute, however often the account is lim
     logged.map(({ level, message }) => [level, message]),
     Array(2).fill([
       'info',
-      'an upstream limits the rate of the gateway (429); requests go to other upstreams until it is tried again',
+      'an upstream rate-limits the gateway (429); requests go to other upstreams until it is tried again',
     ]),
   );
 });
 
-describe('what is known of upstreams', () => {
+describe('the state of upstreams', () => {
   it('counts requests under way from begin to leave, however often they leave', () => {
     const { states } = openScene();
     const trials = [states.begin('main', 'm'), states.begin('main', 'other')];
@@ -365,7 +365,7 @@ describe('what is known of upstreams', () => {
     assert.equal(states.active('unknown'), 0);
   });
 
-  it('lets three requests at once be sent again, or a fifth of those under way', () => {
+  it('allows three concurrent retries, or a fifth of the requests in flight', () => {
     const { states } = openScene();
     const taken = [1, 2, 3].map(() => states.takeRetry('main'));
     assert.ok(taken.every((giveBack) => giveBack !== undefined));
@@ -391,7 +391,7 @@ describe('what is known of upstreams', () => {
     assert.equal(states.affinity('session'), undefined);
   });
 
-  it('forgets at a reload what belonged to upstreams that are gone or at another address, and keeps the rest', () => {
+  it('drops at a reload the state of upstreams that are removed or at another address, and keeps the rest', () => {
     const { show, closed, states } = openScene([upstream('main'), upstream('spare'), upstream('third')]);
     for (const to of ['main', 'spare', 'third']) show('failure', { times: 5, to });
     for (const to of ['main', 'spare', 'third']) states.settle(`at ${to}`, to, 300);
@@ -416,7 +416,7 @@ describe('what is known of upstreams', () => {
     );
   });
 
-  it('takes changed settings at a reload', () => {
+  it('applies changed settings at a reload', () => {
     const { show, closed, states } = openScene();
     show('failure', { times: 4 });
     states.use([
@@ -429,7 +429,7 @@ describe('what is known of upstreams', () => {
     assert.equal(closed(), undefined);
   });
 
-  it('is drained for as long as it is said to be, also across reloads', () => {
+  it('is drained until further notice, also across reloads', () => {
     const { closed, states } = openScene();
     const drained = { by: 'ops@example.com', reason: 'maintenance', at: 999_000 };
     states.setDrained(new Map([['main', drained]]));
@@ -441,7 +441,7 @@ describe('what is known of upstreams', () => {
     assert.equal(closed(), undefined);
   });
 
-  it('says once in the log that it opened, not each time it opens again, and once that it serves again', () => {
+  it('logs once that it opened, not each time it opens again, and once that it serves again', () => {
     const { show, clock, logged } = openScene();
     show('failure', { times: 50, detail: 'status 500' });
     for (let round = 0; round < 5; round++) {
@@ -465,7 +465,7 @@ describe('what is known of upstreams', () => {
   });
 });
 
-test('what another replica saw is heeded of upstreams and models that are known here, or few', () => {
+test("another replica's report counts for upstreams and models that are known here, or few", () => {
   const { states } = openScene();
   states.heed({ kind: 'open', upstream: 'unknown', upstream_model: 'm', until: 1_002_000 });
   for (let n = 0; n < 1000; n++) {
@@ -474,7 +474,7 @@ test('what another replica saw is heeded of upstreams and models that are known 
   assert.ok(states.list().length <= 204, `${states.list().length}`);
 });
 
-test('what another replica saw is not believed where something succeeded here since it began to fail there', () => {
+test("another replica's report is ignored where a request succeeded here since it began to fail there", () => {
   const { show, closed, states, clock } = openScene();
   const seen = { upstream: 'main', upstream_model: 'm', until: 1_009_000 };
   show('success');
@@ -488,7 +488,7 @@ test('what another replica saw is not believed where something succeeded here si
 const until = Date.parse('2027-01-31T08:00:05Z');
 const later = until + 60_000;
 
-for (const [what, states, told] of [
+for (const [what, states, expected] of [
   ['one that is well is closed', [{ upstream: 'main', state: 'closed' }], { main: { state: 'closed' } }],
   [
     'an upstream that cannot be reached says until when, and not why',
@@ -514,7 +514,7 @@ for (const [what, states, told] of [
     { main: { state: 'half_open', until: '2027-01-31T08:00:05.000Z' } },
   ],
   [
-    'breakers that only tell say so',
+    'report-only breakers are marked',
     [{ upstream: 'main', state: 'open', until, shadow: true }],
     { main: { state: 'open', until: '2027-01-31T08:00:05.000Z', mode: 'shadow' } },
   ],
@@ -528,12 +528,12 @@ for (const [what, states, told] of [
     { main: { state: 'drained' }, spare: { state: 'closed' } },
   ],
 ] as const satisfies readonly (readonly [string, readonly UpstreamState[], object])[]) {
-  test(what, () => assert.deepEqual(notifyUpstreams(states), told));
+  test(what, () => assert.deepEqual(notifyUpstreams(states), expected));
 }
 
 const SETTINGS = { ...BREAKER, failures: 3, requests_min: 1000 };
 
-/** The same breaker, written as plainly as it goes: only failures in a row open it. */
+/** The same breaker, in its plainest form: only failures in a row open it. */
 class Model {
   state: 'closed' | 'open' = 'closed';
   until = 0;
@@ -609,13 +609,13 @@ function playBoth(
 ) {
   let latest = 0;
   let now = 1_000_000;
-  const told: string[] = [];
+  const published: string[] = [];
   const breaker = createBreaker(SETTINGS, {
     latest: () => latest,
     random: () => 0.5,
-    onOpen: () => told.push('open'),
+    onOpen: () => published.push('open'),
     onReopen: () => {},
-    onClose: () => told.push('close'),
+    onClose: () => published.push('close'),
   });
   const model = new Model();
   const trials: { n: number; era: number; tries: Model['trying'] }[] = [];
@@ -638,11 +638,11 @@ function playBoth(
     }
     check(breaker, model, now);
   }
-  return told;
+  return published;
 }
 
 describe('a breaker, whatever happens to it', () => {
-  it('does what a plain model of it does', () => {
+  it('behaves like its plain model', () => {
     fc.assert(
       fc.property(steps, (run) => {
         playBoth(run, (breaker, model, now) => {
@@ -655,7 +655,7 @@ describe('a breaker, whatever happens to it', () => {
     );
   });
 
-  it('always lets requests through again after its longest time, once nobody is under way', () => {
+  it('always admits requests again after its longest time, once none is in flight', () => {
     fc.assert(
       fc.property(steps, (run) => {
         playBoth(run, (breaker, _model, now) => assert.equal(breaker.until(now + 120_000), undefined));
@@ -664,11 +664,11 @@ describe('a breaker, whatever happens to it', () => {
     );
   });
 
-  it('tells opening and closing in turn', () => {
+  it('reports opening and closing in turn', () => {
     fc.assert(
       fc.property(steps, (run) => {
-        const told = playBoth(run, () => {});
-        for (const [index, word] of told.entries()) assert.equal(word, index % 2 === 0 ? 'open' : 'close');
+        const logged = playBoth(run, () => {});
+        for (const [index, word] of logged.entries()) assert.equal(word, index % 2 === 0 ? 'open' : 'close');
       }),
       { numRuns: times(200) },
     );

@@ -1,4 +1,4 @@
-/** What both transports promise, shown at an upstream that answers with bytes. */
+/** The guarantees of both transports, shown at an upstream that sends raw bytes. */
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
 import { type AddressInfo, createServer, type Server, Socket } from 'node:net';
@@ -18,7 +18,7 @@ import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 
 const MB = 1024 * 1024;
-/** On a clock that stands still. */
+/** On a stopped clock. */
 const CONNECT_SECONDS = 60;
 
 let upstream: RawUpstream;
@@ -48,17 +48,17 @@ for (const way of ['direct', 'proxy'] as const) {
       await upstream.close();
     });
 
-    test('sends path, headers and body as they are, head and body in one write', async () => {
+    test('sends path, headers and body unchanged, head and body in one write', async () => {
       const { prototype } = Socket as unknown as {
-        prototype: Record<'_write' | '_writev', (...given: never[]) => void>;
+        prototype: Record<'_write' | '_writev', (...input: never[]) => void>;
       };
       const { _write, _writev } = prototype;
       await ask();
       let writes = 0;
-      const counted = (write: (...given: never[]) => void) =>
-        function (this: Socket, ...given: never[]) {
+      const counted = (write: (...input: never[]) => void) =>
+        function (this: Socket, ...input: never[]) {
           if (this.remotePort === Number(upstream.url.port)) writes++;
-          write.apply(this, given);
+          write.apply(this, input);
         };
       Object.assign(prototype, { _write: counted(_write), _writev: counted(_writev) });
       try {
@@ -92,7 +92,7 @@ for (const way of ['direct', 'proxy'] as const) {
       assert.equal(response.complete, true);
     });
 
-    test('does not decode what is compressed', async () => {
+    test('does not decode compressed bodies', async () => {
       const packed = zlib.gzipSync('text');
       upstream.script = ({ socket }) => {
         socket.write(`HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.length}\r\n\r\n`);
@@ -101,7 +101,7 @@ for (const way of ['direct', 'proxy'] as const) {
       assert.equal(await ask(), packed.toString('latin1'));
     });
 
-    test('gives the same answer however its bytes are cut and its body is framed, trailers left out', async () => {
+    test('returns the same response for any chunks and framing, without trailers', async () => {
       const early = fc.constantFrom(
         '',
         'HTTP/1.1 100 Continue\r\n\r\n',
@@ -128,14 +128,14 @@ for (const way of ['direct', 'proxy'] as const) {
       ] as const) {
         upstream.script = ({ socket }) =>
           void socket.write(`HTTP/1.1 ${status}\r\n${status === '204 No Content' ? '' : 'content-length: 5\r\n'}\r\n`);
-        const given = method === 'HEAD' ? { method, headers: {}, body: Buffer.alloc(0) } : {};
-        assert.equal(await ask(given), '');
+        const input = method === 'HEAD' ? { method, headers: {}, body: Buffer.alloc(0) } : {};
+        assert.equal(await ask(input), '');
         upstream.script = ({ socket }) => void socket.write(answer('next'));
         assert.equal(await ask(), 'next');
       }
     });
 
-    test('holds back an upstream whose answer nobody reads, and loses nothing of it', async () => {
+    test('pauses an upstream whose response is unread, and loses nothing of it', async () => {
       const block = Buffer.alloc(MB, 'x');
       let accepted = 0;
       upstream.script = ({ socket }) => {
@@ -158,17 +158,17 @@ for (const way of ['direct', 'proxy'] as const) {
       response.on('data', takeOne);
       response.on('end', () => (ended = true));
       response.resume();
-      await until('something came', () => received > 0);
+      await until('something arrived', () => received > 0);
       const stopped = await standsStill(() => accepted);
       assert.ok(stopped < 40, `${stopped} MB were taken`);
       response.off('data', takeOne);
       response.on('data', (chunk) => (received += chunk.length));
       response.resume();
-      await until('all has come', () => ended);
+      await until('all has arrived', () => ended);
       assert.equal(received, 64 * MB);
     });
 
-    test('an answer that is given up takes its connection along, and the next one is right', async () => {
+    test('discarding a response closes its connection, and the next one is right', async () => {
       for (const fields of ['content-length: 9\r\n', 'transfer-encoding: chunked\r\n', 'connection: close\r\n']) {
         upstream.script = ({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\n${fields}\r\n3\r\nabc`);
         const response = await transport.send(request()).answer;
@@ -180,24 +180,24 @@ for (const way of ['direct', 'proxy'] as const) {
       }
     });
 
-    test('a request that is given up takes its connection along, and says what may have arrived', async () => {
+    test('aborting a request closes its connection, and reports what may have arrived', async () => {
       upstream.script = () => {};
       const sending = transport.send(request());
-      await until('it has come', () => upstream.requests.length === 1);
+      await until('it has arrived', () => upstream.requests.length === 1);
       assert.deepEqual([sending.attempts, sending.body_is_sent], [1, false]);
       sending.abandon(new Error('enough'));
       await assert.rejects(sending.answer, /enough/);
       await until('no connection is left', () => upstream.open() === 0);
     });
 
-    test('an answer that breaks off says so once, behind what came of it', async () => {
+    test('a truncated response reports it once, after the received part', async () => {
       upstream.script = ({ socket }) => void socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc');
       const response = await transport.send(request()).answer;
       await assert.rejects(bodyOf(response));
       assert.deepEqual([response.complete, response.destroyed], [false, true]);
     });
 
-    test('an answer may come before the request is read; who does not read on loses the connection', async () => {
+    test('a response may precede the end of the request; a server that stops reading loses the connection', async () => {
       upstream.at_head = true;
       upstream.script = ({ socket }) => {
         socket.pause();
@@ -236,7 +236,7 @@ for (const way of ['direct', 'proxy'] as const) {
       assert.equal(upstream.requests.length, 2);
     });
 
-    test('one that is closed as it is used is replaced once, and never after a byte of an answer', async () => {
+    test('one that is closed on use is replaced once, and never after a byte of a response', async () => {
       const cut = (socket: Socket) => void socket.resetAndDestroy();
       for (const [what, first, sends] of [
         ['reset', cut, 2],
@@ -257,7 +257,7 @@ for (const way of ['direct', 'proxy'] as const) {
       }
     });
 
-    test('nobody there is told as what it is, and nothing was sent', async () => {
+    test('a missing listener is reported as such, and nothing was sent', async () => {
       await upstream.close();
       const sending = transport.send(request());
       await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
@@ -265,7 +265,7 @@ for (const way of ['direct', 'proxy'] as const) {
     });
   });
 
-  test(`transport: ${way} tells of a tunnel that cannot be opened again for what is sent again`, async () => {
+  test(`transport: ${way} reports a tunnel that cannot be reopened for a retry`, async () => {
     upstream = await startRawUpstream(LOOPBACK_CERTIFICATE);
     const port = Number(upstream.url.port);
     const proxy = await startForwardProxy({ servers: { '127.0.0.1': port } });
@@ -291,7 +291,7 @@ for (const way of ['direct', 'proxy'] as const) {
     }
   });
 
-  test(`transport: ${way} trusts what Node trusts`, async () => {
+  test(`transport: ${way} trusts Node's certificates`, async () => {
     const { cert, key } = CERTIFICATES.first;
     upstream = await startRawUpstream({ cert, key });
     clock = frozenClock(0);
@@ -341,7 +341,7 @@ async function writeCut(socket: Socket, bytes: Buffer, cuts: readonly number[], 
 async function standsStill(value: () => number): Promise<number> {
   let last = -1;
   let same = 0;
-  return until('nothing is taken any more', () => {
+  return until('nothing is read any more', () => {
     same = value() === last ? same + 1 : 0;
     last = value();
     return same >= 40 && last;
@@ -369,7 +369,7 @@ function open() {
   return { clock, connect, ready: () => ready };
 }
 
-test('a connection may take its time while nothing is known', () => {
+test('a connection has its full timeout while nothing is known', () => {
   const { clock, connect, ready } = open();
   const { socket } = connect();
   clock.advance(9999);
@@ -379,7 +379,7 @@ test('a connection may take its time while nothing is known', () => {
   assert.deepEqual([socket.error, ready()], [undefined, 1]);
 });
 
-test('after one that was not made in time a single request tries for a second, the others are refused at once', () => {
+test('after one that timed out a single request tries for a second, the others are rejected at once', () => {
   const { clock, connect } = open();
   const first = connect();
   clock.advance(10_000);
@@ -391,7 +391,7 @@ test('after one that was not made in time a single request tries for a second, t
   assert.equal(connect().refusal, undefined, 'the next one tries');
 });
 
-test('a connection that is made ends it at once, and so does time', () => {
+test('a successful connection ends it at once, and so does time', () => {
   const { clock, connect } = open();
   connect();
   clock.advance(10_000);
@@ -405,7 +405,7 @@ test('a connection that is made ends it at once, and so does time', () => {
   assert.deepEqual([later.refusal, later.socket.error], [undefined, undefined]);
 });
 
-test('a probe that is given up makes room for the next', () => {
+test('an aborted probe lets the next one start', () => {
   const { clock, connect } = open();
   connect();
   clock.advance(10_000);
@@ -415,10 +415,10 @@ test('a probe that is given up makes room for the next', () => {
 
 const KEPT_BYTES = 65_536;
 
-/** A connection that gives the chunks it has until it is paused, also while it is told to go on. */
+/** A connection that gives the chunks it has until it is paused, also while it is resumed. */
 function connection(chunks: Buffer[], last: 'end' | 'break') {
   let paused = false;
-  let told = false;
+  let reported = false;
   const controller = {
     rawHeaders: [],
     pause() {
@@ -430,23 +430,23 @@ function connection(chunks: Buffer[], last: 'end' | 'break') {
     },
     abort() {},
   } as unknown as Controller;
-  const answer = new ReceivedAnswer(controller, 200, {}, 'OK');
+  const response = new ReceivedAnswer(controller, 200, {}, 'OK');
   const give = (most: number) => {
     for (let i = 0; i < most && !paused; i++) {
       const chunk = chunks.shift();
-      if (chunk !== undefined) answer.take(chunk);
-      else if (!told) {
-        told = true;
-        if (last === 'end') answer.end();
-        else answer.break(new Error('broken'));
+      if (chunk !== undefined) response.take(chunk);
+      else if (!reported) {
+        reported = true;
+        if (last === 'end') response.end();
+        else response.break(new Error('broken'));
       } else return;
     }
   };
-  return { answer, give, is_paused: () => paused };
+  return { answer: response, give, is_paused: () => paused };
 }
 
-describe('an answer', () => {
-  test('is told whole, in order and once, and its end last, whenever its reader pauses', () => {
+describe('a response', () => {
+  test('arrives whole, in order and once, and its end last, whenever its reader pauses', () => {
     const sizes = fc.array(fc.constantFrom(1, 1000, KEPT_BYTES), { minLength: 1, maxLength: 8 });
     const steps = fc.array(fc.constantFrom('give', 'pause', 'resume'), { maxLength: 30 });
     const pauses = fc.array(fc.boolean(), { maxLength: 12 });
@@ -454,26 +454,26 @@ describe('an answer', () => {
       fc.property(sizes, steps, pauses, fc.constantFrom('end', 'break'), (all, script, pausing, last) => {
         const chunks = all.map((size, i) => Buffer.alloc(size, i));
         const sent = Buffer.concat(chunks);
-        const { answer, give } = connection(chunks, last);
+        const { answer: response, give } = connection(chunks, last);
         const received: Buffer[] = [];
         const ends: string[] = [];
         let at = 0;
-        answer.on('data', (chunk: Buffer) => {
+        response.on('data', (chunk: Buffer) => {
           assert.deepEqual(ends, []);
           received.push(chunk);
-          if (pausing[at++]) answer.pause();
+          if (pausing[at++]) response.pause();
         });
-        answer.on('end', () => void ends.push('end'));
-        answer.on('error', () => void ends.push('error'));
-        answer.on('close', () => void ends.push('close'));
+        response.on('end', () => void ends.push('end'));
+        response.on('error', () => void ends.push('error'));
+        response.on('close', () => void ends.push('close'));
         for (const step of script) {
           if (step === 'give') give(1);
-          else if (step === 'pause') answer.pause();
-          else answer.resume();
+          else if (step === 'pause') response.pause();
+          else response.resume();
         }
         for (let i = 0; i < 40; i++) {
           give(1);
-          answer.resume();
+          response.resume();
         }
         assert.ok(Buffer.concat(received).equals(sent));
         assert.deepEqual(ends, last === 'end' ? ['end'] : ['error', 'close']);
@@ -482,35 +482,35 @@ describe('an answer', () => {
     );
   });
 
-  test('that nobody reads holds its connection back, and one that is given up tells nothing more', () => {
-    const { answer, give, is_paused } = connection([Buffer.alloc(KEPT_BYTES), Buffer.alloc(1)], 'end');
+  test('an unread one pauses its connection, and a discarded one reports nothing more', () => {
+    const { answer: response, give, is_paused } = connection([Buffer.alloc(KEPT_BYTES), Buffer.alloc(1)], 'end');
     give(1);
     assert.equal(is_paused(), true);
-    let told = 0;
-    answer.on('data', () => told++);
-    answer.on('end', () => told++);
-    answer.destroy();
-    answer.resume();
+    let reports = 0;
+    response.on('data', () => reports++);
+    response.on('end', () => reports++);
+    response.destroy();
+    response.resume();
     give(9);
-    assert.deepEqual([told, answer.destroyed], [0, true]);
+    assert.deepEqual([reports, response.destroyed], [0, true]);
   });
 });
 
-/** A request as it came over a connection, byte for byte. */
+/** A request as received over a connection, byte for byte. */
 interface RawRequest {
   readonly socket: Socket;
   readonly head: string;
   readonly body: Buffer;
 }
 
-/** An upstream that answers with bytes. */
+/** An upstream that sends raw bytes. */
 interface RawUpstream {
   readonly url: URL;
   /** Of all connections, in the order they were made. */
   readonly sockets: readonly Socket[];
-  /** In the order they came. */
+  /** In the order of arrival. */
   readonly requests: readonly RawRequest[];
-  /** What it does when a request has come; what it does when the head has, if `at_head`. */
+  /** Its reaction to a request; its reaction to the head, if `at_head`. */
   script: (request: RawRequest) => void;
   at_head: boolean;
   /** How many connections are open. */
@@ -562,12 +562,12 @@ function read(socket: Socket, upstream: RawUpstream, requests: RawRequest[]): vo
   });
 }
 
-/** A whole answer with a length. */
+/** A whole response with a length. */
 function answer(body: string, fields = ''): string {
   return `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n${fields}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
-/** Reads an answer to its end. Rejects when it breaks off. */
+/** Reads a response to its end. Rejects when it breaks off. */
 function bodyOf(response: UpstreamResponse): Promise<string> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

@@ -1,4 +1,16 @@
-import { mkdirSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  type Stats,
+  writeFileSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { StartError } from '../../contract/start-error.ts';
 
@@ -45,5 +57,47 @@ export function makeDirectory(path: string, readers: 'owner' | 'everybody' = 'ow
     if (code !== 'ENOENT' || path === dirname(path)) throw error;
     makeDirectory(dirname(path), readers);
     mkdirSync(path, { mode });
+  }
+}
+
+const FILE_BYTES_MAX = 1024 * 1024;
+
+/**
+ * The bytes of a regular file, 1 MiB at most. Raises StartError for anything else, and the errors of the file system.
+ * @param inspect receives its status.
+ */
+export function readRegularFile(path: string, inspect: (stat: Stats) => void = () => {}): Buffer {
+  // NONBLOCK: opening a named pipe would otherwise block forever.
+  const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  try {
+    const stat = fstatSync(file);
+    if (!stat.isFile()) throw new StartError(`${path} is not a regular file: move it away`);
+    if (stat.size > FILE_BYTES_MAX)
+      throw new StartError(`${path} is larger than 1 MiB: move it away, or change it by hand`);
+    inspect(stat);
+    return readFileSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Writes a new file durably. Raises the errors of the file system. */
+export function writeNewFile(
+  path: string,
+  text: string,
+  {
+    mode = PRIVATE_FILE,
+    owner,
+  }: { readonly mode?: number; readonly owner?: Pick<Stats, 'uid' | 'gid'> | undefined } = {},
+): void {
+  const file = openSync(path, 'wx', PRIVATE_FILE);
+  try {
+    writeFileSync(file, text);
+    // Run as root, keep the owner of the file.
+    if (owner !== undefined && process.getuid?.() === 0) fchownSync(file, owner.uid, owner.gid);
+    if (process.platform !== 'win32') fchmodSync(file, mode);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
   }
 }

@@ -1,9 +1,5 @@
-import type { WantedTexts } from '../../contract/request-body.ts';
 import { createFairQueue } from '../fair-queue.ts';
-import { type ByteRange, type ElementPath, rangesOfElements, startsOfValues } from './elements.ts';
-import { outline } from './outline.ts';
 import type { JsonScan } from './scan.ts';
-import { type FoundText, textsIn } from './texts.ts';
 
 /** Bytes scanned or parsed without yielding to the event loop. */
 const STEP_BYTES = 1024 * 1024;
@@ -23,10 +19,9 @@ async function inSteps<T>(steps: Generator<undefined, T>): Promise<T> {
   }
 }
 
-/** Reads short texts at once, and large ones through the queue. */
-function reading<T>(bytes: Buffer, owner: string, begin: () => Generator<undefined, T>): Promise<T> {
-  const read = () => inSteps(begin());
-  return bytes.length <= STEP_BYTES ? read() : queue(owner, read);
+/** Runs a reader of `bytes` in steps: a short text at once, a large one through the queue. @param owner as in `scanAll` */
+export function readInSteps<T>(bytes: Buffer, owner: string, reader: Generator<undefined, T>): Promise<T> {
+  return bytes.length <= STEP_BYTES ? inSteps(reader) : queue(owner, () => inSteps(reader));
 }
 
 /**
@@ -39,30 +34,6 @@ export function scanAll(scan: JsonScan, owner: string): Promise<void> | undefine
     do await yieldToEventLoop();
     while (!scan.step(STEP_BYTES));
   });
-}
-
-/** The outline of a text, computed in steps; `undefined` if it is too large. */
-export function outlineInSteps(bytes: Buffer, owner: string): Promise<string | undefined> {
-  return queue(owner, () => inSteps(outline(bytes)));
-}
-
-/** Byte ranges of array elements, with their commas; see `rangesOfElements`. */
-export function findElements(bytes: Buffer, paths: readonly ElementPath[], owner: string): Promise<ByteRange[]> {
-  return reading(bytes, owner, () => rangesOfElements(bytes, paths));
-}
-
-/** Start offsets of values; see `startsOfValues`. */
-export function findValues(
-  bytes: Buffer,
-  paths: readonly ElementPath[],
-  owner: string,
-): Promise<(number | undefined)[]> {
-  return reading(bytes, owner, () => startsOfValues(bytes, paths));
-}
-
-/** Strings by their keys; see `textsIn`. */
-export function findTexts<T>(bytes: Buffer, wanted: WantedTexts<T>, owner: string): Promise<FoundText<T>[]> {
-  return reading(bytes, owner, () => textsIn(bytes, wanted));
 }
 
 /**

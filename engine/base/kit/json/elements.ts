@@ -24,7 +24,6 @@ interface Found extends ByteRange {
   readonly next: number;
 }
 
-/** Bytes read between two yields. */
 const STEP_BYTES = 1024 * 1024;
 
 interface Walk {

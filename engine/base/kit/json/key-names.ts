@@ -10,7 +10,7 @@ const FILTER_BITS = 4095;
  * Normalises a key as lenient parsers do: cuts it at a NUL, folds case and Unicode compatibility forms such as full width, and drops
  * spaces, hyphens, dots and underscores (a protobuf reader equates `maxTokens` and `max_tokens`).
  */
-export function foldKey(key: string): string {
+function foldKey(key: string): string {
   const nul = key.indexOf('\0');
   const text = (nul < 0 ? key : key.slice(0, nul)).normalize('NFKD').replace(/\p{M}/gu, '');
   return text.toUpperCase().toLowerCase().replace(SEPARATORS, '');
@@ -30,7 +30,6 @@ interface Entry extends KnownKey {
 export class KeyTable implements KeyNames {
   readonly #by_fold: ReadonlyMap<string, Entry>;
   readonly #by_hash = new Map<number, Entry>();
-  /** A filter that rejects most unknown keys. */
   readonly #filter = new Uint8Array(FILTER_BITS + 1);
 
   constructor(keys: readonly KnownKey[]) {

@@ -8,10 +8,8 @@ const KEPT = [
 ] as const;
 /** Longer strings are emptied. */
 const STRING_BYTES_MAX = 1024;
-/** Most bytes and commas of an outline. */
 const OUTLINE_BYTES_MAX = 2 * 1024 * 1024;
 const COMMAS_MAX = 50_000;
-/** Bytes read between two yields. */
 const STEP_BYTES = 1024 * 1024;
 
 /**

@@ -89,7 +89,6 @@ export class JsonScan {
   readonly #seen_from: number[] = [];
   /** Depth of the object whose current member is user data; 0 outside. */
   #data_depth = 0;
-  /** Whether the current top-level member is the prompt. */
   #in_prompt = false;
 
   constructor(bytes: Buffer, bounds: JsonBounds, options: ScanOptions = {}) {

@@ -5,7 +5,6 @@ const LOWER_U = 0x75;
 
 /** Longest string that stays complete, in bytes. */
 export const TEXT_BYTES_MAX = 512;
-/** About how much of a longer string is kept. */
 const KEPT_BYTES = 128;
 /** Marks a cut, so that the rest is not taken for a complete text. */
 const MARK = '…';

@@ -4,14 +4,13 @@ import { keyText } from './key-names.ts';
 import { CLOSE_BRACE, CLOSE_BRACKET, COLON, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';
 
 /** A found string; its range includes the quotes. */
-export interface FoundText<T> extends ByteRange {
+interface FoundText<T> extends ByteRange {
   readonly found: T;
   readonly text: string;
   /** The top-level key that contains it. */
   readonly top: string;
 }
 
-/** Bytes read between two yields. */
 const STEP_BYTES = 1024 * 1024;
 
 interface Container<T> {

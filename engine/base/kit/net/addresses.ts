@@ -12,13 +12,6 @@ export function parseListenAddress(text: string): { readonly host: string; reado
   return { host, port };
 }
 
-export function isAddressRange(text: string): boolean {
-  const [address = '', bits, ...more] = text.split('/');
-  const family = isIP(address);
-  if (family === 0 || more.length > 0) return false;
-  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128));
-}
-
 /** Whether the IANA database knows a time zone. */
 export function isTimeZone(name: string): boolean {
   try {

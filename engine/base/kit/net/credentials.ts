@@ -81,7 +81,6 @@ function refuse(error: unknown): never {
   throw error instanceof StageError ? refusal(error) : error;
 }
 
-/** Adds the challenge headers to a 401 error; other errors pass unchanged. */
 function refusal(error: StageError): StageError {
   if (error.status !== 401) return error;
   const { code, message, details, status, headers } = error;

@@ -91,6 +91,15 @@ export async function exchange(url: string, input: ExchangeRequest): Promise<Exc
   }
 }
 
+/** Like `exchange`, for callers of complete responses: also rejects if the body is too large, late or cut off. */
+export async function wholeExchange(url: string, input: ExchangeRequest): Promise<Exchange> {
+  const answer = await exchange(url, input);
+  if (answer.ending === 'too_large') throw new Error('the response is too large');
+  if (answer.ending === 'too_late') throw new DOMException('the response is not complete in time', 'TimeoutError');
+  if (answer.ending === 'cut') throw Object.assign(new Error('the response was cut off'), { code: 'ECONNRESET' });
+  return answer;
+}
+
 const isSecure = (url: string) => /^https:/i.test(url);
 
 type WayThere = RequestOptions & { readonly socket?: Socket; readonly own_headers?: Readonly<Record<string, string>> };

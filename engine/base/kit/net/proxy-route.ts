@@ -1,5 +1,6 @@
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import { secretPlace } from '../secret-names.ts';
+import { compileRanges, rangeProblem } from './address-range.ts';
 import { isLoopbackUrl } from './addresses.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -46,7 +47,7 @@ export function decidingVariable(
   const name = firstSet(proxyVariables(url.protocol), env);
   if (name === undefined || isLoopbackUrl(url.href)) return undefined;
   const exceptions = firstSet(['no_proxy', 'NO_PROXY'], env);
-  const is_exception = exceptions !== undefined && isException(url, env[exceptions]!) !== 'no';
+  const is_exception = exceptions !== undefined && isException(url, env[exceptions]!);
   return is_exception ? { name: exceptions, is_proxy: false } : { name, is_proxy: true };
 }
 
@@ -59,7 +60,7 @@ export function proxyRouteTo(url: URL, env: Env): Way {
 }
 
 /** Value of a key `proxy`: `none`, the address of a proxy, or the name of the secret with it. */
-export type ProxySetting = string | { readonly url_env: string };
+type ProxySetting = string | { readonly url_env: string };
 
 /** The route by a key `proxy`; direct without one. Raises UnusableProxy. */
 export function configuredProxyRoute(proxy: ProxySetting | undefined, secret: (variable: string) => string): Way {
@@ -112,35 +113,28 @@ export function proxyProblem(text: string): string | undefined {
 
 const withScheme = (text: string) => (text.includes('://') ? text.trim() : `http://${text.trim()}`);
 
-/** Most entries of NO_PROXY that are read. */
 const ENTRIES_MAX = 1000;
 
-/** Whether NO_PROXY lists a URL: for all programs, for some (they read bare names and ranges differently), or for none. */
-export function isException(url: URL, no_proxy: string): 'yes' | 'some' | 'no' {
+/** Whether NO_PROXY lists a URL, as the most generous programs read it: bare names include subdomains. */
+function isException(url: URL, no_proxy: string): boolean {
   const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
-  const verdicts = no_proxy
+  return no_proxy
     .split(/[,\s]+/)
     .filter((entry) => entry !== '')
     .slice(0, ENTRIES_MAX)
-    .map((entry) => matches(entry.toLowerCase(), host.toLowerCase(), port));
-  return verdicts.includes('yes') ? 'yes' : verdicts.includes('some') ? 'some' : 'no';
+    .some((entry) => matches(entry.toLowerCase(), host.toLowerCase(), port));
 }
 
 /** An entry is `*`, a name, `.name` or `*.name` for subdomains, an address, or a range. Names and addresses may have a port. */
-function matches(entry: string, host: string, port: string): 'yes' | 'some' | 'no' {
-  if (entry === '*') return 'yes';
-  if (entry.includes('/')) return inRange(entry, host) ? 'some' : 'no';
+function matches(entry: string, host: string, port: string): boolean {
+  if (entry === '*') return true;
+  if (entry.includes('/')) return rangeProblem(entry) === undefined && compileRanges([entry])(host);
   const [, name = entry, wanted_port] = isIP(entry) === 6 ? [] : (/^(\[[^\]]+\]|[^[\]]*):(\d{1,5})$/.exec(entry) ?? []);
-  if (wanted_port !== undefined && wanted_port !== port) return 'no';
+  if (wanted_port !== undefined && wanted_port !== port) return false;
   const wanted = canonical(name);
-  if (wanted === host) return 'yes';
   const suffix = wanted.replace(/^\*?\./, '');
-  // For some programs a leading dot excludes the name itself.
-  if (suffix === host) return 'some';
-  if (isIP(host) !== 0 || !host.endsWith(`.${suffix}`)) return 'no';
-  // For some programs a bare name includes its subdomains.
-  return /^\*?\./.test(wanted) ? 'yes' : 'some';
+  return suffix === host || (isIP(host) === 0 && host.endsWith(`.${suffix}`));
 }
 
 /** Normalises IPv6 addresses and internationalised names as URLs do. */
@@ -149,14 +143,4 @@ function canonical(name: string): string {
   const prefix = /^\*?\./.exec(address)?.[0] ?? '';
   const url = `http://${isIP(address) === 6 ? `[${address}]` : address.slice(prefix.length)}`;
   return URL.canParse(url) ? prefix + new URL(url).hostname.replace(/^\[|\]$/g, '') : address;
-}
-
-function inRange(range: string, host: string): boolean {
-  const [address = '', bits = ''] = range.split('/');
-  const family = isIP(address);
-  if (family === 0 || family !== isIP(host) || !/^\d{1,3}$/.test(bits) || Number(bits) > (family === 4 ? 32 : 128))
-    return false;
-  const list = new BlockList();
-  list.addSubnet(address, Number(bits), family === 4 ? 'ipv4' : 'ipv6');
-  return list.check(host, family === 4 ? 'ipv4' : 'ipv6');
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 
 /** A parsed `traceparent` header (W3C Trace Context, level 2), in lower-case hexadecimal digits. */
-export interface TraceParent {
+interface TraceParent {
   readonly trace_id: string;
   readonly span_id: string;
   readonly sampled: boolean;

@@ -1,6 +1,7 @@
 import { request as askPlain, type IncomingHttpHeaders, type IncomingMessage, type RequestOptions } from 'node:http';
-import { request as askSecure } from 'node:https';
+import { Agent, type AgentOptions, request as askSecure } from 'node:https';
 import { isIP, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { percentDecoded } from '../text/percent.ts';
 import { proxyHost } from './proxy-route.ts';
@@ -169,4 +170,23 @@ export async function openTlsTunnel(
     });
     if (signal.aborted) end();
   });
+}
+
+type Done = (error: Error | null, stream: Duplex) => void;
+
+/** An HTTPS agent with custom connections to one server, such as tunnels through a proxy. */
+export class TunnelAgent extends Agent {
+  readonly #open: () => Promise<TLSSocket>;
+
+  constructor(options: AgentOptions, open: () => Promise<TLSSocket>) {
+    super(options);
+    this.#open = open;
+  }
+
+  override createConnection(_options: object, done: Done): undefined {
+    this.#open().then(
+      (socket) => done(null, socket),
+      (error) => done(error, undefined as unknown as Duplex),
+    );
+  }
 }

@@ -7,7 +7,6 @@ const BUFFERED_BYTES_MAX = 1024 * 1024;
 /** Smaller buffers do not count against the quota; most events are far shorter. */
 const UNCOUNTED_BYTES = 65_536;
 
-/** Quota of buffered bytes. */
 interface BufferQuota {
   /** Sets the buffered size. @returns false if it exceeds the quota */
   hold(bytes: number): boolean;
@@ -81,7 +80,6 @@ export class WholeEvents {
     this.#release();
   }
 
-  /** The offset after the last blank line in a chunk; 0 without one. */
   #endOfLastEvent(chunk: Buffer): number {
     for (let i = chunk.length - 1; i >= 0; i--) {
       const byte = chunk[i]!;

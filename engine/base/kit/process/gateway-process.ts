@@ -2,6 +2,9 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname, networkInterfaces } from 'node:os';
 import { identify } from './process-identity.ts';
 
+/** Name of this replica, for people and in the database: host and process id. */
+export const REPLICA = `${hostname()} ${process.pid}`;
+
 /** Identity of a gateway process; another process on the same machine can check whether it still runs. */
 export interface GatewayProcess {
   /** Scope of the process id: host, boot and process namespace. */

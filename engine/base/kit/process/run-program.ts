@@ -5,7 +5,6 @@ export interface ProgramRun {
   readonly command: { readonly program: string; readonly args: readonly string[] } | { readonly line: string };
   readonly env: NodeJS.ProcessEnv;
   readonly folder?: string;
-  /** Timeout; it kills the whole process group. */
   readonly seconds: number;
   /** Most bytes of each output stream; more kills the program. */
   readonly bytes_max: number;

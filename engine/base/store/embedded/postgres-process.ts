@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { identify, programOf } from '../../kit/process/process-identity.ts';
 import type { Account } from './postgres-home.ts';
 
-export type ServerState =
+type ServerState =
   | { readonly kind: 'running'; readonly pid: number; readonly port: number; readonly ready: boolean }
   /** It ended without removing its pid file. */
   | { readonly kind: 'crashed'; readonly pid: number }

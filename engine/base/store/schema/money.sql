@@ -155,32 +155,6 @@ create table ledger_bounds (
   dropped_before timestamptz not null
 );
 
--- The ledger with an extra line for each earlier attempt that cost something or may be billed, at its own upstream. The line of
--- the request excludes these. cost_from is the provenance of the cost: 'possible' means that possibly billed amounts are included.
-create view ledger_lines as
-select l.request_id, l.kind, l.protocol, l.user_email, l.team, l.project, l.token_id, l.model, l.upstream, l.upstream_model,
-       l.status, l.input_tokens, l.output_tokens, l.cache_read_tokens, l.cache_write_5m_tokens, l.cache_write_1h_tokens, l.billed,
-       l.cost_nano_usd, coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') as cost_from,
-       case when l.kind = 'request' then coalesce((l.provenance ->> 'possibly_billed_nano_usd')::bigint, 0) else 0 end
-         as possibly_billed_nano_usd, l.forwarded_at, l.settled_at
-from ledger l where l.attempts is null or l.kind <> 'request'
-union all
-select l.request_id, case when a.is_last then 'request' else 'attempt' end, l.protocol, l.user_email, l.team, l.project,
-       l.token_id, l.model, a.upstream, a.upstream_model, l.status,
-       case when a.is_last then l.input_tokens else 0 end, case when a.is_last then l.output_tokens else 0 end,
-       case when a.is_last then l.cache_read_tokens else 0 end,
-       case when a.is_last then l.cache_write_5m_tokens else 0 end,
-       case when a.is_last then l.cache_write_1h_tokens else 0 end, case when a.is_last then l.billed end,
-       a.cost_nano_usd, a.provenance, coalesce(a.possibly_billed_nano_usd, 0), l.forwarded_at, l.settled_at
-from ledger l
-cross join lateral (
-  select a.*, a.n = jsonb_array_length(l.attempts) as is_last
-  from jsonb_to_recordset(l.attempts) as a (
-    n int, upstream text, upstream_model text, provenance text, cost_nano_usd bigint, possibly_billed_nano_usd bigint)
-) as a
-where l.attempts is not null and l.kind = 'request'
-  and (a.is_last or a.cost_nano_usd <> 0 or a.possibly_billed_nano_usd > 0);
-
 -- One row per attempt of each request.
 create view ledger_attempts as
 select l.request_id, a.n, coalesce(a.upstream, l.upstream) as upstream,
@@ -234,13 +208,14 @@ create table limit_grants (
 create index on limit_grants (scope, key, window_kind, unit) where revoked_at is null;
 create index on limit_grants (granted_at);
 
--- The run-time changes of a counter at a moment: the amount that replaces configured limits, and the grants on top. One row, read
--- by index. All checks and reports of limits use it. Grants have times in milliseconds since the epoch.
-create function changed_limit(p_scope text, p_key text, p_kind text, p_unit text, p_at timestamptz) returns table (
-  amount bigint, reason text, set_at timestamptz, set_by text, granted bigint, grants jsonb
-)
+-- The run-time changes of a counter at a moment: the amount that replaces configured limits, and the sum granted on top. `changes` has
+-- both in detail, {set, grants}, with times in milliseconds since the epoch. One row, read by index. All checks and reports of limits
+-- use it.
+create function changed_limit(p_scope text, p_key text, p_kind text, p_unit text, p_at timestamptz)
+returns table (amount bigint, granted bigint, changes jsonb)
 language sql stable as $$
-  select s.amount, s.reason, s.set_at, s.set_by, g.granted, g.grants
+  select s.amount, g.granted, jsonb_build_object('grants', g.grants, 'set', case when s.amount is not null then jsonb_build_object(
+    'amount', s.amount, 'reason', s.reason, 'at', floor(extract(epoch from s.set_at) * 1000)::bigint, 'by', s.set_by) end)
   from (
     select coalesce(sum(g.amount), 0)::bigint as granted, coalesce(jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount,
       'reason', g.reason, 'at', floor(extract(epoch from g.granted_at) * 1000)::bigint, 'by', g.granted_by,
@@ -272,6 +247,12 @@ language sql stable as $$
   end
 $$;
 
+-- Milliseconds since the epoch.
+create function milliseconds(p_at timestamptz) returns bigint
+language sql stable as $$
+  select (extract(epoch from p_at) * 1000)::bigint
+$$;
+
 create function window_start(p_kind text, p_at timestamptz, p_time_zone text) returns timestamptz
 language sql stable as $$
   select case p_kind
@@ -298,33 +279,35 @@ $$;
 
 -- Functions that look up rows by key, one or hundreds at a time, have settings that make PostgreSQL plan each statement once per
 -- connection. Planning for the arguments of each call took more than half the time of a small batch, and grows with the ledger's
--- partitions. Index lookups are right for any number of rows.
+-- partitions. Index lookups are right for any number of rows. Functions called only by such functions have no settings of their own.
 
--- Ids of the counters in the windows that contain p_now, in the order of the input. Creates missing counters.
-create function open_counters(
-  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz, p_time_zone text
-) returns bigint[]
-language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
-as $$
+-- A counter of a statement; window_n is the index of its window. lot_* describe the lot to lease, in the counter's unit: lot_lim is
+-- the limit it must fit, null for no limit. lot_requests = 0 means no lot.
+create type batch_counter as (
+  scope text, key text, window_n integer, unit text, lot_requests integer, lot bigint, lot_most bigint, lot_lim bigint
+);
+
+-- Ids of counters in windows with these beginnings, in the order of the input. Creates missing counters.
+create function open_counters(p_counters batch_counter[], p_windows text[], p_starts timestamptz[]) returns bigint[]
+language plpgsql as $$
 declare
   v_ids bigint[];
 begin
   loop
-    select array_agg(s.id order by c.position) into v_ids
-    from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
+    select array_agg(s.id order by c.ordinality) into v_ids
+    from unnest(p_counters) with ordinality as c
     join spend_counters s
-      on s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit
-      and s.window_start = window_start(c.kind, p_now, p_time_zone);
-    exit when coalesce(cardinality(v_ids), 0) = cardinality(p_scopes);
+      on s.scope = c.scope and s.key = c.key and s.window_kind = p_windows[c.window_n]
+      and s.window_start = p_starts[c.window_n] and s.unit = c.unit;
+    exit when coalesce(cardinality(v_ids), 0) = cardinality(p_counters);
 
     insert into spend_counters (scope, key, window_kind, unit, window_start)
-    select c.scope, c.key, c.kind, c.unit, window_start(c.kind, p_now, p_time_zone)
-    from unnest(p_scopes, p_keys, p_kinds, p_units) as c (scope, key, kind, unit)
+    select c.scope, c.key, p_windows[c.window_n], c.unit, p_starts[c.window_n]
+    from unnest(p_counters) as c
     where not exists (
       select from spend_counters s
-      where s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit
-        and s.window_start = window_start(c.kind, p_now, p_time_zone))
+      where s.scope = c.scope and s.key = c.key and s.window_kind = p_windows[c.window_n]
+        and s.window_start = p_starts[c.window_n] and s.unit = c.unit)
     order by 1, 2, 3, 4
     on conflict do nothing;
   end loop;
@@ -340,20 +323,17 @@ end $$;
 -- Amounts set at run time and sums granted on top, per counter in the order of the input. Both are null if there is no change for
 -- any counter, which costs two reads of empty tables.
 create function limit_changes(
-  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz,
-  out amounts bigint[], out granted bigint[]
+  p_counters batch_counter[], p_windows text[], p_now timestamptz, out amounts bigint[], out granted bigint[]
 )
-language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
-as $$
+language plpgsql as $$
 begin
   if not exists (select from limit_settings) and not exists (select from limit_grants where revoked_at is null) then
     return;
   end if;
-  select array_agg(l.amount order by c.position), array_agg(l.granted order by c.position)
+  select array_agg(l.amount order by c.ordinality), array_agg(l.granted order by c.ordinality)
   into amounts, granted
-  from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
-  cross join lateral changed_limit(c.scope, c.key, c.kind, c.unit, p_now) as l;
+  from unnest(p_counters) with ordinality as c
+  cross join lateral changed_limit(c.scope, c.key, p_windows[c.window_n], c.unit, p_now) as l;
 end $$;
 
 -- The limit in force: the amount set at run time, else the configured one, plus grants. Null means no limit. This function and the
@@ -400,7 +380,7 @@ $$;
 -- the unplaced part of leases: reserved, in_flight, most, and whether a live process has a lease there]. Also returns the ids of
 -- counters with such leases. Live here means a heartbeat within 15 seconds: only such a process can return leases on request.
 create function look_at_counters(
-  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[], out told text, out ids bigint[]
+  p_now timestamptz, p_time_zone text, p_windows text[], p_counters batch_counter[], out told text, out ids bigint[]
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -410,19 +390,18 @@ declare
   v_set bigint[];
   v_granted bigint[];
 begin
-  select c.amounts, c.granted into v_set, v_granted
-  from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
+  select c.amounts, c.granted into v_set, v_granted from limit_changes(p_counters, p_windows, v_now) as c;
   select json_agg(json_build_array(
            coalesce(s.spent, 0), coalesce(s.reserved, 0), coalesce(s.in_flight, 0), coalesce(s.most, 0),
-           v_set[c.position], v_granted[c.position],
-           (extract(epoch from window_end(c.kind, w.start, p_time_zone)) * 1000)::bigint,
-           l.amount, l.requests, l.most, l.is_kept) order by c.position),
+           v_set[c.ordinality], v_granted[c.ordinality], milliseconds(window_end(w.kind, w.start, p_time_zone)),
+           l.amount, l.requests, l.most, l.is_kept) order by c.ordinality),
          array_agg(s.id) filter (where l.is_kept)
   into told, ids
-  from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
-  cross join lateral (select window_start(c.kind, v_now, p_time_zone) as start) as w
+  from unnest(p_counters) with ordinality as c
+  cross join lateral (
+    select p_windows[c.window_n] as kind, window_start(p_windows[c.window_n], v_now, p_time_zone) as start) as w
   left join spend_counters s
-    on s.scope = c.scope and s.key = c.key and s.window_kind = c.kind and s.unit = c.unit and s.window_start = w.start
+    on s.scope = c.scope and s.key = c.key and s.window_kind = w.kind and s.unit = c.unit and s.window_start = w.start
   cross join lateral (
     select coalesce(sum(r.amount), 0)::bigint as amount, coalesce(sum(r.most), 0)::bigint as most,
            coalesce(sum(r.requests), 0) as requests,
@@ -431,13 +410,7 @@ begin
 end $$;
 
 -- Group commit of a gateway: settlements and reservations of many requests. A p_now that is not null replaces the database's
--- clock. Functions called only by spend_batch have no settings of their own.
-
--- A counter of a batch; window_n is the index of its window. lot_* describe the lot to lease, in the counter's unit: lot_lim is
--- the limit it must fit, null for no limit. lot_requests = 0 means no lot.
-create type batch_counter as (
-  scope text, key text, window_n integer, unit text, lot_requests integer, lot bigint, lot_most bigint, lot_lim bigint
-);
+-- clock.
 
 -- Part of the lease on a counter.
 create type lease_part as (id bigint, amount bigint, most bigint, requests integer);
@@ -475,28 +448,6 @@ create type batch_request as (
 
 -- Sums without the detour of sum(bigint) by numeric. Raises an error beyond bigint.
 create aggregate sum_bigint(bigint) (sfunc = int8pl, stype = bigint, initcond = '0', combinefunc = int8pl, parallel = safe);
-
--- Like open_counters, for the counters of a batch.
-create function find_counters(
-  p_counters batch_counter[], p_windows text[], p_starts timestamptz[], p_now timestamptz, p_time_zone text
-) returns bigint[]
-language plpgsql as $$
-declare
-  v_ids bigint[];
-begin
-  select array_agg(s.id order by c.ordinality) into v_ids
-  from unnest(p_counters) with ordinality as c
-  join spend_counters s
-    on s.scope = c.scope and s.key = c.key and s.window_kind = p_windows[c.window_n]
-    and s.window_start = p_starts[c.window_n] and s.unit = c.unit;
-  if coalesce(cardinality(v_ids), 0) < cardinality(p_counters) then
-    v_ids := open_counters(
-      array(select c.scope from unnest(p_counters) as c), array(select c.key from unnest(p_counters) as c),
-      array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c),
-      p_now, p_time_zone);
-  end if;
-  return v_ids;
-end $$;
 
 -- The combined demand of all requests per counter: their number, and the smallest limit and bound for the counter after all of
 -- them. p_limits and p_shadows are the limits at each of p_at, null for none. p_set and p_granted are the run-time changes of each
@@ -628,7 +579,7 @@ begin
       v_remarks := array_append(v_remarks, jsonb_build_array(
         v_number - 1, v_lacking[v_index], v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most,
         p_set[v_at], p_granted[v_at],
-        (extract(epoch from window_end(v_counter.window_kind, v_counter.window_start, p_time_zone)) * 1000)::bigint));
+        milliseconds(window_end(v_counter.window_kind, v_counter.window_start, p_time_zone))));
     end loop;
 
     continue when v_lacking[1] < v_many;
@@ -843,48 +794,47 @@ end $$;
 -- The estimates written for requests of a process that was declared dead by mistake (it was paused or disconnected), if p_rows
 -- have the actual usage.
 create function find_estimates(p_now timestamptz, p_rows batch_settlement[], p_notes jsonb) returns ledger[]
-language plpgsql set enable_seqscan = off as $$
-begin
-  return (
-    select coalesce(array_agg(l), '{}')
-    from (select distinct r.request_id from unnest(p_rows) as r
-          where p_notes -> r.note_n -> 'provenance' ->> 'cost' <> 'estimate') as r
-    join ledger l on l.request_id = r.request_id
-    where l.settled_at > p_now - interval '2 days' and l.kind = 'request' and l.provenance ->> 'cost' = 'estimate'
-      and l.aborted and l.status is null
-      and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0);
-end $$;
+language sql set enable_seqscan = off as $$
+  select coalesce(array_agg(l), '{}')
+  from (select distinct r.request_id from unnest(p_rows) as r
+        where p_notes -> r.note_n -> 'provenance' ->> 'cost' <> 'estimate') as r
+  join ledger l on l.request_id = r.request_id
+  where l.settled_at > p_now - interval '2 days' and l.kind = 'request' and l.provenance ->> 'cost' = 'estimate'
+    and l.aborted and l.status is null
+    and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0
+$$;
+
+-- Writes adjusting rows, and adds their cost to their counters, which are locked. Returns the requests.
+create function adjust_ledger(p_rows ledger[]) returns setof text
+language sql as $$
+  with written as (
+    insert into ledger select r.* from unnest(p_rows) as r returning request_id, cost_nano_usd, counter_ids
+  ), moved as (
+    select c.id, sum(w.cost_nano_usd)::bigint as cost from written w cross join unnest(w.counter_ids) as c (id) group by c.id
+  ), updated as (
+    update spend_counters s set spent = s.spent + m.cost from moved m where s.id = m.id
+  )
+  select w.request_id from written w
+$$;
 
 -- Adds one correcting row to each of these estimates, with the times of the estimate, so that it counts in the same windows.
 -- Returns the requests. The counters are locked.
 create function correct_estimates(p_now timestamptz, p_estimates ledger[], p_rows batch_settlement[], p_notes jsonb)
 returns setof text
-language plpgsql set enable_seqscan = off as $$
-#variable_conflict use_column
-begin
-  return query
-  with due as (
+language sql set enable_seqscan = off as $$
+  select adjust_ledger(array(
     select distinct on (r.request_id) jsonb_populate_record(e, jsonb_build_object(
       'kind', 'adjustment', 'server_tools', n.note -> 'server_tools', 'billed', n.note -> 'billed',
       'input_tokens', r.input, 'output_tokens', r.output, 'cache_read_tokens', r.cache_read,
       'cache_write_5m_tokens', r.cache_write_5m, 'cache_write_1h_tokens', r.cache_write_1h,
       'cost_nano_usd', r.cost - e.cost_nano_usd,
       'provenance', n.note -> 'provenance' || jsonb_build_object('of', 'estimate', 'was_nano_usd', e.cost_nano_usd, 'at', p_now)))
-      as l
     from unnest(p_estimates) as e
     join unnest(p_rows) as r on r.request_id = e.request_id
     cross join lateral (select p_notes -> r.note_n as note) as n
     where r.cost is not null and not exists (
-      select from ledger l where l.request_id = e.request_id and l.settled_at = e.settled_at and l.provenance ? 'of')
-  ), written as (
-    insert into ledger select (d.l).* from due d returning request_id, cost_nano_usd, counter_ids
-  ), moved as (
-    select c.id, sum(w.cost_nano_usd)::bigint as cost from written w cross join unnest(w.counter_ids) as c (id) group by c.id
-  ), updated as (
-    update spend_counters s set spent = s.spent + m.cost from moved m where s.id = m.id
-  )
-  select w.request_id from written w;
-end $$;
+      select from ledger l where l.request_id = e.request_id and l.settled_at = e.settled_at and l.provenance ? 'of')))
+$$;
 
 -- One batch of the group commit, in one transaction: settles, returns leases, then reserves, so that headroom just returned can be
 -- used, and takes lots last. Each reservation succeeds on all its counters or none. p_windows are kinds of windows, each once;
@@ -936,10 +886,10 @@ begin
     v_returned := array(select r.id from unnest(p_returned) as r);
   end if;
   if cardinality(p_counters) > 0 then
-    select array_agg(w.start), array_agg((extract(epoch from window_end(w.kind, w.start, p_time_zone)) * 1000)::bigint)
+    select array_agg(w.start), array_agg(milliseconds(window_end(w.kind, w.start, p_time_zone)))
     into v_starts, v_resets
     from (select kind, window_start(kind, v_opened_at, p_time_zone) as start from unnest(p_windows) as kind offset 0) as w;
-    v_ids := find_counters(p_counters, p_windows, v_starts, v_opened_at, p_time_zone);
+    v_ids := open_counters(p_counters, p_windows, v_starts);
   end if;
   if cardinality(p_settlements) > 0 then
     v_settled := write_reserved(v_now, p_settlements, p_notes);
@@ -963,14 +913,8 @@ begin
   if cardinality(v_returned) > 0 then
     perform return_leases(p_lease, p_returned);
   end if;
-  if (v_reserves or v_leases)
-    and (exists (select from limit_settings) or exists (select from limit_grants where revoked_at is null))
-  then
-    select c.amounts, c.granted into v_set, v_granted
-    from limit_changes(
-      array(select c.scope from unnest(p_counters) as c), array(select c.key from unnest(p_counters) as c),
-      array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c),
-      v_now) as c;
+  if v_reserves or v_leases then
+    select c.amounts, c.granted into v_set, v_granted from limit_changes(p_counters, p_windows, v_now) as c;
   end if;
   v_fits := change_counters(v_settled, v_ids, p_requests, p_at, p_limits, p_shadows, v_set, v_granted);
   if v_reserves then
@@ -987,12 +931,12 @@ begin
     return case when cardinality(v_repeated) > 0 then json_build_object('repeated', v_repeated) end;
   end if;
   return json_build_object(
-    'repeated', v_repeated, 'late', v_late, 'remarks', v_remarks, 'decided_at', (extract(epoch from v_now) * 1000)::bigint,
+    'repeated', v_repeated, 'late', v_late, 'remarks', v_remarks, 'decided_at', milliseconds(v_now),
     'resets', v_resets, 'counters', (
       select json_agg(json_build_array(
         s.id, s.spent, s.reserved, s.in_flight, s.most, v_set[c.ordinality], v_granted[c.ordinality], s.id = any (v_lots),
         case when v_leases and v_granted[c.ordinality] > 0 then (
-          select (extract(epoch from min(g.expires_at)) * 1000)::bigint from limit_grants g
+          select milliseconds(min(g.expires_at)) from limit_grants g
           where g.scope = s.scope and g.key = s.key and g.window_kind = s.window_kind and g.unit = s.unit
             and g.revoked_at is null and g.expires_at > v_now) end) order by c.ordinality)
       from unnest(v_ids) with ordinality as c (id) join spend_counters s on s.id = c.id));
@@ -1155,11 +1099,12 @@ end $$;
 -- stops no admitted request. If the request was sent to the old upstream, it still counts there in its minute. p_held has the
 -- earlier attempts of each request or null; the rest is as in spend_batch.
 --
--- Returns JSON, {missing, remarks, statuses, decided_at}: missing are the indexes of requests without a reservation, because they
--- are settled or their process was declared dead. remarks are as in decide_requests, without the request's own reservation.
--- statuses have the same format, for the limited money counters of moved requests, with their reservation.
+-- Returns JSON, {missing, counters, decided_at}: missing are the indexes of requests without a reservation, because they are settled
+-- or their process was declared dead. counters are those of the other requests, with their new reservations: [index of the request,
+-- index among its counters, whether a limit lacks headroom, whether one in shadow mode does, spent, reserved, in_flight, most, set,
+-- granted, resets_at_ms].
 create function move_reservations(
-  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[],
+  p_now timestamptz, p_time_zone text, p_windows text[], p_counters batch_counter[],
   p_at integer[], p_limits bigint[], p_shadows bigint[], p_held jsonb, p_requests batch_request[]
 ) returns text
 language plpgsql
@@ -1167,7 +1112,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 as $$
 declare
   v_now timestamptz := coalesce(p_now, now());
-  v_ids bigint[] := '{}';
+  v_ids bigint[];
   v_locked reservations[];
   v_request batch_request;
   v_set bigint[];
@@ -1175,24 +1120,18 @@ declare
   v_old reservations;
   v_new reservations;
   v_missing jsonb := '[]';
-  v_lacking jsonb;
-  v_shadowed jsonb;
-  v_told jsonb;
-  v_remarks jsonb := '[]';
-  v_statuses jsonb := '[]';
+  v_own jsonb;
+  v_lacks boolean;
+  v_found jsonb := '[]';
 begin
   perform ensure_durable_commit();
-  if cardinality(p_scopes) > 0 then
-    v_ids := open_counters(p_scopes, p_keys, p_kinds, p_units, v_now, p_time_zone);
-  end if;
-  with locked as (
-    select r as reservation from reservations r
-    where r.request_id = any (array(select w.request_id from unnest(p_requests) as w))
-    order by r.request_id for update
-  ) select coalesce(array_agg(locked.reservation), '{}') into v_locked from locked;
+  v_ids := open_counters(p_counters, p_windows, array(
+    select window_start(w.kind, v_now, p_time_zone) from unnest(p_windows) with ordinality as w (kind) order by w.ordinality));
+  v_locked := array(
+    select r from reservations r where r.request_id = any (array(select w.request_id from unnest(p_requests) as w))
+    order by r.request_id for update);
   perform lock_counters(counters_of(v_locked) || v_ids);
-  select c.amounts, c.granted into v_set, v_granted
-  from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
+  select c.amounts, c.granted into v_set, v_granted from limit_changes(p_counters, p_windows, v_now) as c;
 
   for v_number in 1 .. cardinality(p_requests) loop
     v_request := p_requests[v_number];
@@ -1207,35 +1146,27 @@ begin
       nullif(p_held -> (v_number - 1), 'null'));
     perform count_reservations(array[v_old], -1);
     perform count_reservations(array[v_new], 1);
-    select jsonb_agg(l.without order by l.index) filter (where not (l.is_kept or l.fits)),
-           jsonb_agg(jsonb_set(l.without, '{1}', to_jsonb(l.index + v_request.last - v_request.first + 1)) order by l.index)
-             filter (where not (l.is_kept or l.fits_shadow)),
-           jsonb_agg(l.with_it order by l.index) filter (where l.is_told)
-    into v_lacking, v_shadowed, v_told
-    from (
-      select c.ordinality - 1 as index, coalesce(n.amount <= b.amount and n.most <= b.most, false) as is_kept,
-             has_room(s, w.lim, case when w.is_strict then bound_of(w.lim, v_request.ppm) end, 0, 0) as fits,
-             has_room(s, c.shadow, case when w.is_strict then bound_of(c.shadow, v_request.ppm) end, 0, 0) as fits_shadow,
-             w.lim is not null and s.unit = 'nano_usd' as is_told,
-             jsonb_build_array(v_number - 1, c.ordinality - 1, s.spent, s.reserved - w.amount, s.in_flight - 1, s.most - w.most)
-               || w.more as without,
-             jsonb_build_array(v_number - 1, c.ordinality - 1, s.spent, s.reserved, s.in_flight, s.most) || w.more as with_it
-      from unnest(
-        v_new.counter_ids || v_new.rate_counter_ids, p_at[v_request.first : v_request.last],
-        p_limits[v_request.first : v_request.last], p_shadows[v_request.first : v_request.last])
-        with ordinality as c (id, at, lim, shadow)
-      join spend_counters s on s.id = c.id
-      join counted_of(array[v_new]) as n on n.id = c.id
-      left join counted_of(array[v_old]) as b on b.id = c.id
-      cross join lateral (
-        select limit_in_force(c.lim, v_set[c.at], v_granted[c.at]) as lim, v_request.ppm is null or s.in_flight > 1 as is_strict,
-               in_unit(s.unit, v_new.amount_nano_usd, v_new.tokens, 1) as amount,
-               in_unit(s.unit, v_new.most_nano_usd, v_new.tokens, 1) as most,
-               jsonb_build_array(
-                 v_set[c.at], v_granted[c.at],
-                 (extract(epoch from window_end(s.window_kind, s.window_start, p_time_zone)) * 1000)::bigint) as more) as w
+    select bool_or(l.lacks), jsonb_agg(jsonb_build_array(
+      v_number - 1, c.ordinality - 1, l.lacks, l.lacks_in_shadow, s.spent, s.reserved, s.in_flight, s.most, v_set[c.at], v_granted[c.at],
+      milliseconds(window_end(s.window_kind, s.window_start, p_time_zone))))
+    into v_lacks, v_own
+    from unnest(
+      v_new.counter_ids || v_new.rate_counter_ids, p_at[v_request.first : v_request.last],
+      p_limits[v_request.first : v_request.last], p_shadows[v_request.first : v_request.last])
+      with ordinality as c (id, at, lim, shadow)
+    join spend_counters s on s.id = c.id
+    join counted_of(array[v_new]) as n on n.id = c.id
+    left join counted_of(array[v_old]) as b on b.id = c.id
+    cross join lateral (
+      select limit_in_force(c.lim, v_set[c.at], v_granted[c.at]) as lim, v_request.ppm is null or s.in_flight > 1 as is_strict,
+             coalesce(n.amount > b.amount or n.most > b.most, true) as is_checked) as w
+    cross join lateral (
+      select w.is_checked and not coalesce(
+               has_room(s, w.lim, case when w.is_strict then bound_of(w.lim, v_request.ppm) end, 0, 0), true) as lacks,
+             w.is_checked and not coalesce(
+               has_room(s, c.shadow, case when w.is_strict then bound_of(c.shadow, v_request.ppm) end, 0, 0), true) as lacks_in_shadow
     ) as l;
-    if v_lacking is not null then
+    if v_lacks then
       perform count_reservations(array[v_new], -1);
       perform count_reservations(array[v_old], 1);
     else
@@ -1249,12 +1180,10 @@ begin
           counter_ids = v_new.counter_ids, rate_counter_ids = v_new.rate_counter_ids,
           upstream = v_new.upstream, upstream_model = v_new.upstream_model, held = v_new.held
       where r.request_id = v_new.request_id;
-      v_statuses := v_statuses || coalesce(v_told, '[]');
     end if;
-    v_remarks := v_remarks || coalesce(v_lacking, v_shadowed, '[]');
+    v_found := v_found || coalesce(v_own, '[]');
   end loop;
-  return json_build_object(
-    'missing', v_missing, 'remarks', v_remarks, 'statuses', v_statuses, 'decided_at', (extract(epoch from v_now) * 1000)::bigint);
+  return json_build_object('missing', v_missing, 'counters', v_found, 'decided_at', milliseconds(v_now));
 end $$;
 
 -- Leases.
@@ -1376,13 +1305,8 @@ $$;
 create function recall_for_limit() returns trigger
 language plpgsql as $$
 declare
-  v_changed record;
+  v_changed record := coalesce(new, old);
 begin
-  if tg_op = 'DELETE' then
-    v_changed := old;
-  else
-    v_changed := new;
-  end if;
   perform pg_advisory_xact_lock(7204817102);
   perform recall_leases(array(
     select distinct l.counter_id from reservation_leases l join spend_counters s on s.id = l.counter_id
@@ -1411,21 +1335,17 @@ $$;
 -- least the actual spending; the lease does not record which counters a lost row had together. A process that was only silent
 -- writes its rows again, and correct_leases then reverses these estimates. The counters are locked.
 create function book_leases(p_now timestamptz, p_leases reservation_leases[]) returns void
-language plpgsql as $$
-begin
-  with booked as (
-    insert into ledger (
-      request_id, kind, protocol, principal_id, user_email, model, upstream, upstream_model, aborted, input_tokens, output_tokens,
-      cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd, provenance, counter_ids, forwarded_at, settled_at)
-    select 'lease ' || gen_random_uuid(), 'adjustment', 'none', l.process_id::text, 'unknown', 'unknown', 'unknown', 'unknown', true,
-           0, 0, 0, 0, 0, l.amount, '{"cost": "estimate"}', array[l.counter_id], p_now, p_now
+language sql as $$
+  select adjust_ledger(array(
+    select jsonb_populate_record(null::ledger, jsonb_build_object(
+      'request_id', 'lease ' || gen_random_uuid(), 'kind', 'adjustment', 'protocol', 'none', 'principal_id', l.process_id,
+      'user_email', 'unknown', 'model', 'unknown', 'upstream', 'unknown', 'upstream_model', 'unknown', 'aborted', true,
+      'input_tokens', 0, 'output_tokens', 0, 'cache_read_tokens', 0, 'cache_write_5m_tokens', 0, 'cache_write_1h_tokens', 0,
+      'cost_nano_usd', l.amount, 'provenance', jsonb_build_object('cost', 'estimate'), 'counter_ids', array[l.counter_id],
+      'forwarded_at', p_now, 'settled_at', p_now))
     from unnest(p_leases) as l join spend_counters s on s.id = l.counter_id
-    where s.unit = 'nano_usd' and l.amount > 0 and l.life is distinct from server_life()
-    returning counter_ids[1] as id, cost_nano_usd as cost
-  )
-  update spend_counters s set spent = s.spent + b.cost
-  from (select b.id, sum(b.cost)::bigint as cost from booked b group by 1) as b where s.id = b.id;
-end $$;
+    where s.unit = 'nano_usd' and l.amount > 0 and l.life is distinct from server_life()))
+$$;
 
 -- Reverses the estimates for leases of a process that is alive and has written all rows it placed in them.
 create function correct_leases(p_now timestamptz, p_process uuid) returns void
@@ -1471,9 +1391,8 @@ begin
     delete from reservations r using orphans o where r.request_id = o.request_id returning r as reservation
   ) select coalesce(array_agg(gone.reservation), '{}') into v_gone from gone;
   -- A recovered process sends a heartbeat before it takes new leases, and so waits here until its old ones are returned.
-  with ended as (
-    select p.id from processes p where p.id = any (p_dead) or p.heartbeat_at < v_lapse order by p.id for update
-  ) select coalesce(array_agg(e.id), '{}') into v_ended from ended e;
+  v_ended := array(
+    select p.id from processes p where p.id = any (p_dead) or p.heartbeat_at < v_lapse order by p.id for update);
   v_leases := array(
     select distinct l.lease_id from reservation_leases l left join processes p on p.id = l.process_id
     where l.process_id = any (p_dead || v_ended) or (v_lapse is not null and p.id is null));
@@ -1507,40 +1426,35 @@ end $$;
 
 -- Deletes a batch of minute counters that ended two hours ago and are unused. Returns how many.
 create function delete_minutes(p_now timestamptz, p_most integer) returns integer
-language plpgsql as $$
-declare
-  v_deleted integer;
-begin
-  delete from spend_counters
-  where id = any (array(
-    select id from spend_counters
-    where window_kind = 'minute' and window_start < coalesce(p_now, now()) - interval '2 hours' and in_flight = 0
-    limit p_most
-    for update skip locked));
-  get diagnostics v_deleted = row_count;
-  return v_deleted;
-end $$;
+language sql as $$
+  with gone as (
+    delete from spend_counters
+    where id = any (array(
+      select id from spend_counters
+      where window_kind = 'minute' and window_start < coalesce(p_now, now()) - interval '2 hours' and in_flight = 0
+      limit p_most
+      for update skip locked))
+    returning id
+  ) select count(*)::integer from gone
+$$;
 
 -- Deletes a batch of counters whose window began too long before the oldest ledger row to be named by one: a row counts in windows
 -- that began at most 30 days plus the longest window before its settlement. Returns how many.
 create function delete_old_counters(p_most integer) returns integer
-language plpgsql as $$
-declare
-  v_deleted integer;
-begin
-  with old as (
-    select s.id from spend_counters s
-    where s.unit = 'nano_usd'
-      and s.window_start < (select dropped_before - interval '31 days' - longest_window() from ledger_bounds)
-      and s.reserved = 0 and s.in_flight = 0
-    order by s.id
-    limit p_most
-    for update skip locked
-  ), gone as (
-    delete from spend_counters s using old where s.id = old.id returning 1
-  ) select count(*) into v_deleted from gone;
-  return v_deleted;
-end $$;
+language sql as $$
+  with gone as (
+    delete from spend_counters
+    where id = any (array(
+      select id from spend_counters
+      where unit = 'nano_usd'
+        and window_start < (select dropped_before - interval '31 days' - longest_window() from ledger_bounds)
+        and reserved = 0 and in_flight = 0
+      order by id
+      limit p_most
+      for update skip locked))
+    returning id
+  ) select count(*)::integer from gone
+$$;
 
 -- Adds an adjusting row to requests settled from p_from to p_to, and the difference to their counters. The row has the times of
 -- its request, so that it counts in the same window, day and month, and is dropped with it. A row of p_rows is {request_id, was:
@@ -1592,13 +1506,7 @@ begin
   into v_due from due d;
 
   perform lock_counters(array(select unnest(g.counter_ids) from unnest(v_due) as g));
-  insert into ledger select g.* from unnest(v_due) as g;
-  with moved as (
-    select c.id, sum(g.cost_nano_usd)::bigint as amount
-    from unnest(v_due) as g cross join unnest(g.counter_ids) as c (id)
-    group by c.id
-  )
-  update spend_counters s set spent = s.spent + m.amount from moved m where s.id = m.id;
+  perform adjust_ledger(v_due);
 
   select count(*), coalesce(sum(g.cost_nano_usd), 0) into adjusted, difference from unnest(v_due) as g;
   change := p_change;

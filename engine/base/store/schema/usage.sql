@@ -63,7 +63,9 @@ create table usage_hours_default partition of usage_hours default;
 create table usage_days (like usage_hours including indexes) partition by range (start);
 create table usage_days_default partition of usage_days default;
 
--- The waiting rows of a ledger row, from ledger_lines; with a sign of -1, the rows that subtract them.
+-- The waiting rows of a ledger row: its line, and one for each earlier attempt that cost something or may be billed, at its own upstream.
+-- The line of the request excludes these. cost_from is the provenance of the cost: 'possible' means that possibly billed amounts are
+-- included. With a sign of -1, the rows that subtract them.
 create function usage_of(l ledger, p_sign integer) returns setof usage_waiting
 language sql stable as $$
   select date_trunc('hour', l.forwarded_at, 'UTC'), l.settled_at, l.user_email, l.team, l.project, l.token_id, l.model,

@@ -36,7 +36,7 @@ export interface Span {
 }
 
 /** A line of a file; `record` is `undefined` for a damaged line. */
-export interface FoundLine {
+interface FoundLine {
   readonly span: Span;
   readonly line: Buffer;
   readonly record: SpoolRecord | undefined;

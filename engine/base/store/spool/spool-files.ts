@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import * as file_system from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock, Log } from '../../contract/services.ts';
 import { type GatewayProcess, ownProcess } from '../../kit/process/gateway-process.ts';
+import { isRunning } from '../../kit/process/process-identity.ts';
 import {
   createSpoolFile,
   type Disk,
@@ -11,7 +13,95 @@ import {
   type SpoolFile,
   type SpoolRecord,
 } from './spool-file.ts';
-import { ownerlessName, type SpoolFileId, SpoolNames } from './spool-names.ts';
+
+/** Id of a spool file, and of its database; records are never written to another database. */
+interface SpoolFileId {
+  readonly id: string;
+  readonly database_id: string;
+}
+
+interface ParsedName extends SpoolFileId {
+  /** Owner: machine and process; both or neither. */
+  readonly machine: string | undefined;
+  readonly identity: string | undefined;
+}
+
+/** A process on another machine counts as dead if its file has not changed for this long. */
+const FOREIGN_TIMEOUT_MS = 60_000;
+
+/** `database.id.spool`, or with an owner `database.machine.process.id.spool`. */
+const NAME = /^([0-9a-f-]{36})\.(?:([0-9a-f]{16})\.([0-9a-z-]+)\.)?([0-9a-f-]{36})\.spool$/;
+
+/** Name of a file without an owner; any gateway of its database may adopt it. */
+function ownerlessName({ id, database_id }: SpoolFileId): string {
+  return `${database_id}.${id}.spool`;
+}
+
+function parseSpoolName(name: string): ParsedName | undefined {
+  const [, database_id, machine, identity, id] = NAME.exec(name) ?? [];
+  return id === undefined || database_id === undefined ? undefined : { id, database_id, machine, identity };
+}
+
+/** The spool files of other databases in a directory; empty for a missing directory. Raises errors of `readdir`. */
+export async function listForeignSpools(
+  directory: string,
+  database_id: string,
+): Promise<{ readonly name: string; readonly database_id: string }[]> {
+  const names = await file_system.readdir(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  return names.sort().flatMap((name) => {
+    const file = parseSpoolName(name);
+    return file === undefined || file.database_id === database_id ? [] : [{ name, database_id: file.database_id }];
+  });
+}
+
+/**
+ * The spool file names of one process. The name of a file contains its owner, so adoption is one atomic rename, which only one of
+ * several processes can win.
+ */
+class SpoolNames {
+  readonly #process: GatewayProcess;
+  readonly #clock: Clock;
+  readonly #machine: string;
+  /** When a file of another machine last changed, by the local monotonic clock. */
+  readonly #seen = new Map<string, { readonly stamp: string; readonly since_ms: number }>();
+
+  constructor(process: GatewayProcess, clock: Clock) {
+    this.#process = process;
+    this.#clock = clock;
+    this.#machine = createHash('sha256').update(process.machine).digest('hex').slice(0, 16);
+  }
+
+  own({ id, database_id }: SpoolFileId): string {
+    return `${database_id}.${this.#machine}.${this.#process.identity}.${id}.spool`;
+  }
+
+  /** The id of a file whose owner has ended; otherwise `undefined`. Raises errors of `stat`. */
+  async orphan(disk: Disk, name: string, path: string): Promise<SpoolFileId | undefined> {
+    const file = parseSpoolName(name);
+    if (file === undefined) return undefined;
+    const { machine, identity } = file;
+    if (machine === undefined || identity === undefined) return file;
+    if (machine === this.#machine) return isRunning(identity) ? undefined : file;
+    return (await this.#isSilent(disk, name, path)) ? file : undefined;
+  }
+
+  /** Forgets files that no longer exist. */
+  keepOnly(names: readonly string[]): void {
+    for (const name of this.#seen.keys()) if (!names.includes(name)) this.#seen.delete(name);
+  }
+
+  async #isSilent(disk: Disk, name: string, path: string): Promise<boolean> {
+    const { mtimeMs, size } = await disk.stat(path);
+    const stamp = `${mtimeMs} ${size}`;
+    const before = this.#seen.get(name);
+    if (before?.stamp === stamp) return this.#clock.monotonic() - before.since_ms >= FOREIGN_TIMEOUT_MS;
+    this.#seen.set(name, { stamp, since_ms: this.#clock.monotonic() });
+    return false;
+  }
+}
 
 /** A spool file of this process. */
 export interface OwnedFile extends SpoolFileId {
@@ -26,47 +116,6 @@ export interface Spooled {
   readonly span: Span;
 }
 
-/** Pending items of spool files by database, oldest first; items are never written to another database. */
-export class ByDatabase<Item extends { readonly owned: OwnedFile }> {
-  readonly #waiting = new Map<string, Set<Item>>();
-
-  /** Pending items of all databases. */
-  get size(): number {
-    let size = 0;
-    for (const items of this.#waiting.values()) size += items.size;
-    return size;
-  }
-
-  sizeOf(database_id: string | undefined): number {
-    return database_id === undefined ? 0 : this.of(database_id).size;
-  }
-
-  /** Pending items of a database, as a live set: iteration sees additions and skips deletions. */
-  of(database_id: string): ReadonlySet<Item> {
-    return this.#itemsOf(database_id);
-  }
-
-  has(item: Item): boolean {
-    return this.#itemsOf(item.owned.database_id).has(item);
-  }
-
-  add(item: Item): void {
-    this.#itemsOf(item.owned.database_id).add(item);
-  }
-
-  delete(item: Item): void {
-    this.#itemsOf(item.owned.database_id).delete(item);
-  }
-
-  #itemsOf(database_id: string): Set<Item> {
-    const known = this.#waiting.get(database_id);
-    if (known !== undefined) return known;
-    const items = new Set<Item>();
-    this.#waiting.set(database_id, items);
-    return items;
-  }
-}
-
 /** A valid line of an adopted file. */
 export interface Found {
   readonly what: SpoolRecord['what'];
@@ -75,7 +124,7 @@ export interface Found {
 }
 
 /** Receives the lines of an adopted file, and returns the number of pending requests in them. */
-export type Adopt = (owned: OwnedFile, lines: readonly Found[]) => number;
+type Adopt = (owned: OwnedFile, lines: readonly Found[]) => number;
 
 /** The spool cannot accept a request. The message says why, without a path. */
 export class SpoolError extends Error {
@@ -121,7 +170,6 @@ export class SpoolFiles {
     this.#names = new SpoolNames(process, clock);
   }
 
-  /** Total size in bytes. */
   get bytes(): number {
     let bytes = 0;
     for (const { file } of this.#files.values()) bytes += file.bytes;

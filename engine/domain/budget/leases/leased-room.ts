@@ -1,16 +1,15 @@
 import { LRUCache } from 'lru-cache';
 import type { CounterName, LimitStatus, ReservationRequest } from '../../../base/contract/services.ts';
 import { atMost } from '../../../base/kit/memory.ts';
-import type { BatchCounterState } from '../ledger/batch-answer.ts';
-import { counterName, type Lot } from '../ledger/batch-request.ts';
-import { type CountedDemand, type CounterNumbers, isLimit, neededIn, statusesOf } from '../limits/headroom.ts';
-
-/** Amounts on a counter in its unit: the reserved amount, the worst case (`most`), and the number of requests. */
-export interface Amounts {
-  amount: number;
-  most: number;
-  requests: number;
-}
+import {
+  type Amounts,
+  type BatchCounterState,
+  type CounterShare,
+  counterName,
+  type Lot,
+  moneyStatuses,
+} from '../ledger/batch-rows.ts';
+import type { CounterNumbers } from '../limits/headroom.ts';
 
 /** When a process takes a lease on a counter, and how large the lot is. */
 export interface LeasePolicy {
@@ -30,7 +29,7 @@ export const LEASE_POLICY: LeasePolicy = { busy: 4, seconds: 2, requests: 4, sha
 /**
  * A budget lease: headroom on a counter that this process took in advance. `free` is the part that no request has taken yet.
  */
-export interface Lease {
+interface Lease {
   readonly counter: string;
   readonly id: number;
   readonly free: Amounts;
@@ -42,15 +41,6 @@ export interface Lease {
   numbers: { -readonly [Name in keyof CounterNumbers]: CounterNumbers[Name] };
   /** Time of the last use, by the monotonic clock in milliseconds. */
   used_at: number;
-}
-
-/** The share of a request on one of its counters. */
-export interface CounterShare extends Amounts {
-  readonly counter: string;
-  readonly name: CounterName;
-  /** The smallest limit of the request on the counter, shadow mode included; infinity without a limit. */
-  limit: number;
-  is_shadowed: boolean;
 }
 
 /** A request whose amounts were taken from leases; `leases` has the order of `shares`. */
@@ -78,24 +68,6 @@ export interface Moment {
   readonly monotonic: number;
   /** By the database's clock, since the epoch. */
   readonly database: number;
-}
-
-/** The shares of a request, one per counter. */
-export function sharesOf(request: ReservationRequest): CounterShare[] {
-  const shares: CounterShare[] = [];
-  for (const demand of request.demands) {
-    const counter = counterName(demand);
-    const limit = demand.limit ?? Number.POSITIVE_INFINITY;
-    const { shadow: is_shadowed = false } = demand;
-    const known = shares.find((share) => share.counter === counter);
-    if (known === undefined) {
-      shares.push({ counter, name: demand, limit, is_shadowed, ...neededIn(demand.unit, request), requests: 1 });
-      continue;
-    }
-    known.limit = Math.min(known.limit, limit);
-    known.is_shadowed ||= is_shadowed;
-  }
-  return shares;
 }
 
 const SECOND_MS = 1000;
@@ -132,14 +104,15 @@ class CounterUse {
   }
 
   /** Records the demand of a request. @returns whether the counter is busy enough for a lease, and not in backoff. */
-  record({ counter, amount, most, limit }: CounterShare, monotonic: number): boolean {
+  record(share: CounterShare, monotonic: number): boolean {
+    const { counter, amount, most } = share;
     const { now, before, backoff_until } = this.#at(counter, monotonic);
     now.amount += amount;
     now.most += most;
     now.requests++;
     now.largest = Math.max(now.largest, before.largest, amount);
     now.largest_most = Math.max(now.largest_most, before.largest_most, most);
-    now.limit = Math.min(now.limit, limit);
+    now.limit = Math.min(now.limit, smallestLimit(share));
     return Math.max(now.requests, before.requests) >= this.#policy.busy && backoff_until <= monotonic;
   }
 
@@ -245,18 +218,8 @@ export class LeasedRoom {
   }
 
   /** The status of every money limit of a request, including the request, excluding the free part of leases. */
-  statuses({ request, shares, leases }: Placement): readonly LimitStatus[] {
-    const numbers = leases.map(withoutFree);
-    const counted: CountedDemand[] = [];
-    for (const demand of request.demands) {
-      if (demand.unit !== 'nano_usd') continue;
-      const counter = shares.length === 1 ? undefined : counterName(demand);
-      counted.push([
-        demand,
-        numbers[counter === undefined ? 0 : shares.findIndex((share) => share.counter === counter)]!,
-      ]);
-    }
-    return statusesOf(counted).filter(isLimit);
+  statuses({ shares, leases }: Placement): readonly LimitStatus[] {
+    return moneyStatuses(shares, (share) => withoutFree(leases[share]!));
   }
 
   /** Updates the known state of a counter. @returns the state without the free part of this process's lease. */
@@ -404,13 +367,18 @@ export class LeasedRoom {
 function hasRoom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, now: number): boolean {
   return (
     // A lease is within the limit in force, but run-time limits and grants do not change a limit in shadow mode.
-    (!share.is_shadowed || (numbers.set === null && numbers.granted === 0)) &&
+    (share.shadow === null || (numbers.set === null && numbers.granted === 0)) &&
     free.requests >= share.requests &&
     free.amount >= share.amount &&
     free.most >= share.most &&
-    limit <= share.limit &&
+    limit <= smallestLimit(share) &&
     now < ends_at - MARGIN_MS
   );
+}
+
+/** The smallest limit of a request on a counter, shadow mode included; infinity without a limit. */
+function smallestLimit({ limit, shadow }: CounterShare): number {
+  return Math.min(limit ?? Number.POSITIVE_INFINITY, shadow ?? Number.POSITIVE_INFINITY);
 }
 
 function withoutFree({ numbers, free }: Pick<Lease, 'numbers' | 'free'>): CounterNumbers {

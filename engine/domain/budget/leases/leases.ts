@@ -10,20 +10,11 @@ import type {
 import type { Every } from '../../../base/kit/clock.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import type { Database } from '../../../base/store/database.ts';
-import type { BatchCounterState } from '../ledger/batch-answer.ts';
-import { counterName, type Lot } from '../ledger/batch-request.ts';
+import { type BatchCounterState, type CounterShare, counterName, type Lot } from '../ledger/batch-rows.ts';
 import type { Heartbeat } from '../ledger/heartbeat.ts';
 import type { Batch, LedgerStatements, LookedAt } from '../ledger/ledger-statements.ts';
 import type { CounterNumbers } from '../limits/headroom.ts';
-import {
-  type CounterShare,
-  type Ending,
-  LEASE_POLICY,
-  LeasedRoom,
-  type LeasePolicy,
-  type Moment,
-  type Placement,
-} from './leased-room.ts';
+import { type Ending, LEASE_POLICY, LeasedRoom, type LeasePolicy, type Moment, type Placement } from './leased-room.ts';
 import { RowSender, type SentRow } from './row-sender.ts';
 
 /** The NOTIFY channel for recalls; the payload is a list of counter ids. */
@@ -46,7 +37,6 @@ export interface LeasesOptions {
   readonly every: Every;
   /** Read on each use, because a reload can change it. */
   readonly is_on: () => boolean;
-  /** The time zone of windows. */
   readonly time_zone: () => string;
   readonly policy?: LeasePolicy | undefined;
   /** Sends a batch with the `changes`: at once, or with the next one. Raises store_unavailable. */
@@ -55,8 +45,7 @@ export interface LeasesOptions {
   inTime<Answer>(sent: Promise<Answer>): Promise<Answer>;
 }
 
-/** A reservation taken from leases. */
-export interface Leased extends SentRow {
+interface Leased extends SentRow {
   readonly statuses: readonly LimitStatus[];
 }
 
@@ -70,7 +59,7 @@ export interface LeaseCounts {
 }
 
 /** Leases to return and lots to take with the next batch. */
-export type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'share'>>;
+type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'share'>>;
 
 /**
  * The budget leases of one process: takes requests from them, refills them in lots, and returns them when they are idle or

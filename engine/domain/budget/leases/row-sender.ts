@@ -26,8 +26,7 @@ interface Unwritten {
   end(written: boolean): void;
 }
 
-/** Dependencies of the sender. */
-export interface RowSenderOptions {
+interface RowSenderOptions {
   /** The pipelined connections, opened on first use. */
   lanes(): Pick<PipelinedConnections, 'free'>;
   readonly statements: Pick<LedgerStatements, 'place' | 'placeAgain'>;

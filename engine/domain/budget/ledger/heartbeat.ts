@@ -23,8 +23,7 @@ const FRESH_MS = 12_000;
 const BEATS_AFTER_ERROR = 6;
 const MAX_RECOVERED = 500;
 
-/** Dependencies of the heartbeat. */
-export interface HeartbeatOptions {
+interface HeartbeatOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly log: Log;

@@ -18,23 +18,22 @@ import { addSpentByDay } from '../reports/spending.ts';
 import {
   type BatchAnswer,
   type BatchCounterState,
+  CounterList,
+  type LateSettlement,
   type LookedAtCounter,
+  type Lot,
+  limitsAt,
   type MovesAnswer,
+  type PlacedRequest,
   readCounters,
   readDecisions,
   readMoves,
-  unpackCounter,
-} from './batch-answer.ts';
-import {
-  CounterList,
-  counterRows,
-  type LateSettlement,
-  type Lot,
-  packReservation,
-  reservationRows,
+  requestRows,
   rowArray,
   settlementRows,
-} from './batch-request.ts';
+  sharesOf,
+  unpackCounter,
+} from './batch-rows.ts';
 
 /** The database access of the ledger. */
 export type LedgerStore = Pick<Database, 'query'>;
@@ -43,6 +42,8 @@ export type LedgerStore = Pick<Database, 'query'>;
 export interface Batch {
   readonly settlements: readonly Settlement[];
   readonly requests: readonly ReservationRequest[];
+  /** The settlements with their late fields, if they are late: all of one database, and in the same windows. */
+  readonly late?: readonly LateSettlement[];
   /** Deadline of reservations, by the database's clock. */
   readonly valid_until?: Date | undefined;
   readonly lease_id?: string;
@@ -61,7 +62,7 @@ export interface BatchResult {
 }
 
 /** Receives all counters after a batch. @returns their state as reported to clients. */
-export type Learn = (names: readonly CounterName[], news: readonly BatchCounterState[]) => readonly CounterNumbers[];
+type Learn = (names: readonly CounterName[], news: readonly BatchCounterState[]) => readonly CounterNumbers[];
 
 /** A leased reservation, and the id of its leases. */
 export interface LeasedRow {
@@ -88,8 +89,7 @@ export interface TopUp {
   readonly amount_nano_usd: number;
 }
 
-/** The cost of a past request. */
-export interface RecentCost {
+interface RecentCost {
   readonly user: string;
   readonly model: string;
   readonly cost_nano_usd: number;
@@ -101,8 +101,7 @@ const PLACE = 'call place_rows($1, $2, $3, $4, $5, $6)';
 const SAME_WINDOWS_MS = 900_000;
 const MAX_RECENT_COSTS = 20_000;
 
-/** Dependencies of the statements. */
-export interface StatementOptions {
+interface StatementOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly time_zone: () => string;
@@ -119,26 +118,23 @@ export class LedgerStatements {
 
   /** Settles, returns leases, reserves, then takes lots, in one transaction. */
   async spend(batch: Batch, learn: Learn = (_, news) => news.map(({ numbers }) => numbers)): Promise<BatchResult> {
+    const { settlements, requests, late = [], valid_until = null, lease_id = null, returns = [], lots = [] } = batch;
+    const { database, clock, time_zone, process_id } = this.#options;
     const counters = new CounterList();
-    const settled = settlementRows(batch.settlements, counters);
-    const packed = batch.requests.map((request) => packReservation(request, counters));
-    const { at, limits, shadows, rows } = reservationRows(packed);
-    const { valid_until = null, lease_id = null, returns = [], lots = [] } = batch;
-    const share = lots.length > 0 ? (batch.share ?? 1) : null;
-    const answer = await this.#spend(
-      'ledger_batch',
-      counters,
-      settled,
-      [null, valid_until, null],
-      [
-        ...[lease_id, share, rowArray(returns.map(({ id, amount, most, requests }) => [id, amount, most, requests]))],
-        ...[counterRows(lots, counters), at, limits, shadows, rows],
-      ],
-    );
+    const [settled, notes] = settlementRows(settlements, counters, late);
+    const placed = requests.map((request) => placeIn(counters, request));
+    const [rows, at] = requestRows(placed);
+    const forwarded_at = late.length === 0 ? null : new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
+    const [row] = await database.query<{ answer: string | null }>('ledger_batch', SPEND, [
+      ...[late[0]?.database_id ?? null, process_id, databaseTime(clock), time_zone(), valid_until, forwarded_at],
+      ...[lease_id, lots.length > 0 ? batch.share : null, leaseParts(returns), ...counters.parameters(lots)],
+      ...[at, ...limitsAt(placed), notes, settled, rows],
+    ]);
+    const answer: BatchAnswer = row?.answer == null ? { repeated: [] } : JSON.parse(row.answer);
     const numbers = learn(counters.names, readCounters(answer, counters.window_ns));
     return {
-      written: batch.settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
-      decisions: answer.late === true ? undefined : readDecisions(packed, answer, numbers),
+      written: settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
+      decisions: answer.late === true ? undefined : readDecisions(placed, answer, numbers),
     };
   }
 
@@ -148,37 +144,15 @@ export class LedgerStatements {
       late,
       ({ at_ms, database_id }) => `${database_id} ${Math.floor(at_ms / SAME_WINDOWS_MS)}`,
     );
-    const repeated = new Set<string>();
-    for (const some of together.values()) for (const id of await this.#settleTogether(some)) repeated.add(id);
-    return late.map(({ settlement }) => !repeated.has(settlement.request_id));
-  }
-
-  async #settleTogether(late: readonly LateSettlement[]): Promise<readonly string[]> {
-    const counters = new CounterList();
-    const settled = settlementRows(
-      late.map(({ settlement }) => ({ ...settlement, reserved: false })),
-      counters,
-      late,
-    );
-    const forwarded_at = new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
-    const about = [late[0]!.database_id, null, forwarded_at] as const;
-    const nothing = [null, null, '{}', counterRows([], counters), [], [], null, '{}'] as const;
-    return (await this.#spend('ledger_batch_late', counters, settled, about, nothing)).repeated;
-  }
-
-  async #spend(
-    name: string,
-    { windows }: CounterList,
-    [settlements, notes]: ReturnType<typeof settlementRows>,
-    [database_id, ...times]: readonly [database_id: string | null, valid_until: Date | null, forwarded_at: Date | null],
-    [lease_id, share, returns, counters, at, limits, shadows, requests]: readonly unknown[],
-  ): Promise<BatchAnswer> {
-    const { database, clock, time_zone, process_id } = this.#options;
-    const [row] = await database.query<{ answer: string | null }>(name, SPEND, [
-      ...[database_id, process_id, databaseTime(clock), time_zone(), ...times],
-      ...[lease_id, share, returns, windows, counters, at, limits, shadows, notes, settlements, requests],
-    ]);
-    return row?.answer == null ? { repeated: [] } : JSON.parse(row.answer);
+    const written = new Map<LateSettlement, boolean>();
+    for (const some of together.values()) {
+      const settlements = some.map(({ settlement }) => ({ ...settlement, reserved: false }));
+      const result = await this.spend({ settlements, requests: [], late: some });
+      some.forEach((each, i) => {
+        written.set(each, result.written[i]!);
+      });
+    }
+    return late.map((each) => written.get(each)!);
   }
 
   /** Sends rows of leased reservations that share a lease id. */
@@ -207,15 +181,13 @@ export class LedgerStatements {
     }
     const sums = [...leased.values()];
     const positions = new Map(sums.map(({ id }, i) => [id, i + 1]));
-    const packed = rows.map(({ placement: { request, shares, leases } }) => {
-      const money = shares.flatMap(({ name }, i) => (name.unit === 'nano_usd' ? [positions.get(leases[i]!.id)!] : []));
-      const rates = shares.flatMap(({ name }, i) => (name.unit === 'nano_usd' ? [] : [positions.get(leases[i]!.id)!]));
-      return { request, money: money.length, counters: [...money, ...rates] };
-    });
-    const { at, rows: requests } = reservationRows(packed);
+    const [requests, at] = requestRows(
+      rows.map(({ placement: { request, shares, leases } }) => {
+        return { request, shares, at: leases.map(({ id }) => positions.get(id)!) };
+      }),
+    );
     const { process_id, clock } = this.#options;
-    const off = rowArray(sums.map(({ id, amount, most, requests: many }) => [id, amount, most, many]));
-    return [process_id, rows[0]!.lease_id, databaseTime(clock), requests, at, off];
+    return [process_id, rows[0]!.lease_id, databaseTime(clock), requests, at, leaseParts(sums)];
   }
 
   /** Returns all leases of this process except those of one id. */
@@ -237,8 +209,8 @@ export class LedgerStatements {
     for (const name of names) counters.position(name);
     const [row] = await this.#options.database.query<{ told: string }>(
       'recall_leases',
-      'select l.told, recall_leases(l.ids) from look_at_counters($1, $2, $3, $4, $5, $6) as l',
-      [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.columns],
+      'select l.told, recall_leases(l.ids) from look_at_counters($1, $2, $3, $4) as l',
+      [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.parameters()],
     );
     const found = JSON.parse(row!.told) as LookedAtCounter[];
     return names.map((name) => {
@@ -268,18 +240,18 @@ export class LedgerStatements {
   /** Moves each reservation in full or not at all; `undefined` if it no longer exists. */
   async move(moves: readonly Move[]): Promise<readonly (MoveDecision | undefined)[]> {
     const counters = new CounterList();
-    const packed = moves.map(({ request }) => packReservation(request, counters));
-    const { at, limits, shadows, rows } = reservationRows(packed);
+    const placed = moves.map(({ request }) => placeIn(counters, request));
+    const [rows, at] = requestRows(placed);
     const held = moves.map((move) => (move.held.length > 0 ? move.held : null));
     const [row] = await this.#options.database.query<{ answer: string }>(
       'ledger_move',
-      'select move_reservations($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) as answer',
+      'select move_reservations($1, $2, $3, $4, $5, $6, $7, $8, $9) as answer',
       [
-        ...[databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.columns],
-        ...[at, limits, shadows, storableJson(held), rows],
+        ...[databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.parameters()],
+        ...[at, ...limitsAt(placed), storableJson(held), rows],
       ],
     );
-    return readMoves(packed, JSON.parse(row!.answer) as MovesAnswer);
+    return readMoves(placed, JSON.parse(row!.answer) as MovesAnswer);
   }
 
   /** @returns how many reservations existed. */
@@ -305,8 +277,8 @@ export class LedgerStatements {
     const [now, time_zone] = [databaseTime(this.#options.clock), this.#options.time_zone()];
     const [row] = await this.#options.database.query<{ told: string }>(
       'ledger_statuses',
-      'select told from look_at_counters($1, $2, $3, $4, $5, $6)',
-      [now, time_zone, ...counters.columns],
+      'select told from look_at_counters($1, $2, $3, $4)',
+      [now, time_zone, ...counters.parameters()],
     );
     const counted = (JSON.parse(row!.told) as LookedAtCounter[]).map((counter) => {
       const [spent, reserved, in_flight, most, set, granted, resets_at, leased, leased_in_flight, leased_most] =
@@ -330,6 +302,15 @@ export class LedgerStatements {
     );
     return rows.reverse();
   }
+}
+
+function placeIn(counters: CounterList, request: ReservationRequest): PlacedRequest {
+  const shares = sharesOf(request);
+  return { request, shares, at: shares.map(({ name, counter }) => counters.position(name, counter)) };
+}
+
+function leaseParts(parts: readonly LeasePart[]): string {
+  return rowArray(parts.map(({ id, amount, most, requests }) => [id, amount, most, requests]));
 }
 
 /** The time parameter of a statement; `null` uses the database's clock, which all replicas share. */

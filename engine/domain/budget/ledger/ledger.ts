@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type {
   ChargedAttempt,
   Clock,
@@ -14,18 +15,17 @@ import type {
   Settlement,
 } from '../../../base/contract/services.ts';
 import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
-import { createGroupCommit } from '../../../base/kit/group-commit.ts';
+import { createGroupCommit, type GroupCommit } from '../../../base/kit/group-commit.ts';
 import { type GatewayProcess, ownProcess } from '../../../base/kit/process/gateway-process.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { Database } from '../../../base/store/database.ts';
-import { asStoreError, isPermanent } from '../../../base/store/store-errors.ts';
-import { type CounterShare, type Ending, sharesOf } from '../leases/leased-room.ts';
+import { asStoreError, isPermanent, StoreTimeout } from '../../../base/store/store-errors.ts';
+import type { Ending } from '../leases/leased-room.ts';
 import { type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
-import type { LateSettlement } from './batch-request.ts';
-import { Batches } from './batches.ts';
+import { type CounterShare, type LateSettlement, sharesOf } from './batch-rows.ts';
 import { Heartbeat } from './heartbeat.ts';
-import { LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
+import { type BatchResult, LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
 import { assertReservable, BookedReservation, type Books, isCount, nothingReserved } from './reservation.ts';
 import { TypicalCosts } from './typical-costs.ts';
 
@@ -54,10 +54,37 @@ interface Open {
   is_over: boolean;
 }
 
+/** A request waiting for its reservation; `given_up` after the timeout, so that it is left out of the next batch. */
+interface Waiting {
+  readonly reserve: ReservationRequest;
+  given_up: boolean;
+}
+
+interface Settling {
+  readonly settle: Settlement;
+  readonly ending: Ending | undefined;
+}
+
+/** Every batch carries lease changes; this entry only triggers a batch. */
+const LEASE_CHANGES = { lease_changes: true } as const;
+type Entry = Waiting | Settling | typeof LEASE_CHANGES;
+/** The decision of a reservation, or whether a settlement was written. */
+type EntryResult = ReservationDecision | boolean;
+
+/** The reservation came after its deadline: nothing is reserved. */
+const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
+/** Placeholder of entries without a result. */
+const NOTHING: ReservationDecision = { ...LATE };
+
 const CLOSE_TIMEOUT_MS = 3000;
+/** Longer than the usual reservation timeout, and shorter than the time a stopping gateway waits for its ledger. */
+const UNDECIDED_TIMEOUT_MS = 6500;
+const STEP_MS = 50;
 const LEAVE_TIMEOUT_MS = 500;
 const RESERVE_TIMEOUT_MS = 5000;
 const MAX_BATCH = 500;
+/** How long entries without a waiting client, such as settlements, wait to share a statement. */
+const DELAY_MS = 25;
 /** Moves run one by one, and each version of a counter within a transaction makes the next one slower to find. */
 const MOVES_MAX = 32;
 /** Overlaps the disk write of one late settlement with the work of another. */
@@ -82,7 +109,15 @@ export class DatabaseLedger implements Ledger, Books {
   #written_at = 0;
   #onAllWritten = () => {};
   readonly #retry = createRetryPause();
-  readonly #batches: Batches;
+  readonly #time_zone: () => string;
+  readonly #reserve_timeout_ms: () => number;
+  /**
+   * The group commit: settlements, lease changes and reservations in batches, one statement at a time, so that counters arrive
+   * in commit order.
+   */
+  readonly #entries: GroupCommit<Entry, EntryResult>;
+  /** Until this monotonic time the database may still make reservations without this process knowing. */
+  #undecided_until = Number.NEGATIVE_INFINITY;
   readonly #leases: Leases | undefined;
   readonly #groups: ReturnType<typeof createGroups>;
 
@@ -97,9 +132,10 @@ export class DatabaseLedger implements Ledger, Books {
     } = options;
     const process_id = crypto.randomUUID();
     const statements = new LedgerStatements({ database, clock, time_zone, process_id });
-    const { reserve_timeout_ms = () => RESERVE_TIMEOUT_MS } = options;
     this.#clock = clock;
     this.#log = log;
+    this.#time_zone = time_zone;
+    this.#reserve_timeout_ms = options.reserve_timeout_ms ?? (() => RESERVE_TIMEOUT_MS);
     this.#statements = statements;
     this.#heartbeat = new Heartbeat({
       ...{ database, clock, log, every, process_id, process, statements },
@@ -111,24 +147,16 @@ export class DatabaseLedger implements Ledger, Books {
     this.#leases =
       options.leases &&
       new Leases({
-        ...{
-          database: options.leases,
-          ...options.leases,
-          time_zone,
-          clock,
-          log,
-          every,
-          heartbeat: this.#heartbeat,
-          statements,
+        ...{ ...options.leases, database: options.leases, time_zone, clock, log, every, statements },
+        heartbeat: this.#heartbeat,
+        send: async (when) => {
+          await this.#entries[when === 'now' ? 'run' : 'runSoon'](LEASE_CHANGES);
         },
-        send: (when) => this.#batches.sendChanges(when),
-        inTime: (sent) => this.#batches.inTime(sent),
+        inTime: (sent) => this.#inTime(sent),
       });
-    this.#batches = new Batches({
-      ...{ statements, clock, time_zone, reserve_timeout_ms, heartbeat: this.#heartbeat, leases: this.#leases },
-      releaseLate: async (request_id) => {
-        if (!(request_id in this.#open)) await this.release(request_id);
-      },
+    this.#entries = createGroupCommit({
+      ...{ lanes: 1, max_items: MAX_BATCH, patience_ms: DELAY_MS, isolates: isPermanent },
+      execute: (entries) => this.#execute(entries),
     });
     this.#groups = createGroups(statements);
   }
@@ -175,7 +203,7 @@ export class DatabaseLedger implements Ledger, Books {
         await this.#open[request.request_id]?.written;
         return this.#move({ request, held });
       };
-      const decision = await this.#batches.inTime(moved());
+      const decision = await this.#inTime(moved());
       if (decision === undefined) throw nothingReserved();
       const open = this.#open[request.request_id];
       if (decision.exceeded.length === 0 && open !== undefined) open.frees_slot = freesSlot(request);
@@ -301,7 +329,7 @@ export class DatabaseLedger implements Ledger, Books {
   async close(): Promise<void> {
     this.#heartbeat.stop();
     const given_back = this.#leases?.close();
-    const decided = this.#batches.over();
+    const decided = this.#allDecided();
     if (this.#unwritten > 0) {
       const all_written = new Promise<void>((resolve) => {
         this.#onAllWritten = resolve;
@@ -343,12 +371,103 @@ export class DatabaseLedger implements Ledger, Books {
 
   /** Reserves in the database; recalls leases of other processes before a rejection. */
   async #wait(request: ReservationRequest): Promise<ReservationDecision> {
-    const decide = () => this.#batches.reserve(request);
+    const decide = () => this.#reserve(request);
     const first = await decide();
     if (first.exceeded.length === 0 || this.#leases === undefined) return first;
     return this.#leases.recallAndDecide(first, decide, false);
   }
 
+  /** Reserves. Raises store_unavailable on timeout; a reservation that is made later is released. */
+  async #reserve(request: ReservationRequest): Promise<ReservationDecision> {
+    const waiting: Waiting = { reserve: request, given_up: false };
+    const decided = this.#entries.run(waiting) as Promise<ReservationDecision>;
+    const decision = await this.#inTime(decided, () => {
+      waiting.given_up = true;
+      decided
+        .then(async (late) => {
+          const is_made = late !== LATE && late !== NOTHING && late.exceeded.length === 0;
+          if (is_made && !(request.request_id in this.#open)) await this.release(request.request_id);
+        })
+        .catch(() => {});
+    });
+    if (decision === LATE) throw new StoreTimeout();
+    return decision;
+  }
+
+  /** Waits for a sent statement. Raises store_unavailable on timeout. */
+  async #inTime<Answer>(sent: Promise<Answer>, onGivenUp = () => {}): Promise<Answer> {
+    const { promise: too_late, reject } = Promise.withResolvers<never>();
+    let over = false;
+    const giveUp = () => {
+      if (over) return;
+      onGivenUp();
+      reject(new StoreTimeout());
+    };
+    // setImmediate: a reply that has arrived but is not processed yet, because this process is busy, is not late.
+    const timer = this.#clock.after(this.#reserve_timeout_ms(), () => setImmediate(giveUp));
+    try {
+      return await Promise.race([sent, too_late]);
+    } finally {
+      over = true;
+      timer.close();
+    }
+  }
+
+  /** Resolves when no reservation can be made any more: all deadlines have passed, or the maximum wait is over. */
+  async #allDecided(): Promise<void> {
+    // A frozen clock never reaches the deadline.
+    if (this.#clock.frozen) return;
+    const deadline = this.#clock.monotonic() + UNDECIDED_TIMEOUT_MS;
+    while (this.#clock.monotonic() < Math.min(this.#undecided_until, deadline)) await delay(STEP_MS);
+  }
+
+  async #execute(entries: readonly Entry[]): Promise<readonly EntryResult[]> {
+    const ended = entries.filter((entry) => 'settle' in entry);
+    const wanted = () => entries.filter((entry) => 'reserve' in entry).filter(({ given_up }) => !given_up);
+    if (wanted().length > 0) await this.#heartbeat.register();
+    const waiting = wanted();
+    const { written, decisions } = await this.#spend(ended, waiting);
+    let [settled, reserved] = [0, 0];
+    return entries.map((entry) => {
+      if ('settle' in entry) return written[settled++]!;
+      if (entry !== waiting[reserved]) return NOTHING;
+      reserved++;
+      return decisions?.[reserved - 1] ?? LATE;
+    });
+  }
+
+  async #spend(ended: readonly Settling[], waiting: readonly Waiting[]): Promise<BatchResult> {
+    const leases = this.#leases;
+    const changes = leases?.changes();
+    if (ended.length + waiting.length === 0 && changes === undefined) return { written: [], decisions: [] };
+    const valid_until =
+      waiting.length > 0 ? this.#clock.monotonic() + this.#reserve_timeout_ms() : Number.NEGATIVE_INFINITY;
+    const undecided_until = this.#undecided_until;
+    this.#undecided_until = Math.max(undecided_until, valid_until);
+    for (const { ending } of ended) if (ending !== undefined) ending.sent = true;
+    const zone = this.#time_zone();
+    const batch = {
+      settlements: ended.map(({ settle }) => settle),
+      requests: waiting.map(({ reserve }) => reserve),
+      ...(waiting.length > 0 && { valid_until: this.#heartbeat.databaseTimeOf(valid_until) }),
+      ...changes,
+    };
+    try {
+      const result = await this.#statements.spend(
+        batch,
+        leases && ((names, news) => leases.learn(names, news, changes?.lots)),
+      );
+      this.#undecided_until = undecided_until;
+      if (changes !== undefined) leases!.done(zone);
+      // The database's clock may have been changed: a heartbeat measures it again.
+      if (result.decisions === undefined) this.#heartbeat.sayAlive().catch(() => {});
+      return result;
+    } catch (error) {
+      for (const { ending } of ended) if (ending !== undefined) ending.sent = false;
+      if (changes !== undefined) leases!.failed(error);
+      throw error;
+    }
+  }
   /** Moves a reservation; recalls leases before a rejection. `undefined` if it no longer exists. */
   async #move(move: Move): Promise<MoveDecision | undefined> {
     const decide = () => this.#groups.moves.run(move);
@@ -371,7 +490,8 @@ export class DatabaseLedger implements Ledger, Books {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await this.#batches.settle(settlement, this.#open[request_id]?.frees_slot === true, ending);
+        const run = this.#open[request_id]?.frees_slot === true ? 'run' : 'runSoon';
+        const written = await this.#entries[run]({ settle: settlement, ending });
         this.#written_at = this.#clock.monotonic();
         this.#retry.reset();
         delete this.#open[request_id];

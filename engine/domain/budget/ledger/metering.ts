@@ -1,11 +1,13 @@
 import type { ModelConfig } from '../../../base/contract/config.ts';
 import type { AttemptRecord } from '../../../base/contract/forwarding.ts';
-import type { CacheLifetime, Outcome, Services } from '../../../base/contract/services.ts';
+import type { CacheLifetime, EffectivePrice, Outcome, Served, Services } from '../../../base/contract/services.ts';
 import type { ResponseEvent, StageContext } from '../../../base/contract/stage.ts';
 import {
+  cacheTokens,
   definitionOf,
   newUsageReading,
   readOtherUsage,
+  relayedOutput,
   type UsageReader,
   type UsageReading,
 } from '../../protocols/index.ts';
@@ -16,14 +18,15 @@ import {
   chargeUnknown,
   createUsageAnomalies,
   emptyBill,
+  inputTokens,
   type Possible,
   possibleFor,
   reportsUsage,
+  toolsUsed,
+  withAudio,
 } from '../prices/charge.ts';
 import { costOf, NO_TOKENS, servedAsRequested } from '../prices/prices.ts';
-import { attemptPrices, inputCost, withAttempts } from './attempts.ts';
-import { type Ending, endingOf, settleUnknown } from './ending.ts';
-import { moreToReserve, type ReservationWatch, watchReservation } from './reservation-watch.ts';
+import { attemptPrices, type Ending, endingOf, inputCost, settleUnknown, withAttempts } from './attempts.ts';
 
 /** Facts that determine the cost of a finished request. */
 export const METERING_FACTS = {
@@ -68,6 +71,68 @@ type MeterContext = StageContext<
   never
 >;
 
+/** The percentage of the reserved amount that triggers a top-up when spent. */
+const FULL_PERCENT = 80;
+
+/** The state that decides when a typical reservation is topped up. */
+interface ReservationWatch {
+  /** The most the request can cost, in nano-USD. */
+  readonly most: number;
+  readonly price: EffectivePrice;
+  /** Input tokens until the upstream reports them. */
+  readonly input_estimate: number;
+  readonly cache_asked: CacheLifetime;
+  readonly asked: Served;
+  /** The currently reserved amount, in nano-USD. */
+  reserved: number;
+  /** Output tokens at which the cost is computed again. */
+  next_output: number;
+  /** The reported usage when `next_output` was computed. */
+  known: number;
+}
+
+/**
+ * The new amount to reserve in nano-USD, if a top-up is due: twice the cost so far, at most the worst case. Costs two
+ * comparisons until then.
+ */
+function moreToReserve(watch: ReservationWatch, reading: UsageReading): number | undefined {
+  if (watch.reserved >= watch.most) return undefined;
+  const known = whatIsKnown(reading);
+  const output = Math.max(reading.reported.output ?? 0, relayedOutput(reading, 0));
+  if (known === watch.known && output < watch.next_output) return undefined;
+  watch.known = known;
+  const before = watch.reserved;
+  const cost = costSoFar(watch, reading, output);
+  if (cost * 100 > watch.reserved * FULL_PERCENT)
+    watch.reserved = Math.min(watch.most, Math.max(watch.reserved, 2 * cost));
+  watch.next_output = outputThatFills(watch, reading, output);
+  return watch.reserved > before ? watch.reserved : undefined;
+}
+
+/** Changes when the upstream reports billed usage other than output. */
+function whatIsKnown({ reported, tools_begun }: UsageReading): number {
+  let known = reported.input === undefined ? 0 : 1;
+  for (const tool in tools_begun) known += tools_begun[tool]!;
+  return known;
+}
+
+function costSoFar(watch: ReservationWatch, reading: UsageReading, output: number): number {
+  const cache = cacheTokens(reading.reported, watch.cache_asked);
+  const input = inputTokens(reading.reported, cache, watch.input_estimate);
+  const server_tools = toolsUsed(reading, false, watch.price.server_tools_pico);
+  const served = reading.served === undefined ? watch.asked : { ...watch.asked, ...reading.served };
+  const tokens = withAudio({ input, output, ...cache }, reading.reported);
+  return costOf(watch.price, { ...tokens, served, ...(server_tools && { server_tools }) });
+}
+
+/** The output tokens at which the next top-up is due, so that deltas need no price computation. */
+function outputThatFills(watch: ReservationWatch, reading: UsageReading, output: number): number {
+  const now = costSoFar(watch, reading, output);
+  const thousand = costSoFar(watch, reading, output + 1000) - now;
+  if (thousand <= 0) return Infinity;
+  return output + Math.max(1, Math.ceil((((watch.reserved * FULL_PERCENT) / 100 - now) * 1000) / thousand));
+}
+
 /** State of one response between its events. */
 export interface Metering {
   readonly reading: UsageReading;
@@ -80,7 +145,7 @@ type MeteringServices = Pick<Services, 'config' | 'ledger' | 'log' | 'models'>;
 type MayBeBilled = (attempt: AttemptRecord) => boolean;
 
 /** The charge of a request: usage, cost in nano-USD, provenance. */
-export interface Charge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
+interface Charge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
   readonly usage: Charged['usage'];
   readonly cost: number;
   readonly billed?: Charged['billed'];
@@ -125,7 +190,8 @@ function startMetering(ctx: MeterContext, services: MeteringServices): Metering 
   if (reserved === undefined || most === undefined || reserved >= most) return { ...metering, watch: undefined };
   const { model, price } = pricedModel(ctx, services);
   const { input_estimate, cache_asked, asked } = expected(ctx, model);
-  return { ...metering, watch: watchReservation({ reserved, most, price, input_estimate, cache_asked, asked }) };
+  const watch = { reserved, most, price, input_estimate, cache_asked, asked, next_output: 0, known: -1 };
+  return { ...metering, watch };
 }
 
 /** The requested and the effective prompt cache lifetime; empty without caching. */
@@ -267,11 +333,10 @@ export function createMetering(services: MeteringServices, charge: 'full' | 'not
       read(reading, event);
       return watch && moreToReserve(watch, reading);
     },
-    /** The charge and the outcome of a finished request. */
-    settle(ctx: MeterContext, metering: Metering | undefined): readonly [Charge, Outcome] {
-      const result: Charge = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, metering);
-      const outcome = withAttempts(outcomeOf(ctx, result), ctx.attempts, attemptPrices(ctx, services, isBilled));
-      return [result, outcome];
+    /** The outcome of a finished request, with its charge. */
+    settle(ctx: MeterContext, metering: Metering | undefined): Outcome {
+      const result = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, metering);
+      return withAttempts(outcomeOf(ctx, result), ctx.attempts, attemptPrices(ctx, services, isBilled));
     },
   };
 }

@@ -45,7 +45,7 @@ async function leasesBack(
 }
 
 /** A change of the limit on one counter. */
-export interface LimitChange {
+interface LimitChange {
   readonly name: CounterName;
   /** In the unit of the counter, as from `amountIn`. */
   readonly amount: number;
@@ -177,14 +177,13 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
 }
 
 /** A temporary amount on top of the limit in force. */
-export interface NewGrant extends LimitChange {
+interface NewGrant extends LimitChange {
   readonly expires_at: Date;
 }
 
 type GrantState = 'active' | 'revoked' | 'expired';
 
-/** A grant: a temporary amount on top of a limit. */
-export interface LimitGrant {
+interface LimitGrant {
   readonly id: string;
   readonly name: CounterName;
   /** In the unit of the counter. */
@@ -262,7 +261,7 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
 }
 
 /** Filter of grants; every field that is present must match. */
-export interface GrantFilter {
+interface GrantFilter {
   readonly id?: string | undefined;
   /** Subjects; see `countsOnly`. */
   readonly of?: LimitParts | undefined;

@@ -14,7 +14,7 @@ import { type KnownFacts, simplify } from '../../../base/rules/simplify.ts';
 import type { Changing } from '../../audit/index.ts';
 import { IN_FORCE, rolesOf, tokenGroupOf } from '../../identity/index.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import type { GrantInForce } from '../reports/spending.ts';
+import type { ChangesInForce } from '../reports/spending.ts';
 import { limitInForce, remainingOf } from './headroom.ts';
 import {
   type AmountUnit,
@@ -28,24 +28,13 @@ import {
 import { MOMENT } from './limit-settings.ts';
 import { ALWAYS_COUNTED, amountFor, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
 
-const MINUTE_MS = 60_000;
-const UNITS = [
-  ['day', 24 * 60],
-  ['hour', 60],
-  ['minute', 1],
-] as const;
-
 /** A span of milliseconds in its two largest units, rounded down: `2 days 3 hours`, `20 minutes`, `less than a minute`. */
 export function formatSpan(ms: number): string {
-  let left = Math.floor(ms / MINUTE_MS);
-  const parts: string[] = [];
-  for (const [unit, minutes] of UNITS) {
-    const count = Math.floor(left / minutes);
-    left -= count * minutes;
-    if (count > 0) parts.push(`${count} ${unit}${count === 1 ? '' : 's'}`);
-    else if (parts.length > 0) break;
-  }
-  return parts.slice(0, 2).join(' ') || 'less than a minute';
+  const minutes = Math.floor(ms / 60_000);
+  const [days, hours] = [Math.floor(minutes / 1440), Math.floor(minutes / 60) % 24];
+  const parts = days > 0 ? { day: days, hour: hours } : { hour: hours, minute: minutes % 60 };
+  const counted = Object.entries(parts).filter(([, count]) => count > 0);
+  return counted.map(([unit, count]) => `${count} ${unit}${count === 1 ? '' : 's'}`).join(' ') || 'less than a minute';
 }
 
 // Known facts of the callers of a counter, for conditions of rules.
@@ -136,7 +125,7 @@ function commonFacts({ known, ways }: Callers): KnownFacts {
 type ByGroup = Readonly<Record<string, number>> | null;
 
 /** A limit of gateway.yaml on one counter. */
-export interface RuleInForce {
+interface RuleInForce {
   /** Name of the rule, or such as `defaults.user_daily_usd`. */
   readonly rule: string;
   /**
@@ -321,11 +310,9 @@ export interface LimitInForce {
   readonly reserved: number;
   /** Requests in flight with a reservation on it. */
   readonly in_flight: number;
-  /** Remaining amount; `null` without a limit. */
   readonly room: number | null;
   /** `null` for requests in flight. */
   readonly resets_at: Date | null;
-  /** Time zone of its windows. */
   readonly time_zone: string;
   /** Forecast of a limit in money; `null` for others. */
   readonly forecast: Forecast | null;
@@ -365,11 +352,7 @@ interface StatusRow {
   /** Spending of previous windows, and the beginning of the first. */
   readonly spent_before: number;
   readonly counted_from: Date | null;
-  readonly set_amount: number | null;
-  readonly set_reason: string | null;
-  readonly set_at: Date | null;
-  readonly set_by: string | null;
-  readonly grants: readonly GrantInForce[];
+  readonly changes: ChangesInForce;
   readonly callers: readonly CallerRow[] | null;
 }
 
@@ -386,8 +369,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
      select coalesce(c.spent, 0)::float8 as spent, coalesce(c.reserved, 0)::float8 as reserved,
        coalesce(c.in_flight, 0) as in_flight, at, w.start as began_at, window_end(n.window_kind, w.start, $2) as resets_at,
        coalesce(past.spent, 0)::float8 as spent_before, past.counted_from,
-       l.amount as set_amount, l.reason as set_reason, l.set_at, l.set_by, l.grants,
-       ${callersOf('n.person', 'n.token')} as callers
+       l.changes, ${callersOf('n.person', 'n.token')} as callers
      from moment
      cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
        with ordinality as n (scope, key, window_kind, unit, person, token, position)
@@ -432,7 +414,7 @@ function describe(
 ): Omit<LimitInForce, 'time_zone'> {
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
-  const { grants } = row;
+  const { set, grants } = row.changes;
   const nameFor = (who: string | null) => (reader.is_admin ? who : null);
   const rule_name = ruleOfCounter(name);
   const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
@@ -451,7 +433,7 @@ function describe(
   // Within a shared limit a person has their grants only.
   const [least = is_personal && !all.some(isOfIt) ? 0 : null] = enforced.toSorted((a, b) => a - b);
   const granted = grants.reduce((sum, { amount }) => sum + amount, if_granted);
-  const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
+  const limit = counted ? limitInForce(least, { set: set?.amount ?? null, granted }) : null;
   const { spent, reserved } = row;
   return {
     scope,
@@ -467,10 +449,9 @@ function describe(
     resets_at: row.resets_at,
     forecast: limit === null ? null : forecastFor(name, row, limit),
     rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),
-    set:
-      row.set_amount === null
-        ? null
-        : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: nameFor(row.set_by) },
+    set: set && {
+      ...{ limit: show(set.amount), reason: set.reason, set_at: new Date(set.at), set_by: nameFor(set.by) },
+    },
     grants: grants.map(({ id, amount, reason, at, by, expires_at }) => ({
       ...{ id, amount: show(amount), reason, granted_at: new Date(at), granted_by: nameFor(by) },
       expires_at: new Date(expires_at),

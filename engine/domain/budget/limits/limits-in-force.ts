@@ -15,7 +15,7 @@ import { createGroupCommit } from '../../../base/kit/group-commit.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { isUnavailable } from '../../../base/store/store-errors.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
-import type { GrantInForce } from '../reports/spending.ts';
+import type { ChangesInForce } from '../reports/spending.ts';
 import { counterId, grantedIn, RUN_TIME_RULE } from './headroom.ts';
 import { personalCounter } from './limit-names.ts';
 import { hopelessFirst, limitHeaders, refuseForLimits } from './refusals.ts';
@@ -34,12 +34,10 @@ export function createLimitsInForce(options: {
     max_items: 100,
     isolates: () => false,
     async execute(names) {
-      const rows = await database.query<Pick<LimitChanges, 'set'> & { readonly grants: readonly GrantInForce[] }>(
+      const rows = await database.query<{ readonly changes: ChangesInForce }>(
         'limits_now',
         `with moment as (select coalesce($5::timestamptz, now()) as at)
-         select case when l.amount is not null
-             then jsonb_build_object('amount', l.amount, 'at', ${milliseconds('l.set_at')}, 'by', l.set_by) end as "set",
-           l.grants
+         select l.changes
          from moment
          cross join unnest($1::text[], $2::text[], $3::text[], $4::text[])
            with ordinality as n (scope, key, window_kind, unit, position)
@@ -53,15 +51,18 @@ export function createLimitsInForce(options: {
           databaseTime(clock),
         ],
       );
-      // Only administrators may read the reasons of grants.
-      return rows.map(({ set, grants }) => ({ set, grants: grants.map(({ reason: _, ...grant }) => grant) }));
+      return rows.map(({ changes: { set, grants } }) => ({
+        set: set && withoutReason(set),
+        grants: grants.map(withoutReason),
+      }));
     },
   });
   return { changes: (name) => lookups.run(name) };
 }
 
-function milliseconds(column: string): string {
-  return `floor(extract(epoch from ${column}) * 1000)::bigint`;
+/** Only administrators may read reasons. */
+function withoutReason<Change extends { readonly reason: string | null }>({ reason: _, ...change }: Change) {
+  return change;
 }
 
 /**

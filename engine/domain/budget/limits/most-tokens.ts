@@ -8,34 +8,34 @@ import { definitionNamed, definitionOf, type OutputRules, otherBound } from '../
 import { audioPico, costAt, NO_TOKENS, possibleRates } from '../prices/prices.ts';
 
 /** Upper bounds of the tokens of a request. */
-export interface MostTokens {
+interface MostTokens {
   /** Of one run of the model. */
   readonly input: number;
   readonly output: number;
-  /** How often the model is run. */
+  /** Number of model runs. */
   readonly runs: number;
-  /** How often each other model that the request names may run. */
+  /** Number of runs of each other model that the request names. */
   readonly other_runs: number;
-  /** Additional runs to summarize the conversation, and the most output of each. */
+  /** Additional runs to summarize the conversation, and the maximum output of each. */
   readonly compactions: number;
   readonly compaction_output: number;
 }
 
-/** The most tokens that a request can use of a model. A model reads and writes no more than its context window in one run. */
+/** The maximum tokens that a request can use of a model. One run cannot exceed the context window. */
 export function mostTokensOf(ctx: TokenFacts, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
   const { max_output_tokens } = model;
   const choices = choicesOf(ctx);
   const context_window = windowOf(ctx, model);
   const input_max = ctx.get('request.input_tokens_max');
   if (ctx.get('request.protocol') === 'none') {
-    // Each text of a list is a run of its own.
+    // Each text of a list is a separate run.
     const input = Math.min(input_max, context_window * choices);
     const once = { runs: 1, other_runs: 1, compactions: 0, compaction_output: 0 };
     return { input, output: max_output_tokens * choices, ...once };
   }
   const { runs_max, are_runs_bounded } = definitionOf(ctx.get('route.protocol')).output;
   const endless = upstream.tool_iterations ?? runs_max;
-  // 0: it may use the upstream's tools as often as it likes.
+  // 0: the request does not bound the use of the upstream's tools.
   const asked = (ctx.get('request.iterations') ?? 1) || endless;
   const iterations = asked > 1 && !are_runs_bounded ? Math.max(asked, endless) : asked;
   const output = outputBound(ctx, model, upstream) ?? max_output_tokens;
@@ -52,8 +52,8 @@ export function mostTokensOf(ctx: TokenFacts, model: ModelConfig, upstream: Upst
 }
 
 /**
- * The output bound that the upstream enforces, if the request has one: the largest of all bounds sent, since the upstream may
- * prefer any. 0 is no bound: some servers take it as such.
+ * The output bound that the upstream enforces, if any: the largest of all bounds sent, since the upstream may prefer any.
+ * 0 counts as no bound, because some servers read it so.
  */
 function outputBound(
   ctx: TokenFacts,
@@ -73,7 +73,7 @@ function outputBound(
   return is_kept ? Math.max(...Object.values(sent)) : undefined;
 }
 
-/** What the bound is called in a request that the gateway has translated. */
+/** The name of the bound in a translated request. */
 function writtenBound(
   { supports }: ModelConfig,
   { fields: [first, second] }: OutputRules,
@@ -118,27 +118,27 @@ type TokenFacts = Pick<
   'get'
 >;
 
-/** How many answers a request asks for. */
+/** Number of requested choices. */
 export function choicesOf(ctx: TokenFacts): number {
   return ctx.get('request.choices') ?? 1;
 }
 
-/** Most texts of a request to another API than those for models; each may fill a context window. */
+/** Maximum texts of a request to another API; each may fill a context window. */
 export function textsOf(ctx: TokenFacts): number {
   return ctx.get('request.protocol') === 'none' ? choicesOf(ctx) : 1;
 }
 
-/** Refuses a bound of 0, which some servers take as none. Raises invalid_request. */
+/** Rejects a bound of 0, which some servers read as no bound. Raises invalid_request. */
 export function refuseZeroBound(ctx: TokenFacts, { name, supports }: UpstreamConfig): void {
   if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
   throw new StageError(
     'invalid_request',
-    `max_tokens: must be 1 or more: some providers take 0 for no bound at all. Where the upstream "${name}" takes it for no output, an administrator can say so: \`supports.max_tokens_0\`.`,
+    `max_tokens: must be 1 or more: some providers read 0 as "no limit". If the upstream "${name}" reads it as "no output", an administrator can set \`supports.max_tokens_0\`.`,
     { details: { param: 'max_tokens' } },
   );
 }
 
-/** The longest cache lifetime the prompt may be written for; upstreams of some protocols choose it themselves. */
+/** The longest lifetime of the prompt's cache writes; upstreams of some protocols choose it themselves. */
 export function cacheLifetime(ctx: TokenFacts): string {
   if (ctx.get('request.protocol') === 'none') return 'none';
   if (ctx.get('cache.downgraded') === true) return '5m';
@@ -159,19 +159,19 @@ export function likelyTokens(ctx: TokenFacts, model: ModelConfig): number {
 }
 
 /** Upper bounds of the usage of a request. */
-export interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
+interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
   /** As in `MostTokens`; absent: once, and never to summarize. */
   readonly runs?: number;
   readonly compactions?: number;
   readonly compaction_output?: number;
-  /** Longest cache lifetime it asks for. */
+  /** The longest cache lifetime that the request asks for. */
   readonly cache_ttl: string;
-  /** Most uses of each tool that the upstream runs. */
+  /** Maximum uses of each tool that the upstream runs. */
   readonly server_tools?: Readonly<Record<string, number>>;
   /** Further uses, priced as the most expensive tool. */
   readonly any_tool?: number;
   readonly asked?: Served;
-  /** Whether its input, and its answer, may be audio. */
+  /** Whether the input and the output may be audio. */
   readonly audio?: { readonly input: boolean; readonly output: boolean };
 }
 
@@ -218,7 +218,7 @@ export function runCost(
 
 type InputKind = 'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h';
 
-/** Upstreams read their cache unasked, and write it with the requested lifetime. */
+/** Upstreams may read their cache in any case, and write it with the requested lifetime. */
 function mostExpensiveKind(pico: TokenRates['pico'], cache_ttl: string): InputKind {
   let most_expensive: InputKind = pico.cache_read > pico.input ? 'cache_read' : 'input';
   if (cache_ttl !== 'none' && pico.cache_write_5m > pico[most_expensive]) most_expensive = 'cache_write_5m';

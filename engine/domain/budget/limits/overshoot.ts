@@ -11,14 +11,14 @@ import { runCost } from './most-tokens.ts';
 import { spendLimits } from './spend-limits.ts';
 
 /** The most expensive possible request, in tokens. */
-export interface MostExpensiveRequest {
+interface MostExpensiveRequest {
   readonly model: string;
   readonly upstream: string;
   readonly cost_nano_usd: number;
 }
 
 /** Overshoot bound of one limit. */
-export interface LimitOvershoot {
+interface LimitOvershoot {
   readonly name: string;
   readonly bound_nano_usd: number;
 }

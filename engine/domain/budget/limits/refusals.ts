@@ -9,10 +9,10 @@ import { describeAmount, describeCounter } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
-/** From these shares of a limit on callers are warned, and warned for the last time. */
+/** Shares of a limit at which callers get the first and the last warning. */
 const WARNING_PERCENT = 75;
 const LAST_WARNING_PERCENT = 95;
-/** What is not refused is never said to be used up: clients stop at 1. */
+/** Bound on the reported share of accepted requests: clients stop at 100 %. */
 const PERCENT_MAX = 99;
 
 const NONE: Headers = {};
@@ -22,9 +22,9 @@ export function limitHeaders(header_prefix: string) {
   const prefix = `${header_prefix}-ratelimit-`;
   const names = namesUnder(prefix);
   return {
-    /** What the names of all of them begin with, and those of the upstream's own. */
+    /** Common prefix of these headers, and of the upstream's rate-limit headers. */
     prefix,
-    /** Of an answer: the limit that is used up the furthest; none without a limit. */
+    /** Headers of a successful response, about the limit with the highest used share; none without a limit. */
     onSuccess(statuses: readonly LimitStatus[]): Headers {
       const nearest = nearestLimit(statuses);
       if (nearest === undefined) return NONE;
@@ -42,8 +42,8 @@ export function limitHeaders(header_prefix: string) {
       if (percent >= WARNING_PERCENT) headers[names.threshold] = percent >= LAST_WARNING_PERCENT ? '0.95' : '0.75';
       return headers;
     },
-    // Without the claim and the overage status: clients would show a text of their own instead of the refusal's.
-    /** Of a refusal because this limit in money has no room. */
+    // Without the claim and the overage status: with them, clients show their own text instead of the error message.
+    /** Headers of a rejection by this spend limit. */
     onRefusal(exceeded: LimitStatus): Headers {
       const reset = unixSeconds(exceeded);
       return {
@@ -57,13 +57,13 @@ export function limitHeaders(header_prefix: string) {
         ...(!isOwn(exceeded) && { [names.scope]: 'group_pool' }),
       };
     },
-    /** Of a refusal because limits cannot be read. */
+    /** Headers of a rejection because limits cannot be read. */
     unreadable: { [names.disabled_reason]: 'fetch_error' },
   };
 }
 
 /** The headers that tell callers how much of their limits is used, under the names of one profile. */
-export type LimitHeaders = ReturnType<typeof limitHeaders>;
+type LimitHeaders = ReturnType<typeof limitHeaders>;
 
 function namesUnder(prefix: string) {
   const unified = `${prefix}unified-`;
@@ -81,14 +81,14 @@ function namesUnder(prefix: string) {
   } as const;
 }
 
-/** Whether a counter counts one caller only, and not what others do as well. */
+/** Whether a counter counts one caller only, not a group. */
 function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
   return scope.split('+').some((each) => each === 'user' || each === 'token');
 }
 
-/** Whole percent of a limit, from 0; a limit of nothing is used up. */
+/** Whole percent of a limit, from 0; 100 for a limit of 0. */
 export function percentOf(limit: number, amount: number): number {
-  // Multiplied first: 57 / 100 is a little less than 57 percent.
+  // Multiplies first: 57 / 100 is slightly less than 0.57 in floating point.
   return limit > 0 ? Math.max(0, Math.floor((100 * amount) / limit)) : 100;
 }
 
@@ -109,22 +109,22 @@ function unixSeconds({ resets_at }: LimitStatus): string {
 }
 
 /** What an operator decides about refusals. */
-export interface RefusalStyle {
+interface RefusalStyle {
   readonly status: number;
-  /** Ends every refusal instead of our own advice. */
+  /** Text of the operator, instead of the gateway's advice. */
   readonly advice: string | undefined;
   readonly headers: LimitHeaders;
-  /** In which times are told: `spend_limits.time_zone`. */
+  /** Time zone of times in messages: `spend_limits.time_zone`. */
   readonly time_zone: string;
 }
 
-/** A limit as it is listed beside others that had no room either. */
+/** One exceeded limit in the error details. */
 type Listed = Readonly<Record<string, string | number | null>>;
 
 const requests = (count: number) => describeAmount(count, 'requests');
 const isoTime = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
-/** Limits without room, with one that no waiting helps before those that only need time. */
+/** Exceeded limits; one that waiting does not help comes first. */
 export function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): readonly LimitStatus[] {
   const hopeless = exceeded.find((limit_status) => isHopeless(limit_status, needs));
   if (hopeless === undefined || hopeless === exceeded[0]) return exceeded;
@@ -132,7 +132,7 @@ export function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): r
 }
 
 /**
- * The error of a request that some limits have no room for; it is about the first of them.
+ * The error for a request that exceeds limits; its message is about the first one.
  * @param now milliseconds since the epoch
  */
 export function refuseForLimits(
@@ -175,7 +175,7 @@ function list(status: LimitStatus): Listed {
   return { scope, key, window, ...amount, resets_at: isoTime(resets_at), rule, ...changeDetails(status) };
 }
 
-/** When a limit was set, and what of it is granted until when: not by whom, which is the administrators' to know. */
+/** When a limit was set, and its grants with their ends. Administrators' names are left out. */
 function changeDetails({ unit, rule, granted, changes }: LimitStatus): Listed {
   const set_at = rule === RUN_TIME_RULE ? changes?.set?.at : undefined;
   const ends_at = changes?.grants[0]?.expires_at;
@@ -186,10 +186,10 @@ function changeDetails({ unit, rule, granted, changes }: LimitStatus): Listed {
   };
 }
 
-/** What made a limit as it is: a rule of gateway.yaml, or an administrator at run time. */
+/** The origin of a limit: a rule of gateway.yaml, or an administrator at run time. */
 function originOf({ rule, limit, granted, changes, unit }: LimitStatus, time_zone: string): string {
   const ends_at = changes?.grants[0]?.expires_at;
-  const until = ends_at === undefined ? 'for a time' : `until ${formatInZone(ends_at, time_zone)}`;
+  const until = ends_at === undefined ? 'temporarily' : `until ${formatInZone(ends_at, time_zone)}`;
   if (granted === limit) return `Granted at run time, ${until}`;
   const set_at = changes?.set?.at;
   const set = `Limit set at run time${set_at === undefined ? '' : `, ${formatInZone(set_at, time_zone)}`}`;
@@ -197,27 +197,26 @@ function originOf({ rule, limit, granted, changes, unit }: LimitStatus, time_zon
   return granted === undefined ? base : `${base}, with ${describeAmount(granted, unit)} granted ${until}`;
 }
 
-/** Whether the request is refused however long its caller waits: the limit as a whole is smaller than it. */
+/** Whether waiting cannot help: the request is larger than the whole limit. */
 function isHopeless(limit_status: LimitStatus, needs: Needs): boolean {
   return limit_status.limit === 0 || lackOf(limit_status, needs) === 'limit';
 }
 
-/** First words of a refusal that no waiting helps. */
-const HOPELESS = 'Waiting does not help';
+/** First words of a rejection that waiting does not help. */
+const HOPELESS = 'Retrying will not help';
 
-/** What a refusal says, in the order in which it says it. */
+/** The parts of a rejection's message, in their order. */
 interface Explanation {
-  /** What ran out and when it resets or is worth another try. */
+  /** Which limit is exceeded, and when it resets or when to retry. */
   readonly fact: string;
-  /** What else to do, where the operator gives no advice. */
+  /** The gateway's advice, without advice of the operator. */
   readonly own?: string;
   /** The amounts behind the fact. */
   readonly amounts?: string;
 }
 
 /**
- * There are clients that show the first 157 characters only, and hide the details: so what ran out, when it resets and what to do come
- * first.
+ * Some clients show only the first 157 characters and hide the details, so the limit, its reset and the advice come first.
  */
 function sentence({ fact, own, amounts }: Explanation, origin: string, advice: string | undefined): string {
   const help = advice ?? own;
@@ -225,10 +224,10 @@ function sentence({ fact, own, amounts }: Explanation, origin: string, advice: s
   return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
 }
 
-/** An operator may write no full stop. */
+/** Adds a missing full stop to the operator's text. */
 const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
 
-/** Why there is no room, and the amount in the unit of the limit that there was none for. */
+/** Why a limit is exceeded, and the amount that was needed, in the unit of the limit. */
 function explain(
   status: LimitStatus,
   needs: Needs,
@@ -242,10 +241,11 @@ function explain(
   const amount = (of: number) => describeAmount(of, unit);
   const per = window === 'open' ? ' at once' : ' per minute';
   const which = is_money ? `${WINDOWS[window as SpendWindow].adjective} limit` : 'limit';
-  const what = `${which} of ${amount(limit)}${is_money ? '' : per} for ${describeCounter(status)}`;
+  const size = is_money ? amount(limit) : amount(limit) + per;
+  const what = `${which} of ${size} for ${describeCounter(status)}`;
   if (limit === 0) {
     return {
-      fact: `${HOPELESS}: the ${what} allows nothing`,
+      fact: `${HOPELESS}: the ${which} for ${describeCounter(status)} is ${size}`,
       own: 'Ask your administrator for a higher limit.',
       needed,
     };
@@ -253,20 +253,20 @@ function explain(
   if (window === 'open') {
     const [are, they] = reserved === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
     const fact = `The ${what} is reached; try again when ${they} finished`;
-    return { fact, amounts: `${requests(reserved)} ${are} under way`, needed };
+    return { fact, amounts: `${requests(reserved)} ${are} in flight`, needed };
   }
   const costs = is_money
     ? `this request ${needed < most ? 'is likely to cost' : 'may cost'} ${amount(needed)}`
     : `this request may need ${amount(needed)}`;
   if (lack === 'limit') {
-    const less = is_money ? 'Ask' : 'Send less, ask';
-    const own = `${less} for fewer output tokens, or your administrator for a higher limit.`;
-    return { fact: `${HOPELESS}: this request alone is larger than the ${what}`, own, amounts: costs, needed };
+    const less = is_money ? 'Request' : 'Shorten the input, request';
+    const own = `${less} fewer output tokens, or ask your administrator for a higher limit.`;
+    return { fact: `${HOPELESS}: this request alone exceeds the ${what}`, own, amounts: costs, needed };
   }
   if (!is_money) {
     const counted = `${spent} used and ${reserved} reserved by requests in flight in this minute`;
     return {
-      fact: `The ${what} has no room for this request; try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}`,
+      fact: `This request would exceed the ${what}; try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}`,
       amounts: unit === 'tokens' ? `${counted}, and ${costs}` : counted,
       needed,
     };
@@ -274,13 +274,13 @@ function explain(
   const resets = `it resets ${formatMinuteFrom(resets_at ?? 0, time_zone)}`;
   const is_spent = `${amount(spent)} is spent`;
   if (lack === 'spent') {
-    const own = 'Until then ask your administrator for a higher limit.';
-    const fact = `The ${what} has no room for this request; ${resets}`;
+    const own = 'Until then, ask your administrator for a higher limit.';
+    const fact = `This request would exceed the ${what}; ${resets}`;
     return { fact, own, amounts: `${is_spent}, and ${costs}`, needed };
   }
   const others = `${requests(in_flight)} in flight`;
   const busy = {
-    fact: `The ${what} has no room while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
+    fact: `The ${what} is reached while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
     own: `Try again when ${in_flight === 1 ? 'it has' : 'they have'} finished.`,
   };
   if (lack === 'reserved') {
@@ -290,7 +290,7 @@ function explain(
   return { ...busy, amounts: `${is_spent}, ${may}`, needed: most };
 }
 
-/** What somebody has spent in a window of its own. Amounts are in cents, with decimals; `null` where nothing limits it. */
+/** A user's spending in one window. Amounts are in cents, with decimals; `null` without a limit. */
 interface WindowUsage {
   readonly limit: number | null;
   readonly used_credits: number;
@@ -299,22 +299,22 @@ interface WindowUsage {
   readonly resets_at: string;
 }
 
-/** A limit in money that somebody comes under, alone or with others. */
+/** A spend limit that applies to a user, alone or with others. */
 interface LimitUsage {
   readonly kind: 'spend';
   readonly group: string;
   readonly percent: number;
   readonly resets_at: string;
   readonly severity: 'normal' | 'warning' | 'critical';
-  /** Whether it is the one that `extra_usage` is about. */
+  /** Whether `extra_usage` is about this limit. */
   readonly is_active: boolean;
   readonly scope: string;
   readonly rule: string;
 }
 
-/** What a caller has spent and may spend; the body of `GET /api/oauth/usage`. Amounts are in cents, with decimals. */
+/** A caller's spending and limits; the body of `GET /api/oauth/usage`. Amounts are in cents, with decimals. */
 export interface UsageReport {
-  /** About the active limit, whichever window it has; without any limit about the month. */
+  /** The active limit, of any window; without limits, the month. */
   readonly extra_usage: {
     readonly is_enabled: true;
     readonly monthly_limit: number | null;
@@ -329,7 +329,7 @@ export interface UsageReport {
 
 const NANO_USD_PER_CENT = 1e7;
 
-/** @param statuses counters in money; those of the user's own day, week and month must be among them. */
+/** @param statuses spend counters, including the user's own of the day, week and month. */
 export function usageReport(statuses: readonly CounterStatus[]): UsageReport {
   const nearest = furthestLimit(statuses);
   const { limit, used_credits, utilization } = windowUsage(nearest ?? ownStatus('month', statuses));
@@ -347,7 +347,7 @@ export function usageReport(statuses: readonly CounterStatus[]): UsageReport {
   };
 }
 
-/** The limit that is used up the furthest; of those with nothing left the one that resets last. */
+/** The limit with the highest used share; of exhausted ones, the one that resets last. */
 function furthestLimit(statuses: readonly CounterStatus[]): CounterStatus | undefined {
   const share = ({ limit, spent }: CounterStatus) => (limit! > 0 ? Math.min(1, spent / limit!) : 1);
   const limited = statuses.filter(({ limit }) => limit !== null);
@@ -360,7 +360,7 @@ function furthestLimit(statuses: readonly CounterStatus[]): CounterStatus | unde
 function ownStatus(window: SpendWindow, statuses: readonly CounterStatus[]): CounterStatus {
   const own = statuses.filter((each) => each.scope === 'user' && each.window === window);
   const [least] = own.toSorted((a, b) => (a.limit ?? Number.MAX_VALUE) - (b.limit ?? Number.MAX_VALUE));
-  if (least === undefined) throw new Error(`nobody asked for the status of the user's ${window}`);
+  if (least === undefined) throw new Error(`the status of the user's ${window} is missing`);
   return least;
 }
 

@@ -35,7 +35,7 @@ function longestAnswer(name: string): number | undefined {
 export const CATALOGUE_DATE = '2026-09-23';
 
 /** Entry of the catalogue for a model at an address. */
-export interface CatalogueModel {
+interface CatalogueModel {
   /** Tokens; absent if unknown. */
   readonly context_window?: number;
   /** Tokens of its longest response; absent if unknown. */

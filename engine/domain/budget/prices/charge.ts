@@ -18,7 +18,7 @@ import type { StageContext } from '../../../base/contract/stage.ts';
 import { createOnceLog } from '../../../base/kit/once-log.ts';
 import { cacheTokens, partsOf, relayedOutput, sumOf, type UsageReading, type UsedPart } from '../../protocols/index.ts';
 
-import { type Ending, settleUnknown } from '../ledger/ending.ts';
+import { type Ending, settleUnknown } from '../ledger/attempts.ts';
 import {
   billedRates,
   costOfParts,
@@ -31,7 +31,7 @@ import {
 } from './prices.ts';
 
 /** Usage of a forwarded request, and the source of each number. */
-export interface Bill {
+interface Bill {
   readonly usage: Usage;
   readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>> & {
     readonly server_tools?: Provenance;
@@ -196,7 +196,7 @@ function boundUsage(
 }
 
 /** What determines the price of a response beside its usage. */
-export interface Charging {
+interface Charging {
   readonly models: ModelCatalog;
   /** The requested model, and others that the request may use. */
   readonly model: ModelConfig;
@@ -322,7 +322,7 @@ export interface OtherCosts {
 }
 
 /** A charge without known tokens. */
-export interface OtherCharge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
+interface OtherCharge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
   readonly usage: TokenCounts;
   readonly cost: number;
 }

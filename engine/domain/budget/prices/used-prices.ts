@@ -1,10 +1,9 @@
-import type { GatewayConfig, ModelConfig, PriceRowConfig } from '../../../base/contract/config.ts';
-import { matchesGlob } from '../../../base/kit/glob.ts';
+import type { GatewayConfig, ModelConfig } from '../../../base/contract/config.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { readForLong } from '../reports/long-report.ts';
 import { CATALOGUE_DATE, lookUp } from './catalogue.ts';
-import { cataloguedModels, modelById, modelFinder } from './known-models.ts';
-import { createPriceBook, KINDS, midnightOf, type PriceBook } from './prices.ts';
+import { modelFinder } from './known-models.ts';
+import { createPriceBook, KINDS, midnightOf } from './prices.ts';
 
 /** A model at an upstream that the ledger has requests of, and a tool where it is about one. */
 export interface UsedPrice {
@@ -29,22 +28,11 @@ export interface UsedPriceFinding extends UsedPrice {
   readonly problem: 'gone' | 'unknown_model' | 'no_price' | 'tool';
 }
 
-/** An entry of `prices.rows` that no request can meet. */
-export interface IdleRow {
-  /** `prices.rows[0]`. */
-  readonly source: string;
-  readonly row: PriceRowConfig;
-  /** `covered`: earlier entries take everything it is for. */
-  readonly problem: 'no_such_model' | 'no_such_upstream' | 'no_such_time' | 'over' | 'covered';
-}
-
 /** What `appscli prices check` looks at, and what it complains about. */
 export interface PriceFindings {
   readonly models: number;
   readonly requests: number;
-  readonly rows: number;
   readonly used: readonly UsedPriceFinding[];
-  readonly idle: readonly IdleRow[];
 }
 
 const USED = `
@@ -69,8 +57,8 @@ export function readUsedPrices(database: Pick<Database, 'knex'>, since: Date): P
   });
 }
 
-/** Compares the prices of a configuration with what was used since a moment, in milliseconds since the epoch. */
-export function findPriceProblems(config: GatewayConfig, used: readonly UsedPrice[], since: number): PriceFindings {
+/** Compares the prices of a configuration with what was used. */
+export function findPriceProblems(config: GatewayConfig, used: readonly UsedPrice[]): PriceFindings {
   const prices = createPriceBook(config);
   const find = config.from_model_lists && modelFinder(config);
   const ids = new Set(config.models.map(({ id }) => id));
@@ -86,54 +74,11 @@ export function findPriceProblems(config: GatewayConfig, used: readonly UsedPric
   return {
     models: new Set(whole.map(({ model }) => model)).size,
     requests: whole.reduce((sum, { requests }) => sum + requests, 0),
-    rows: config.prices?.rows.length ?? 0,
     used: used.flatMap((each) => {
       const problem = problemOf(each);
       return problem === undefined ? [] : [{ ...each, problem }];
     }),
-    idle: idleRows(config, prices, whole, since),
   };
-}
-
-/** The entries of `prices.rows` that no request from a moment on can meet, and why. */
-function idleRows(config: GatewayConfig, prices: PriceBook, used: readonly UsedPrice[], since: number): IdleRow[] {
-  const rows = config.prices?.rows ?? [];
-  const models = [...new Set([...idsOf(config), ...used.map(({ model }) => model)])];
-  const upstreams = [
-    ...new Set([...config.upstreams.map(({ name }) => name), ...used.map(({ upstream }) => upstream)]),
-  ];
-  const met = new Set<number>();
-  for (const model of models) {
-    for (const upstream of upstreams) {
-      for (const { row, until } of prices.periods(model, upstream)) {
-        if (row !== undefined && until > since) met.add(row);
-      }
-    }
-  }
-  return rows.flatMap((row, index): IdleRow[] => {
-    if (met.has(index)) return [];
-    return [{ source: `prices.rows[${index}]`, row, problem: whyIdle(row, models, upstreams, since) }];
-  });
-}
-
-/** Where gateway.yaml names no models, those that the catalogue has at the upstreams or that entries are written for. */
-function idsOf(config: GatewayConfig): readonly string[] {
-  if (!config.from_model_lists) return config.models.map(({ id }) => id);
-  const written = (config.prices?.rows ?? []).flatMap(({ models }) => models);
-  return [...cataloguedModels(config).map(({ id }) => id), ...written.filter((id) => modelById(id, config))];
-}
-
-function whyIdle(
-  { models: globs, upstream, from, until }: PriceRowConfig,
-  models: readonly string[],
-  upstreams: readonly string[],
-  since: number,
-): IdleRow['problem'] {
-  if (!models.some((model) => globs.some((glob) => matchesGlob(glob, model)))) return 'no_such_model';
-  if (upstream !== undefined && !upstreams.includes(upstream)) return 'no_such_upstream';
-  const end = until === undefined ? Infinity : midnightOf(until)!;
-  if (from !== undefined && end <= midnightOf(from)!) return 'no_such_time';
-  return end <= since ? 'over' : 'covered';
 }
 
 // Prices of gateway.yaml beside those of the catalogue: typed by hand long ago, or taken from a catalogue that has become old.

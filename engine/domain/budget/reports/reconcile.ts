@@ -146,11 +146,10 @@ function sumLedger(
   return readForLong(database, (read) =>
     read<LedgerSum>(
       `select to_char(settled_at at time zone ?, 'YYYY-MM-DD') as day, upstream_model as model,
-         count(*) filter (where kind = 'request') as requests, sum(cost_nano_usd)::text as cost,
-         coalesce(sum(cost_nano_usd) filter (where cost_from is distinct from 'upstream'), 0)::text as estimated,
-         coalesce(sum(possibly_billed_nano_usd) filter (where cost_from is distinct from 'possible'), 0)::text as beyond,
-         coalesce(sum(possibly_billed_nano_usd) filter (where cost_from = 'possible'), 0)::text as possible
-       from ledger_lines
+         sum(requests)::bigint as requests, sum(cost_nano_usd)::text as cost,
+         coalesce(sum(cost_nano_usd) filter (where estimated <> 'no'), 0)::text as estimated,
+         sum(possibly_billed_nano_usd)::text as beyond, sum(possible_nano_usd)::text as possible
+       from usage_lines
        where upstream = ? and settled_at >= ${from.text} and settled_at < ${to.text}
        group by 1, 2`,
       [time_zone, upstream, ...from.values, ...to.values],

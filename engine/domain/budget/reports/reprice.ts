@@ -32,7 +32,7 @@ export interface RepricedGroup {
 }
 
 /** Numbers of requests that were skipped. */
-export interface RepriceSkips {
+interface RepriceSkips {
   /** Without tokens: refused by the upstream, or recorded at the reserved amount after a crash. */
   readonly no_tokens: number;
   /** With estimated usage. */

@@ -1,7 +1,7 @@
 import type { Database } from '../../../base/store/database.ts';
 
 /** A ledger row of a request: its charge, or a later adjustment. */
-export interface RequestLedgerRow {
+interface RequestLedgerRow {
   readonly kind: 'request' | 'adjustment';
   readonly at: Date;
   readonly cost_nano_usd: bigint;

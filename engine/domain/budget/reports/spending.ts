@@ -31,7 +31,7 @@ export async function readSpending(
     read<Omit<SpendingRow, 'cost_nano_usd'> & { readonly cost_nano_usd: string }>(
       `select l.user_email as "user", l.team, l.project, l.token_id, t.token_group, l.model, l.upstream,
          sum(l.cost_nano_usd)::text as cost_nano_usd
-       from ledger_lines l left join access_tokens t on t.id = l.token_id
+       from usage_lines l left join access_tokens t on t.id = l.token_id
        where l.settled_at >= window_start(?, now(), ?)
        group by 1, 2, 3, 4, 5, 6, 7`,
       [window, time_zone],
@@ -40,8 +40,15 @@ export async function readSpending(
   return rows.map((row) => ({ ...row, cost_nano_usd: Number(row.cost_nano_usd) }));
 }
 
-/** A grant as `changed_limit` of the database returns it, in the unit of its counter. */
-export type GrantInForce = LimitChanges['grants'][number] & { readonly reason: string | null };
+interface Reasoned {
+  readonly reason: string | null;
+}
+
+/** Run-time changes as `changed_limit` of the database returns them, in the unit of the counter. */
+export interface ChangesInForce {
+  readonly set: (NonNullable<LimitChanges['set']> & Reasoned) | null;
+  readonly grants: readonly (LimitChanges['grants'][number] & Reasoned)[];
+}
 
 /**
  * Reads the balances of the windows at a moment (milliseconds since the epoch), with the limits and grants in force then. Raises
@@ -56,28 +63,19 @@ export async function readCounted(database: Pick<Database, 'query'>, at: number,
      from spend_counters where window_start = window_start(window_kind, $1, $2)`,
     [moment, time_zone],
   );
-  const changed = await database.query<
-    CounterName & {
-      readonly amount: number | null;
-      readonly set_at: Date;
-      readonly set_by: string;
-      readonly grants: readonly GrantInForce[];
-    }
-  >(
+  const changed = await database.query<CounterName & { readonly changes: ChangesInForce }>(
     'changed_limits_at',
-    `select c.scope, c.key, c.window_kind as "window", c.unit, l.amount, l.set_at, l.set_by, l.grants
+    `select c.scope, c.key, c.window_kind as "window", c.unit, l.changes
      from changed_counters($1) as c cross join lateral changed_limit(c.scope, c.key, c.window_kind, c.unit, $1) as l`,
     [moment],
   );
   return {
     balances,
-    settings: changed.flatMap(({ amount, set_at, set_by: by, grants: _, ...name }) =>
-      amount === null ? [] : { ...name, amount, changed: { at: set_at.getTime(), by } },
+    settings: changed.flatMap(({ changes: { set }, ...name }) =>
+      set === null ? [] : { ...name, amount: set.amount, changed: { at: set.at, by: set.by } },
     ),
-    grants: changed.flatMap(({ scope, key, window, unit, grants }) =>
-      grants.map(({ amount, at, by, expires_at }) => ({
-        ...{ scope, key, window, unit, amount, expires_at, changed: { at, by } },
-      })),
+    grants: changed.flatMap(({ changes: { grants }, ...name }) =>
+      grants.map(({ amount, at, by, expires_at }) => ({ ...name, amount, expires_at, changed: { at, by } })),
     ),
   };
 }

@@ -12,7 +12,7 @@ export interface TrafficCount {
 }
 
 /** Time to the first byte of upstreams. */
-export interface TrafficTime {
+interface TrafficTime {
   readonly upstream: string;
   /** `null`: all models of the upstream together. */
   readonly upstream_model: string | null;
@@ -28,7 +28,7 @@ export interface Traffic {
 }
 
 /** Session affinity by upstream: where the next request of a session went. */
-export interface SessionTurns {
+interface SessionTurns {
   readonly upstream: string;
   /** Next requests of a session to the same model. */
   readonly turns: number;
@@ -37,7 +37,7 @@ export interface SessionTurns {
 }
 
 /** A period; `until` is exclusive. */
-export interface TimeSpan {
+interface TimeSpan {
   readonly since: Date;
   readonly until: Date;
 }

@@ -25,7 +25,7 @@ export interface UsageSums extends Omit<UsageRow, UsageDimension> {
 type UsageNames = Readonly<Partial<Record<UsageDimension, string | null>>>;
 
 /** A row of a usage report. */
-export interface UsageEntry {
+interface UsageEntry {
   readonly of: UsageNames;
   /** Number of further rows that are summed up here; 0 for a row of its own. */
   readonly others: number;
@@ -42,7 +42,7 @@ export interface UsageSummary {
 }
 
 /** Options of a summary. */
-export interface UsageAsked {
+interface UsageAsked {
   readonly filter: UsageFilter;
   readonly by: readonly UsageDimension[];
   readonly time_zone: string;
@@ -154,7 +154,7 @@ export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[
 }
 
 /** A period of usage, and the previous one for comparison. */
-export interface UsagePeriod {
+interface UsagePeriod {
   /** `null`: from the beginning. */
   readonly since: Date | null;
   /** Exclusive; default: now. */

@@ -128,7 +128,7 @@ export interface Found<Finding> {
 }
 
 /** Rows that a verification read, and their sum. */
-export interface LedgerExtent {
+interface LedgerExtent {
   readonly counters: number;
   readonly ledger_rows: number;
   readonly cost_nano_usd: bigint;

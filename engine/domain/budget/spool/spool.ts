@@ -1,8 +1,13 @@
-import type { ChargedAttempt, ReservationRequest, Settlement } from '../../../base/contract/services.ts';
-import type { Span, SpoolRecord } from '../../../base/store/spool/spool-file.ts';
+import type {
+  ChargedAttempt,
+  CounterName,
+  Provenance,
+  ReservationRequest,
+  Settlement,
+} from '../../../base/contract/services.ts';
+import type { Span, SpooledRequest, SpoolRecord } from '../../../base/store/spool/spool-file.ts';
 import {
   asSpoolError,
-  ByDatabase,
   type Found,
   type OwnedFile,
   SpoolError,
@@ -11,13 +16,33 @@ import {
   type SpoolFilesOptions,
 } from '../../../base/store/spool/spool-files.ts';
 import { isPermanent } from '../../../base/store/store-errors.ts';
-import { movedRequest, type Row, rowOf, spooledRequest, type WriteRow } from './spool-rows.ts';
+import { ledgerIdentity } from '../ledger/reservation.ts';
+import { alwaysCounted } from '../limits/spend-limits.ts';
+import { NO_TOKENS } from '../prices/prices.ts';
 
 const MIB = 1_048_576;
 const DEFAULT_MAX_BYTES = 256 * MIB;
 /** Two whole batches of the ledger. */
 const WRITERS = 1000;
 const MAX_RECORDS = 500;
+
+/**
+ * Writes a row to the ledger: the settlement, its counters of money, the time of its windows, and the id of the database it belongs
+ * to.
+ */
+export type WriteRow = (
+  settlement: Settlement,
+  counters: readonly CounterName[],
+  at_ms: number,
+  database_id: string,
+) => Promise<unknown>;
+
+/** The settlement of a spooled request. */
+interface Row {
+  readonly settlement: Settlement;
+  readonly counters: readonly CounterName[];
+  readonly at_ms: number;
+}
 
 /** Writes audit records to their database, oldest first. Idempotent per record. */
 export type WriteRecords = (texts: readonly string[], database_id: string) => Promise<unknown>;
@@ -45,10 +70,9 @@ export class Spool {
   readonly #files: SpoolFiles;
   readonly #options: SpoolOptions;
   readonly #entries = new Map<string, Entry>();
-  /** Ended requests that are not in the ledger yet. */
-  readonly #due = new ByDatabase<Entry>();
-  /** Audit records that wait for the database, in order. */
-  readonly #records = new ByDatabase<Spooled>();
+  /** Ended requests that are not in the ledger yet, and audit records, in order; never written to another database. */
+  readonly #due = new Set<Entry>();
+  readonly #records = new Set<Spooled>();
   #is_full = false;
   #draining: Promise<void> | undefined;
 
@@ -76,18 +100,19 @@ export class Spool {
     return this.#due.size;
   }
 
-  /** Of these, the number for a database. */
-  dueOf(database_id: string): number {
-    return this.#due.sizeOf(database_id);
-  }
-
+  /** Number of audit records. */
   get records(): number {
     return this.#records.size;
   }
 
-  /** Of these, the number for a database. */
-  recordsOf(database_id: string | undefined): number {
-    return this.#records.sizeOf(database_id);
+  hasRecords(database_id: string | undefined): boolean {
+    for (const { owned } of this.#records) if (owned.database_id === database_id) return true;
+    return false;
+  }
+
+  /** The numbers of ended requests and of audit records for a database. */
+  waitingFor(database_id: string): { readonly requests: number; readonly records: number } {
+    return { requests: countOf(this.#due, database_id), records: countOf(this.#records, database_id) };
   }
 
   /** Stores audit records; durable when it resolves. All or none. Raises SpoolError and errors of the disk. */
@@ -109,7 +134,8 @@ export class Spool {
   async drainRecords(write: WriteRecords, database_id: string): Promise<void> {
     for (;;) {
       const batch: Spooled[] = [];
-      for (const kept of this.#records.of(database_id)) if (batch.push(kept) === MAX_RECORDS) break;
+      for (const kept of this.#records)
+        if (kept.owned.database_id === database_id && batch.push(kept) === MAX_RECORDS) break;
       if (batch.length === 0) return;
       await write(await Promise.all(batch.map(readRecord)), database_id);
       // Without marks: if the removal of the file is lost, they are written again, which changes nothing.
@@ -251,11 +277,12 @@ export class Spool {
     const database_id = this.#options.database_id();
     if (database_id === undefined) return;
     // Shared by all writers: a copy may have hundreds of thousands of entries.
-    const due = this.#due.of(database_id).values();
+    const due = this.#due.values();
     let failure: unknown;
     const work = async (most: number) => {
       let done = 0;
       for (const entry of due) {
+        if (entry.owned.database_id !== database_id) continue;
         const problem = await this.#drainOne(entry, write);
         failure ??= problem;
         if (failure !== undefined || ++done === most) return;
@@ -299,6 +326,12 @@ export class Spool {
   }
 }
 
+function countOf(items: ReadonlySet<Pick<Spooled, 'owned'>>, database_id: string): number {
+  let count = 0;
+  for (const { owned } of items) if (owned.database_id === database_id) count++;
+  return count;
+}
+
 async function readRow({ owned: { file }, unwritten, settled, forwarded }: Entry): Promise<Row> {
   const end = unwritten ?? (settled && (await file.read(settled)));
   return rowOf(forwarded && (await file.read(forwarded)), end);
@@ -326,4 +359,85 @@ function entriesOf(owned: OwnedFile, lines: readonly Found[]): Entry[] {
     else if (what !== 'audit') entryOf(request_id)[what] = span;
   }
   return [...found.values()];
+}
+
+const ESTIMATED: Readonly<Record<string, Provenance>> = Object.fromEntries(
+  [...Object.keys(NO_TOKENS), 'cost'].map((number) => [number, 'estimate' as const]),
+);
+
+/** The parts of a reservation that its ledger row needs. Rate windows are over before the row is written. */
+function spooledRequest(request: ReservationRequest): SpooledRequest {
+  const counters = new Map<string, CounterName>();
+  for (const { scope, key, window, unit } of request.demands) {
+    if (unit === 'nano_usd') counters.set(`${scope} ${window} ${key}`, { scope, key, window, unit });
+  }
+  const { most_nano_usd } = request;
+  return { ...ledgerIdentity(request), most_nano_usd, counters: [...counters.values()] };
+}
+
+/** A spooled request that moves to another upstream; earlier attempts keep their counters. */
+function movedRequest(
+  before: SpooledRequest,
+  request: ReservationRequest,
+  held: readonly ChargedAttempt[],
+): SpooledRequest {
+  const moved = spooledRequest(request);
+  if (held.length === 0) return moved;
+  const known = (n: number) => before.held?.find((attempt) => attempt.n === n);
+  const place = (attempt: ChargedAttempt) =>
+    attempt.cost_nano_usd === 0 ? attempt : { ...attempt, counters: before.counters };
+  return { ...moved, held: held.map((attempt) => known(attempt.n) ?? place(attempt)) };
+}
+
+/**
+ * The row of a request with a known beginning, end, or both. Without an end its cost is estimated at the maximum. Without a beginning
+ * (only in a damaged file) it counts on the counters that always count.
+ */
+function rowOf(forwarded: SpoolRecord | undefined, settled: SpoolRecord | undefined): Row {
+  const begun = forwarded?.what === 'forwarded' ? forwarded : undefined;
+  if (settled?.what === 'settled') {
+    const { settlement, at_ms } = settled;
+    const { held } = begun?.request ?? {};
+    const attempts =
+      held && settlement.attempts?.map((attempt) => ({ ...attempt, counters: countersIn(held, attempt) }));
+    return {
+      settlement: { ...settlement, ...(attempts && { attempts }), reserved: false },
+      counters: begun?.request.counters ?? alwaysCounted(settlement),
+      at_ms: begun?.at_ms ?? at_ms,
+    };
+  }
+  if (begun === undefined) throw new Error('a spooled request has neither beginning nor end');
+  const { most_nano_usd, counters, held = [], ...identity } = begun.request;
+  const possible = held.reduce((sum, { possibly_billed_nano_usd = 0 }) => sum + possibly_billed_nano_usd, 0);
+  const settlement: Settlement = {
+    ...identity,
+    status: null,
+    aborted: true,
+    tokens: NO_TOKENS,
+    cost_nano_usd: held.reduce((sum, { cost_nano_usd }) => sum + cost_nano_usd, most_nano_usd),
+    provenance: ESTIMATED,
+    ...(possible > 0 && { possibly_billed_nano_usd: possible }),
+    ...(held.length > 0 && { attempts: [...held, unheardOf(begun.request, held.at(-1)!.n + 1)] }),
+    reserved: false,
+  };
+  return { settlement, counters, at_ms: begun.at_ms };
+}
+
+function countersIn(
+  held: NonNullable<SpooledRequest['held']>,
+  { n }: ChargedAttempt,
+): readonly CounterName[] | undefined {
+  return held.find((attempt) => attempt.n === n)?.counters;
+}
+
+/** The attempt in flight when its process ended. */
+function unheardOf({ upstream, upstream_model, most_nano_usd }: SpooledRequest, n: number): ChargedAttempt {
+  const what = {
+    certainty: 'possibly_accepted',
+    status: null,
+    outcome: 'unanswered',
+    reason: 'gone',
+    sends: 1,
+  } as const;
+  return { n, upstream, upstream_model, ...what, ms: 0, cost_nano_usd: most_nano_usd, provenance: 'estimate' };
 }

@@ -14,8 +14,7 @@ import { createStoreBreaker, type StoreBreaker } from '../../../base/store/store
 import { isUnavailable } from '../../../base/store/store-errors.ts';
 import type { DatabaseLedger } from '../ledger/ledger.ts';
 import { BookedReservation, type Books, MOVED } from '../ledger/reservation.ts';
-import { Spool, type SpoolOptions, type WriteRecords } from './spool.ts';
-import type { WriteRow } from './spool-rows.ts';
+import { Spool, type SpoolOptions, type WriteRecords, type WriteRow } from './spool.ts';
 
 /** The ledger that it wraps. */
 export type LedgerOfRows = Ledger & Pick<DatabaseLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
@@ -108,9 +107,9 @@ export class SpoolingLedger implements Ledger {
     return { requests, lag_ms, records, bytes, max_bytes };
   }
 
-  /** Number of spooled audit records of the current database. */
-  get records(): number {
-    return this.#spool.recordsOf(this.#database_id);
+  /** Whether it has audit records for the current database. */
+  get has_records(): boolean {
+    return this.#spool.hasRecords(this.#database_id);
   }
 
   /** Spools audit records, in order. Raises SpoolError and errors of the disk. */
@@ -165,17 +164,14 @@ export class SpoolingLedger implements Ledger {
   async #drainNow(): Promise<void> {
     try {
       const database_id = await this.#learnDatabase();
-      const requests = this.#spool.dueOf(database_id);
-      const count = this.#spool.recordsOf(database_id);
+      const { requests, records } = this.#spool.waitingFor(database_id);
       if (requests > 0) {
         await this.#spool.drain(this.#writeRow);
         this.#log.info({ requests }, 'wrote spooled requests to the ledger');
       }
       this.#let_out = 0;
       await this.#spool.drainRecords(this.#writeRecords, database_id);
-      if (count > 0) {
-        this.#log.info({ records: count }, 'wrote spooled audit records to the audit log');
-      }
+      if (records > 0) this.#log.info({ records }, 'wrote spooled audit records to the audit log');
     } catch (error) {
       const waiting = { requests: this.#spool.due, records: this.#spool.records };
       this.#log.debug({ err: error, ...waiting }, 'the spool waits for the database');
@@ -225,8 +221,7 @@ export class SpoolingLedger implements Ledger {
     this.#drain_is_due = true;
     const before = this.#database_id;
     if (before !== undefined && before !== database_id) {
-      const waiting = { requests: this.#spool.dueOf(before), records: this.#spool.recordsOf(before) };
-      const fields = { database_id, of_database_id: before, ...waiting };
+      const fields = { database_id, of_database_id: before, ...this.#spool.waitingFor(before) };
       this.#log.warn(fields, 'the database was replaced by another; spooled entries of the former one wait for it');
     }
     this.#database_id = database_id;

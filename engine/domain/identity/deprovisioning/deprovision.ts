@@ -17,7 +17,6 @@ interface Deprovisioning {
   readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
 }
 
-/** Numbers of what was ended, and whether the person is known. */
 interface Deprovisioned {
   readonly known: boolean;
   readonly sessions: number;

@@ -5,7 +5,7 @@ import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { Database } from '../../../base/store/database.ts';
 import type { Identity } from '../identity.ts';
 import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
-import type { Revocations } from '../sessions/session-tokens.ts';
+import type { Revocations } from '../sessions/sessions.ts';
 
 const INTERVAL_MS = 600_000;
 const CLOSE_TIMEOUT_MS = 500;
@@ -60,9 +60,6 @@ update sessions set sealed_grant = '' where ctid in (
   select ctid from sessions where expires_at <= $1 and revoked_at is null and sealed_grant <> '' limit 1000
   for update skip locked)`;
 
-/** Revokes grants of ended sessions at the identity provider. */
-export type EndedGrants = ReturnType<typeof startEndedGrants>;
-
 /** Starts the revocation of grants of ended sessions at the identity provider (RFC 7009): at once, with a retry after ten minutes. */
 export function startEndedGrants(options: {
   readonly database: Pick<Database, 'query'>;
@@ -98,13 +95,13 @@ export function startEndedGrants(options: {
     if (grant === undefined) return true;
     try {
       const revoked = await identity.provider.revoke(grant);
-      if (revoked) log.debug({ session: session_id }, 'told the identity provider that a session ended');
+      if (revoked) log.debug({ session: session_id }, 'revoked the grant of an ended session at the identity provider');
       return true;
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       const last = attempts >= MAX_ATTEMPTS;
       const fields = { session: session_id, reason: error.message };
-      log.warn(fields, `could not tell the identity provider that a session ended${last ? '' : '; trying again'}`);
+      log.warn(fields, `could not revoke the grant of an ended session${last ? '' : '; will retry'}`);
       return last;
     }
   };
@@ -119,7 +116,7 @@ export function startEndedGrants(options: {
         }
       }
     } catch (error) {
-      log.debug({ err: error }, 'could not tell the identity provider which sessions ended');
+      log.debug({ err: error }, 'could not revoke grants of ended sessions at the identity provider');
     }
   };
   const begin = (): Promise<void> => {

@@ -28,7 +28,6 @@ export interface TakenSession {
   readonly sealed_grant: string;
 }
 
-/** The occasion of a check, for administrators. */
 interface Occasion {
   readonly when: string;
   /** Absent for checks by the gateway itself. */
@@ -214,7 +213,7 @@ async function checkWithSession(asking: AccountCheckContext, taken: TakenSession
       return noteVerified(asking, { id: taken.id, ...rechecked });
     case 'unavailable': {
       const fields = { email: taken.person.email, session: taken.id, reason: rechecked.error.message };
-      asking.log.warn(fields, 'the identity provider gave no usable answer about a person: nothing changes');
+      asking.log.warn(fields, 'the identity provider gave no usable answer about a person; nothing was changed');
       return 'unavailable';
     }
     case 'refused':
@@ -290,7 +289,7 @@ export function startAccountChecks(options: {
 
   const check = () => {
     checking ??= checkAll(() => closed)
-      .catch((error) => log.debug({ err: error }, 'could not check all people who were due'))
+      .catch((error) => log.debug({ err: error }, 'could not check all people due'))
       .finally(() => {
         checking = undefined;
       });
@@ -352,7 +351,6 @@ export function startAccountChecks(options: {
     return rows.map(({ email }) => email);
   }
 
-  /** Releases claimed people who were not checked. */
   async function putBack(emails: readonly string[]): Promise<void> {
     await database.query('people_not_asked', 'update principals set asked_at = null where email = any($1)', [emails]);
   }

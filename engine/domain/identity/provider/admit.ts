@@ -103,13 +103,13 @@ function domainRefusal({ email }: Person, { allowed_email_domains }: OidcConfig)
   return {
     refused: 'email_domain',
     message: `You are signed in as ${email}, and addresses at ${domain} may not use this gateway. Sign in with another account, or ask your administrator.`,
-    detail: `${email} is at none of the domains in auth.oidc.allowed_email_domains`,
+    detail: `${email} is not in a domain of auth.oidc.allowed_email_domains`,
   };
 }
 
 function groupRefusal({ email, groups }: Person, { allowed_groups, keep_groups }: OidcConfig): Refusal | undefined {
   if (allowed_groups === undefined || allowed_groups.some((allowed) => groups.includes(allowed))) return undefined;
-  const kept = keep_groups === undefined ? '' : ', after those that auth.oidc.keep_groups leaves out';
+  const kept = keep_groups === undefined ? '' : ', after auth.oidc.keep_groups';
   return {
     refused: 'group',
     message: `You are signed in as ${email}, who is in none of the groups that may use this gateway. Ask your administrator to add you to one, then sign in again.`,
@@ -117,7 +117,6 @@ function groupRefusal({ email, groups }: Person, { allowed_groups, keep_groups }
   };
 }
 
-/** Describes the groups that came instead of admitted ones, for administrators. */
 function withMisses(refusal: Refusal, claims: Claims, oidc: OidcConfig, gap: string): Refusal {
   const misses = groupMisses(claims, oidc);
   const hints = misses.hints.map((hint) => `; ${hint}`).join('');
@@ -128,7 +127,7 @@ function noEmail({ email_claim }: OidcConfig, gap: string): Refusal {
   return {
     refused: 'email_missing',
     message:
-      'The identity provider did not say what your e-mail address is, which this gateway needs. Add one to your account there, or ask your administrator.',
+      'The identity provider did not send your e-mail address, which this gateway requires. Add one to your account there, or ask your administrator.',
     detail: `neither the ID token nor the userinfo endpoint has the claim ${email_claim} (auth.oidc.email_claim); let the identity provider send it${gap}`,
   };
 }
@@ -142,9 +141,9 @@ function verification(claims: Claims, email: string, oidc: OidcConfig, gap: stri
     return undefined;
   }
   const missing =
-    'is missing from the ID token and the userinfo endpoint, or not about that address; let the identity provider send it, or, where only administrators set addresses there, set auth.oidc.email_verification to if_stated';
+    'is missing from the ID token and the userinfo endpoint, or about another address; let the identity provider send it, or, if only administrators set addresses there, set auth.oidc.email_verification to if_stated';
   const refused =
-    'is not true; where the identity provider says so of everybody, and only administrators set addresses there, set auth.oidc.email_verification to ignored, with allowed_email_domains';
+    'is not true; if the identity provider sends this for everybody, and only administrators set addresses there, set auth.oidc.email_verification to ignored, with allowed_email_domains';
   const wrong = stated === undefined ? missing : refused;
   return {
     refused: 'email_unverified',

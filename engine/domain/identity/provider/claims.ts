@@ -101,9 +101,9 @@ export class Unusable extends Error {
 }
 
 const UNUSABLE =
-  'The identity provider describes you in a way this gateway cannot read. Ask your administrator to look at its log.';
+  'The gateway cannot read your account data from the identity provider. Ask your administrator to check the log of the gateway.';
 const TOO_MANY =
-  'You are in more groups than this gateway can keep. Ask your administrator to let it keep only those that matter.';
+  'You are in more groups than this gateway can store. Ask your administrator to select the relevant ones in gateway.yaml.';
 
 /** A claim that is one short line of text; `undefined` when it is missing or empty. Raises Unusable. */
 export function readText(claims: Claims, claim: string, key: string): string | undefined {
@@ -114,7 +114,7 @@ export function readText(claims: Claims, claim: string, key: string): string | u
     throw new Unusable(`the claim ${claim} (${key}) must be a text, not ${kindOf(value)}${hint}`);
   }
   if (value.length > MAX_TEXT) throw new Unusable(`the claim ${claim} (${key}) is longer than ${MAX_TEXT} characters`);
-  if (UNPRINTABLE.test(value)) throw new Unusable(`the claim ${claim} (${key}) holds control characters`);
+  if (UNPRINTABLE.test(value)) throw new Unusable(`the claim ${claim} (${key}) contains control characters`);
   return value;
 }
 
@@ -125,7 +125,7 @@ export function readEmail(claims: Claims, claim: string): string | undefined {
   const email = value.toLowerCase();
   if (email.length > MAX_EMAIL || !EMAIL.test(email) || becomesAscii(value) || !isPlain(email)) {
     const spelling =
-      '; its domain must be in ASCII (xn--...), what is before it in lower case and in the plain form of each character (NFKC)';
+      '; the domain must be in ASCII (xn--...), and the part before it in lower case and in Unicode form NFKC';
     const hint = /^[ -~]*$/.test(value) ? '' : spelling;
     throw new Unusable(`the claim ${claim} (auth.oidc.email_claim) is not an e-mail address${hint}`);
   }
@@ -148,7 +148,7 @@ function becomesAscii(text: string): boolean {
 export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcConfig): readonly string[] {
   const where = `the claim ${groups_claim} (auth.oidc.groups_claim)`;
   if (isWithheld(claims, groups_claim)) {
-    const detail = `the identity provider keeps back ${where}, because it lists too many groups; let it send only those that matter to the gateway`;
+    const detail = `the identity provider omits ${where}, because it has too many groups; configure it to send only the relevant ones`;
     throw new Unusable(detail, 'too_many_groups', TOO_MANY);
   }
   const value = lookUpClaim(claims, groups_claim);
@@ -157,15 +157,15 @@ export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcCo
     const found = Array.isArray(value) ? 'a list with something else in it' : kindOf(value);
     const inner = listsIn(value).map((steps) => `; for one of the lists in it name ${pointerTo(groups_claim, steps)}`);
     throw new Unusable(
-      `${where} must be a list of texts, or an object whose keys are roles, not ${found}${inner[0] ?? ''}`,
+      `${where} must be a list of strings, or an object whose keys are roles, not ${found}${inner[0] ?? ''}`,
     );
   }
   const kept = keep_groups?.map(compileGlob);
   const groups = [...new Set(listed)].filter((group) => group !== '' && (kept?.some((fits) => fits(group)) ?? true));
-  if (groups.some((group) => UNPRINTABLE.test(group))) throw new Unusable(`${where} holds control characters`);
+  if (groups.some((group) => UNPRINTABLE.test(group))) throw new Unusable(`${where} contains control characters`);
   const bytes = groups.reduce((sum, group) => sum + Buffer.byteLength(group), 0);
   if (groups.length > MAX_GROUPS || bytes > MAX_GROUPS_BYTES) {
-    const detail = `${where} lists ${groups.length} groups of ${bytes} bytes, more than ${MAX_GROUPS} or ${MAX_GROUPS_BYTES} bytes; name in auth.oidc.keep_groups those that matter`;
+    const detail = `${where} lists ${groups.length} groups of ${bytes} bytes, more than ${MAX_GROUPS} or ${MAX_GROUPS_BYTES} bytes; list the relevant ones in auth.oidc.keep_groups`;
     throw new Unusable(detail, 'too_many_groups', TOO_MANY);
   }
   return groups;

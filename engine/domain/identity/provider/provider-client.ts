@@ -80,10 +80,7 @@ interface ProviderOptions {
  * tokens are checked by the system clock, everything else by `clock`.
  */
 export class OpenIdProvider implements IdentityProvider {
-  readonly #oidc: OidcConfig;
-  readonly #redirect_uri: string;
-  readonly #log: Log;
-  readonly #clock: Clock;
+  readonly #options: ProviderOptions;
   readonly #own_secret: string;
   readonly #authentication: (method: SecretMethod | undefined) => ClientAuth;
   readonly #fetch: ProviderFetch;
@@ -94,12 +91,10 @@ export class OpenIdProvider implements IdentityProvider {
   #keys: ExportedJWKSCache | undefined;
 
   /** Raises StartError for an unusable private key or `ca_file`. */
-  constructor({ oidc, secret, redirect_uri, log, clock, proxyRouteTo = () => DIRECT }: ProviderOptions) {
+  constructor(options: ProviderOptions) {
+    const { oidc, secret, log, clock, proxyRouteTo = () => DIRECT } = options;
     const { timeout_seconds, ca_file } = oidc;
-    this.#oidc = oidc;
-    this.#redirect_uri = redirect_uri;
-    this.#log = log;
-    this.#clock = clock;
+    this.#options = options;
     this.#own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
     this.#authentication = clientAuthentication(oidc, this.#own_secret);
     this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock, proxyRouteTo });
@@ -109,8 +104,9 @@ export class OpenIdProvider implements IdentityProvider {
   }
 
   async reach(): Promise<void> {
-    const shown = { oidc: this.#oidc, method: undefined, redirect_uri: this.#redirect_uri };
-    await this.#attempt({ shown }, 'discovery document', [], () => readDiscovery(this.#oidc, this.#fetch));
+    const { oidc, redirect_uri } = this.#options;
+    const shown = { oidc, method: undefined, redirect_uri };
+    await this.#attempt({ shown }, 'discovery document', [], () => readDiscovery(oidc, this.#fetch));
   }
 
   async authorizationUrl({ state, nonce, code_verifier }: SignInAttempt, how?: { readonly other_account: boolean }) {
@@ -119,10 +115,10 @@ export class OpenIdProvider implements IdentityProvider {
     const code_challenge = await calculatePKCECodeChallenge(code_verifier);
     return this.#attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
       buildAuthorizationUrl(config, {
-        ...this.#oidc.authorization_parameters,
-        ...(how?.other_account && { prompt: promptForAccount(this.#oidc, metadata.prompt_values_supported) }),
-        redirect_uri: this.#redirect_uri,
-        scope: requestedScopes(this.#oidc, textsOf(metadata.scopes_supported)).join(' '),
+        ...this.#options.oidc.authorization_parameters,
+        ...(how?.other_account && { prompt: promptForAccount(this.#options.oidc, metadata.prompt_values_supported) }),
+        redirect_uri: this.#options.redirect_uri,
+        scope: requestedScopes(this.#options.oidc, textsOf(metadata.scopes_supported)).join(' '),
         state,
         nonce,
         code_challenge,
@@ -133,7 +129,7 @@ export class OpenIdProvider implements IdentityProvider {
 
   async identify(callback: URL, { state, nonce, code_verifier }: SignInAttempt): Promise<Identified> {
     const conversation = await this.#begin();
-    const arrived = new URL(this.#redirect_uri);
+    const arrived = new URL(this.#options.redirect_uri);
     arrived.search = callback.search;
     const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
     const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
@@ -143,7 +139,7 @@ export class OpenIdProvider implements IdentityProvider {
     const { nonce: _, ...claims } = tokens.claims()!;
     const completed = await this.#complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
     const in_id_token = this.#wanted.filter((claim) => hasClaim(claims, claim));
-    const grant = grantOf(claims.sub, tokens, { in_id_token }, this.#clock.now());
+    const grant = grantOf(claims.sub, tokens, { in_id_token }, this.#options.clock.now());
     return { claims: completed, grant, scopes: this.#scopes(conversation, tokens) };
   }
 
@@ -176,19 +172,19 @@ export class OpenIdProvider implements IdentityProvider {
     const { end_session_endpoint } = metadata;
     if (end_session_endpoint === undefined || !/^https?:/i.test(end_session_endpoint)) return undefined;
     const url = new URL(end_session_endpoint);
-    url.searchParams.set('client_id', this.#oidc.client_id);
+    url.searchParams.set('client_id', this.#options.oidc.client_id);
     return url;
   }
 
   /** @param answered a response of the token endpoint to validate again instead of a new request. */
   async #begin(answered?: Response): Promise<Conversation> {
-    const oidc = this.#oidc;
+    const { oidc, redirect_uri } = this.#options;
     const metadata = await this.#discover();
     const offered = metadata.token_endpoint_auth_methods_supported;
     const method = oidc.client_secret_env ? secretMethod(oidc.token_endpoint_auth_method, offered) : undefined;
     const parameters = { [clockTolerance]: oidc.clock_skew_seconds };
     const config = new Configuration(metadata, oidc.client_id, parameters, this.#authentication(method));
-    const conversation: Conversation = { config, metadata, shown: { oidc, method, redirect_uri: this.#redirect_uri } };
+    const conversation: Conversation = { config, metadata, shown: { oidc, method, redirect_uri } };
     config.timeout = NO_TIMEOUT_SECONDS;
     config[customFetch] = async (url, init) => {
       if (url !== metadata.token_endpoint) return this.#fetch(url, init);
@@ -257,18 +253,18 @@ export class OpenIdProvider implements IdentityProvider {
 
   /** The claims of an ID token, completed from the userinfo endpoint. */
   async #complete(conversation: Conversation, claims: Claims, sub: string, access_token: string): Promise<Claims> {
-    const is_asked = this.#oidc.email_verification !== 'ignored';
+    const is_asked = this.#options.oidc.email_verification !== 'ignored';
     const asked = is_asked ? new Set([...this.#wanted, VERIFIED]) : this.#wanted;
     const lacking = [...asked].filter((claim) => !hasClaim(claims, claim));
     if (lacking.length === 0 || conversation.metadata.userinfo_endpoint === undefined) return claims;
     try {
       const told = await this.#userinfo(conversation, access_token, sub);
-      return completeClaims(claims, told, lacking, this.#oidc.email_claim);
+      return completeClaims(claims, told, lacking, this.#options.oidc.email_claim);
     } catch (error) {
       // Only `email_verified` was missing, which is optional here.
       const dispensable = lacking.every((claim) => !this.#wanted.includes(claim));
       if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
-      this.#log.debug({ err: error }, 'the identity provider does not state email_verified');
+      this.#options.log.debug({ err: error }, 'the identity provider does not state email_verified');
       return claims;
     }
   }
@@ -280,20 +276,20 @@ export class OpenIdProvider implements IdentityProvider {
       refreshTokenGrant(config, refresh_token),
     );
     const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
-    if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about somebody else');
+    if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about another person');
     const stated = { ...signed, iss: metadata.issuer, sub };
     const claims = await this.#complete(conversation, stated, subject, tokens.access_token);
     if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
-      throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
+      throw new ProviderError('invalid', 'token endpoint: no ID token, and the provider has no userinfo endpoint');
     }
     if (tokens.id_token === undefined) requireSameClaims(claims, grant);
-    const renewed = grantOf(subject, tokens, { in_id_token, refresh_token }, this.#clock.now());
+    const renewed = grantOf(subject, tokens, { in_id_token, refresh_token }, this.#options.clock.now());
     return { claims, grant: renewed, scopes: this.#scopes(conversation, tokens) };
   }
 
   #scopes({ metadata }: Conversation, { scope }: { readonly scope?: string | undefined }): SignInScopes {
     const listed = textsOf(metadata.scopes_supported);
-    return { asked: requestedScopes(this.#oidc, listed), listed, granted: scope?.split(' ') };
+    return { asked: requestedScopes(this.#options.oidc, listed), listed, granted: scope?.split(' ') };
   }
 
   async #askUserinfo(conversation: Conversation, grant: ProviderGrant): Promise<Identified> {
@@ -306,7 +302,7 @@ export class OpenIdProvider implements IdentityProvider {
         `token endpoint: its response has no ${lacks}, so the person cannot be checked again`,
       );
     }
-    if (this.#clock.now() >= access_token_expires_at) {
+    if (this.#options.clock.now() >= access_token_expires_at) {
       const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
       throw new ProviderError(
         'unaskable',
@@ -396,34 +392,20 @@ function readClientKey(text: string, variable: string, key_id?: string): ClientK
     new StartError(`the private key in ${secretHolder(variable)} (auth.oidc) ${why}`, {
       exit_code: EXIT_CONFIGURATION,
     });
-  const jwk = text.trimStart().startsWith('{') ? parseJwk(text, unusable) : undefined;
-  const key = parseKey(jwk ?? text, unusable);
+  let jwk: Jwk | undefined;
+  let key: KeyObject;
+  try {
+    jwk = text.trimStart().startsWith('{') ? (JSON.parse(text) as Jwk) : undefined;
+    key = createPrivateKey(jwk === undefined ? text : { key: jwk as never, format: 'jwk' });
+  } catch {
+    // The error would quote the key.
+    throw unusable("can't be read: expected PKCS #8 in PEM without a passphrase, or a private JSON Web Key");
+  }
   const kid = key_id ?? (typeof jwk?.kid === 'string' ? jwk.kid : undefined);
   return { key: importable(key, jwk?.alg, unusable), ...(kid !== undefined && { kid }) };
 }
 
-type Complaint = (why: string) => StartError;
-
-const EXPECTED = 'expected PKCS #8 in PEM without a passphrase, or a private JSON Web Key';
-
-function parseJwk(text: string, unusable: Complaint): Jwk {
-  try {
-    return JSON.parse(text) as Jwk;
-  } catch {
-    // The error would quote the key.
-    throw unusable(`is not valid JSON: ${EXPECTED}`);
-  }
-}
-
-function parseKey(source: Jwk | string, unusable: Complaint): KeyObject {
-  try {
-    return createPrivateKey(typeof source === 'string' ? source : { key: source as never, format: 'jwk' });
-  } catch {
-    throw unusable(`can't be read: ${EXPECTED}`);
-  }
-}
-
-function importable(key: KeyObject, alg: unknown, unusable: Complaint): webcrypto.CryptoKey {
+function importable(key: KeyObject, alg: unknown, unusable: (why: string) => StartError): webcrypto.CryptoKey {
   const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
   switch (key.asymmetricKeyType) {
     case 'rsa': {
@@ -436,7 +418,7 @@ function importable(key: KeyObject, alg: unknown, unusable: Complaint): webcrypt
     }
     case 'ec': {
       const curve = CURVES[namedCurve];
-      if (curve === undefined) throw unusable('is an EC key of another curve than P-256, P-384 or P-521');
+      if (curve === undefined) throw unusable('is an EC key of an unsupported curve: expected P-256, P-384 or P-521');
       return key.toCryptoKey({ name: 'ECDSA', namedCurve: curve }, false, ['sign']);
     }
     case 'ed25519':
@@ -515,7 +497,7 @@ function grantOf(
 function requireSameClaims(claims: Claims, { in_id_token = [] }: ProviderGrant): void {
   const missing = in_id_token.filter((claim) => !hasClaim(claims, claim));
   if (missing.length === 0) return;
-  const problem = `it sends ${missing.join(', ')} only in the ID token, so a check without a new one is impossible`;
+  const problem = `it omits ${missing.join(', ')}, which only the ID token has, so a check without a new ID token is impossible`;
   throw new ProviderError('unaskable', `userinfo endpoint: ${problem}`);
 }
 

@@ -70,8 +70,8 @@ function explain(client_problem: ClientProblem, step: Step): [ProviderProblem, s
     }
     case 'OAUTH_RESPONSE_IS_NOT_JSON': {
       const { status, headers } = client_problem.cause as Response;
-      const type = headers.get('content-type') ?? 'nothing said';
-      const what = `it answers HTTP ${status} and something else than JSON (content-type: ${type})`;
+      const type = headers.get('content-type') ?? 'none';
+      const what = `it answers HTTP ${status} without JSON (content-type: ${type})`;
       return [decides(step, status) ? 'refused' : 'invalid', `${what}${issuerHint(step)}`];
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
@@ -99,11 +99,11 @@ function decides(step: Step, status: number): boolean {
 /** A challenge of another scheme than the gateway's authentication is about the refresh token. */
 function explainChallenge({ status, cause }: ClientProblem, step: Step): [ProviderProblem, string] {
   if (step === 'userinfo endpoint') {
-    return ['refused', `it does not accept the access token any more (HTTP ${String(status)})`];
+    return ['refused', `it no longer accepts the access token (HTTP ${String(status)})`];
   }
   const schemes = Array.isArray(cause) ? cause.map((challenge: { scheme?: unknown }) => String(challenge.scheme)) : [];
   if (step === 'token endpoint' && schemes.length > 0 && schemes.every((scheme) => /^bearer$/i.test(scheme))) {
-    return ['refused', `it does not accept the refresh token any more (HTTP ${String(status)})`];
+    return ['refused', `it no longer accepts the refresh token (HTTP ${String(status)})`];
   }
   return ['invalid', `it does not accept the client id, secret or key (HTTP ${String(status)})`];
 }
@@ -128,7 +128,7 @@ interface Comparison {
 /** Describes a wrong issuer of a discovery document; it may differ by a trailing slash only. */
 export function wrongIssuer(stated: unknown, issuer_url: unknown): string {
   const names = `its issuer is ${JSON.stringify(stated)}, not ${JSON.stringify(issuer_url)}`;
-  return `${names}; write auth.oidc.issuer_url exactly as the document says it, if that is your provider`;
+  return `${names}; if that is your provider, set auth.oidc.issuer_url to exactly that issuer`;
 }
 
 function problemOf(error: string, step: Step): ProviderProblem {
@@ -210,12 +210,12 @@ function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient)
     case 'invalid_client':
       return `check auth.oidc.client_id (${oidc.client_id}) and ${proof}${known}${sentOtherwise(method)}`;
     case 'unauthorized_client':
-      return `some providers say so when ${proof} is wrong${known}: check it${sentOtherwise(method)}; otherwise the client ${oidc.client_id} may not use this grant type there: allow authorization code and refresh token`;
+      return `some providers report this if ${proof} is wrong${known}: check it${sentOtherwise(method)}; otherwise allow the client ${oidc.client_id} the grant types authorization code and refresh token`;
     case 'invalid_grant':
-      return `client id and secret are right; the code was used before, came too late, or was given for another redirect URI than ${redirect_uri}`;
+      return `client id and secret are right; the code was used before, has expired, or is for another redirect URI than ${redirect_uri}`;
     case 'invalid_request':
     case 'redirect_uri_mismatch':
-      return `check that the redirect URI ${redirect_uri} is registered there, to the letter`;
+      return `check that exactly the redirect URI ${redirect_uri} is registered there`;
     default:
       return '';
   }
@@ -224,5 +224,5 @@ function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient)
 function sentOtherwise(method: SecretMethod | undefined): string {
   if (method === undefined) return '';
   const where = method === 'client_secret_basic' ? 'in the form' : 'in the Authorization header';
-  return `; if both are right, the provider may take the secret only ${where}: set auth.oidc.token_endpoint_auth_method to ${otherMethod(method)}`;
+  return `; if both are right, the provider may accept the secret only ${where}: set auth.oidc.token_endpoint_auth_method to ${otherMethod(method)}`;
 }

@@ -73,7 +73,7 @@ export function createProviderFetch(options: {
 function statusProblem(status: number): [ProviderError['problem'], string] | undefined {
   if (status === 429 || (status >= 500 && status <= 599)) return ['unavailable', `it answers HTTP ${status}`];
   if (status >= 300 && status <= 399) {
-    return ['invalid', `it answers HTTP ${status} and leads elsewhere, which is not followed`];
+    return ['invalid', `it answers HTTP ${status}, a redirect, which is not followed`];
   }
   return status >= 200 && status <= 499 ? undefined : ['invalid', `it answers HTTP ${status}`];
 }

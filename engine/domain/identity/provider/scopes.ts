@@ -74,9 +74,9 @@ export function scopeGaps(oidc: OidcConfig, { asked, listed, granted = asked }: 
     const scope = named('scope', scopes);
     const claim = named('claim', claims);
     const hints = {
-      certain: `lists the ${scope}, which brings the ${claim} and is not asked for: ${remedy}`,
-      likely: `lists the ${scope}, not asked for: if the ${claim} does not come without it, ${remedy}`,
-      not_granted: `did not grant the ${scope}, which brings the ${claim}: allow the client that scope there`,
+      certain: `lists the ${scope}, which contains the ${claim} and is not requested: ${remedy}`,
+      likely: `lists the ${scope}, which is not requested: if the ${claim} is missing without it, ${remedy}`,
+      not_granted: `did not grant the ${scope}, which contains the ${claim}: allow it for the client at the provider`,
     };
     return { claims, kind, hint: hints[kind] };
   });

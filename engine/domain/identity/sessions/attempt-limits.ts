@@ -14,7 +14,7 @@ type AttemptKind = 'device_authorization' | 'code_submission';
 const MAX_REFUSED = 20_000;
 const MAX_REVOKED = 1000;
 const TOLD =
-  'refused too many attempts from an address; see auth.limits, and server.trusted_proxies for the address that counts';
+  'rejected too many attempts from one address; see auth.limits, and server.trusted_proxies for the client address';
 
 export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
 

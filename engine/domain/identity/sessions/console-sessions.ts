@@ -31,17 +31,11 @@ const REPLACED_MS = 30_000;
 /** Lifetime of a link. */
 export const LINK_SECONDS = 60;
 
-interface Row {
-  readonly session_id: string | null;
-  readonly operator: string | null;
-  readonly seen_at: Date;
-  readonly expires_at: Date;
-  readonly ends_at: Date;
-  readonly person: Person;
-  readonly groups: readonly string[];
-  readonly checked_at: Date;
-  readonly revoked_at: Date | null;
-}
+type Row = Pick<ConsoleSession, 'seen_at' | 'expires_at' | 'ends_at'> &
+  Omit<NonNullable<ConsoleSession['person']>, 'session_id'> & {
+    readonly session_id: string | null;
+    readonly operator: string | null;
+  };
 
 /** A signed-in person, and the grant for later checks. */
 export interface SignedIn {
@@ -58,7 +52,6 @@ export type ConsoleSessions = ReturnType<typeof createConsoleSessions>;
 export function createConsoleSessions(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
-  /** Absent: cookies have no tag. */
   readonly tags?: SecretTags | undefined;
 }) {
   const { database, clock, tags } = options;

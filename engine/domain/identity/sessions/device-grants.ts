@@ -58,8 +58,6 @@ const COLLECT_MS = 60_000;
 /** As for a replaced refresh token; see `sessions.ts`. */
 const REPEATED_MS = 30_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** A collision has less than one chance in a million with fewer than 25,000 pending sign-ins. */
-const MAX_CODES_TRIED = 5;
 
 interface CollectedRow {
   readonly outcome: Exclude<PollResult['outcome'], 'used'>;
@@ -84,36 +82,15 @@ export function createDeviceGrants(options: {
   readonly clock: Clock;
   /** Lifetime of a session, in days. */
   readonly refresh_days: number;
-  readonly makeCode?: () => string;
-  /** Absent: device codes and refresh tokens have no tag. */
   readonly tags?: SecretTags;
   /** Called after a session ended: resolves when this process refuses its tokens. */
   readonly onEnded?: () => Promise<void>;
 }) {
-  const { database, clock, refresh_days, makeCode = makeUserCode, tags, onEnded } = options;
+  const { database, clock, refresh_days, tags, onEnded } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
   const pending = ([row]: readonly PendingGrant[]) => row && pendingGrant(row);
   const changed = async (name: string, text: string, values: readonly unknown[]): Promise<boolean> =>
     (await database.query(name, text, values)).length > 0;
-
-  const insert = async ({ client, client_address, surface }: Device, device_code: string) => {
-    const [row] = await database.query<{ user_code: string }>(
-      'device_begin',
-      `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at, surface)
-       values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (user_code) do nothing returning user_code`,
-      [
-        makeId('dev'),
-        hashSecret(device_code),
-        makeCode(),
-        storable(client),
-        storable(client_address),
-        later(0),
-        later(LIFETIME_SECONDS * 1000),
-        surface === undefined ? null : storable(surface),
-      ],
-    );
-    return row?.user_code;
-  };
 
   const hear = async (device_code: string) => {
     const [row] = await database.query<{ because: string | null; surface: string | null }>(
@@ -126,19 +103,30 @@ export function createDeviceGrants(options: {
   };
 
   return {
-    async begin(device: Device) {
-      const device_code = makeSecret(tags);
-      for (let tried = 0; tried < MAX_CODES_TRIED; tried++) {
-        const code = await insert(device, device_code);
-        if (code === undefined) continue;
-        return {
-          device_code,
-          user_code: shownUserCode(code),
-          expires_in_seconds: LIFETIME_SECONDS,
-          interval_seconds: INTERVAL_SECONDS,
-        };
-      }
-      throw new Error(`${MAX_CODES_TRIED} user codes in a row were taken`);
+    /** Fails for a user code that is taken: less than once in a million with fewer than 25,000 pending sign-ins. */
+    async begin({ client, client_address, surface }: Device) {
+      const [device_code, user_code] = [makeSecret(tags), makeUserCode()];
+      await database.query(
+        'device_begin',
+        `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at, surface)
+         values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+        [
+          makeId('dev'),
+          hashSecret(device_code),
+          user_code,
+          storable(client),
+          storable(client_address),
+          later(0),
+          later(LIFETIME_SECONDS * 1000),
+          surface === undefined ? null : storable(surface),
+        ],
+      );
+      return {
+        device_code,
+        user_code: shownUserCode(user_code),
+        expires_in_seconds: LIFETIME_SECONDS,
+        interval_seconds: INTERVAL_SECONDS,
+      };
     },
 
     /** Stores the state of a browser that goes to the identity provider; it replaces an earlier one. */

@@ -99,7 +99,7 @@ export function openKeyHolders(options: {
         warned_at = clock.monotonic();
         log.warn(
           { key: id },
-          'this gateway lacks a signing key of another gateway, and answers 503: before a rotation, add the new key to auth.session.previous_signing_keys of every gateway',
+          'this gateway lacks a signing key of another gateway, and responds 503: before a rotation, add the new key to auth.session.previous_signing_keys of every gateway',
         );
       }
       throw keyElsewhere();

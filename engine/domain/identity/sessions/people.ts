@@ -51,7 +51,6 @@ export interface KnownPerson extends OwnTokens {
 
 export interface PeopleFilter {
   readonly user?: string | undefined;
-  readonly issuer?: string | undefined;
   /** Part of an address or a name, any case. */
   readonly search?: string | undefined;
   readonly after?: string | undefined;
@@ -68,27 +67,20 @@ export async function listPeople(
     'people_list',
     `select p.email, p.name, p.groups, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
        exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens,
-       (select count(*) from access_tokens t where t.principal_id = p.id and ${IN_FORCE('$3')})::integer as tokens,
+       (select count(*) from access_tokens t where t.principal_id = p.id and ${IN_FORCE('$2')})::integer as tokens,
        coalesce(s.client_sessions, 0) as client_sessions, coalesce(s.console_sessions, 0) as console_sessions,
        (select max(r.at) from refused_sign_ins r where r.email = p.email) as refused_at,
-       ${OWN_TOKENS('$3')}
+       ${OWN_TOKENS('$2')}
      from principals p left join lateral (
        select (count(*) filter (where s.kind = 'client'))::integer as client_sessions,
          (count(*) filter (where s.kind = 'console'))::integer as console_sessions
-       from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > $3
+       from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > $2
      ) s on true
-     where ($1::text is null or p.email = $1) and ($2::text is null or rtrim(p.issuer, '/') = rtrim($2, '/'))
-       and ($4::text is null or strpos(p.email, $4) > 0 or strpos(lower(p.name), $4) > 0)
-       and ($5::text is null or p.email > $5)
-     order by p.email limit $6`,
-    [
-      textOf(only.user),
-      only.issuer ?? null,
-      new Date(now),
-      textOf(only.search),
-      textOf(only.after),
-      only.limit ?? null,
-    ],
+     where ($1::text is null or p.email = $1)
+       and ($3::text is null or strpos(p.email, $3) > 0 or strpos(lower(p.name), $3) > 0)
+       and ($4::text is null or p.email > $4)
+     order by p.email limit $5`,
+    [textOf(only.user), new Date(now), textOf(only.search), textOf(only.after), only.limit ?? null],
   );
   return rows.map((row) => withOwnTokens(row, now, config));
 }

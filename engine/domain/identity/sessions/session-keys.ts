@@ -7,7 +7,6 @@ import { secretHolder } from '../../../base/kit/secret-names.ts';
 interface SessionKey {
   /** Public id of the secret (`kid`), which reveals nothing of it. */
   readonly id: string;
-  /** Derives the 256-bit key of a purpose. */
   derive(use: string): Uint8Array<ArrayBuffer>;
 }
 
@@ -42,7 +41,7 @@ export function createSessionKeys(
   if (current.id === own_id) {
     log.warn(
       { variable: oidc.client_secret_env },
-      `sessions end with this process, and no other replica knows them: the client secret has fewer than ${MIN_CLIENT_SECRET_CHARS} characters, too few to make a signing key of; name a secret of at least ${MIN_SIGNING_KEY_CHARS} in auth.session.signing_key_env`,
+      `sessions end with this process, and no other replica accepts them: the client secret has fewer than ${MIN_CLIENT_SECRET_CHARS} characters, too few to derive a signing key; set auth.session.signing_key_env to a secret of at least ${MIN_SIGNING_KEY_CHARS} characters`,
     );
   }
   const previous = session.previous_signing_keys.map(({ key_env }) => {

@@ -11,18 +11,7 @@ import { issuerOf } from '../provider/provider.ts';
 import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
 import { createSecretTags, makeId, openWith, type SealPurpose, sealWith } from './secrets.ts';
 import { createSessionKeys, type SessionKeys } from './session-keys.ts';
-import type { SessionActivity } from './sessions.ts';
-
-/** List of ended sessions whose tokens have not expired; every replica has it within a second. */
-export interface Revocations {
-  /** Whether a session ended. Raises store_unavailable before the first read of the list. */
-  has(session_id: string): boolean;
-  /** Calls a listener with each ended session, and with `undefined` when any may have ended. */
-  onRevoked(listener: (session_id: string | undefined) => void): () => void;
-  /** Resolves when all sessions ended so far are known here, as far as the database is available. */
-  catchUp(): Promise<void>;
-  close(): Promise<void>;
-}
+import type { Revocations, SessionActivity } from './sessions.ts';
 
 const ALGORITHM = 'HS256';
 /** Keeps a token of another purpose from passing for a session token (RFC 8725 section 3.11). */
@@ -60,7 +49,7 @@ export function createSessionTokens(options: {
   readonly config: GatewayConfig;
   readonly secret: (name: string) => string;
   readonly clock: Clock;
-  readonly revocations: Revocations;
+  readonly revocations: Pick<Revocations, 'has'>;
   readonly log: Pick<Log, 'warn' | 'info'>;
   readonly groups?: DecidingGroups;
   readonly groupsOf?: (session_id: string) => Promise<readonly string[] | undefined>;
@@ -125,7 +114,7 @@ export function createSessionTokens(options: {
           groups: told.groups.length,
           characters: access_token.length,
         };
-        log.info(fields, 'the groups of a person do not fit into a session token; they are read from the database');
+        log.info(fields, 'the groups of a person do not fit into a session token; reading them from the database');
         access_token = await signed(person);
       }
       const { name: _, ...nameless } = person;
@@ -255,10 +244,7 @@ function notOurs(cause?: unknown): StageError {
 }
 
 function elsewhere(issuer: string): StageError {
-  return new StageError(
-    'credential_invalid',
-    `The session token belongs to another gateway than ${issuer}. Sign in at this one.`,
-  );
+  return new StageError('credential_invalid', `The session token was issued by another gateway. Sign in to ${issuer}.`);
 }
 
 function expired(at: number): StageError {
@@ -267,21 +253,21 @@ function expired(at: number): StageError {
   const since = Number.isNaN(when.getTime()) ? '' : ` on ${when.toISOString()}`;
   return new StageError(
     'credential_expired',
-    `The session token expired${since}. The program you use renews it by itself; if it does not, sign in again.`,
+    `The session token expired${since}. Clients renew it automatically; if yours does not, sign in again.`,
   );
 }
 
 function ended(): StageError {
   return new StageError(
     'credential_revoked',
-    'This session has ended, by a sign-out or by an administrator. Sign in again.',
+    'This session was ended by a sign-out or an administrator. Sign in again.',
   );
 }
 
 function notAllowed({ email }: Person): StageError {
   return new StageError(
     'credential_revoked',
-    `The gateway's configuration does not let ${email} in any more: auth.oidc allows other groups or e-mail domains. Ask your administrator.`,
+    `The gateway no longer admits ${email}: auth.oidc does not allow the user's groups or e-mail domain. Ask your administrator.`,
   );
 }
 
@@ -300,7 +286,6 @@ function principalIdOf({ email }: Pick<Person, 'email'>): string {
   return `user:${email}`;
 }
 
-/** Groups that a session token carries. */
 interface CarriedGroups {
   readonly groups: readonly string[];
   /** The `id` of the deciding groups that selected them. */

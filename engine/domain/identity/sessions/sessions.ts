@@ -70,8 +70,6 @@ export interface PresentedToken {
   readonly client_address: string;
 }
 
-const REFRESH_SECONDS = 60;
-const TOKEN_SECONDS = 3600;
 /** Grace period in which a replaced refresh token returns its successor, as for a second process of the client. */
 const REPEATED_SECONDS = 30;
 /** Longest wait for another renewal: clients wait ten seconds, and some give up on a 503. */
@@ -105,15 +103,13 @@ export function createSessions(options: {
   readonly onEnded?: () => Promise<void>;
   /** Longest renewal, after which another one may begin, as after a crash. Absent: 60. */
   readonly refresh_seconds?: number;
-  /** Lifetime of a session token. Absent: 3600. */
   readonly token_seconds?: number;
   /** Longest wait for another renewal of the session. Absent: 6000. */
   readonly busy_timeout_ms?: number;
-  /** Absent: refresh tokens have no tag. */
   readonly tags?: SecretTags;
 }) {
-  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, tags } = options;
-  const { busy_timeout_ms = BUSY_TIMEOUT_MS, token_seconds = TOKEN_SECONDS } = options;
+  const { database, clock, onEnded, refresh_seconds = 60, token_seconds = 3600, tags } = options;
+  const { busy_timeout_ms = BUSY_TIMEOUT_MS } = options;
   const now = () => new Date(clock.now());
 
   const beginOnce = async ({ refresh_token, client_address }: PresentedToken): Promise<RefreshBegun> => {
@@ -244,7 +240,8 @@ const LONGEST_TTL_MS = 24 * 60 * 60 * 1000;
 /** Tolerance for clock differences of replicas and for uncommitted transactions. */
 const OVERLAP_MS = 60_000;
 
-export type OpenRevocations = ReturnType<typeof openRevocations>;
+/** List of ended sessions whose tokens have not expired; every replica has it within a second. */
+export type Revocations = ReturnType<typeof openRevocations>;
 
 /** Opens the list of ended sessions and keeps it up to date; the database may be unavailable at first. */
 export function openRevocations(options: {
@@ -255,7 +252,7 @@ export function openRevocations(options: {
 }) {
   const { database, clock, log, every = everyInBackground } = options;
   const ended = new Map<string, number>();
-  const listeners = new Set<(session_id: string | undefined) => void>();
+  const listeners = new Set<(session_id: string) => void>();
   let read = false;
   let known_until = 0;
   let reading: Promise<void> | undefined;
@@ -306,16 +303,18 @@ export function openRevocations(options: {
       return read;
     },
     refresh,
+    /** Resolves when all sessions ended so far are known here, as far as the database is available. */
     async catchUp() {
       // A read in progress may have begun too early.
       await reading;
       await refresh();
     },
+    /** Whether a session ended. Raises store_unavailable before the first read of the list. */
     has(session_id: string) {
       if (!read) throw notRead();
       return ended.has(session_id);
     },
-    onRevoked(listener: (session_id: string | undefined) => void) {
+    onRevoked(listener: (session_id: string) => void) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -52,12 +52,7 @@ interface AccessTokensOptions {
 
 /** Verifies access tokens, with a cache invalidated by notifications of the database; the database may be unavailable at first. */
 export class AccessTokens implements BearerTokens {
-  readonly #database: AccessTokensOptions['database'];
-  readonly #clock: Clock;
-  readonly #groups: () => DecidingGroups | undefined;
-  readonly #verifiedDays: () => number | undefined;
-  readonly #howToSignIn: () => string;
-  readonly #goesOnWithout: () => boolean;
+  readonly #options: AccessTokensOptions;
   readonly #entries = new LRUCache<string, Entry>(atMost(MAX_CACHED));
   readonly #unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
   readonly #looking = new Map<string, Lookup>();
@@ -68,13 +63,8 @@ export class AccessTokens implements BearerTokens {
   #away_until = 0;
 
   constructor(options: AccessTokensOptions) {
-    const { database, clock, log, every, groups = () => undefined } = options;
-    this.#database = database;
-    this.#clock = clock;
-    this.#groups = groups;
-    this.#verifiedDays = options.verified_days ?? (() => undefined);
-    this.#howToSignIn = options.how_to_sign_in ?? (() => 'appscli login');
-    this.#goesOnWithout = options.goes_on_without ?? (() => false);
+    const { database, clock, log, every } = options;
+    this.#options = options;
     const execute = (hashes: readonly string[]) => this.#readRows(hashes);
     this.#lookups = createGroupCommit({ lanes: 2, max_items: MAX_BATCH, isolates: () => false, execute });
     this.#used = openWriteBehind({
@@ -109,7 +99,7 @@ export class AccessTokens implements BearerTokens {
   verify(token: string): Principal | Promise<Principal> {
     if (!isWellFormedToken(token)) throw new StageError('credential_invalid', MALFORMED);
     const hash = hashToken(token);
-    const now = this.#clock.monotonic();
+    const now = this.#options.clock.monotonic();
     const entry = this.#entries.get(hash);
     if (entry !== undefined && now < entry.read_at + CACHE_MS && entry.read_at > this.#fresh_from) {
       return this.#admit(entry);
@@ -151,7 +141,7 @@ export class AccessTokens implements BearerTokens {
   }
 
   async #readRows(hashes: readonly string[]): Promise<(TokenRow | undefined)[]> {
-    const rows = await this.#database.query<TokenRow>(
+    const rows = await this.#options.database.query<TokenRow>(
       'token_lookup',
       `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
          t.revoked_at, p.id as principal_id, p.email, p.groups,
@@ -180,7 +170,7 @@ export class AccessTokens implements BearerTokens {
     const lookup: Lookup = this.#lookups
       .run(hash)
       .then((row) => {
-        const read_at = this.#clock.monotonic();
+        const read_at = this.#options.clock.monotonic();
         const entry = row && {
           ...row,
           principal: undefined,
@@ -204,16 +194,16 @@ export class AccessTokens implements BearerTokens {
     const lookup = this.#look(hash);
     return new Promise((resolve, reject) => {
       // A result that has arrived is not late because this process is slow to read it.
-      const timer = this.#clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
+      const timer = this.#options.clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
       lookup.then(resolve, reject).finally(() => timer.close());
     });
   }
 
   async #lookAgain(hash: string, known: Entry): Promise<Principal> {
-    if (this.#clock.monotonic() < this.#away_until) return this.#admit(known);
+    if (this.#options.clock.monotonic() < this.#away_until) return this.#admit(known);
     const found = await this.#lookWithin(hash, AWAY_TIMEOUT_MS).catch((error) => {
       if (isPermanent(error)) throw error;
-      this.#away_until = this.#clock.monotonic() + AWAY_REST_MS;
+      this.#away_until = this.#options.clock.monotonic() + AWAY_REST_MS;
       return known;
     });
     return this.#admit(found);
@@ -221,21 +211,21 @@ export class AccessTokens implements BearerTokens {
 
   /** Whether a cache entry is fresh enough during a database outage. */
   #isEnough({ read_at }: Entry): boolean {
-    return this.#clock.monotonic() < read_at + CACHE_AWAY_MS && this.#goesOnWithout();
+    return this.#options.clock.monotonic() < read_at + CACHE_AWAY_MS && this.#options.goes_on_without?.() === true;
   }
 
   #admit(entry: Entry | undefined): Principal {
     if (entry === undefined) throw new StageError('credential_invalid', UNKNOWN);
     this.#requireInForce(entry);
-    const deciding = this.#groups();
+    const deciding = this.#options.groups?.();
     if (entry.principal === undefined || deciding?.id !== entry.groups_of) {
       entry.principal = principalOf(entry, deciding);
       entry.groups_of = deciding?.id;
     }
-    const now = this.#clock.monotonic();
+    const now = this.#options.clock.monotonic();
     if (now >= entry.use_due_at) {
       entry.use_due_at = now + USE_INTERVAL_MS;
-      this.#used.note(entry.id, new Date(this.#clock.now()));
+      this.#used.note(entry.id, new Date(this.#options.clock.now()));
     }
     return entry.principal;
   }
@@ -243,7 +233,7 @@ export class AccessTokens implements BearerTokens {
   /** Raises credential_revoked or credential_expired for a token that is not in force, or suspended. */
   #requireInForce(entry: Entry): void {
     const { id, name, expires_at, revoked_at } = entry;
-    const now = this.#clock.now();
+    const now = this.#options.clock.now();
     const refusal = (code: 'credential_revoked' | 'credential_expired', why: string) =>
       new StageError(code, `The access token "${name}" (${id}) ${why}`);
     if (revoked_at !== null) {
@@ -254,22 +244,22 @@ export class AccessTokens implements BearerTokens {
       const why = `expired on ${expires_at.toISOString()}. Ask your administrator for a new one.`;
       throw refusal('credential_expired', why);
     }
-    const days = this.#verifiedDays();
+    const days = this.#options.verified_days?.();
     if (!suspension(entry, now, days).suspended) return;
-    const sign_in = `Sign in again ("${this.#howToSignIn()}")`;
+    const sign_in = `Sign in again ("${this.#options.how_to_sign_in?.() ?? 'appscli login'}")`;
     if (entry.is_blocked) {
-      const why = `is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. ${sign_in}; once you can, the token works again.`;
+      const why = `is a personal token, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not admit you. ${sign_in}; the token then works again.`;
       throw refusal('credential_revoked', why);
     }
-    const why = `is one you made yourself, and you have not signed in for ${days} days. ${sign_in}, and it works again.`;
+    const why = `is a personal token, and you have not signed in for ${days} days. ${sign_in}; the token then works again.`;
     throw refusal('credential_expired', why);
   }
 }
 
 const MALFORMED =
-  'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.';
+  'The access token is malformed: expected "gw_" and 49 more characters, with a checksum at the end. Copy the whole token again.';
 const UNKNOWN =
-  'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.';
+  'The access token is unknown. Check that it is for this gateway, or ask your administrator for a new one.';
 
 function storeAway(cause?: unknown): StageError {
   const problem = 'The gateway cannot check access tokens now. Try again shortly.';
@@ -290,7 +280,6 @@ interface TokenRow extends OwnerStatus {
   readonly groups: readonly string[];
 }
 
-/** A cached token. */
 interface Entry extends TokenRow {
   /** Made on first use, and again for a configuration that reads other groups. */
   principal: Principal | undefined;
@@ -319,7 +308,7 @@ function principalOf(row: TokenRow, deciding: DecidingGroups | undefined): Princ
 const SIGNED = /^ey[\w-]*\./;
 
 const REFRESH_TOKEN =
-  'This is a refresh token, which only renews session tokens at /oauth/token. Send the session token that came with it ("access_token").';
+  'This is a refresh token, which only renews session tokens at /oauth/token. Send the session token issued with it ("access_token").';
 const SERVICE_TOKEN =
   'This is a service token, which is for the admin API only. Create an access token for models ("appscli tokens create").';
 const NO_SIGN_IN =

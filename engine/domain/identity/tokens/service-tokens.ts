@@ -2,10 +2,10 @@ import { StageError } from '../../../base/contract/errors.ts';
 import { OperationError } from '../../../base/contract/operation-error.ts';
 import type { Clock, Log } from '../../../base/contract/services.ts';
 import { createGroupCommit } from '../../../base/kit/group-commit.ts';
-import { isPrintableLine } from '../../../base/kit/text/printable.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { actorLabel, type Changing } from '../../audit/index.ts';
 import { hashToken, isWellFormedServiceToken, newToken } from './token-format.ts';
+import { sessionEnded } from './tokens.ts';
 
 export interface ServiceToken {
   readonly id: string;
@@ -36,13 +36,10 @@ const DEFAULT_DAYS = 90;
 export const MAX_SERVICE_TOKEN_DAYS = 366;
 /** How long a token works without an owner. */
 const UNOWNED_DAYS = 7;
-const MAX_NAME = 80;
 const MAX_IN_FORCE = 200;
 
-/** SQL: columns of a `ServiceToken`. */
 const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
   t.revoked_at, t.replaced_by, t.unowned_since`;
-/** SQL: tables of `SERVICE_TOKEN_COLUMNS`. */
 const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
 
 /** The state of a service token at a moment, in milliseconds since the epoch. */
@@ -87,20 +84,20 @@ export async function createServiceToken(
       made.id,
       made.hash,
       made.prefix,
-      nameOf(name),
-      scopesOf(scopes),
+      name,
+      SERVICE_SCOPES.filter((scope) => scopes.includes(scope)),
       ownerOf(by),
       new Date(by.clock.now()),
       actorLabel(by.actor),
-      endOf(expires_at, by.clock.now()),
+      expires_at ?? new Date(by.clock.now() + DEFAULT_DAYS * DAY_MS),
       by.actor.kind,
       by.session_id ?? null,
       by.actor.name,
     ],
   );
-  if (!row!.alive) throw new StageError('credential_revoked', 'Your session has ended. Sign in again.');
+  if (!row!.alive) throw sessionEnded();
   if (row!.id === null)
-    throw new OperationError(`there are ${MAX_IN_FORCE} service tokens in force already`, 'conflict');
+    throw new OperationError(`there are already ${MAX_IN_FORCE} valid service tokens, the maximum`, 'conflict');
   return { token: made.token, id: made.id };
 }
 
@@ -165,7 +162,7 @@ export async function rotateServiceToken(
       made.prefix,
       ownerOf(by),
       actorLabel(by.actor),
-      endOf(expires_at, now),
+      expires_at ?? new Date(now + DEFAULT_DAYS * DAY_MS),
       new Date(now + overlap_seconds * 1000),
       by.actor.kind,
       by.actor.name,
@@ -216,29 +213,6 @@ function ownerOf({ actor }: Changing): string | null {
   return actor.kind === 'person' ? `user:${actor.name}` : null;
 }
 
-function endOf(wanted: Date | undefined, now: number): Date {
-  const last = now + MAX_SERVICE_TOKEN_DAYS * DAY_MS;
-  if (wanted !== undefined && wanted.getTime() > last) {
-    throw new OperationError(`a service token lasts at most ${MAX_SERVICE_TOKEN_DAYS} days; rotate it before`);
-  }
-  return wanted ?? new Date(now + DEFAULT_DAYS * DAY_MS);
-}
-
-function nameOf(given: string): string {
-  const name = given.trim();
-  if (name === '' || name.length > MAX_NAME || !isPrintableLine(name)) {
-    throw new OperationError(`the name must be one printable line of at most ${MAX_NAME} characters`);
-  }
-  return name;
-}
-
-function scopesOf(given: readonly string[]): ServiceScope[] {
-  const wrong = given.find((scope) => !SERVICE_SCOPES.includes(scope as ServiceScope));
-  if (wrong === undefined && given.length > 0) return SERVICE_SCOPES.filter((scope) => given.includes(scope));
-  const what = wrong === undefined ? 'no scope is named' : 'there is no such scope';
-  throw new OperationError(`${what}: expected some of ${SERVICE_SCOPES.join(', ')}`);
-}
-
 async function notInForce(database: Pick<Database, 'query'>, id: string): Promise<OperationError> {
   const [token] = await listServiceTokens(database, id);
   if (token === undefined) {
@@ -247,7 +221,7 @@ async function notInForce(database: Pick<Database, 'query'>, id: string): Promis
       'missing',
     );
   }
-  return new OperationError(`the service token ${id} has ended or was replaced already`, 'conflict');
+  return new OperationError(`the service token ${id} has ended or was already replaced`, 'conflict');
 }
 
 /** Scopes of service tokens: read or write access to a part of the admin API. */
@@ -310,11 +284,10 @@ export function createServiceTokenVerifier({
   });
   return async (text) => {
     if (!isWellFormedServiceToken(text)) {
-      throw new StageError('credential_invalid', 'The service token is malformed. Copy it again as a whole.');
+      throw new StageError('credential_invalid', 'The service token is malformed. Copy the whole token again.');
     }
     const token = await lookups.run(hashToken(text));
-    if (token === undefined)
-      throw new StageError('credential_invalid', 'This gateway does not know the service token.');
+    if (token === undefined) throw new StageError('credential_invalid', 'The service token is unknown.');
     requireInForce(token, clock.now());
     return token;
   };
@@ -331,7 +304,7 @@ function requireInForce(token: ServiceToken, now: number): void {
     case 'suspended':
       throw new StageError(
         'credential_revoked',
-        `${called} is suspended: ${owner}, who answered for it, is no administrator any more. An administrator takes it over with "appscli service-tokens rotate ${id}".`,
+        `${called} is suspended: its owner ${owner} is no longer an administrator. An administrator can take it over with "appscli service-tokens rotate ${id}".`,
       );
     default:
   }

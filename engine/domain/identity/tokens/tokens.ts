@@ -62,11 +62,6 @@ interface TokenSummary {
 /** A token, with the status of its owner. */
 export interface KnownToken extends TokenSummary, OwnerStatus {}
 
-/** Names a token by its id, or by owner and name. With an `id`, `user` restricts the search to their tokens. */
-export type WhichToken =
-  | { readonly id: string; readonly user?: string | undefined }
-  | { readonly user: string; readonly name: string };
-
 /** State of a token. `replaced`: still valid for the overlap with its successor. */
 type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
@@ -92,8 +87,7 @@ export async function createToken(
   { database, clock, actor, session_id }: Changing,
   wanted: NewToken,
 ): Promise<MadeToken> {
-  const user = nameOf('user', wanted.user).toLowerCase();
-  if (/\s/.test(user)) throw new OperationError(`the user "${user}" contains a space; expected an e-mail address`);
+  const user = wanted.user.toLowerCase();
   const now = new Date(clock.now());
   const { hash, ...made } = newToken('access');
   const [row] = await database.query<{ alive: boolean; made: boolean }>(
@@ -123,10 +117,10 @@ export async function createToken(
       made.id,
       hash,
       made.prefix,
-      nameOf('group', wanted.group),
-      nameOf('name', wanted.name),
-      wanted.team === undefined ? null : nameOf('team', wanted.team),
-      wanted.project === undefined ? null : nameOf('project', wanted.project),
+      wanted.group,
+      wanted.name,
+      wanted.team ?? null,
+      wanted.project ?? null,
       wanted.expires_at ?? null,
       now,
       actorLabel(actor),
@@ -142,31 +136,32 @@ export async function createToken(
   return made;
 }
 
-/** Lists the tokens that match, the newest last. Raises store_unavailable. */
-export function findTokens(database: Pick<Database, 'query'>, which: WhichToken): Promise<KnownToken[]> {
-  const [id, name] = 'id' in which ? [which.id, null] : [null, which.name];
-  return database.query<KnownToken>(
+/** The token with an id, optionally only one of a person; `undefined` without one. Raises store_unavailable. */
+export async function findToken(
+  database: Pick<Database, 'query'>,
+  { id, user }: { readonly id: string; readonly user?: string | undefined },
+): Promise<KnownToken | undefined> {
+  const [token] = await database.query<KnownToken>(
     'token_find',
     `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
-     where ($1::text is null or t.id = $1) and ($2::text is null or p.email = $2) and ($3::text is null or t.name = $3)
-     order by t.created_at, t.id`,
-    [id, which.user?.toLowerCase() ?? null, name],
+     where t.id = $1 and ($2::text is null or p.email = $2)`,
+    [id, user?.toLowerCase() ?? null],
   );
+  return token;
 }
 
 /**
- * Revokes a token and those it replaced; every gateway refuses them within a second. Raises OperationError if there is no such token, it
- * is revoked already, or several have the name.
+ * Revokes a token and those it replaced; every gateway refuses them within a second. Raises OperationError if there is no such token, or
+ * it is revoked already.
  * @returns the token, and the ids of the others.
  */
 export async function revokeToken(
   { database, clock, actor }: Changing,
-  which: WhichToken,
+  id: string,
 ): Promise<KnownToken & { readonly also_revoked: readonly string[] }> {
   const now = clock.now();
-  const found = await findTokens(database, which);
-  const token = theOne(which, found, now);
-  if (token === undefined) throw nothingToDo(which, found, now);
+  const token = await findToken(database, { id });
+  if (token === undefined || token.revoked_at !== null) throw nothingToDo(`the id "${id}"`, token, now);
   const rows = await database.query<{ id: string }>(
     'token_revoke',
     // Lock order: the owner first.
@@ -181,19 +176,20 @@ export async function revokeToken(
        null, $3, $4, $2) as id`,
     [token.id, new Date(now), actor.kind, actor.name],
   );
-  const ids = rows.map(({ id }) => id);
+  const ids = rows.map((row) => row.id);
   if (!ids.includes(token.id)) {
-    throw new OperationError(`${describe(which)} was just revoked by another change`, 'conflict');
+    throw new OperationError(`the token ${id} was just revoked by another change`, 'conflict');
   }
-  return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((id) => id !== token.id) };
+  return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((each) => each !== id) };
 }
 
 /**
- * Selects the named token: one in force before expired ones, and a successor before what it replaced. Raises OperationError if several
+ * Selects a token by name: one in force before expired ones, and a successor before what it replaced. Raises OperationError if several
  * match; `undefined` if all are revoked.
+ * @param named what they have in common, for the error.
  */
 export function theOne<Token extends TokenSummary>(
-  which: WhichToken,
+  named: string,
   found: readonly Token[],
   now: number,
 ): Token | undefined {
@@ -203,35 +199,31 @@ export function theOne<Token extends TokenSummary>(
   const newest = candidates.filter(({ replaced_by }) => !candidates.some(({ id }) => id === replaced_by));
   if (newest.length > 1) {
     const ids = newest.map(({ id, prefix }) => `${id} (${prefix}...)`).join(', ');
-    throw new OperationError(`${describe(which)} fits ${newest.length} tokens: ${ids}; name it by its id`, 'conflict');
+    throw new OperationError(`${named} fits ${newest.length} tokens: ${ids}; name it by its id`, 'conflict');
   }
   return newest[0];
 }
 
-export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], now: number): OperationError {
-  const last = found.at(-1);
+/** Why a token cannot be changed. @param named how it was named, for an unknown one */
+export function nothingToDo(named: string, last: TokenSummary | undefined, now: number): OperationError {
   if (last === undefined) {
-    return new OperationError(`no token has ${describe(which)}; "appscli tokens list" shows all`, 'missing');
+    return new OperationError(`no token has ${named}; "appscli tokens list" shows all`, 'missing');
   }
   const state = tokenState(last, now);
   if (state === 'replaced') {
-    return new OperationError(`the token ${last.id} is replaced already, by ${last.replaced_by}`, 'conflict');
+    return new OperationError(`the token ${last.id} was already replaced by ${last.replaced_by}`, 'conflict');
   }
   const since = (state === 'revoked' ? last.revoked_at : last.expires_at)!.toISOString();
   return new OperationError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
 }
 
 function tooManyInForce(max: number, user: string): OperationError {
-  const limit = `at most ${max} access tokens in force can be made by oneself, with replaced ones that still work`;
-  return new OperationError(`${limit}, and ${user} has that many; revoke one that is unused`, 'conflict');
+  const limit = `a user can create at most ${max} valid access tokens, including replaced ones that still work`;
+  return new OperationError(`${limit}, and ${user} has that many; revoke an unused one`, 'conflict');
 }
 
 export function sessionEnded(): StageError {
   return new StageError('credential_revoked', 'Your session has ended. Sign in again.');
-}
-
-function describe(which: WhichToken): string {
-  return 'id' in which ? `the id "${which.id}"` : `the name "${which.name}" of ${which.user}`;
 }
 
 /** Checks a name: a printable line of limited length. Raises OperationError. */
@@ -240,7 +232,7 @@ export function nameOf(what: string, given: string): string {
   if (value === '') throw new OperationError(`the ${what} is empty`);
   if (value.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
   if (!isPrintableLine(value)) {
-    throw new OperationError(`the ${what} contains characters that cannot be printed`);
+    throw new OperationError(`the ${what} contains unprintable characters`);
   }
   return value;
 }
@@ -411,13 +403,11 @@ export function showToken<Known extends KnownToken>(
   return { ...token, state: suspended ? 'suspended' : state, suspends_at: ends_before ? null : suspends_at };
 }
 
-/** Default overlap of a rotation: a day to distribute the new token. */
-const DEFAULT_OVERLAP_SECONDS = 86_400;
 /** Longest overlap of a rotation. */
 export const MAX_OVERLAP_SECONDS = 30 * 86_400;
 
 interface Rotation {
-  /** How long the old token works; 0 revokes it at once. */
+  /** How long the old token works; 0 revokes it at once. Absent: a day. */
   readonly overlap_seconds?: number | undefined;
   /** End of the new token; `null`: none. Absent: the end of the old one. */
   readonly expires_at?: Date | null | undefined;
@@ -437,20 +427,12 @@ interface RotatedToken extends MadeToken {
  */
 export async function rotateToken(
   { database, clock, actor, session_id }: Changing,
-  which: WhichToken,
-  { overlap_seconds = DEFAULT_OVERLAP_SECONDS, expires_at, max_self_service }: Rotation = {},
+  id: string,
+  { overlap_seconds = 86_400, expires_at, max_self_service }: Rotation = {},
 ): Promise<RotatedToken> {
-  if (!Number.isInteger(overlap_seconds) || overlap_seconds < 0 || overlap_seconds > MAX_OVERLAP_SECONDS) {
-    throw new OperationError(
-      `the overlap must be a whole number of seconds from 0 to ${MAX_OVERLAP_SECONDS} (30 days)`,
-    );
-  }
   const now = clock.now();
-  const found = await findTokens(database, which);
-  const token = theOne(which, found, now);
-  if (token === undefined || tokenState(token, now) !== 'active') {
-    throw nothingToDo(which, token === undefined ? found : [token], now);
-  }
+  const token = await findToken(database, { id });
+  if (token === undefined || tokenState(token, now) !== 'active') throw nothingToDo(`the id "${id}"`, token, now);
   const { hash, ...made } = newToken('access');
   const [row] = await database.query<{
     alive: boolean;

@@ -6,14 +6,15 @@ import type { CacheLifetime } from '../../../base/contract/services.ts';
 import type { RequestBody } from '../../../base/contract/stage.ts';
 import { isPrintableLine } from '../../../base/kit/text/printable.ts';
 import { definitionNamed, definitionOf } from '../definitions.ts';
-import { invalid, kindOf } from '../read-json.ts';
-import type { BodyReading, Fields } from './fields.ts';
+import { invalid, isObject, kindOf } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
+import type { BodyReading } from './fields.ts';
 import type { Lifetime } from './lifetimes.ts';
 import { type PrivilegedChoice, type PrivilegedValue, readPrivileged } from './read-privileged.ts';
 import { readSession, type SessionReading } from './session.ts';
 
 /** Whether a parsed body asks for an hour or more where its API reads a lifetime. */
-export function asksForHour(body: Fields, protocol: string): boolean {
+export function asksForHour(body: Json, protocol: string): boolean {
   return holdsLong(body, definitionOf(protocol).lifetimes);
 }
 
@@ -23,7 +24,7 @@ function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
     return false;
   }
   for (const [key, { found, within }] of wanted.keys) {
-    const inner = (value as Fields)[key];
+    const inner = (value as Json)[key];
     if (inner === undefined || inner === null) continue;
     if (found !== undefined && inner === found.long) return true;
     if (within !== undefined && typeof inner === 'object' && holdsLong(inner, within)) return true;
@@ -32,7 +33,7 @@ function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
 }
 
 /**
- * Replaces long cache lifetimes in a body by short ones, and keeps every other byte: `1h` of `cache_control` becomes `5m`.
+ * Replaces long cache lifetimes in a body by short ones, and keeps all other bytes: `1h` of `cache_control` becomes `5m`.
  * @param protocol of the body
  */
 export async function shortenCache(body: RequestBody, protocol: Protocol): Promise<void> {
@@ -42,37 +43,36 @@ export async function shortenCache(body: RequestBody, protocol: Protocol): Promi
 }
 
 /**
- * The error for a body that only another API takes, with the path of that; `undefined` for one that may be meant for this one.
- * @param base_path the path of the public URL, in front of those of the APIs
+ * The error for a body of another API, with the path of that API; `undefined` for a body that may be of this API.
+ * @param base_path the path of the public URL, before API paths
  */
-function otherApi(protocol: string, body: Fields, base_path: string): StageError | undefined {
+function otherApi(protocol: string, body: Json, base_path: string): StageError | undefined {
   const served = definitionNamed(protocol);
   const [meant, field] = served?.meantFor(body) ?? [];
   if (served === undefined || meant === undefined) return undefined;
   const { api, path } = definitionOf(meant);
-  const where = `which this gateway takes at POST ${base_path}${path}; this path takes ${served.api}`;
+  const where = `which this gateway serves at POST ${base_path}${path}; this path serves ${served.api}`;
   return invalid(field!, `is of ${api}, ${where}`);
 }
 
-/** Characters per token of ordinary text and JSON, for the likely size. */
 const BYTES_PER_TOKEN = 4;
 
 /** Facts about a request body for routing and money, in any protocol. */
 export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
-  /** As the client wrote it: an identifier or an alias. */
+  /** The model as the client wrote it: an identifier or an alias. */
   readonly model: string;
   readonly stream: boolean;
   readonly input_tokens_estimate: number;
   /**
-   * An upper bound of the input in tokens: no tokenizer makes more tokens than there are bytes, except for what the body
-   * only refers to and what the provider adds.
+   * An upper bound of the input in tokens: no tokenizer makes more tokens than bytes, except for referenced content and
+   * additions of the provider.
    */
   readonly input_tokens_max: number;
-  /** The longest lifetime of the prompt's cache that any reading of the body could find: what it may cost. */
+  /** The longest cache lifetime in any interpretation of the body, for its maximum cost. */
   readonly cache_ttl: CacheLifetime;
-  /** The longest that it asks for where its API reads one. */
+  /** The longest requested cache lifetime at places of its API. */
   readonly cache_requested: CacheLifetime;
-  /** How the client wants to be served, as it wrote it. */
+  /** Requested service tier, speed and region, as the client wrote them. */
   readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
   /** Fields beside `model` that decide over models, prices or accounts, by their path; `undefined` without any. */
   readonly privileged: Readonly<Record<string, PrivilegedChoice>> | undefined;
@@ -83,13 +83,12 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
 interface BodyOptions {
   /** Recognises names of models in unknown fields. */
   readonly isModel?: (text: string) => boolean;
-  /** The headers of the request, where its session is to be found. */
+  /** The headers of the request, to find its session. */
   readonly session_headers?: IncomingHttpHeaders | undefined;
   /** The path of the public URL, for errors that name a path. */
   readonly base_path?: string;
 }
 
-/** Fields for service tier, speed and region. */
 const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 
 /** Reads the body of a request. Raises invalid_request, invalid_json, invalid_encoding. */
@@ -99,15 +98,13 @@ export async function readBodyFacts(
   { isModel, session_headers, base_path = '' }: BodyOptions = {},
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
-  const { json, text } = await body.skim(known_keys);
-  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
-    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
-  }
-  const fields = json as Fields;
+  const { json: fields, text } = await body.skim(known_keys);
+  if (!isObject(fields))
+    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(fields)}.`);
   const misplaced = otherApi(protocol, fields, base_path);
   if (misplaced !== undefined) throw misplaced;
   const { model, stream } = fields;
-  if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists what there is');
+  if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists the models');
   if (typeof model !== 'string' || model === '')
     throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
   if (!isPrintableLine(model))
@@ -136,7 +133,7 @@ export async function readBodyFacts(
 }
 
 /** Members of a body with the ends of their texts; as they were skimmed where a text turns out to be none. */
-function membersOf(body: RequestBody, skimmed: Fields, text: Text): (key: string) => unknown {
+function membersOf(body: RequestBody, skimmed: Json, text: Text): (key: string) => unknown {
   return (key) => {
     if (typeof text !== 'string') return skimmed[key];
     try {
@@ -147,7 +144,7 @@ function membersOf(body: RequestBody, skimmed: Fields, text: Text): (key: string
   };
 }
 
-/** Privileged values as the fact `request.privileged_fields` has them. */
+/** Privileged values in the form of the fact `request.privileged_fields`. */
 export function byPath(privileged: readonly PrivilegedValue[]): Record<string, PrivilegedChoice> {
   const by_path: Record<string, PrivilegedChoice> = Object.create(null);
   for (const { param, rule, value } of privileged) {
@@ -157,32 +154,32 @@ export function byPath(privileged: readonly PrivilegedValue[]): Record<string, P
 }
 
 /** What a fallback asks for counts as asked for by the request: the most expensive is reserved, whichever model answers. */
-function servedAs(body: Fields, privileged: readonly PrivilegedValue[]): BodyFacts['served'] {
+function servedAs(body: Json, privileged: readonly PrivilegedValue[]): BodyFacts['served'] {
   const served: Partial<Record<(typeof SERVED)[number], string>> = {};
   for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];
   for (const { param, rule, value } of privileged) {
     const name = SERVED.find((known) => known === rule.name);
     if (name === undefined || value === undefined) continue;
     if (privileged.some((other) => other.rule === rule && other.value !== value)) {
-      throw invalid(param, `asks for another ${name} than the rest of the request; ask for one`);
+      throw invalid(param, `requests another ${name} than the rest of the request; use the same one`);
     }
     served[name] = value;
   }
   return served;
 }
 
-/** What is searched: without the ends of long texts, which ask for nothing, or with them. */
+/** The searched text: without the ends of long texts, which cannot contain lifetimes, or complete. */
 type Text = string | Buffer;
 
-/** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
+/** Bytes in which the native search is fast enough in the worst case, which is not linear. */
 const SEARCHED_BYTES = 1024 * 1024;
-/** Bytes that are looked at together: what is sought often stands near the beginning. */
+/** Bytes per search step: matches are often near the beginning. */
 const WINDOW_BYTES = 65_536;
 const OVERLAP = 8;
 
 /**
- * Whether a text holds what a pattern of less than `OVERLAP` characters describes.
- * @param rare what all that does contains, beginning with a byte that few texts are full of
+ * Whether a text contains a match of a pattern with fewer than `OVERLAP` characters.
+ * @param rare a part of every match that begins with a rare byte
  */
 function holds(text: Text, pattern: RegExp, rare: string): boolean {
   const first = text.length <= SEARCHED_BYTES ? text.indexOf(rare) : 0;
@@ -195,9 +192,9 @@ function holds(text: Text, pattern: RegExp, rare: string): boolean {
 }
 
 /**
- * The longest lifetime that a body can be read to ask for, and the one it asks for.
- * @param keyed what it asks for by other means than marks
- * @param asksForHour looks where the API reads a lifetime
+ * The longest lifetime in any interpretation of a body, and the requested one.
+ * @param keyed the lifetime requested by other fields than marks
+ * @param asksForHour reads the places of the API
  */
 function lifetimesOf(text: Text, keyed: CacheLifetime, asksForHour: () => boolean) {
   const is_marked = isMarked(text);
@@ -207,8 +204,8 @@ function lifetimesOf(text: Text, keyed: CacheLifetime, asksForHour: () => boolea
 }
 
 /**
- * Whether there may be marks on parts of the body, or tools of the provider with one for what they read. A native search is
- * several times as fast for what begins with a byte that few texts are full of.
+ * Whether parts of the body or provider tools may have marks. A native search is several times as fast for a string that begins
+ * with a rare byte.
  */
 function isMarked(text: Text): boolean {
   const has_control = text.includes('_control') && text.includes('cache_control');
@@ -216,8 +213,8 @@ function isMarked(text: Text): boolean {
 }
 
 /**
- * JSON may spell any character as an escape; a caller who spells letters, digits or `_` so is taken to ask for the most expensive.
- * Other characters, as in `\u003c`, are in no word that asks for a lifetime, and some writers always spell them so.
+ * Matches escaped letters, digits or `_`: they could hide a lifetime, so the most expensive one is assumed. Other escapes, as in
+ * `\u003c`, occur in no lifetime, and some writers always use them.
  */
 const ESCAPED_LETTER = /\\u00(?:3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a])/i;
 

@@ -1,59 +1,55 @@
 import type { ChatBound } from '../../../base/contract/config.ts';
 import type { RequestBody } from '../../../base/contract/stage.ts';
 import { countAt, invalid, listAt, optional } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
 import type { Unproven } from '../translation/made-reasoning.ts';
 
-/** Tokens that a provider adds to a request with tools. */
 const TOOL_PREAMBLE_TOKENS = 1000;
 
-/** Most tokens one image can stand for, whatever its size in the body. */
+/** Maximum tokens of one image, whatever its size in the body. */
 export const IMAGE_TOKENS = 5000;
 
-/** Most tokens a document, a remote reference or a tool run by the provider can stand for; the context window caps it. */
+/** Maximum tokens of a document, a remote reference or a provider tool; the context window caps it. */
 export const REFERENCE_TOKENS = 1_000_000;
 
-/** No response can use a tool more often, whatever a request allows. */
+/** Maximum uses of a tool in one response, whatever the request allows. */
 export const TOOL_USES_MAX = 10_000;
 
-/** Where a request bounds no tool that the provider runs. */
+/** For requests without bounds on provider tools. */
 export const NO_USES: Readonly<Record<string, number>> = Object.freeze({});
-
-/** An unchecked JSON object. */
-export type Fields = Readonly<Record<string, unknown>>;
 
 /** Size and cost of a request, read from its body. */
 export interface BodyReading {
   /** The bound of the output in tokens; `undefined` without one. */
   readonly max_tokens: number | undefined;
-  /** The same by field, as upstreams need not know all of them. */
+  /** The bounds by field, because upstreams may not support all fields. */
   readonly output_bounds: Readonly<Record<string, number>>;
   /**
-   * How often the model may run for one response: it reads its whole input again for each use of a provider's tool. `undefined`:
-   * unbounded.
+   * Maximum model runs for one response: each use of a provider tool reads the whole input again. `undefined`: unbounded.
    */
   readonly iterations: number | undefined;
   /** Whether the provider may summarize the conversation by further runs of the model. */
   readonly compacts: boolean;
-  /** Answers to the same prompt. */
+  /** Number of responses to the same prompt. */
   readonly choices: number;
   readonly tool_count: number;
   /** Names of the tools, and types of those that are not plain functions. */
   readonly tool_names: () => readonly string[];
   readonly message_count: number;
   readonly image_count: number;
-  /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */
+  /** Maximum uses of billed provider tools, by name, if the request bounds them. */
   readonly server_tool_uses: Readonly<Record<string, number>>;
-  /** Whether there is reasoning that a translation has made, or reasoning without a signature. */
+  /** Whether there is translated or unsigned reasoning. */
   readonly unproven_reasoning: Unproven | undefined;
   /** Whether there is state that only its provider can read: encrypted content, and references to stored items. */
   readonly holds_state: boolean;
-  /** Tokens that the body only refers to, and those that the provider adds. */
+  /** Tokens of referenced content, and tokens that the provider adds. */
   readonly unseen_tokens: number;
   /** Prompt cache lifetime by other fields than `cache_control`. */
   readonly cache_ttl: 'none' | '5m' | '1h';
 }
 
-/** The images of a conversation, the most tokens that all its attachments can stand for, and whether only its provider can read them. */
+/** The images of a conversation, the maximum tokens of its attachments, and whether only its provider can read them. */
 export interface Attached {
   tokens: number;
   images: number;
@@ -62,31 +58,26 @@ export interface Attached {
 }
 
 /** The fields of an object; an empty object for other values. */
-export function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+export function fieldsOf(value: unknown): Json {
+  return typeof value === 'object' && value !== null ? (value as Json) : {};
 }
 
 /** An array by its key, empty where there is none. Raises invalid_request. */
-export function listOf(body: Fields, key: string): readonly unknown[] {
+export function listOf(body: Json, key: string): readonly unknown[] {
   return optional(body, key, listAt) ?? [];
-}
-
-/** A whole number of 0 or more by its key; `undefined` where there is none. Raises invalid_request. */
-export function countOf(body: Fields, key: string): number | undefined {
-  return optional(body, key, countAt);
 }
 
 /** Bounds of the output by field. Raises invalid_request for an invalid one. */
 export function outputBounds(
-  body: Fields,
+  body: Json,
   keys: readonly string[],
   least: 0 | 1 = 1,
 ): Pick<BodyReading, 'max_tokens' | 'output_bounds'> {
   const output_bounds: Record<string, number> = {};
   for (const key of keys) {
-    const bound = countOf(body, key);
+    const bound = optional(body, key, countAt);
     if (bound === undefined) continue;
-    if (bound < least) throw invalid(key, 'must be 1 or more: some providers take 0 for no bound at all');
+    if (bound < least) throw invalid(key, 'must be 1 or more: some providers read 0 as "no limit"');
     output_bounds[key] = bound;
   }
   const bounds = Object.values(output_bounds);
@@ -95,30 +86,31 @@ export function outputBounds(
   return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
 }
 
-/** Names of bounds in other protocols: there are servers that read them before those of the protocol. */
+/** Bounds of other protocols, which some servers read first. */
 const OTHER_BOUNDS = [
   ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'max_new_tokens', 'max_tokens_to_sample'],
   ...['n_predict', 'num_predict', 'max_gen_len', 'max_length'],
 ] as const;
 
 /** The largest bound in fields of other protocols, where 0 and less mean unbounded; 0 without any. */
-function largestOther(body: Fields, keys: readonly string[]): number {
+function largestOther(body: Json, keys: readonly string[]): number {
   let largest = 0;
   for (const key of OTHER_BOUNDS) {
     const bound = body[key];
     if (bound === undefined || bound === null || keys.includes(key)) continue;
-    largest = Math.max(largest, isPositive(bound) ? bound : Number.MAX_SAFE_INTEGER);
+    largest = Math.max(largest, isBound(bound) ? bound : Number.MAX_SAFE_INTEGER);
   }
   return largest;
 }
 
-function isPositive(value: unknown): value is number {
+/** Whether a value bounds something. */
+export function isBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
 }
 
 /**
- * The bounds plus the budget for thinking, which only some providers count as output. A bound of 0 stays: some providers read it as
- * unbounded.
+ * The bounds plus the thinking budget, which only some providers count as output. A bound of 0 stays, because some providers
+ * read it as unbounded.
  */
 export function withThinking(
   { max_tokens, output_bounds }: ReturnType<typeof outputBounds>,
@@ -132,7 +124,7 @@ export function withThinking(
 }
 
 /** The largest budget for thinking beside the bound of the output; 0 without one. */
-export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_template_kwargs }: Fields): number {
+export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_template_kwargs }: Json): number {
   const budgets = [
     fieldsOf(thinking).budget_tokens,
     fieldsOf(reasoning).max_tokens,
@@ -147,24 +139,24 @@ export function iterationsOf(uses: number | undefined): number | undefined {
   return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);
 }
 
-/** Nothing attached yet. */
+/** Creates the count of attachments. */
 export function nothingAttached(): Attached {
   return { tokens: 0, images: 0, holds_state: false };
 }
 
 /** Whether a part of a conversation names a file that its provider keeps. */
-export function namesFile(part: Fields): boolean {
+export function namesFile(part: Json): boolean {
   return part.file_id != null || fieldsOf(part.source).file_id != null || fieldsOf(part.file).file_id != null;
 }
 
-/** Counts an image; only one whose data is in the body is known to be of bounded size. */
+/** Counts an image; only an inline image has a bounded size. */
 export function addImage(attached: Attached, is_inline: boolean): void {
   attached.images++;
   attached.tokens += is_inline ? IMAGE_TOKENS : REFERENCE_TOKENS;
 }
 
 /** Counts a part that only its provider, or the server it names, can read. */
-export function addReference(attached: Attached, part: Fields): void {
+export function addReference(attached: Attached, part: Json): void {
   attached.tokens += REFERENCE_TOKENS;
   if (namesFile(part)) attached.holds_state = true;
 }
@@ -175,7 +167,7 @@ export function addKept(attached: Attached): void {
   attached.holds_state = true;
 }
 
-/** Whether a value is a URL that holds its data itself. */
+/** Whether a value is a data: URL. */
 export function isDataUrl(value: unknown): boolean {
   return typeof value === 'string' && value.slice(0, 5).toLowerCase() === 'data:';
 }
@@ -186,7 +178,7 @@ export function toolTokens(has_tools: boolean, run_by_provider: boolean): number
 }
 
 /** The prompt cache lifetime in fields of chat completions and Responses. */
-export function keyedCache(body: Fields): BodyReading['cache_ttl'] {
+export function keyedCache(body: Json): BodyReading['cache_ttl'] {
   const { prompt_cache_key: key, prompt_cache_retention: retention, prompt_cache_options: options } = body;
   if (retention === '24h' || fieldsOf(options).ttl === '12h') return '1h';
   return key == null && retention == null && options == null ? 'none' : '5m';
@@ -207,7 +199,7 @@ const AROUND_TOOLS = /^(?:tool_addition|tool_removal|tool_definition|\w+_referen
 
 const NO_TOOLS: readonly unknown[] = Object.freeze([]);
 
-/** Tools that messages define on top of the request's, and those that the given parts of them do. */
+/** Tools defined in messages, and in the given parts of them. */
 export function definedTools(messages: readonly unknown[], parts = NO_TOOLS): readonly unknown[] {
   const open: unknown[] = [];
   for (const message of messages) {
@@ -234,22 +226,21 @@ function definitionsIn(part: unknown): readonly unknown[] {
   return TOOL_DEFINITIONS.map((key) => fields[key]).filter((value) => typeof value === 'object' && value !== null);
 }
 
-/** What is referred to is in the list of tools. */
+/** Whether a value defines a tool; references to listed tools do not count. */
 function isTool(value: unknown): boolean {
-  const { type }: Fields = fieldsOf(value);
+  const { type }: Json = fieldsOf(value);
   return typeof value === 'object' && value !== null && (typeof type !== 'string' || !AROUND_TOOLS.test(type));
 }
 
-/** Types of plain tools. */
 const PLAIN: ReadonlySet<unknown> = new Set(['function', 'custom', undefined, null]);
 
-/** Where the definition of a tool may keep its name, in any of the protocols. */
+/** Keys of tool definitions that may contain the name, in any of the protocols. */
 const AROUND_NAME = ['function', 'custom'] as const;
 
 /** Longest recorded name; providers allow less. */
 const NAME_LENGTH_MAX = 128;
 
-/** What tools are called, and the types of those that are not plain functions, each once, in any of the protocols. */
+/** Names of tools, and types of tools other than plain functions, without duplicates, in any of the protocols. */
 export function toolNames(tools: readonly unknown[]): readonly string[] {
   const names = new Set<string>();
   const add = (name: unknown) => {
@@ -264,12 +255,12 @@ export function toolNames(tools: readonly unknown[]): readonly string[] {
   return [...names];
 }
 
-/** The other field by which chat completions are bounded. */
+/** The other output bound field of chat completions. */
 export function otherBound(field: ChatBound): ChatBound {
   return field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
 }
 
-/** Says the bound of a chat completions request in the one field that its upstream takes. A request that has both stays. */
+/** Moves the bound of a chat request to the only field that its upstream accepts. A request with both stays. */
 export function spellBound(body: RequestBody, field: ChatBound): void {
   const other = otherBound(field);
   const bound = body.value(other);

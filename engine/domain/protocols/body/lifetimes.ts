@@ -1,8 +1,8 @@
 import type { WantedTexts } from '../../../base/contract/request-body.ts';
 
-/** How long a request asks for its prompt to be kept: where each API reads that, and how it is made short. */
+/** Prompt cache lifetimes in requests: their places by API, and their shorter values. */
 
-/** What asks for an hour or more, and the shorter lifetime to ask for. */
+/** A value for an hour or more, and its shorter replacement. */
 export interface Lifetime {
   readonly long: string;
   readonly short: string;
@@ -15,19 +15,19 @@ const HOUR: Lifetime = { long: '1h', short: '5m' };
 const HALF_A_DAY: Lifetime = { long: '12h', short: '30m' };
 const DAY: Lifetime = { long: '24h', short: 'in_memory' };
 
-/** Where an API has the blocks of a prompt. Arguments and schemas are not there. */
+/** Places of prompt blocks in an API, without arguments and schemas. */
 interface Places {
-  /** Keys at the top, beside `tools`; those that clients mark most often first. */
+  /** Top-level keys in addition to `tools`; the ones that clients mark most often first. */
   readonly prompt: readonly string[];
-  /** Keys of blocks under which there are more of them. */
+  /** Keys of blocks with nested blocks. */
   readonly within: readonly string[];
 }
 
 const ttl = (found: Lifetime): Member => ({ within: { keys: new Map([['ttl', { found }]]) } });
 
-/** Every API has it: servers of the others that reach Messages models read it as well. */
+/** In every API: servers of other APIs that reach Messages models read it as well. */
 const CACHE_CONTROL: Entry = ['cache_control', ttl(HOUR)];
-/** On tools with which the provider reads something of its own. */
+/** On provider tools. */
 const CACHING: Entry = ['caching', ttl(HOUR)];
 const BREAKPOINT: Entry = ['prompt_cache_breakpoint', ttl(HALF_A_DAY)];
 const OPTIONS: Entry = ['prompt_cache_options', ttl(HALF_A_DAY)];
@@ -47,14 +47,14 @@ function request(places: Places, top: readonly Entry[], marks: readonly Entry[])
   return { keys: keys.set('tools', { within: blocks(places, ...marks, CACHING) }) };
 }
 
-/** Where the Messages API reads a lifetime. */
+/** Places of lifetimes in the Messages API. */
 export const MESSAGES_LIFETIMES = request(
   { prompt: ['system', 'messages'], within: ['content', 'source', 'tool'] },
   [CACHE_CONTROL],
   [CACHE_CONTROL],
 );
 
-/** Where chat completions and Responses do. */
+/** Places of lifetimes in chat completions and Responses. */
 export const COMPAT_LIFETIMES = request(
   { prompt: ['messages', 'input'], within: ['content', 'function', 'output'] },
   [CACHE_CONTROL, OPTIONS, RETENTION],

@@ -8,90 +8,72 @@ import { JsonScan } from '../../../base/kit/json/scan.ts';
 import { jsonTypeProblem, mediaType } from '../../../base/kit/media-type.ts';
 import { isPrintableLine } from '../../../base/kit/text/printable.ts';
 import { invalid, isObject, kindOf } from '../read-json.ts';
-import type { Fields } from './fields.ts';
+import type { Json } from '../translation/conversation.ts';
 import { fieldRule, OTHER_KEYS } from './privileged-fields.ts';
 import { type PrivilegedValue, parameterRule, readPrivileged } from './read-privileged.ts';
 
-/** The requests that a batch is made of: each names a model, and may name more. */
+/** The requests of a batch: each names a model, and possibly further models. */
 
 const MODEL = fieldRule('model', true)!;
 const BOUNDS = { depth: 128, values: 500_000 };
 const LINE_FEED = 0x0a;
 
-/** Lines and bytes that are read without letting others in between. */
+/** Lines and bytes read per turn of the event loop. */
 const LINES_AT_ONCE = 200;
 const BYTES_AT_ONCE = 256 * 1024;
 
 /** What requests of a batch name, each thing once, where it stands first. */
-class Named {
-  readonly #isModel: (text: string) => boolean;
-  readonly #found = new Map<string, PrivilegedValue>();
+type Named = Map<string, PrivilegedValue>;
 
-  constructor(isModel: (text: string) => boolean) {
-    this.#isModel = isModel;
-  }
-
-  /** Raises invalid_request. */
-  add(request: unknown, param: string): void {
-    if (!isObject(request)) throw invalid(param, 'must be the body of a request, as an object');
-    const { model } = request as Fields;
-    if (typeof model !== 'string' || model === '') throw invalid(`${param}.model`, 'must be the name of a model');
-    this.#note({ param: `${param}.model`, rule: MODEL, value: model });
-    for (const value of readPrivileged(request as Fields, this.#isModel))
-      this.#note({ ...value, param: `${param}.${value.param}` });
-  }
-
-  all(): readonly PrivilegedValue[] {
-    return [...this.#found.values()];
-  }
-
-  #note(value: PrivilegedValue): void {
+function addRequest(named: Named, request: unknown, param: string, isModel: (text: string) => boolean): void {
+  if (!isObject(request)) throw invalid(param, 'must be the body of a request, as an object');
+  const { model } = request;
+  if (typeof model !== 'string' || model === '') throw invalid(`${param}.model`, 'must be the name of a model');
+  const found = [{ param: 'model', rule: MODEL, value: model }, ...readPrivileged(request, isModel)];
+  for (const value of found) {
     const key = `${value.rule.name} ${value.value === undefined ? '' : `=${value.value}`}`;
-    if (!this.#found.has(key)) this.#found.set(key, value);
+    if (!named.has(key)) named.set(key, { ...value, param: `${param}.${value.param}` });
   }
 }
 
-/** What the requests of a Messages batch name beside each other. Raises invalid_request. */
 function readBatchRequests(requests: unknown, isModel: (text: string) => boolean): readonly PrivilegedValue[] {
   if (requests === undefined || requests === null) return [];
   if (!Array.isArray(requests)) throw invalid('requests', 'must be a list');
-  const named = new Named(isModel);
+  const named: Named = new Map();
   for (const [index, request] of requests.entries()) {
     if (!isObject(request)) throw invalid(`requests[${index}]`, 'must be an object');
-    named.add((request as Fields).params, `requests[${index}].params`);
+    addRequest(named, request.params, `requests[${index}].params`, isModel);
   }
-  return named.all();
+  return [...named.values()];
 }
 
-/** What the lines of a file for a batch name, each the body of a request. Raises invalid_request, invalid_json and invalid_encoding. */
 async function readBatchFile(bytes: Buffer, isModel: (text: string) => boolean): Promise<readonly PrivilegedValue[]> {
   if (!isUtf8(bytes)) throw new StageError('invalid_encoding', 'The file of the batch is not valid UTF-8.');
-  const named = new Named(isModel);
+  const named: Named = new Map();
   let line = 0;
   let paused_at = 0;
   for (let at = 0; at < bytes.length; ) {
     const found = bytes.indexOf(LINE_FEED, at);
     const end = found < 0 ? bytes.length : found;
-    readLine(bytes.subarray(at, end), `file line ${++line}`, named);
+    const param = `file line ${++line}`;
+    const request = readLine(bytes.subarray(at, end), param);
+    if (request !== undefined) addRequest(named, request.body, `${param}: body`, isModel);
     at = end + 1;
     if (line % LINES_AT_ONCE !== 0 && at - paused_at < BYTES_AT_ONCE) continue;
     paused_at = at;
     await new Promise((resolve) => setImmediate(resolve));
   }
-  return named.all();
+  return [...named.values()];
 }
 
-function readLine(line: Buffer, param: string, named: Named): void {
-  if (line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)) return;
+/** The object in a line; `undefined` for a blank one. */
+function readLine(line: Buffer, param: string): Json | undefined {
+  if (line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)) return undefined;
   const scan = new JsonScan(line, BOUNDS, { names: OTHER_KEYS });
   scan.step(line.length + 1);
   if (scan.fault !== undefined)
     throw new StageError('invalid_json', `${param} ${describeFault(scan.fault, line, BOUNDS)}.`);
   if (scan.ambiguous !== undefined) throw invalid(param, 'has a key that decides something twice, or in two spellings');
-  named.add(parse(line, param).body, `${param}: body`);
-}
-
-function parse(line: Buffer, param: string): Fields {
   let value: unknown;
   try {
     value = JSON.parse(line.toString('utf8'));
@@ -99,10 +81,10 @@ function parse(line: Buffer, param: string): Fields {
     throw new StageError('invalid_json', `${param} is not JSON.`);
   }
   if (!isObject(value)) throw invalid(param, 'must be an object');
-  return value as Fields;
+  return value;
 }
 
-/** Forms with files (RFC 7578), read strictly: nothing in them may be read another way by whoever gets the same bytes. */
+/** Forms with files (RFC 7578), parsed strictly: no other parser may read the same bytes differently. */
 
 interface FormPart {
   readonly name: string;
@@ -116,18 +98,18 @@ const HEAD_BYTES_MAX = 8192;
 /** The characters of boundaries (RFC 2046 section 5.1.1), without the space. */
 const CONTENT_TYPE = /^multipart\/form-data\s*;\s*boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w'+.-]{1,70}))\s*$/i;
 
-/** Names are quoted and have nothing in them that is read in several ways. */
+/** Names are quoted, without ambiguous characters. */
 const DISPOSITION =
   /^content-disposition: *form-data; *name="([^"\\\r\n]{1,200})"(?:; *filename="([^"\r\n]*)")?(; *filename\*=[^;\r\n]+)?$/i;
 
-/** An encoding that only some servers decode would make two texts of one. */
+/** No content-transfer-encoding that only some servers decode. */
 const HEADER = /^(?:(?:content-type|content-length): *[^\r\n]*|content-transfer-encoding: *(?:7bit|8bit|binary) *)$/i;
 
 function malformed(what: string): StageError {
   return new StageError('invalid_request', `The form in the request body cannot be read: ${what}.`);
 }
 
-/** The parts of a form. Raises invalid_request for one that two programs might read in two ways. */
+/** The parts of a form. Raises invalid_request for an ambiguous form. */
 export function readForm(content_type: string, body: Buffer): readonly FormPart[] {
   const [, quoted, plain] = CONTENT_TYPE.exec(content_type) ?? [];
   const boundary = quoted ?? plain;
@@ -135,7 +117,7 @@ export function readForm(content_type: string, body: Buffer): readonly FormPart[
   const first = Buffer.from(`--${boundary}`, 'latin1');
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1');
   if (!body.subarray(0, first.length).equals(first)) throw malformed('it must begin with its boundary');
-  // There are servers that take any line break for one.
+  // Some servers accept any line break.
   const lenient = ['\n', '\r'].map((end) => Buffer.from(`${end}--${boundary}`, 'latin1'));
   const parts: FormPart[] = [];
   let at = first.length;
@@ -153,7 +135,7 @@ export function readForm(content_type: string, body: Buffer): readonly FormPart[
   }
 }
 
-/** What stands behind the last boundary is for nobody, and would be for somebody who reads on. */
+/** Checks that nothing follows the last boundary, because some servers would read it. */
 function ending(body: Buffer, at: number, parts: readonly FormPart[]): readonly FormPart[] {
   const rest = body.toString('latin1', at, at + 3);
   if (rest !== '' && rest !== '\r\n') throw malformed('something follows its last boundary');
@@ -166,7 +148,7 @@ function readPart(part: Buffer): FormPart {
   const [disposition, ...more] = part.toString('utf8', 0, end).split('\r\n').toSorted(dispositionFirst);
   const [, name, filename, extended] = DISPOSITION.exec(disposition ?? '') ?? [];
   if (name === undefined) throw malformed('every part needs a content-disposition with a quoted name');
-  if (!more.every((line) => HEADER.test(line))) throw malformed('a part has a header that no form has');
+  if (!more.every((line) => HEADER.test(line))) throw malformed('a part has an unexpected header');
   return { name, is_file: filename !== undefined || extended !== undefined, content: part.subarray(end + 4) };
 }
 
@@ -175,14 +157,14 @@ function dispositionFirst(a: string, b: string): number {
   return place(a) - place(b);
 }
 
-/** Bodies of requests to APIs beside those for models: JSON, forms, bytes, or none. */
+/** Bodies of requests to other APIs: JSON, forms, bytes, or none. */
 
-/** What routing and money may know of such a body. */
+/** The facts of such a body for routing and budgets. */
 export interface OtherBody {
-  /** As the client wrote it; `undefined` where it names none. */
+  /** The model as the client wrote it; `undefined` without one. */
   readonly model: string | undefined;
   readonly stream: boolean;
-  /** Texts that are read, or answers that are made. */
+  /** Number of input texts or responses. */
   readonly choices: number;
   readonly input_tokens_estimate: number;
   readonly input_tokens_max: number;
@@ -193,13 +175,12 @@ type Found = Pick<OtherBody, 'model' | 'stream' | 'choices' | 'privileged'> & { 
 
 const BYTES_PER_TOKEN = 4;
 
-/** Most texts or answers of one request. */
 const CHOICES_MAX = 100_000;
 
-/** More than any window holds: what an image or a recording comes to is in no relation to its bytes. */
+/** More than any context window: the tokens of an image or recording do not depend on its bytes. */
 const UNKNOWN_TOKENS = 1_000_000_000;
 
-/** Types of bodies that no server takes for anything else than bytes. */
+/** Body types that all servers read as bytes. */
 const BYTES = /^(?:application\/(?:octet-stream|pdf|zip|gzip)|(?:audio|image|video)\/[\w.+-]+)$/;
 
 const NOTHING: Found = { model: undefined, stream: false, choices: 1, privileged: [], is_text: true };
@@ -210,8 +191,8 @@ export function isForm({ 'content-type': type }: IncomingHttpHeaders): boolean {
 }
 
 /**
- * Reads what such a body decides over models and money. Raises invalid_encoding, invalid_json, invalid_request, with status
- * 415 for a type in which a model could stand unseen.
+ * Reads the models and privileged fields of such a body. Raises invalid_encoding, invalid_json, invalid_request, with status
+ * 415 for a type that could hide a model.
  */
 export async function readOtherBody(
   headers: IncomingHttpHeaders,
@@ -220,7 +201,7 @@ export async function readOtherBody(
 ): Promise<OtherBody> {
   const { bytes } = body;
   const { is_text, ...found } = bytes.length === 0 ? NOTHING : await readTyped(headers, body, isModel);
-  if (found.model === NO_MODEL.id) throw invalid('model', 'names no model; leave it out where none is meant');
+  if (found.model === NO_MODEL.id) throw invalid('model', 'is not a model name; leave it out if no model is meant');
   if (found.model !== undefined && !isPrintableLine(found.model))
     throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
   return {
@@ -246,13 +227,13 @@ async function readTyped(
   return readFieldsOfJson(await body.json(OTHER_KEYS), isModel);
 }
 
-/** Bytes before the first value of a JSON text, in any of its encodings: byte order marks, space, halves of wide characters. */
+/** Bytes before the first value of a JSON text in any encoding: byte order marks, white space, halves of wide characters. */
 const BEFORE_JSON: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0xfe, 0xff, 0x00, 0x09, 0x0a, 0x0d, 0x20]);
 const JSON_STARTS: ReadonlySet<number | undefined> = new Set(Buffer.from('[{"'));
-/** No encoding has more of them in a row, and a silent recording begins with many. */
+/** Maximum consecutive zero bytes in any encoding; a silent recording begins with many. */
 const ZEROS_MAX = 3;
 
-/** There are servers that read JSON whatever its type says, and some of them in UTF-16. */
+/** Some servers read JSON regardless of the content type, and some of them in UTF-16. */
 function looksLikeJson(bytes: Buffer): boolean {
   let at = 0;
   for (let zeros = 0; zeros <= ZEROS_MAX && BEFORE_JSON.has(bytes[at]!); at++) zeros = bytes[at] === 0 ? zeros + 1 : 0;
@@ -260,10 +241,9 @@ function looksLikeJson(bytes: Buffer): boolean {
 }
 
 function readFieldsOfJson(json: unknown, isModel: (text: string) => boolean): Found {
-  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+  if (!isObject(json))
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
-  }
-  const { requests, ...fields } = json as Fields;
+  const { requests, ...fields } = json;
   const { model, stream, n, input } = fields;
   if (model !== undefined && (typeof model !== 'string' || model === ''))
     throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
@@ -293,7 +273,6 @@ function countOf(n: unknown): number {
   return count;
 }
 
-/** Longest value of a field of a form that decides something. */
 const VALUE_BYTES_MAX = 1024;
 
 async function readFields(parts: readonly FormPart[], isModel: (text: string) => boolean): Promise<Found> {
@@ -306,7 +285,7 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
       if (content.length > VALUE_BYTES_MAX)
         throw invalid(name.slice(0, 60), `must be at most ${VALUE_BYTES_MAX} bytes`);
       if (fields.has(name) || is_file || (rule?.name === 'model' && name !== 'model'))
-        throw invalid(name.slice(0, 60), 'must be there once, as a plain field of the form');
+        throw invalid(name.slice(0, 60), 'must occur once, as a plain field of the form');
       fields.set(name, text);
     } else if (rule !== undefined && rule.rule !== 'pass' && !(rule.harmless?.includes(text) ?? false)) {
       privileged.push({ param: name, rule, value: text });
@@ -315,7 +294,7 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
   if (fields.get('model') === '') throw invalid('model', 'must be a non-empty string, not an empty one');
   const is_batch = fields.get('purpose')?.trim().toLowerCase() === 'batch';
   for (const { name, is_file, content } of parts) {
-    // Not every server asks for the name of a file.
+    // Some servers accept files without a file name.
     if (is_batch && (is_file || name === 'file')) privileged.push(...(await readBatchFile(content, isModel)));
   }
   return {
@@ -327,5 +306,4 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
   };
 }
 
-/** Fields that decide something and may stand once. */
 const SINGLE: ReadonlySet<string> = new Set(['model', 'stream', 'n', 'purpose']);

@@ -1,18 +1,18 @@
 import { StageError } from '../../../base/contract/errors.ts';
 import { invalid, isObject } from '../read-json.ts';
-import { type Fields, isAudio, TOOL_DEFINITIONS } from './fields.ts';
+import type { Json } from '../translation/conversation.ts';
+import { isAudio, TOOL_DEFINITIONS } from './fields.ts';
 import { type FieldRule, fieldRule, type KeyCount } from './privileged-fields.ts';
 
-/** A field of a body that decides something, with its path. */
+/** A privileged field of a body, with its path. */
 export interface PrivilegedValue {
-  /** Where it stands, such as `tools[0].model`. */
   readonly param: string;
   readonly rule: FieldRule;
-  /** The name of a model, or what was chosen; absent where it has no form that can be checked, and where nothing is. */
+  /** The model or the chosen value; absent if it cannot be checked, or if there is none. */
   readonly value?: string;
 }
 
-/** A privileged value as the fact `request.privileged_fields` has it, by its path. */
+/** A privileged value in the fact `request.privileged_fields`, by its path. */
 export interface PrivilegedChoice {
   readonly field: string;
   readonly value?: string;
@@ -22,38 +22,37 @@ const UNNAMED_MODEL: FieldRule = {
   name: 'tools[].type',
   decides: 'model',
   rule: 'check',
-  meaning: 'a tool that may ask other models',
+  meaning: 'a tool that may call other models',
 };
 
-/** The rule that a field of a `PrivilegedChoice` comes under. Throws for what is none. */
+/** The rule of a field of a `PrivilegedChoice`. Throws for other fields. */
 export function ruleNamed(field: string): FieldRule {
   const own = [UNNAMED_MODEL, STRAY_MODEL].find(({ name }) => name === field);
   const rule = own ?? fieldRule(field, true);
-  if (rule === undefined) throw new Error(`"${field}" is no privileged field`);
+  if (rule === undefined) throw new Error(`"${field}" is not a privileged field`);
   return rule;
 }
 
-/** The rule of names of models where nobody expects one: they are told by what they say, not by where they stand. */
+/** The rule of model names in unknown fields, recognised by their value. */
 const STRAY_MODEL: FieldRule = { name: '*', decides: 'model', rule: 'check', meaning: 'a model of the gateway' };
 
 /** Parts of a conversation that are billed as audio. */
 const AUDIO: FieldRule = fieldRule('input_audio', true)!;
 
-/** Most privileged fields of one request. */
 const PRIVILEGED_MAX = 100;
 
-/** Longest path: paths are made for each value below, and long keys would make them megabytes. */
+/** Longest path: every value has one, and with long keys they would take megabytes. */
 const PATH_CHARS_MAX = 1000;
 
-/** The path of a part inside another; it does not grow beyond the most, where `note` refuses what stands there. */
+/** The path of a nested part, truncated above the maximum; `note` rejects fields with such a path. */
 function below(param: string, more: string): string {
   return param.length >= PATH_CHARS_MAX ? param : param + more.slice(0, PATH_CHARS_MAX);
 }
 
-/** Most keys outside of content that no request had before. */
+/** Maximum new keys outside of content. */
 const UNKNOWN_KEYS_MAX = 20_000;
 
-/** Keys below which there is only what the model reads or writes, and names that clients make up. */
+/** Keys of content: text that the model reads or writes, and names that clients choose. */
 const CONTENT: ReadonlySet<string> = new Set([
   ...['system', 'instructions', 'metadata', 'client_metadata', 'prediction', 'documents', 'description'],
   ...['logit_bias', 'stop', 'stop_sequences', 'tags', 'schema', 'json_schema', 'input_schema'],
@@ -62,8 +61,8 @@ const CONTENT: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * What is to be done about a parameter of a query or a form, by its name in each way in which servers take names apart: as a
- * whole, and as a path such as `model[]`, `extra[model]` or `options.model`.
+ * The rule for a parameter of a query or a form. Reads its name in all ways that servers do: as a whole, and as a path such as
+ * `model[]`, `extra[model]` or `options.model`.
  */
 export function parameterRule(name: string): FieldRule | undefined {
   const whole = fieldRule(name, true);
@@ -78,25 +77,25 @@ export function parameterRule(name: string): FieldRule | undefined {
   return undefined;
 }
 
-/** Fields whose shape no provider documents, though clients send them: only names of the gateway's models count in them. */
+/** Json whose shape no provider documents, though clients send them: only names of the gateway's models count in them. */
 const UNDOCUMENTED = /^safeguards\b/;
 
-/** Conversations: only definitions of tools in them decide anything. */
+/** Conversations: only tool definitions in them are privileged. */
 const CONVERSATION: ReadonlySet<string> = new Set(['messages', 'input']);
 
-/** Lists of tools and servers, whose accounts are those of the tool and not of the model. */
+/** Lists of tools and servers; their accounts belong to the tool, not to the model. */
 const TOOLS: ReadonlySet<string> = new Set(['tools', 'functions', 'mcp_servers']);
 
-/** Types of tools that the client runs; everything in them but their name is the client's. */
+/** Types of client tools; the client chooses everything in them except their name. */
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([undefined, null, 'function', 'custom']);
 
-/** Tools that a router runs without a model of its own. */
+/** Tools that a router runs without another model. */
 const ROUTER_TOOLS = /:(?:web_search|web_fetch|datetime|shell|bash|apply_patch|files|file_search|mcp)$/;
 
-/** Tools that ask other models, by their names: one that names none asks one that nobody chose. */
+/** Tools that call other models; without a model in the request, the router chooses one. */
 const ASKING_TOOLS = /(?:^|[_:.-])(?:advisor|consultant|sub_?agent|fusion)(?:$|[_:.-])/;
 
-/** Keys by which an object that stands for a model names it, the most telling first. */
+/** Keys with the name in an object that describes a model, the most specific first. */
 const NAMES = ['model', 'id', 'name', 'slug'] as const;
 
 interface Part {
@@ -109,16 +108,16 @@ interface Part {
 interface Reading extends KeyCount {
   readonly found: PrivilegedValue[];
   readonly isModel: (text: string) => boolean;
-  /** What is still to be looked into. Not a recursion: a body may nest very deep. */
+  /** Parts to read. Not recursive, because a body may nest very deep. */
   readonly parts: Part[];
 }
 
 /**
- * Every field beside `model` that decides over models, prices or accounts, wherever it stands in a body outside of content, and
- * every other that says the name of a model; values that never cost more are left out. Raises invalid_request.
+ * All privileged fields of a body outside of content, and all other fields with the name of a model. Values that never cost
+ * more are omitted. Raises invalid_request.
  */
 export function readPrivileged(
-  body: Fields,
+  body: Json,
   isModel: (text: string) => boolean = () => false,
 ): readonly PrivilegedValue[] {
   const reading: Reading = { found: [], parts: [], unknown_keys: 0, isModel };
@@ -148,7 +147,7 @@ function partsOfList(list: readonly unknown[], { param, in_tools }: Part, readin
 }
 
 function readObject(part: Part, reading: Reading): void {
-  const fields = part.value as Fields;
+  const fields = part.value as Json;
   if (part.in_tools && asksUnnamedModels(fields)) note(reading, { param: part.param, rule: UNNAMED_MODEL });
   for (const key in fields) {
     if (key === 'parameters' && CLIENT_TOOLS.has(fields.type)) continue;
@@ -158,13 +157,10 @@ function readObject(part: Part, reading: Reading): void {
 
 function note({ found }: Reading, value: PrivilegedValue): void {
   if (value.param.length >= PATH_CHARS_MAX) {
-    throw invalid(
-      `${value.param.slice(0, 60)}...`,
-      'names a model, a price or an account below keys that are too long',
-    );
+    throw invalid(`${value.param.slice(0, 60)}...`, 'is a privileged field below keys that are too long');
   }
   if (found.length >= PRIVILEGED_MAX) {
-    throw invalid(value.param, `is one of more than ${PRIVILEGED_MAX} fields that name models, prices or accounts`);
+    throw invalid(value.param, `is one of more than ${PRIVILEGED_MAX} privileged fields, the maximum`);
   }
   found.push(value);
 }
@@ -177,7 +173,7 @@ function isEmpty(value: unknown): boolean {
 }
 
 function readField(part: Part, key: string, reading: Reading): void {
-  const value = (part.value as Fields)[key];
+  const value = (part.value as Json)[key];
   // A prompt that is a text is content; one that is an object says where to find it.
   if (CONTENT.has(key) || (key === 'prompt' && typeof value === 'string')) return;
   const is_top_level = part.param === '';
@@ -208,7 +204,7 @@ interface Found {
   readonly in_tools: boolean;
 }
 
-/** Whether that was all there is to say about the field. */
+/** Applies the rule of a field. @returns whether its value needs no further reading */
 function readRuled(value: unknown, found: Found & { readonly is_top_level: boolean }, reading: Reading): boolean {
   const { param, rule, in_tools, is_top_level } = found;
   switch (rule.rule) {
@@ -216,7 +212,7 @@ function readRuled(value: unknown, found: Found & { readonly is_top_level: boole
       readModels(value, found, reading);
       return true;
     case 'price':
-      // Elsewhere a number may be anything, such as the speed of a voice.
+      // Elsewhere a number may mean something else, such as the speed of a voice.
       if (!is_top_level && typeof value === 'number') return false;
       readPriced(value, found, reading);
       return true;
@@ -241,7 +237,7 @@ function readModels(value: unknown, { param, rule, in_tools }: Found, reading: R
 
 function readModel(item: unknown, { param, rule, in_tools }: Found, reading: Reading): void {
   if (typeof item === 'string') {
-    // The word by which a request leaves the choice to the upstream.
+    // With `default` the upstream chooses.
     const is_named = rule.name !== 'fallbacks' || item !== 'default';
     note(reading, { param, rule, ...(is_named && { value: item }) });
     return;
@@ -251,7 +247,7 @@ function readModel(item: unknown, { param, rule, in_tools }: Found, reading: Rea
     note(reading, { param, rule });
     return;
   }
-  const { [by]: name, ...rest } = item as Fields;
+  const { [by]: name, ...rest } = item as Json;
   note(reading, { param: `${param}.${by}`, rule, value: name as string });
   reading.parts.push({ value: rest, param, in_tools });
 }
@@ -266,14 +262,14 @@ function readPriced(value: unknown, { param, rule }: Found, reading: Reading): v
   }
 }
 
-function asksUnnamedModels({ type, model, parameters }: Fields): boolean {
+function asksUnnamedModels({ type, model, parameters }: Json): boolean {
   if (typeof type !== 'string' || !(ASKING_TOOLS.test(type) || (type.includes(':') && !ROUTER_TOOLS.test(type)))) {
     return false;
   }
   return isEmpty(model) && (!isObject(parameters) || isEmpty(parameters.model));
 }
 
-/** Tools that are defined in the middle of a conversation, and its first audio. */
+/** Reads tool definitions in a conversation, and its first audio. */
 function readConversation(conversation: unknown, key: string, reading: Reading): void {
   if (!Array.isArray(conversation)) return;
   const { parts } = reading;
@@ -285,20 +281,20 @@ function readConversation(conversation: unknown, key: string, reading: Reading):
   for (let i = 0; i < conversation.length; i++) {
     const item = conversation[i];
     if (typeof item !== 'object' || item === null) continue;
-    const { tools, content, audio, output } = item as Fields;
+    const { tools, content, audio, output } = item as Json;
     const param = `${key}[${i}]`;
     if (Array.isArray(output) && output.some(isAudio)) noteAudio(`${param}.output`);
-    // What the model said before, by an identifier.
+    // An earlier audio response, by its identifier.
     if (audio != null) noteAudio(`${param}.audio`);
     if (Array.isArray(tools)) parts.push({ value: tools, param: `${param}.tools`, in_tools: true });
     if (!Array.isArray(content)) continue;
     for (let j = 0; j < content.length; j++) {
       const part = content[j];
       if (typeof part !== 'object' || part === null) continue;
-      const { type } = part as Fields;
+      const { type } = part as Json;
       if (type !== 'text' && type !== 'input_text' && isAudio(part)) noteAudio(`${param}.content[${j}]`);
       for (const name of TOOL_DEFINITIONS) {
-        const value = (part as Fields)[name];
+        const value = (part as Json)[name];
         if (typeof value !== 'object' || value === null) continue;
         parts.push({ value, param: `${param}.content[${j}].${name}`, in_tools: true });
       }

@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Fields, fieldsOf } from './fields.ts';
+import { itemsOf } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
+import { fieldsOf } from './fields.ts';
 
 /** The session of a request, and the stored response that it continues. */
 export interface SessionReading {
-  /** Hash of the client's session identifier, or of the beginning of its prompts; `undefined` where there is neither. */
+  /** Hash of the client's session identifier, or of the beginning of its prompts; `undefined` without both. */
   readonly key: string | undefined;
   readonly is_named: boolean;
   /** Hash of the stored response or conversation that the request continues. */
@@ -26,29 +28,27 @@ const SESSION_HEADERS = [
 /** Hashed characters of a prompt: cached prompts begin with all of them. */
 const PROMPT_CHARS = 4096;
 
-/** Longest text that is read for the session in it. */
 const USER_CHARS_MAX = 2000;
 
-/** Words before a session in the names of users. */
 const SESSION_MARK = '_session_';
 
-/** The client's own mark at the head of its prompts, which says how it was called. */
+/** A client's line at the start of its prompts about its invocation. */
 const ATTRIBUTION = /^x-[a-z-]+-billing-header:/;
 
-/** Characters of a hash that are kept: as many sessions as there are never share one. */
+/** Kept characters of a hash, enough to avoid collisions. */
 const KEY_CHARS = 22;
 
-/** Hashes the parts, so that no prompt and no name becomes a fact. */
+/** Hashes a text, so that no prompt and no name becomes a fact. */
 export function sessionKey(kind: 'session' | 'prompt' | 'caller' | 'stored', text: string): string {
   return hash('sha256', `${kind} ${text}`, 'base64url').slice(0, KEY_CHARS);
 }
 
 /**
  * Reads the session of a request from its headers or its body.
- * @param whole a member of the outermost object, where the texts in `body` may be cut short
+ * @param whole returns a complete top-level member; the texts in `body` may be truncated
  */
 export function readSession(
-  body: Fields,
+  body: Json,
   headers: IncomingHttpHeaders,
   whole: (key: string) => unknown = (key) => body[key],
 ): SessionReading {
@@ -64,7 +64,7 @@ export function readSession(
   };
 }
 
-function sessionTold(body: Fields, headers: IncomingHttpHeaders): string | undefined {
+function sessionTold(body: Json, headers: IncomingHttpHeaders): string | undefined {
   return (
     textOf(headers[SESSION_HEADER]) ??
     sessionOfUser(fieldsOf(body.metadata).user_id) ??
@@ -74,7 +74,7 @@ function sessionTold(body: Fields, headers: IncomingHttpHeaders): string | undef
   );
 }
 
-/** What a client calls its session in a header. */
+/** The session identifier in a header. */
 export function sessionInHeaders(headers: IncomingHttpHeaders): string | undefined {
   for (const name of SESSION_HEADERS) {
     const text = textOf(headers[name]);
@@ -87,7 +87,7 @@ function textOf(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** Clients write the session behind their user: as `..._session_<id>`, or as JSON. */
+/** The session in a user id: as `..._session_<id>`, or in JSON. */
 function sessionOfUser(user: unknown): string | undefined {
   if (typeof user !== 'string' || user.length > USER_CHARS_MAX) return undefined;
   if (!user.startsWith('{')) {
@@ -101,11 +101,11 @@ function sessionOfUser(user: unknown): string | undefined {
   }
 }
 
-function storedId({ previous_response_id, conversation }: Fields): string | undefined {
+function storedId({ previous_response_id, conversation }: Json): string | undefined {
   return textOf(previous_response_id) ?? textOf(conversation) ?? textOf(fieldsOf(conversation).id);
 }
 
-/** The beginning of the prompt: instructions and tools, which all turns repeat. */
+/** The beginning of the prompt: instructions and tools, equal in all turns. */
 function promptOf(whole: (key: string) => unknown): string {
   let prompt = textIn(whole('system')) + textIn(whole('instructions'));
   const add = (keys: readonly string[], textsOf: (value: unknown) => Iterable<string>) => {
@@ -118,17 +118,13 @@ function promptOf(whole: (key: string) => unknown): string {
     }
   };
   add(['messages', 'input'], (value) => leading(value).map(({ content }) => textIn(content)));
-  add(['tools', 'functions'], (value) => listed(value).map((tool) => JSON.stringify(tool)));
+  add(['tools', 'functions'], (value) => itemsOf(value).map((tool) => JSON.stringify(tool)));
   return prompt.slice(0, PROMPT_CHARS);
 }
 
-function listed(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function leading(messages: unknown): Fields[] {
-  const found: Fields[] = [];
-  for (const message of listed(messages)) {
+function leading(messages: unknown): Json[] {
+  const found: Json[] = [];
+  for (const message of itemsOf(messages)) {
     const fields = fieldsOf(message);
     if (fields.role !== 'system' && fields.role !== 'developer') break;
     found.push(fields);
@@ -139,7 +135,7 @@ function leading(messages: unknown): Fields[] {
 function textIn(content: unknown): string {
   if (typeof content === 'string') return content.slice(0, PROMPT_CHARS);
   let text = '';
-  for (const part of listed(content)) {
+  for (const part of itemsOf(content)) {
     if (text.length >= PROMPT_CHARS) break;
     const { text: said } = fieldsOf(part);
     if (typeof said === 'string' && !ATTRIBUTION.test(said)) text += said.slice(0, PROMPT_CHARS);

@@ -5,7 +5,6 @@ import {
   addReference,
   type BodyReading,
   definedTools,
-  type Fields,
   fieldsOf,
   isDataUrl,
   keyedCache,
@@ -19,26 +18,27 @@ import {
   withThinking,
 } from '../body/fields.ts';
 import { invalid, isAbsent } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
 
-/** What the protocol itself allows. */
+/** Maximum `n` of the protocol. */
 const CHOICES_MAX = 128;
 
 const PLAIN_PARTS: ReadonlySet<unknown> = new Set(['text', 'refusal', 'thinking', undefined]);
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
 
-/** Fields by which providers search without a tool. */
+/** Json by which providers search without a tool. */
 const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_search'] as const;
 
 /** The API that a body at the path of chat completions is written for, as far as it is certainly another. */
-export function meantFor(body: Fields): readonly ['responses' | 'messages', string] | undefined {
+export function meantFor(body: Json): readonly ['responses' | 'messages', string] | undefined {
   const { messages, input, system, max_tokens } = body;
   if (isAbsent(messages)) return isAbsent(input) ? undefined : ['responses', 'input'];
   return isAbsent(system) || isAbsent(max_tokens) ? undefined : ['messages', 'system'];
 }
 
 /** Reads a body of the chat completions protocol. Raises invalid_request. */
-export function readChatBody(body: Fields): BodyReading {
+export function readChatBody(body: Json): BodyReading {
   const functions = listOf(body, 'functions');
   const messages = listOf(body, 'messages');
   const tools = [...listOf(body, 'tools'), ...definedTools(messages)];
@@ -60,7 +60,7 @@ export function readChatBody(body: Fields): BodyReading {
     message_count: messages.length,
     image_count: attached.images,
     server_tool_uses: NO_USES,
-    // The protocol knows no proofs.
+    // The protocol has no proofs.
     unproven_reasoning: undefined,
     holds_state: attached.holds_state,
     unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
@@ -69,7 +69,7 @@ export function readChatBody(body: Fields): BodyReading {
 }
 
 /** What is rejected of a predicted text is billed as output, and bounds of the answer are documented not to count then. */
-function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
+function boundsOf(body: Json): ReturnType<typeof outputBounds> {
   const bounds = outputBounds(body, ['max_tokens', 'max_completion_tokens']);
   return body.prediction == null ? withThinking(bounds, thinkingBudget(body)) : { ...bounds, output_bounds: {} };
 }
@@ -80,9 +80,9 @@ function choicesOf(n: unknown): number {
   throw invalid('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
 }
 
-function attach({ content, audio, encrypted_content }: Fields, attached: Attached): void {
+function attach({ content, audio, encrypted_content }: Json, attached: Attached): void {
   if (encrypted_content != null) attached.holds_state = true;
-  // An answer of the past that was spoken, by its identifier.
+  // An earlier audio response, by its identifier.
   if (audio != null) addKept(attached);
   if (!Array.isArray(content)) return;
   for (const value of content) {

@@ -5,31 +5,31 @@ import type { ResponseEvent } from '../../../base/contract/stage.ts';
 import { parseBounded, tryParseBounded } from '../../../base/kit/json/bounded.ts';
 import { canonicalJson } from '../../../base/kit/json/canonical.ts';
 import { isAbsent, isObject, own, present } from '../read-json.ts';
-import type {
-  CallKey,
-  CallState,
-  Json,
-  KeptState,
-  ModelEvent,
-  PartStart,
-  Recall,
+import {
+  type CallKey,
+  type CallState,
+  gatherAnswer,
+  type Json,
+  type KeptState,
+  type ModelEvent,
+  type Recall,
 } from '../translation/conversation.ts';
 import { shortCallId } from '../translation/features.ts';
 import { Notes } from '../translation/rules.ts';
 import { ChunkReader, readDocument } from './read-answer.ts';
 
 /**
- * What servers of chat completions want back with a message and its calls, beyond the protocol: signatures of thoughts, encrypted
- * thoughts, state of calls. Clients of other protocols keep it as the proof of a thought, a piece at a time: pieces of a stream
- * and pieces in a request are merged by the same rules.
+ * State that chat servers expect back with a message and its calls, beyond the protocol: reasoning signatures, encrypted
+ * reasoning, state of calls. Clients of other protocols keep it as proofs of reasoning parts. Pieces in a stream and in a
+ * request are merged by the same rules.
  */
 
 type Fields = Record<string, unknown>;
 
 /**
- * What the fields of an assistant's message are. `thought`: the text of the thought, which servers repeat under several names.
- * `thoughts`: a list of its pieces, with their proofs. `protocol`: read and written elsewhere. `display`: for the reader of the
- * answer, or meant otherwise in requests, and nothing that a server needs back. Every other field is state, numbers and flags apart.
+ * Kinds of fields of an assistant message. `thought`: the reasoning text, which servers repeat under several names.
+ * `thoughts`: a list of its pieces, with proofs. `protocol`: read and written elsewhere. `display`: only for readers of the
+ * response; servers do not need it back. All other fields are state, except numbers and flags.
  */
 const MESSAGE_FIELDS: Readonly<Record<string, 'thought' | 'thoughts' | 'protocol' | 'display'>> = {
   // DeepSeek, Moonshot, Zhipu, Qwen, xAI, vLLM, SGLang, llama.cpp
@@ -54,33 +54,32 @@ function fieldsOf<T>(kind: T, names: readonly string[]): Record<string, T> {
   return Object.fromEntries(names.map((name) => [name, kind]));
 }
 
-/** Names for the text of a thought, the one that most servers use first. */
+/** Names of the reasoning text, the most common first. */
 const THOUGHTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thought');
 const USUAL_THOUGHT = THOUGHTS[0]!;
 const THOUGHT_LISTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thoughts');
 
-/** Content parts that hold thoughts: Mistral's, Databricks', and those of servers that imitate the Messages protocol. */
+/** Content parts with reasoning: of Mistral, Databricks, and servers that imitate the Messages protocol. */
 const THOUGHT_PARTS: ReadonlySet<unknown> = new Set(['thinking', 'reasoning', 'redacted_thinking']);
 
 const CALL_FIELDS: ReadonlySet<string> = new Set(['id', 'index', 'type', 'function', 'custom', 'cache_control']);
 const FUNCTION_FIELDS: ReadonlySet<string> = new Set(['name', 'arguments', 'input', 'parsed_arguments']);
 
-/** Strings that grow by each piece of a stream; all others come whole. */
+/** Strings that arrive in pieces; all others arrive complete. */
 const TEXTS: ReadonlySet<string> = new Set([...THOUGHTS, 'text', 'summary', 'content']);
 
-/** Stands for the text of the thought beside which the state is kept, so that it is not kept twice. */
+/** Placeholder for the reasoning text in its state, so that the text is not stored twice. */
 const THE_THOUGHT = 'gw:text';
 
-/** The most state of one answer, in characters; an entry of a list counts for at least so many. */
+/** Maximum state of one response, in characters, and the minimum count of a list entry. */
 const STATE_CHARS_MAX = 1_048_576;
 const ENTRY_CHARS = 1024;
 
-/** What one proof holds. */
 interface State {
   readonly message?: Json;
-  /** Content parts that stand before the text. */
+  /** Content parts before the text. */
   readonly parts?: readonly unknown[];
-  /** By the identifiers that the client has. */
+  /** State of calls by the client's identifiers. */
   readonly calls?: Readonly<Record<string, CallState>>;
 }
 
@@ -90,7 +89,7 @@ function saysSomething(value: unknown): boolean {
   return !isAbsent(value) && value !== '';
 }
 
-/** Whether a field has the text of a thought; some servers have more there than a text, which is state. */
+/** Whether a field has the reasoning text; other types of values in it are state. */
 const isThought = (key: string, value: unknown): value is string =>
   own(MESSAGE_FIELDS, key) === 'thought' && typeof value === 'string';
 
@@ -103,7 +102,7 @@ function textOf(piece: unknown): string {
   return [piece.text, piece.thinking, piece.summary, piece.content].map(textOf).find(isText) ?? '';
 }
 
-/** The reasoning text of a delta or message: of its field, else of the list. */
+/** The reasoning text of a delta or message: of its field, else of the list of pieces. */
 export function thoughtIn(delta: Json): string {
   for (const key of THOUGHTS) if (isText(delta[key])) return delta[key];
   for (const key of THOUGHT_LISTS) {
@@ -113,15 +112,14 @@ export function thoughtIn(delta: Json): string {
   return '';
 }
 
-/** The text of the thought in a content part; `undefined` for other parts. */
+/** The reasoning text in a content part; `undefined` for other parts. */
 export function thoughtInPart(part: Json): string | undefined {
   return THOUGHT_PARTS.has(part.type) ? textOf(part) : undefined;
 }
 
-/** Takes how many characters more are kept. */
 type Grow = (chars: number) => void;
 
-/** Lays a piece over what came before it, which is changed: streams have many pieces. */
+/** Merges a piece into the earlier ones, in place, because streams have many pieces. */
 function merged(before: unknown, piece: unknown, key: string, grow: Grow): unknown {
   if (isAbsent(piece) || piece === '') return before === undefined || before === null ? piece : before;
   if (Array.isArray(piece) && Array.isArray(before)) return mergedLists(before, piece, grow);
@@ -141,7 +139,7 @@ function mergedFields(before: Json, piece: Json, grow: Grow): Json {
   return fields;
 }
 
-/** Entries grow by pieces with their index, or the last one by what follows it; encrypted ones come whole. */
+/** Merges entries by index, or else into the last entry; encrypted entries arrive complete. */
 function mergedLists(before: readonly unknown[], pieces: readonly unknown[], grow: Grow): unknown[] {
   const list = before as unknown[];
   const last = list.length - 1;
@@ -160,7 +158,7 @@ function mergedLists(before: readonly unknown[], pieces: readonly unknown[], gro
 
 const differ = (one: unknown, other: unknown): boolean => isText(one) && isText(other) && one !== other;
 
-/** Whether a piece is one more of an entry; without an index it can only be one of the entry before it, while that has no proof. */
+/** Whether a piece continues an entry. Without an index it continues the previous entry, unless that has a proof. */
 function belongs(piece: Json, entry: Json, follows: boolean): boolean {
   if (differ(piece.type, entry.type) || differ(piece.id, entry.id) || differ(piece.data, entry.data)) return false;
   if (typeof piece.index === 'number' || typeof entry.index === 'number') return piece.index === entry.index;
@@ -174,23 +172,22 @@ function sizeOf(value: unknown): number {
   return Object.entries(value).reduce((sum, [key, inner]) => sum + key.length + sizeOf(inner), 0);
 }
 
-/** Gathers the state of one answer, until a thought takes it along. */
+/** Collects the state of one response, until a reasoning part carries it. */
 export class StateCollector {
   #message: Fields = {};
   #parts: readonly unknown[] = [];
-  /** Whether there is complete reasoning. */
   #thought = false;
   #chars = 0;
   readonly #grow: Grow = (chars) => {
     this.#chars += chars;
   };
 
-  /** Whether there was more than is kept; nothing is kept then. */
+  /** Whether the state exceeded the bound; it is then discarded. */
   get full(): boolean {
     return this.#chars > STATE_CHARS_MAX;
   }
 
-  /** Takes what a delta has; a whole message has it as it is to come back. Returns whether anything else was left out. */
+  /** Adds the fields of a delta or a complete message. @returns whether other fields were dropped */
   addMessage(delta: Json): boolean {
     let left_out = false;
     for (const key of Object.keys(delta)) {
@@ -215,12 +212,10 @@ export class StateCollector {
     if (!this.full) this.#message[key] = merged(own(this.#message, key), value, key, this.#grow);
   }
 
-  /** Takes the content parts of a delta that hold thoughts. */
   addParts(parts: readonly Json[]): void {
     if (!this.full) this.#parts = mergedLists(this.#parts.length === 0 ? [] : this.#parts, parts, this.#grow);
   }
 
-  /** The state of a call with what one more entry of `tool_calls` has. */
   addCall(before: CallState | undefined, delta: Json): CallState | undefined {
     const piece = callState(delta, delta.function);
     if (Object.keys(piece).length === 0 || this.full) return before;
@@ -229,9 +224,9 @@ export class StateCollector {
   }
 
   /**
-   * What came since the last time, as the proof of a thought with this text; `undefined` for a thought that needs none.
+   * The state since the last call, as the proof of reasoning with this text; `undefined` without any.
    * @param calls state of calls by the client's identifiers
-   * @param for_call whether a call follows, which some servers take back only with a field that was empty
+   * @param for_call whether a call follows, which some servers accept back only with an empty field
    */
   take(text: string, calls: Readonly<Record<string, CallState>>, for_call: boolean): string | undefined {
     const message = this.#messageFor(text);
@@ -251,7 +246,7 @@ export class StateCollector {
     return JSON.stringify(state, (_key, value) => (text !== '' && value === text ? THE_THOUGHT : value));
   }
 
-  /** The text stands in the fields that had it; where pieces had different ones, in the usual one. */
+  /** Puts the text into its original fields, or into the usual one if pieces had different fields. */
   #messageFor(text: string): Json {
     const fields = Object.entries(this.#message);
     const said = fields.filter(([key, value]) => isThought(key, value));
@@ -262,7 +257,6 @@ export class StateCollector {
   }
 }
 
-/** The other fields with a value; `undefined` where there are none. */
 function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
   const others = Object.entries(fields).filter(
     ([key, value]) => !known.has(key) && key !== '__proto__' && !isAbsent(value),
@@ -270,7 +264,6 @@ function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
-/** What a call has beyond the protocol, in itself and in its function. */
 function callState(call: unknown, inner: unknown): Json {
   return present({
     call: isObject(call) ? without(call, CALL_FIELDS) : undefined,
@@ -278,18 +271,17 @@ function callState(call: unknown, inner: unknown): Json {
   });
 }
 
-/** What a client gave back is as large as its request. */
+/** No bound: returned state is part of the request, which is bounded. */
 const unbounded: Grow = () => undefined;
 
-/** State as a client gave it back. Only an assistant's message and its calls get any of it, and no field of the protocol. */
+/** State that a client returned. Applies only to assistant messages and their calls, never to fields of the protocol. */
 export class ReturnedState {
-  /** Fields of the message that is being written. */
   #message: Json = {};
   #parts: readonly unknown[] = [];
   #calls = new Map<string, CallState>();
   readonly #ids = new Map<string, string>();
 
-  /** Takes one proof, which belongs to a thought with this text. Returns whether it could be read. */
+  /** Adds the proof of reasoning with this text. @returns whether it could be read */
   add(proof: string, text: string): boolean {
     const state = withText(tryParseBounded(proof), text);
     if (!isObject(state)) return false;
@@ -302,7 +294,6 @@ export class ReturnedState {
     return true;
   }
 
-  /** Takes the text of a thought without state of its own. */
   addText(text: string, between: string): void {
     const before = this.#message[USUAL_THOUGHT];
     const said = isText(before) ? before + between + text : text;
@@ -312,7 +303,7 @@ export class ReturnedState {
   #addMessage(message: Json, text: string): void {
     const returned = Object.entries(message).filter(([key, value]) => {
       const kind = own(MESSAGE_FIELDS, key);
-      // The text of a thought is nowhere but in the thought, where whatever looks at prompts sees it.
+      // Reasoning text must stay in the reasoning part, where prompt inspection sees it.
       return isThought(key, value) ? value === text : kind !== 'protocol' && kind !== 'display';
     });
     this.#message = mergedFields(this.#message, Object.fromEntries(returned), unbounded);
@@ -325,7 +316,7 @@ export class ReturnedState {
     this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
   }
 
-  /** Adds what is remembered of calls of the message that is being written, where the client did not return it. */
+  /** Adds remembered state of the current message's calls that the client did not return. */
   addKept(calls: readonly CallKey[], recall: Recall): void {
     for (const call of calls) {
       const kept = recall(call);
@@ -349,7 +340,7 @@ export class ReturnedState {
     return this.#calls.get(id) ?? {};
   }
 
-  /** Fields and content parts for the message that all proofs so far belong to. The next ones belong to another. */
+  /** Takes the fields and content parts of the current message; later proofs belong to the next message. */
   takeMessage(): { readonly fields: Json; readonly parts: readonly unknown[] } {
     const taken = { fields: this.#message, parts: this.#parts };
     this.#message = {};
@@ -357,13 +348,13 @@ export class ReturnedState {
     return taken;
   }
 
-  /** Forgets state of calls that have been written: other answers may have calls with the same identifiers. */
+  /** Forgets state of written calls: other responses may have calls with the same identifiers. */
   forget(ids: readonly string[]): void {
     for (const id of ids) this.#calls.delete(id);
   }
 }
 
-/** The remembered fields that an object lacks. Reasoning text that differs stays the client's. */
+/** The remembered fields that an object lacks. If the reasoning text differs, the client's is kept. */
 function missingFields(object: Json, kept: Json = {}): Json {
   const said = THOUGHTS.map((key) => own(object, key)).find(isText);
   return Object.fromEntries(
@@ -373,7 +364,7 @@ function missingFields(object: Json, kept: Json = {}): Json {
   );
 }
 
-/** The fields of a message whose client returned a part of its thought and of its state, or nothing. */
+/** Completes the fields of a message with the reasoning and state that the client did not return. */
 function completed(message: Json, kept: Json): Json {
   if (!thoughtIn(kept).includes(thoughtIn(message))) return { ...message, ...missingFields(message, kept) };
   return { ...Object.fromEntries(Object.entries(message).filter(([key, value]) => !isThought(key, value))), ...kept };
@@ -387,39 +378,36 @@ function withText(value: unknown, text: string): unknown {
 }
 
 /**
- * State of tool calls that clients leave out: some keep nothing of an answer beside its text and the identifiers of its calls. What an
- * upstream of chat completions said with its calls is remembered in this process for a while, for the same caller and the same state
- * boundary, and goes back with those calls where a request lacks it. It is neither stored nor logged.
+ * State of tool calls that clients omit: some keep only the text of a response and the identifiers of its calls. The process
+ * remembers the state of a chat upstream's calls for a while, by caller and state boundary, and adds it to requests that lack
+ * it. The state is neither stored nor logged.
  */
 
 const REMEMBERED_MS = 24 * 60 * 60 * 1000;
 
-/** The most that is remembered, in characters; a call counts for at least so many. */
+/** Bound on the memory, in characters, and the minimum count of a call. */
 const MEMORY_CHARS_MAX = 32 * 1024 * 1024;
 const CALL_CHARS = 1024;
 
-/** The largest document that is looked at, in bytes. */
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 
-/** The most that is read of a stream, in characters, and of it before any state has come. */
+/** Maximum characters read of a stream, and before the first state. */
 const READ_CHARS_MAX = 16 * 1024 * 1024;
 const WAITING_CHARS_MAX = 1024 * 1024;
 
-/** Fields that hold state, of those that servers are known to have. */
 const FIELDS =
   'reasoning|summary|reasoning_(?:content|details|text|opaque)|thinking|thinking_blocks|extra_content|provider_specific_fields|thought_signature|thoughtSignature';
 
-/** One of these keys with a value; within a text the quotes would be escaped. `but`: values that say nothing. */
+/** Matches one of these keys with a value; in a text the quotes would be escaped. @param but values to ignore */
 const keyed = (names: string, but: string, flags = ''): RegExp =>
   new RegExp(`"(?:${names})"\\s*:\\s*(?!null|\\[\\]|\\{\\}|\\s${but})`, flags);
 
 const STATE = keyed(FIELDS, '');
 const FULL_STATE = keyed(FIELDS, '|""');
-/** What may be either state or the beginning of a call; nothing else of a stream is looked at again. */
+/** Matches state or the start of a call; other chunks are not parsed. */
 const SIGN = keyed(`${FIELDS}|name`, '', 'g');
-/** An identifier that clients of other protocols may get a shorter one for. */
+/** Matches an identifier that may be shortened for clients of other protocols. */
 const LONG_ID = /"id"\s*:\s*"[^"\\]{48}/;
-/** A name of a call, which its first piece has. */
 const CALL_NAME = /"name"\s*:\s*"[^"]/g;
 
 function beginsCall(data: string): boolean {
@@ -428,14 +416,13 @@ function beginsCall(data: string): boolean {
   return at >= 0 && CALL_NAME.test(data);
 }
 
-/** What looks random, with a digit before a letter, or is long: some servers count calls, or name them after their tool. */
+/** Matches identifiers that look random or are long; some servers only count calls or use the tool's name. */
 const UNIQUE = /(?=[A-Za-z0-9]{8})[A-Za-z0-9]*\d[A-Za-z]|[A-Za-z0-9]{20}|\d{15}/;
 
 function isUnique(id: string, name: string): boolean {
   return UNIQUE.test(name === '' ? id : id.replaceAll(name, ''));
 }
 
-/** Whether the call that this chunk begins has an identifier of its own. */
 function namesUniqueCall(data: string): boolean {
   const calls = data.slice(data.indexOf('"tool_calls"'));
   const [, id = ''] = /"id"\s*:\s*"([^"\\]+)"/.exec(calls) ?? [];
@@ -446,7 +433,7 @@ function namesUniqueCall(data: string): boolean {
 interface Asker {
   readonly caller: string;
   readonly state_boundary: string;
-  /** What the turns of a session have in common, where the client names it. */
+  /** The session, if the client names one. */
   readonly session: string | undefined;
 }
 
@@ -454,7 +441,7 @@ function ownerOf({ caller, state_boundary }: Asker): string {
   return `${caller}\n${state_boundary}`;
 }
 
-/** What a call is remembered by. Other sessions, and other calls, may have an identifier that does not look unique. */
+/** The key of a call in the memory. An identifier that does not look unique may occur in other sessions and calls. */
 function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string | undefined {
   const short = shortCallId(id);
   const key = `${ownerOf(asker)}\n${short}`;
@@ -464,11 +451,10 @@ function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string | u
   return `${key}\n${asker.session}\n${call.digest('base64url')}`;
 }
 
-/** Remembers state of calls, by who was answered. */
+/** Remembers state of calls by caller. */
 export class CallMemory {
   readonly #states: LRUCache<string, string>;
 
-  /** @param perf the clock, in milliseconds */
   constructor(perf: { now(): number } = performance) {
     this.#states = new LRUCache({
       maxSize: MEMORY_CHARS_MAX,
@@ -480,7 +466,7 @@ export class CallMemory {
     });
   }
 
-  /** What is remembered of a caller's calls within a boundary; `undefined` where that is nothing, as it is for most. */
+  /** The remembered state of a caller's calls within a boundary; `undefined` without any, as for most callers. */
   recalling(asker: Asker): Recall | undefined {
     if (this.#states.get(ownerOf(asker)) === undefined) return undefined;
     return (call) => {
@@ -502,20 +488,21 @@ export class CallMemory {
   }
 }
 
-/** The memory of this process; configurations come and go. */
+/** The memory of this process, which outlives configurations. */
 export const CALL_MEMORY = new CallMemory();
 
 type Remembered = readonly (readonly [CallKey, KeptState])[];
 
-/** Reads the pieces of an answer that have state or begin a call, and nothing of an answer that has no state. */
+/** Reads the chunks of a response that have state or begin a call; stops for responses without state. */
 export class AnswerWatch {
   readonly #remember: (calls: Remembered) => void;
-  /** Calls that came before any state: some servers send it last. */
+  /** Calls before the first state, which some servers send last. */
   #waiting: string[] = [];
   #chars = 0;
-  /** Whether a call is known by its arguments, which the chunks after its first have. */
+  /** Whether a call is identified by its arguments, which later chunks have. */
   #needs_arguments = false;
-  #answer: StatefulAnswer | undefined;
+  #reader: ChunkReader | undefined;
+  #events: ModelEvent[] = [];
   #over = false;
 
   constructor(remember: (calls: Remembered) => void) {
@@ -525,36 +512,44 @@ export class AnswerWatch {
   read(event: ResponseEvent): void {
     if (this.#over) return;
     if (event.name !== undefined) this.#readEvent(event.data);
-    // The text of a large document is made lazily.
+    // The text of a large document is created on demand.
     else if ((event.large?.bytes ?? 0) <= DOCUMENT_BYTES_MAX) this.#readDocument(event.data);
   }
 
   #readEvent(data: string): void {
-    // What stands before is the same in every chunk.
+    // The part before is equal in all chunks.
     SIGN.lastIndex = Math.max(0, data.indexOf('delta"'));
     const has_sign = SIGN.test(data);
     const begins_call = has_sign && beginsCall(data);
     if (begins_call) this.#needs_arguments ||= !namesUniqueCall(data);
     // Some servers repeat an empty field in every chunk, and want it back once.
-    if (has_sign && (this.#answer === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
+    if (has_sign && (this.#reader === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
     else if (begins_call || (!has_sign && this.#needs_arguments && data.includes('"arguments"'))) this.#readCall(data);
     else if (data === '[DONE]') this.end();
   }
 
   #readCall(data: string): void {
-    if (this.#answer !== undefined || LONG_ID.test(data)) this.#readChunk(data);
+    if (this.#reader !== undefined || LONG_ID.test(data)) this.#readChunk(data);
     else if (this.#hasRoom(data, WAITING_CHARS_MAX)) this.#waiting.push(data);
   }
 
   #readChunk(data: string): void {
     if (!this.#hasRoom(data, READ_CHARS_MAX)) return;
     this.#guard(() => {
-      this.#answer ??= new StatefulAnswer();
+      this.#reader ??= new ChunkReader(new Notes(), (event) => this.#keep(event));
       for (const chunk of [...this.#waiting.splice(0), data]) {
         const parsed = parseBounded(chunk);
-        if (isObject(parsed)) this.#answer.reader.read(parsed);
+        if (isObject(parsed)) this.#reader.read(parsed);
       }
     });
+  }
+
+  /** Pieces in a row are one: a thought can have very many. */
+  #keep(event: ModelEvent): void {
+    const last = this.#events.at(-1);
+    if (event.type === 'part_delta' && last?.type === 'part_delta' && last.index === event.index)
+      this.#events[this.#events.length - 1] = { ...event, text: last.text + event.text };
+    else this.#events.push(event);
   }
 
   #hasRoom(data: string, most: number): boolean {
@@ -565,32 +560,30 @@ export class AnswerWatch {
 
   #giveUp(): void {
     this.#over = true;
-    this.#answer = undefined;
+    this.#reader = undefined;
+    this.#events = [];
     this.#waiting = [];
   }
 
   #readDocument(data: string): void {
     if (!beginsCall(data) || !(STATE.test(data) || LONG_ID.test(data))) return;
     this.#guard(() => {
-      const answer = new StatefulAnswer();
       const document = parseBounded(data);
-      if (isObject(document)) for (const event of readDocument(document, new Notes())) answer.take(event);
-      this.#remember(answer.states());
+      if (isObject(document)) this.#remember(statesIn(readDocument(document, new Notes())));
     });
   }
 
-  /** The answer has ended, as far as it came. */
   end(): void {
-    const answer = this.#answer;
-    if (answer === undefined || this.#over) return;
+    const reader = this.#reader;
+    if (reader === undefined || this.#over) return;
     this.#over = true;
     this.#guard(() => {
-      answer.reader.end();
-      this.#remember(answer.states());
+      reader.end();
+      this.#remember(statesIn(this.#events));
     });
   }
 
-  /** Nothing is remembered of an answer that cannot be read. */
+  /** Runs a step; forgets a response that cannot be read. */
   #guard(step: () => void): void {
     try {
       step();
@@ -600,55 +593,29 @@ export class AnswerWatch {
   }
 }
 
-/** What an answer would give clients of other protocols to keep. */
-class StatefulAnswer {
-  readonly reader = new ChunkReader(new Notes(), (event) => this.take(event));
-  readonly #state = new ReturnedState();
-  readonly #calls: { readonly index: number; readonly id: string; readonly name: string; arguments: string }[] = [];
-  /** The open reasoning part that has no proof yet. */
-  #thought: { readonly index: number; text: string } | undefined;
-
-  take(event: ModelEvent): void {
-    if (event.type === 'part_start') this.#begin(event.index, event.part);
-    else if (event.type === 'error') throw new Error('the answer failed');
-    else if (event.type === 'part_delta') this.#addText(event.index, event.text);
-    else if (this.#thought === undefined || !('index' in event) || event.index !== this.#thought.index) return;
-    else if (event.type === 'proof') {
-      this.#state.add(event.proof.value ?? '', this.#thought.text);
-      this.#thought = undefined;
-    } else if (event.type === 'part_end') {
-      this.#state.addText(this.#thought.text, '');
-      this.#thought = undefined;
-    }
+/** What an answer would give clients of other protocols to keep of each call; the state of the message comes with the first. */
+function statesIn(events: readonly ModelEvent[]): Remembered {
+  if (events.some(({ type }) => type === 'error')) throw new Error('the answer failed');
+  const state = new ReturnedState();
+  const calls: CallKey[] = [];
+  for (const { start, text, proof } of gatherAnswer(events).parts) {
+    if (start.kind === 'tool_call') calls.push({ id: start.id, name: start.name, arguments: text });
+    else if (proof !== undefined) state.add(proof.value, text);
+    else if (start.kind === 'reasoning') state.addText(text, '');
   }
-
-  #begin(index: number, part: PartStart): void {
-    if (part.kind === 'tool_call') this.#calls.push({ index, id: part.id, name: part.name, arguments: '' });
-    else if (part.kind === 'reasoning') this.#thought = { index, text: '' };
-  }
-
-  #addText(index: number, text: string): void {
-    const call = this.#calls.find((one) => one.index === index);
-    if (call !== undefined) call.arguments += text;
-    else if (this.#thought?.index === index) this.#thought.text += text;
-  }
-
-  /** State of each call that has any; that of the message comes with the first. */
-  states(): Remembered {
-    const { fields, parts } = this.#state.takeMessage();
-    const message = {
-      ...(Object.keys(fields).length > 0 && { message: fields }),
-      ...(parts.length > 0 && { parts }),
-    };
-    return this.#calls.flatMap((call, at): Remembered => {
-      const id = this.#state.idOf(call.id);
-      const kept = { ...this.#state.stateOf(call.id), ...(at === 0 && message) };
-      return id === call.id && Object.keys(kept).length === 0 ? [] : [[call, { ...kept, id }]];
-    });
-  }
+  const { fields, parts } = state.takeMessage();
+  const message = {
+    ...(Object.keys(fields).length > 0 && { message: fields }),
+    ...(parts.length > 0 && { parts }),
+  };
+  return calls.flatMap((call, at): Remembered => {
+    const id = state.idOf(call.id);
+    const kept = { ...state.stateOf(call.id), ...(at === 0 && message) };
+    return id === call.id && Object.keys(kept).length === 0 ? [] : [[call, { ...kept, id }]];
+  });
 }
 
-/** Puts state into the messages of a client of chat completions that left it out, and leaves every other byte. The rewrite is recorded. */
+/** Adds omitted state to the messages of a chat client, and keeps all other bytes. The rewrite is recorded. */
 export async function returnState(body: RequestBody, recall: Recall): Promise<void> {
   const parsed = await body.json();
   const messages = isObject(parsed) && Array.isArray(parsed.messages) ? (parsed.messages as unknown[]) : [];

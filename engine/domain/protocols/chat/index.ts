@@ -1,6 +1,6 @@
 import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
 import { CHAT_KEYS } from '../body/privileged-fields.ts';
-import type { ProtocolDefinition } from '../definition.ts';
+import { COMPAT_CLIENTS, type ProtocolDefinition } from '../definition.ts';
 import { compatErrors, type ProtocolErrors } from '../errors.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readChatBody } from './body.ts';
@@ -57,13 +57,5 @@ export const chatProtocol: ProtocolDefinition = {
     createWriter: (answer, notes) => new ChatWriter(answer, notes),
     writeDocument,
   },
-  clients: {
-    request_id_header: 'x-request-id',
-    waits_long: false,
-    adds_up_usage: false,
-    plain_call_ids: false,
-    one_text: true,
-    stop_field: 'stop',
-    base_path: '/v1',
-  },
+  clients: { ...COMPAT_CLIENTS, one_text: true },
 };

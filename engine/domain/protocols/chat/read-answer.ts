@@ -4,7 +4,7 @@ import type { ResponseEvent } from '../../../base/contract/stage.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { readProblem } from '../errors.ts';
 import { errorOfChoice, isError } from '../read-error.ts';
-import { isAbsent, isObject, present } from '../read-json.ts';
+import { isAbsent, isObject, itemsOf, objectsIn, present } from '../read-json.ts';
 import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
 import { type AnswerEnd, breaksOff, readEnd, saysReason } from '../stop-reasons.ts';
 import {
@@ -33,17 +33,14 @@ import {
 } from '../usage.ts';
 import { StateCollector, thoughtIn, thoughtInPart } from './call-memory.ts';
 
-/** Signs of the structure of JSON, and what is escaped. */
 const JSON_SIGNS = /\\.?|["{}[\]]/gs;
 
-/** Follows JSON text of an object that comes in pieces, and knows when it is whole. Keeps no text. */
+/** Detects the end of a streamed JSON object, without keeping text. */
 class JsonProgress {
   #depth = 0;
   #in_string = false;
   #escaped = false;
-  /** Whether the text so far is a whole object. */
   complete = false;
-  /** Whether anything came at all. */
   begun = false;
 
   add(text: string): void {
@@ -64,17 +61,17 @@ class JsonProgress {
   }
 }
 
-/** A call as it streams in. It starts for the client when its name is known. */
+/** A streamed call. It starts for the client once its name is known. */
 interface Call {
-  /** Where the upstream counts it; `undefined` where it does not count. */
+  /** Index of the upstream; `undefined` if it sends none. */
   readonly slot: number | undefined;
   id: string;
-  /** What the client calls it; empty until it has started. */
+  /** Identifier for the client; empty until the call has started. */
   client_id: string;
-  /** What its upstream wants back with it, as far as no thought has taken it along. */
+  /** State that the upstream expects back, until a reasoning part carries it. */
   state: CallState | undefined;
   name: string;
-  /** Called with plain text, which is put into JSON. */
+  /** Whether the upstream sends plain text, which is put into JSON. */
   readonly plain: boolean;
   /** Index of its part; `undefined` until it has started, and then `waiting` is empty. */
   part: number | undefined;
@@ -83,14 +80,14 @@ interface Call {
   readonly progress: JsonProgress;
 }
 
-/** Says once more what an answer is, so that identifiers made of it differ between answers. */
+/** Identity of a response, so that identifiers derived from it differ between responses. */
 interface AnswerName {
   readonly id: string;
   readonly created: number;
 }
 
 /**
- * Reads calls of tools out of deltas. Upstreams differ: some leave out indices or identifiers, send a name late or twice,
+ * Reads tool calls from deltas. Upstreams differ: some omit indices or identifiers, send a name late or twice,
  * or count every call as the first.
  */
 class CallReader {
@@ -99,14 +96,12 @@ class CallReader {
   readonly #collector: StateCollector;
   readonly #beforeStart: () => void;
   readonly #calls: Call[] = [];
-  /** Those that have not ended. */
   readonly #open = new Set<Call>();
-  /** Those whose state no thought has taken along. */
   readonly #stateful = new Set<Call>();
   readonly #last_in_slot = new Map<number | undefined, Call>();
   readonly #last_with_id = new Map<string, Call>();
 
-  /** @param beforeStart is called before a call starts, with its state in `takeStates` */
+  /** @param beforeStart called before a call starts, with its state in `takeStates` */
   constructor(emit: Emit, nextPart: () => number, collector: StateCollector, beforeStart: () => void) {
     this.#emit = emit;
     this.#nextPart = nextPart;
@@ -125,7 +120,7 @@ class CallReader {
     );
   }
 
-  /** State of calls that have started, or are about to, by the identifiers that clients know; each is taken once. */
+  /** Takes the state of started and starting calls, by the clients' identifiers. */
   takeStates(): Readonly<Record<string, CallState>> {
     const found = [...this.#stateful].filter(({ client_id }) => client_id !== '');
     const states = Object.fromEntries(found.map(({ client_id, state }) => [client_id, state!]));
@@ -150,14 +145,14 @@ class CallReader {
     this.#append(call, text, answer);
   }
 
-  /** Ends calls whose arguments are whole; something else has begun. */
+  /** Ends calls with complete arguments, because another part has begun. */
   endComplete(): void {
     for (const call of this.#open) if (call.progress.complete) this.#end(call);
   }
 
-  /** Ends all calls. Raises upstream_invalid where one has no name. */
+  /** Ends all calls. Raises upstream_invalid if one has no name. */
   endAll(): void {
-    if (this.#calls.some(({ name }) => name === '')) throw brokenAnswer('a call of a tool has no name');
+    if (this.#calls.some(({ name }) => name === '')) throw brokenAnswer('a tool call has no name');
     for (const call of this.#open) this.#end(call);
   }
 
@@ -165,7 +160,7 @@ class CallReader {
     const slot = typeof index === 'number' ? index : undefined;
     const call = slot === undefined && id !== '' ? this.#last_with_id.get(id) : this.#last_in_slot.get(slot);
     if (call === undefined) return undefined;
-    // The same slot with another id and a name, or with a name after whole arguments, is a call of its own.
+    // The same slot with another id and a name, or with a name after complete arguments, is a new call.
     const another = id !== '' && call.id !== '' && id !== call.id;
     const repeated = id === '' && call.progress.complete && text !== '';
     return name !== '' && call.name !== '' && (another || repeated) ? undefined : call;
@@ -257,8 +252,8 @@ function textOf(value: unknown): string {
 type SaidKind = 'text' | 'refusal' | 'reasoning';
 
 /**
- * Reads chunks, one after the other; a whole answer is one chunk. Keeps counts, names,
- * state, and of texts only the thought that is being said.
+ * Reads chunks in order; a response without a stream is one chunk. Keeps counts, names, state, and of texts only the current
+ * reasoning.
  */
 export class ChunkReader {
   readonly #notes: Notes;
@@ -267,14 +262,12 @@ export class ChunkReader {
   readonly #state = new StateCollector();
   #answer: AnswerName | undefined;
   #parts = 0;
-  /** The text that is being said; of a thought all of it, as its state may repeat it. */
+  /** The open text; for reasoning the complete text, because its state may repeat it. */
   #open: { readonly kind: SaidKind; readonly index: number; thought: string } | undefined;
   #refused = false;
-  /** The upstream's stop reason. */
   #word: string | undefined;
   #stop_sequence: string | undefined;
   readonly #usage = newUsageReading();
-  /** Whether `end` or `error` was emitted. */
   over = false;
 
   constructor(notes: Notes, emit: Emit) {
@@ -307,12 +300,10 @@ export class ChunkReader {
       return;
     }
     this.#answer ??= this.#start(chunk);
-    const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
-    for (const choice of choices) if (isObject(choice)) this.#readChoice(choice);
+    for (const choice of objectsIn(chunk.choices)) this.#readChoice(choice);
     takeChatUsage(this.#usage, chunk);
   }
 
-  /** Emits the end of a whole response. */
   end(): void {
     if (this.over) return;
     this.#answer ??= this.#start({});
@@ -339,7 +330,6 @@ export class ChunkReader {
     return { id: start.id ?? '', created: typeof chunk.created === 'number' ? chunk.created : 0 };
   }
 
-  /** Takes an error instead of a chunk, as JSON or as text. */
   fail(chunk: unknown): void {
     if (!this.over) this.#fail(readProblem(undefined, chunk));
   }
@@ -413,7 +403,7 @@ export class ChunkReader {
     this.#emit({ type: 'part_end', index: open.index });
   }
 
-  /** State that no thought could take along has one of its own, without words. */
+  /** Emits a separate empty reasoning part for state without one. */
   #carryState(for_call: boolean): void {
     const proof = this.#takeState('', for_call);
     if (proof === undefined) return;
@@ -430,7 +420,7 @@ export class ChunkReader {
 
   #readCall(call: unknown): void {
     if (!isObject(call)) return;
-    // A thought ends where the call starts, and takes the state of the call along.
+    // Reasoning ends where the call starts, and carries the state of the call.
     if (this.#open?.kind !== 'reasoning') this.#endText();
     this.#calls.read(call, this.#answer!);
   }
@@ -457,7 +447,7 @@ export class ChunkReader {
   }
 }
 
-/** A whole message as one delta: its calls are grouped by their order. */
+/** A complete message as one delta, with calls indexed by order. */
 function asDelta(message: Json): Json {
   if (!Array.isArray(message.tool_calls)) return message;
   const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));
@@ -467,12 +457,10 @@ function asDelta(message: Json): Json {
 const DONE = '[DONE]';
 
 /** Reads an upstream's stream. */
-export function createReader(notes: Notes): StreamReader {
-  let emit: Emit = () => undefined;
-  const chunks = new ChunkReader(notes, (event) => emit(event));
+export function createReader(notes: Notes, emit: Emit): StreamReader {
+  const chunks = new ChunkReader(notes, emit);
   return {
-    read({ name, data }, to) {
-      emit = to;
+    read({ name, data }) {
       if (data.trim() === DONE) {
         if (chunks.whole) chunks.end();
       } else if (name === 'error') chunks.fail(data);
@@ -481,8 +469,7 @@ export function createReader(notes: Notes): StreamReader {
     get finished() {
       return chunks.over || chunks.finished;
     },
-    end(to) {
-      emit = to;
+    end() {
       if (chunks.over) return;
       if (!chunks.finished) throw notComplete();
       chunks.end();
@@ -490,28 +477,28 @@ export function createReader(notes: Notes): StreamReader {
   };
 }
 
-/** Reads an upstream's whole answer: it has in `message` what a stream has in deltas. Raises upstream_invalid. */
+/** Reads a response without a stream; `message` has the content of deltas. Raises upstream_invalid. */
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const events: ModelEvent[] = [];
   const chunks = new ChunkReader(notes, (event) => events.push(event));
-  const list = Array.isArray(document.choices) ? document.choices.filter(isObject) : [];
+  const list = objectsIn(document.choices);
   chunks.read({ ...document, choices: list.map((choice) => ({ ...choice, delta: undefined })) });
   if (!chunks.over && !list.some(({ message }) => isObject(message))) {
     throw brokenAnswer('choices.0.message is missing');
   }
-  if (!chunks.over && !chunks.whole) throw brokenAnswer('it is not whole and does not say why');
+  if (!chunks.over && !chunks.whole) throw brokenAnswer('it is incomplete and has no finish_reason');
   chunks.end();
   return events;
 }
 
 /** Usage of a response. */
 
-/** What is said in a delta, by the keys that upstreams use, up to the first letter. */
+/** Matches a text key of a delta, up to the first character of the text. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
 
 const MESSAGE = /message"\s*:\s*\{/;
 
-/** Reads usage from chat completions. Parses only the few chunks that may have more than text. */
+/** Reads usage from chat completions. Parses only chunks that may have more than text. */
 export function readChatUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
   if (name === undefined) {
     takeDocument(reading, parseObject(data));
@@ -524,7 +511,7 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
     const delta = data.indexOf('delta":');
     if (delta >= 0) countTexts(reading, data, DELTA_TEXT, delta, 1);
     else if (reading.deltas === 0) {
-      // A whole message where a stream was asked for: all that it says. After deltas it would be a repetition.
+      // A complete message in place of a stream counts as output; after deltas it is a repetition.
       const message = data.search(MESSAGE);
       if (message >= 0) countTexts(reading, data, DELTA_TEXT, message);
     }
@@ -533,8 +520,8 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
 }
 
 /**
- * Whether a key is there with a value; with a blank between the two it is only suspected. Searching is fast for what does
- * not begin with a quote, of which there are many; inside a text the quote would be escaped.
+ * Whether a key has a value; with white space in between, it may be a false positive. Searching for a string without a
+ * leading quote is fast, because quotes are frequent. In a text the closing quote would be escaped.
  */
 function tells(data: string, key: string): boolean {
   let at = data.indexOf(key);
@@ -561,7 +548,7 @@ function takeDocument(reading: UsageReading, document: Json | undefined): void {
 
 /** Reads the usage of a chunk or document, for the bill and for translated responses. */
 function takeChatUsage(reading: UsageReading, chunk: Json): void {
-  const choices: readonly unknown[] = Array.isArray(chunk.choices) ? chunk.choices : [];
+  const choices = itemsOf(chunk.choices);
   let is_counted = false;
   for (const usage of usagesIn(chunk, choices)) {
     const report = readTotals(usage);
@@ -570,15 +557,15 @@ function takeChatUsage(reading: UsageReading, chunk: Json): void {
     is_counted ||= report.counts.output !== undefined;
   }
   const words = choices.map((choice) => asObject(choice)?.finish_reason).filter(saysReason);
-  // The usage up to then is reported.
+  // The usage up to the failure is reported.
   if (words.some(breaksOff)) reading.failed = true;
   else if (words.length > 0) reading.complete = true;
-  // Before the end it is what has been counted so far.
+  // Before the end it is the count so far.
   const is_last = reading.complete || words.length > 0 || (Array.isArray(chunk.choices) && choices.length === 0);
   if (is_last) reading.counted ||= is_counted;
 }
 
-/** Usage in every place that servers put it, the most telling last: llama.cpp, Moonshot, Groq, all others. */
+/** Usage at all known places, the most reliable last: llama.cpp, Moonshot, Groq, all others. */
 function* usagesIn(chunk: Json, choices: readonly unknown[]): Generator<unknown> {
   if (chunk.usage == null && chunk.timings != null) yield ofTimings(asObject(chunk.timings));
   for (const choice of choices) yield asObject(choice)?.usage;
@@ -592,7 +579,7 @@ function ofTimings({ cache_n, prompt_n, predicted_n }: Json = {}): object {
   return { prompt_tokens, cached_tokens: cache_n, completion_tokens: predicted_n };
 }
 
-/** Where an answer has its texts. */
+/** Places of texts in a response. */
 
 function kindOf(path: Path): TextKind {
   const field = path[2] === 'text' ? 'content' : path[3];
@@ -602,7 +589,7 @@ function kindOf(path: Path): TextKind {
   return typeof field === 'string' && field.startsWith('reasoning') ? 'reasoning' : 'other';
 }
 
-/** What a place in a choice is called in each chunk: elements of lists by their own index. */
+/** A path with list elements by their `index`, which is stable across chunks. */
 function stepsOf(path: Path, chunk: Json): readonly unknown[] {
   return path.slice(2).map((step, at) => {
     const index = typeof step === 'number' ? valueAt(chunk, [...path.slice(0, 3 + at), 'index']) : undefined;
@@ -633,7 +620,7 @@ function saidKinds(choice: Json): Set<TextKind> {
   return new Set(fields.map((field) => kindOf(['choices', 0, 'delta', field])));
 }
 
-/** Only what leads to a text, with what tells where it belongs. */
+/** A copy of the objects along a path, with the fields that identify the text. */
 function along(value: unknown, path: Path, text: string): unknown {
   const [step, ...rest] = path;
   if (step === undefined) return text;
@@ -643,7 +630,7 @@ function along(value: unknown, path: Path, text: string): unknown {
   return { ...(index !== undefined && { index }), ...(type !== undefined && { type }), [step]: inner };
 }
 
-/** Where the texts of chat completions stand. */
+/** Places of texts in chat completions. */
 export const chatTexts: AnswerTexts = {
   placeOf(path, chunk): Place | undefined {
     const key = keyOf(path);
@@ -662,10 +649,9 @@ export const chatTexts: AnswerTexts = {
   endsBefore(chunk, { part, kind }) {
     if (chunk.error !== undefined && chunk.error !== null) return true;
     const { choice: index, steps } = part as ChatText['part'];
-    const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
-    const choice: unknown = choices.find((one, at) => isObject(one) && (one.index ?? at) === index);
+    const choice = itemsOf(chunk.choices).find((one, at) => isObject(one) && (one.index ?? at) === index);
     if (!isObject(choice) || brings(choice, steps)) return false;
-    // What is said of another kind comes after it.
+    // Text of another kind ends it.
     const said = saidKinds(choice);
     return typeof choice.finish_reason === 'string' || (said.size > 0 && !said.has(kind));
   },

@@ -48,14 +48,12 @@ const REFUSAL_FIELDS = new Set([...CACHE_FIELDS, 'refusal']);
 const IMAGE_FIELDS = new Set([...CACHE_FIELDS, 'image_url']);
 const FILE_FIELDS = new Set([...CACHE_FIELDS, 'file']);
 
-/** Lifetime that an object of the request asks for in a mark of its own, in either form that clients use. */
 function cacheMark(object: Json, param: string, notes: Notes): { readonly cache?: CacheTtl } {
   const control = optional(object, 'cache_control', objectAt, `${param}.`);
   if (control !== undefined) return { cache: control.ttl === '1h' ? '1h' : '5m' };
   return readBreakpoint(object, param, notes);
 }
 
-/** Reads the content of a message: a text, or a list of parts. Raises invalid_request and not_translatable. */
 function readContent(content: unknown, param: string, notes: Notes): ContentPart[] {
   if (isAbsent(content)) return [];
   if (typeof content === 'string') return [{ kind: 'text', text: content }];
@@ -63,7 +61,6 @@ function readContent(content: unknown, param: string, notes: Notes): ContentPart
   return eachAt(content, param, (part, at) => readPart(part, at, notes));
 }
 
-/** Reads content that can only be text. Raises invalid_request. */
 function readTexts(content: unknown, param: string, notes: Notes): TextPart[] {
   return readContent(content, param, notes).map((part, index) => {
     if (part.kind !== 'text') throw invalid(`${param}.${index}.type`, 'must be text in a message of this role');
@@ -125,7 +122,6 @@ const ASSISTANT_FIELDS = new Set([
   ...['refusal', 'tool_calls', 'function_call', 'audio', 'annotations', 'reasoning_content', 'reasoning'],
 ]);
 
-/** Reads the messages of a request. Raises invalid_request and not_translatable. */
 function readMessages(value: unknown, notes: Notes): Pick<MessageReader, 'instructions' | 'turns'> {
   const messages = listAt(value, 'messages');
   if (messages.length === 0) throw invalid('messages', 'must have at least one message');
@@ -138,9 +134,9 @@ class MessageReader {
   readonly instructions: TextPart[] = [];
   readonly turns: Turn[] = [];
   readonly #notes: Notes;
-  /** Results of the tool messages that stand together; a part of the last turn. */
+  /** Results of consecutive tool messages, in the last turn. */
   #results: Part[] | undefined;
-  /** Name and id of the last call in the deprecated form, for the message that answers it. */
+  /** Name and id of the last call in the deprecated form, for its result. */
   #function: { readonly name: string; readonly id: string } | undefined;
 
   constructor(notes: Notes) {
@@ -160,11 +156,11 @@ class MessageReader {
 
   #noteFields(message: Json, known: ReadonlySet<string>): void {
     noteOthers(message, known, this.#notes);
-    // Some clients repeat the name of the tool in its result, where it says nothing new.
+    // Some clients repeat the tool's name in its result, which is redundant.
     if (!isAbsent(message.name) && known !== TOOL_MESSAGE_FIELDS) this.#notes.note('message_name');
   }
 
-  /** A mark on a message is one on its last part. */
+  /** Adds a message; a mark on it applies to its last part. */
   #add(role: Turn['role'], parts: readonly Part[], message: Json, param: string): void {
     const mark = cacheMark(message, param, this.#notes);
     const last = parts.at(-1);
@@ -209,7 +205,7 @@ class MessageReader {
     optional(message, 'tool_calls', readCalls, `${param}.`);
     const call = optional(message, 'function_call', objectAt, `${param}.`);
     if (call !== undefined) parts.push(this.#readFunctionCall(call, param));
-    // A message without text has an empty one in many clients; beside other parts it says nothing.
+    // Many clients add an empty text to a message without text; beside other parts it is ignored.
     const said = parts.filter((part) => part.kind !== 'text' || part.text !== '');
     this.#add('assistant', said.length > 0 ? said : parts, message, param);
   }
@@ -303,7 +299,6 @@ const FUNCTION_FIELDS = new Set(['name', 'description', 'parameters', 'strict', 
 const CUSTOM_FIELDS = new Set(['name', 'description', 'format']);
 const TOOL_FIELDS = new Set(['type', 'function', 'custom', 'cache_control']);
 
-/** Reads tools, tool_choice and parallel_tool_calls. Raises invalid_request and not_translatable. */
 function readTools(body: Json, notes: Notes): ToolFields {
   if (!isAbsent(body.functions)) notes.refuse('functions', 'functions');
   if (!isAbsent(body.function_call)) notes.refuse('functions', 'function_call');
@@ -319,15 +314,10 @@ function readTools(body: Json, notes: Notes): ToolFields {
 
 function readTool(tool: Json, param: string, notes: Notes): Tool | undefined {
   const type = nameAt(tool.type ?? 'function', `${param}.type`);
-  if (type === 'function') {
-    noteOthers(tool, TOOL_FIELDS, notes);
-    return readFunction(tool, objectAt(tool.function, `${param}.function`), param, notes);
-  }
-  if (type === 'custom') {
-    noteOthers(tool, TOOL_FIELDS, notes);
-    return readCustom(tool, objectAt(tool.custom, `${param}.custom`), param, notes);
-  }
-  return undefined;
+  if (type !== 'function' && type !== 'custom') return undefined;
+  noteOthers(tool, TOOL_FIELDS, notes);
+  const read = type === 'function' ? readFunction : readCustom;
+  return read(tool, objectAt(tool[type], `${param}.${type}`), param, notes);
 }
 
 function readFunction(tool: Json, fn: Json, param: string, notes: Notes): Tool {
@@ -392,7 +382,7 @@ function readAllowed(allowed: Json, tools: Tool[], notes: Notes): Pick<ToolField
   return { tools: left, tool_choice };
 }
 
-/** Fields that are dropped by a rule when they say more than their default. */
+/** Fields that a rule drops if they differ from their default. */
 const DROPPED: Readonly<Record<string, RuleName>> = {
   logprobs: 'token_probabilities',
   top_logprobs: 'token_probabilities',
@@ -458,7 +448,7 @@ function readSampling(body: Json): Partial<Conversation> {
   return present({
     max_output_tokens: optional(body, 'max_completion_tokens', countAt) ?? optional(body, 'max_tokens', countAt),
     temperature: optional(body, 'temperature', numberAt),
-    // Values that are the default are not said: some upstreams refuse top_p beside temperature, others have no penalties.
+    // Default values are omitted: some upstreams reject top_p beside temperature, others have no penalties.
     top_p: unless(1, optional(body, 'top_p', numberAt)),
     top_k: optional(body, 'top_k', numberAt),
     frequency_penalty: unless(0, optional(body, 'frequency_penalty', numberAt)),

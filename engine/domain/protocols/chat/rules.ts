@@ -2,7 +2,7 @@ import { rulesOf } from '../translation/rule.ts';
 
 const { asked, unasked, answered, unanswered } = rulesOf('chat');
 
-/** What is lost or changed on the way from or to this protocol. */
+/** Losses and changes in translations from or to this protocol. */
 export const CHAT_RULES = {
   ...asked.refused({
     functions: [
@@ -15,10 +15,7 @@ export const CHAT_RULES = {
     ],
   }),
   ...asked.changed({
-    function_message: [
-      'messages of role function, function_call of an assistant message',
-      'They become results and calls of tools.',
-    ],
+    function_message: ['messages of role function, function_call', 'They become results and calls of tools.'],
   }),
   ...asked.dropped({
     logit_bias: ['logit_bias', 'It names tokens of one model by number.'],
@@ -27,22 +24,10 @@ export const CHAT_RULES = {
     message_name: ['name of a message', 'Messages of one role are not grouped by names.'],
   }),
   ...unasked.changed({
-    result_texts: [
-      'several texts in one result of a tool',
-      'They become one text, line by line: many upstreams accept no other form.',
-    ],
-    result_attachments: [
-      'images and documents in results of tools',
-      'Results are text there: images and documents go into a user message right after them.',
-    ],
-    part_order: [
-      'text or reasoning after a call in one turn of the assistant',
-      'A message has its reasoning, then its text, then its calls.',
-    ],
-    many_stops: [
-      'more than four stop sequences',
-      'The upstream gets the first four, and the gateway cuts the text at the others.',
-    ],
+    result_texts: ['several texts in one result of a tool', 'They become one: many upstreams take no other.'],
+    result_attachments: ['images and documents in results of tools', 'They go into a user message right after them.'],
+    part_order: ['text or reasoning after a call in one turn', 'A message has reasoning, then text, then calls.'],
+    many_stops: ['more than four stop sequences', 'The upstream gets four; the gateway cuts the text at the others.'],
   }),
   ...unasked.refused({
     document_url: [
@@ -51,27 +36,15 @@ export const CHAT_RULES = {
     ],
   }),
   ...unasked.dropped({
-    unstored_metadata: [
-      'metadata without store: true',
-      'Upstreams of this protocol accept metadata only with store: true.',
-    ],
+    unstored_metadata: ['metadata without store: true', 'Upstreams of this protocol refuse it.'],
     reasoning_display: ['thinking.display, reasoning.summary', 'The protocol has no parameter for it.'],
   }),
   ...answered.dropped({
     extra_choice: ['choices after the first', 'A translated response has one choice.'],
-    answer_extras: [
-      'annotations, audio, images, citations and logprobs of an answer, and numbers and flags beside its text',
-      'Text, reasoning and calls pass, with the state that the upstream expects back; the rest is left out.',
-    ],
-    large_state: [
-      'state of a message and its calls above a million characters',
-      'The upstream does not get it back; the texts pass.',
-    ],
+    answer_extras: ['annotations, audio, images, citations, logprobs', 'They are dropped; texts and calls pass.'],
+    large_state: ['state of a message above a million characters', 'The upstream does not get it back; texts pass.'],
   }),
   ...unanswered.dropped({
-    reasoning_proof: [
-      'signatures and encrypted content of reasoning',
-      'The protocol has no field for them; the text of the reasoning passes.',
-    ],
+    reasoning_proof: ['signatures and encrypted content of reasoning', 'The text of the reasoning passes.'],
   }),
 };

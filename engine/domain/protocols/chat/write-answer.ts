@@ -11,10 +11,10 @@ import {
 } from '../translation/conversation.ts';
 import { FreeTextDecoder, freeTextOf } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
-import { CHAT_TOTALS, writeTotals } from '../translation/usage.ts';
+import { CHAT_TOTALS, writeTotals } from '../usage.ts';
 import { chatErrors } from './index.ts';
 
-/** Identifier and model of an answer: the upstream's, or made of the request's. */
+/** Identifier and model of a response: the upstream's, or derived from the request's. */
 function nameAnswer(event: ModelEvent & { type: 'start' }, answer: AnswerContext): { id: string; model: string } {
   return {
     id: event.id ?? `chatcmpl_${answer.request_id.replaceAll('-', '')}`,
@@ -22,7 +22,6 @@ function nameAnswer(event: ModelEvent & { type: 'start' }, answer: AnswerContext
   };
 }
 
-/** `finish_reason` by the reason why a response ended. */
 const STOP_REASONS: Readonly<Record<StopReason, string>> = {
   finished: 'stop',
   stop_sequence: 'stop',
@@ -34,7 +33,7 @@ const STOP_REASONS: Readonly<Record<StopReason, string>> = {
   context_window: 'length',
 };
 
-/** `finish_reason` of a response. A refusal in a field of its own is an ordinary end. */
+/** `finish_reason` of a response. A refusal in a separate field is an ordinary end. */
 function finishReason(end: ModelEvent & { type: 'end' }, has_refusal_text: boolean, notes: Notes): string {
   if (end.reason === 'stop_sequence' || end.stop_sequence !== undefined) notes.note('stop_sequence_found');
   if (end.reason === 'paused') notes.note('paused_turn');
@@ -43,13 +42,11 @@ function finishReason(end: ModelEvent & { type: 'end' }, has_refusal_text: boole
 
 interface OpenPart {
   readonly kind: PartStart['kind'];
-  /** For calls: which one it is. */
   readonly call: number;
-  /** For calls with plain text: takes it out of the arguments. */
+  /** For calls with plain text: extracts it from the arguments. */
   readonly plain: FreeTextDecoder | undefined;
   /** Buffered text, while another part of the same kind is open. */
   held: string;
-  /** Whether any text came. */
   said: boolean;
   ended: boolean;
 }
@@ -64,9 +61,7 @@ export class ChatWriter implements StreamWriter {
   #calls = 0;
   #refused = false;
   #usage: ModelUsage | undefined;
-  /** What stands in each chunk before its choices. */
   #head = '';
-  /** What stands in each chunk between its delta and its end. */
   readonly #tail: string;
 
   constructor(answer: AnswerContext, notes: Notes) {
@@ -145,11 +140,11 @@ export class ChatWriter implements StreamWriter {
     part.ended = true;
     if (part.kind !== 'tool_call') return this.#advance(part.kind);
     this.#parts.delete(index);
-    // Clients parse the arguments, and nothing is not JSON.
+    // Clients parse the arguments, and an empty text is not JSON.
     return this.#callChunk(part, part.plain?.end() ?? (part.said ? '' : '{}'));
   }
 
-  /** All text of a kind is one text for the client, so overlapping parts are written one after the other. */
+  /** Clients see all text of a kind as one, so overlapping parts are written in sequence. */
   #advance(kind: keyof typeof TEXT_KEYS): string {
     let text = '';
     for (const [index, part] of this.#parts) {
@@ -175,7 +170,7 @@ export class ChatWriter implements StreamWriter {
   }
 }
 
-/** Writes a whole answer for a client. */
+/** Writes a response without a stream. */
 export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const { start, parts, end, usage } = gatherAnswer(events);
   if (events.some(({ type }) => type === 'proof')) notes.note('reasoning_proof');

@@ -1,5 +1,4 @@
 import { present } from '../read-json.ts';
-import { type Accepted, FUNCTIONS } from '../translation/accepted.ts';
 import type {
   Conversation,
   DocumentPart,
@@ -29,10 +28,10 @@ import {
 } from '../translation/features.ts';
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/rules.ts';
-import { StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import { type Accepted, FUNCTIONS, StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
 import { ReturnedState } from './call-memory.ts';
 
-/** What upstreams accept of schemas, tool names and stop sequences. */
+/** Schemas, tool names and stop sequences that upstreams accept. */
 export const accepted: Accepted = { ...FUNCTIONS, stops: { most: 4, blank: true } };
 
 interface ContentPart {
@@ -40,14 +39,12 @@ interface ContentPart {
   readonly [field: string]: unknown;
 }
 
-/** Parts as the content of a message: one text as it is, anything else as a list. */
 function joinedContent(parts: readonly ContentPart[]): string | readonly ContentPart[] {
   const [first] = parts;
   if (first === undefined) return '';
   return parts.length === 1 && typeof first.text === 'string' ? first.text : parts;
 }
 
-/** Writes one part. Raises not_translatable for a document that is only a URL. */
 function writePart(part: TextPart | ImagePart | DocumentPart, param: string, notes: Notes): ContentPart {
   if (part.cache !== undefined) notes.note('part_cache');
   switch (part.kind) {
@@ -69,9 +66,6 @@ function writeDocument({ source, name }: DocumentPart, param: string, notes: Not
   return { type: 'file', file: { filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) } };
 }
 
-type Message = Json;
-
-/** The order of parts in an assistant message. */
 const RANKS: Readonly<Record<Part['kind'], number>> = {
   reasoning: 0,
   text: 1,
@@ -82,13 +76,12 @@ const RANKS: Readonly<Record<Part['kind'], number>> = {
   tool_result: 4,
 };
 
-/** Writes instructions and turns as messages. Raises not_translatable by a rule. */
 function writeMessages(
   instructions: readonly TextPart[],
   turns: readonly Turn[],
   { strict_turns = false, recall }: Pick<UpstreamTarget, 'strict_turns' | 'recall'>,
   notes: Notes,
-): Message[] {
+): Json[] {
   const state = new ReturnedState();
   const spoken = speeches(turns).flatMap(({ first, group }) =>
     group[0]!.role === 'assistant'
@@ -96,11 +89,16 @@ function writeMessages(
       : clientMessages(group, first, state, notes),
   );
   const said = strict_turns ? inTurns(spoken, notes) : spoken;
-  return instructions.length > 0 ? [instructionMessage(instructions, notes), ...said] : said;
+  if (instructions.length === 0) return said;
+  // Role system, as every server knows it; developer is known to few.
+  return [
+    { role: 'system', content: joinedContent(instructions.map((text) => writePart(text, 'system', notes))) },
+    ...said,
+  ];
 }
 
 /** With the messages that templates want between results and the user, and before an assistant who speaks first. */
-function inTurns(messages: readonly Message[], notes: Notes): Message[] {
+function inTurns(messages: readonly Json[], notes: Notes): Json[] {
   return messages.flatMap((message, index) => {
     if (index === 0 && message.role === 'assistant') {
       notes.note('assistant_first');
@@ -112,7 +110,7 @@ function inTurns(messages: readonly Message[], notes: Notes): Message[] {
   });
 }
 
-/** Neighbouring turns of the assistant, and of all others, with the index of the first. */
+/** Groups neighbouring turns of the assistant, and of all others, with the index of the first. */
 function speeches(turns: readonly Turn[]): { readonly first: number; readonly group: Turn[] }[] {
   const found: { first: number; group: Turn[] }[] = [];
   for (const [first, turn] of turns.entries()) {
@@ -123,18 +121,13 @@ function speeches(turns: readonly Turn[]): { readonly first: number; readonly gr
   return found;
 }
 
-/** Role system, as every server knows it; developer is known to few. */
-function instructionMessage(texts: readonly TextPart[], notes: Notes): Message {
-  return { role: 'system', content: joinedContent(texts.map((text) => writePart(text, 'system', notes))) };
-}
-
 /** One message for neighbouring turns of the assistant, since results must follow the calls at once. */
 function assistantMessage(
   turns: readonly Turn[],
   state: ReturnedState,
   recall: Recall | undefined,
   notes: Notes,
-): Message[] {
+): Json[] {
   const parts = turns.flatMap((turn) => turn.parts).filter((part) => isKept(part, notes));
   const worded = parts.filter((part) => part.kind !== 'reasoning' || part.text !== '');
   if (worded.some((part, index) => index > 0 && RANKS[part.kind] < RANKS[worded[index - 1]!.kind])) {
@@ -161,7 +154,7 @@ function assistantMessage(
   ];
 }
 
-function emptyContent(fields: Message, calls: readonly unknown[]): '' | null {
+function emptyContent(fields: Json, calls: readonly unknown[]): '' | null {
   return Object.keys(fields).length > 0 && calls.length === 0 ? '' : null;
 }
 
@@ -169,7 +162,7 @@ function asParts(content: string | readonly unknown[] | undefined): readonly unk
   return typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
 }
 
-/** Thoughts of one answer were one text; other thoughts stand apart. */
+/** Reasoning parts of one response are joined; other reasoning is separated by a blank line. */
 function readThought({ text, proof }: ReasoningPart, state: ReturnedState, notes: Notes): void {
   if (proof?.kind === 'state') {
     if (state.add(proof.value, text)) return;
@@ -178,7 +171,7 @@ function readThought({ text, proof }: ReasoningPart, state: ReturnedState, notes
   if (text !== '') state.addText(text, proof === undefined ? '\n\n' : '');
 }
 
-/** Whether a part of the assistant can be said: reasoning only where no provider has to recognise it. */
+/** Whether an assistant part can be sent: reasoning only without a proof of another protocol. */
 function isKept(part: Part, notes: Notes): boolean {
   if (part.kind !== 'reasoning') return true;
   if (part.proof === undefined || part.proof.kind === 'none') return part.text !== '';
@@ -199,17 +192,17 @@ function writeCall({ id, name, arguments: text, cache }: ToolCallPart, state: Re
 }
 
 /**
- * Results of all these turns come first: nothing may stand between calls and their results. What is said is one message, as many
- * templates refuse two of the user in a row, and the Messages API itself joins them.
+ * Results of all these turns come first: nothing may be between calls and their results. The texts become one message, because
+ * many templates reject two consecutive user messages, and the Messages API joins them as well.
  */
-function clientMessages(turns: readonly Turn[], first: number, state: ReturnedState, notes: Notes): Message[] {
+function clientMessages(turns: readonly Turn[], first: number, state: ReturnedState, notes: Notes): Json[] {
   const results = turns.flatMap(({ parts }) => parts.filter((part) => part.kind === 'tool_result'));
   const attached = results.flatMap((result) => attachments(result, notes));
   const content = [
     ...attached,
     ...turns.flatMap((turn, index) => spokenParts(turn, `messages.${first + index}`, notes)),
   ];
-  // Without a message that says nothing the one before would be answered.
+  // Without an empty message, the upstream would respond to the previous one.
   const is_empty = results.length === 0 && turns.some(({ role, parts }) => role === 'user' && parts.length === 0);
   return [
     ...results.map((result) => resultMessage(result, state, notes)),
@@ -224,11 +217,7 @@ function spokenParts(turn: Turn, param: string, notes: Notes): ContentPart[] {
   );
 }
 
-function resultMessage(
-  { call_id, parts, is_error, cache }: ToolResultPart,
-  state: ReturnedState,
-  notes: Notes,
-): Message {
+function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, state: ReturnedState, notes: Notes): Json {
   const texts = parts.filter((part) => part.kind === 'text');
   if (cache !== undefined || texts.some((text) => text.cache !== undefined)) notes.note('part_cache');
   if (texts.length > 1) notes.note('result_texts');
@@ -238,7 +227,6 @@ function resultMessage(
   return { role: 'tool', tool_call_id: state.idOf(call_id), content: told.map(({ text }) => text).join('\n') };
 }
 
-/** Attachments of a result, below a line that names its call. */
 function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentPart[] {
   const files = parts.filter((part) => part.kind !== 'text');
   if (files.length === 0) return [];
@@ -246,9 +234,6 @@ function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentP
   const title: ContentPart = { type: 'text', text: `Part of the result of tool call ${call_id}:` };
   return [title, ...files.map((file) => writePart(file, `the result of tool call ${call_id}`, notes))];
 }
-
-/** Default name of the response schema, which the protocol requires. */
-const SCHEMA_NAME = 'answer';
 
 function writeTools(conversation: Conversation, notes: Notes): Json {
   const { tools, tool_choice, parallel_tool_calls } = conversation;
@@ -277,7 +262,7 @@ function writeChoice(choice: ToolChoice): unknown {
 
 function writeFormat(format: OutputFormat, notes: Notes): unknown {
   if (format.kind === 'json_object') return { type: 'json_object' };
-  const { name = SCHEMA_NAME, description, strict } = format;
+  const { name = 'answer', description, strict } = format;
   const { schema, is_strict } = writeAnswerSchema(format, accepted, notes);
   const said = is_strict || strict === false ? strict : undefined;
   return { type: 'json_schema', json_schema: present({ name, description, schema, strict: said }) };
@@ -285,7 +270,7 @@ function writeFormat(format: OutputFormat, notes: Notes): unknown {
 
 const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
 
-/** Writes a request as nearly every server of this protocol understands it. Raises not_translatable by a rule. */
+/** Writes a request that nearly every server of this protocol accepts. Raises not_translatable by a rule. */
 export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   const { model, instructions, turns, output_format, stream } = conversation;
   return {
@@ -303,9 +288,8 @@ export function writeRequest(conversation: Conversation, target: UpstreamTarget,
 }
 
 /**
- * Models that think are bounded by max_completion_tokens: their best-known vendor refuses max_tokens with them. For all
- * others max_tokens is what every server knows, also those that skip the newer field and would not be bounded at all. What
- * gateway.yaml says of the upstream comes first.
+ * The output bound: max_completion_tokens for reasoning models, whose best-known vendor rejects max_tokens; otherwise
+ * max_tokens, because some servers ignore the newer field. The setting in gateway.yaml takes precedence.
  */
 function writeBound({ max_output_tokens: bound }: Conversation, target: UpstreamTarget): Json {
   if (bound === undefined) return {};

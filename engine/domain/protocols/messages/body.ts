@@ -5,8 +5,8 @@ import {
   addReference,
   type BodyReading,
   definedTools,
-  type Fields,
   fieldsOf,
+  isBound,
   iterationsOf,
   listOf,
   NO_USES,
@@ -18,41 +18,41 @@ import {
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { isAbsent } from '../read-json.ts';
+import { isAbsent, itemsOf } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
 import { type Unproven, unprovenBlock } from '../translation/made-reasoning.ts';
 
-/** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
+/** Types of provider tools end with the date of a version: `web_search_20250305`. */
 const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 
 /** Tools that the client runs itself; all others are the provider's. */
 const CLIENT_TOOL = /^(?:bash|computer|computer_toolset|text_editor|memory|browser_toolset)_\d{8}$/;
 
-/** Most tokens that the provider writes for a tool of the client that the body only names. */
+/** Maximum prompt tokens of a client tool that the body only names. */
 const NAMED_TOOL_TOKENS = 5000;
 
 const PLAIN_BLOCKS: ReadonlySet<unknown> = new Set([
   ...['text', 'tool_use', 'server_tool_use', 'tool_reference', 'tool_removal', 'fallback', undefined],
 ]);
 
-/** Edits of the context that leave parts out and run no model. */
+/** Context edits that only remove parts and run no model. */
 const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
 
-/** Fields that chat completions have, and no other API. */
 const OF_CHAT = ['stream_options', 'response_format', 'max_completion_tokens'] as const;
 
 /** The API that a body at the path of Messages is written for, as far as it is certainly another. */
-export function meantFor(body: Fields): readonly ['responses' | 'chat', string] | undefined {
+export function meantFor(body: Json): readonly ['responses' | 'chat', string] | undefined {
   if (isAbsent(body.messages)) return isAbsent(body.input) ? undefined : ['responses', 'input'];
-  // Messages require it, and clients of chat completions have stopped sending it.
+  // Messages requires it, and chat clients no longer send it.
   if (!isAbsent(body.max_tokens)) return undefined;
   const field = OF_CHAT.find((name) => !isAbsent(body[name]));
   if (field !== undefined) return ['chat', field];
-  const [tool] = Array.isArray(body.tools) ? body.tools : [];
+  const [tool] = itemsOf(body.tools);
   return isAbsent(fieldsOf(tool).function) ? undefined : ['chat', 'tools[0].function'];
 }
 
 /** Reads a body of the Messages protocol. Raises invalid_request. */
-export function readMessagesBody(body: Fields): BodyReading {
+export function readMessagesBody(body: Json): BodyReading {
   const { mcp_servers } = body;
   const messages = listOf(body, 'messages');
   const attached = attachedTo(messages);
@@ -61,12 +61,12 @@ export function readMessagesBody(body: Fields): BodyReading {
   const typed = tools.filter(({ type }) => type != null && type !== 'custom');
   const of_provider = typed.filter(({ type }) => !CLIENT_TOOL.test(String(type)));
   const named = typed.length - of_provider.length;
-  // The prompt that is continued is with the provider.
+  // The provider has the prompt that is continued.
   if (body.thread != null && fieldsOf(body.thread).type !== 'create') addKept(attached);
   return {
     // The Messages API documents 0: the prompt is only written to the cache.
     ...boundsOf(body),
-    // Models that take over use the tools as well.
+    // Fallback models use the tools as well.
     iterations:
       of_provider.length > 0 || names_servers ? iterationsFor(of_provider, names_servers || body.fallbacks != null) : 1,
     compacts: summarizes(body),
@@ -87,7 +87,7 @@ export function readMessagesBody(body: Fields): BodyReading {
 }
 
 /** Thinking between tools may go on beyond the bound, up to a budget of its own. */
-function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
+function boundsOf(body: Json): ReturnType<typeof outputBounds> {
   const bounds = outputBounds(body, ['max_tokens'], 0);
   const budget = fieldsOf(body.thinking).budget_tokens;
   return Number.isSafeInteger(budget) && (budget as number) > (bounds.max_tokens ?? 0)
@@ -96,18 +96,14 @@ function boundsOf(body: Fields): ReturnType<typeof outputBounds> {
 }
 
 /** How often the model may be run with tools of the provider, which do not end an answer as those of the client do. */
-function iterationsFor(of_provider: readonly Fields[], is_open: boolean): number | undefined {
+function iterationsFor(of_provider: readonly Json[], is_open: boolean): number | undefined {
   const uses = of_provider.map(({ max_uses }) => max_uses).filter(isBound);
   if (is_open || uses.length < of_provider.length) return undefined;
   return iterationsOf(uses.reduce((total, use) => total + use, 0));
 }
 
-function isBound(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) > 0;
-}
-
 /** Whether the provider may summarize the conversation by a run of the model that `max_tokens` does not bound. */
-function summarizes({ compaction, context_management }: Fields): boolean {
+function summarizes({ compaction, context_management }: Json): boolean {
   if (compaction != null) return true;
   if (context_management == null) return false;
   const { edits } = fieldsOf(context_management);
@@ -118,7 +114,7 @@ function noteUnproven(attached: Attached, unproven: Unproven | undefined): void 
   if (unproven !== undefined && attached.unproven_reasoning !== 'made') attached.unproven_reasoning = unproven;
 }
 
-/** Attachments, and the parts that change which tools there are. Not recursive: a body may nest very deep. */
+/** Attachments, and the parts that change the tools. Not recursive, because a body may nest very deep. */
 function attachedTo(messages: readonly unknown[]): Attached & { readonly changes: readonly unknown[] } {
   const changes: unknown[] = [];
   const attached: Attached & { readonly changes: unknown[] } = { ...nothingAttached(), changes };
@@ -155,18 +151,17 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
   return attached;
 }
 
-/** A container of an earlier answer, by its identifier. */
 function namesContainer(container: unknown): boolean {
   return typeof container === 'string' || fieldsOf(container).id != null;
 }
 
-/** Results of the provider's tools have parts that only it can read: `encrypted_content`, `encrypted_stdout`. */
+/** Whether results of provider tools have parts that only the provider can read, such as `encrypted_content`. */
 function holdsEncrypted(content: unknown): boolean {
   const parts = Array.isArray(content) ? content : [content];
   return parts.some((part) => fieldsOf(part).encrypted_content != null || fieldsOf(part).encrypted_stdout != null);
 }
 
-function serverToolUses(tools: readonly Fields[]): Readonly<Record<string, number>> {
+function serverToolUses(tools: readonly Json[]): Readonly<Record<string, number>> {
   let most: Record<string, number> | undefined;
   for (const tool of tools) {
     const { type, max_uses } = tool;

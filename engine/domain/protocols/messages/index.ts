@@ -8,25 +8,24 @@ import { own } from '../read-json.ts';
 import type { Problem } from '../translation/conversation.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readMessagesBody } from './body.ts';
-import { findMadeReasoning } from './made-reasoning.ts';
 import { MessagesReader, messagesTexts, readDocument, readMessagesUsage } from './read-answer.ts';
-import { readRequest } from './read-request.ts';
+import { findMadeReasoning, readRequest } from './read-request.ts';
 import { MessagesWriter, writeDocument } from './write-answer.ts';
 import { accepted, writeRequest } from './write-request.ts';
 
-/** How Messages clients recognise that they must compact the conversation. */
+/** The phrase by which Messages clients recognise a context overflow, and compact the conversation. */
 const TOO_LONG = 'prompt is too long';
 
 function messagesType({ type, code, status, context_overflow }: Problem): string {
   if (context_overflow) return 'invalid_request_error';
   const named = meaningOf({ names: [code ?? '', type ?? ''], texts: [] }, status);
   if (named !== undefined) return MEANINGS[named.meaning].messages;
-  // Compat servers say invalid_request_error with every status below 500.
+  // Compat servers send invalid_request_error with every status below 500.
   const keep = own(MESSAGES_TYPES, type) !== undefined && (type !== 'invalid_request_error' || status === 400);
   return keep ? type! : messagesTypeOfStatus(status);
 }
 
-/** The other words they know: they lower `max_tokens` then. */
+/** Another phrase that they recognise; they then lower `max_tokens`. */
 const TOO_LONG_WITH_ANSWER = /input length and `max_tokens` exceed context limit/i;
 
 /** Errors of the Messages protocol. */
@@ -59,7 +58,7 @@ export const messagesProtocol: ProtocolDefinition = {
   provider: 'anthropic',
   path: '/v1/messages',
   known_keys: KNOWN_KEYS,
-  // The version that translated requests are written in.
+  // The protocol version of translated requests.
   form_headers: { version: '2023-06-01', beta: undefined },
   readBody: readMessagesBody,
   meantFor,
@@ -83,7 +82,7 @@ export const messagesProtocol: ProtocolDefinition = {
     readRequest,
     findMadeReasoning,
     writeRequest,
-    createReader: (notes) => new MessagesReader(notes),
+    createReader: (notes, emit) => new MessagesReader(notes, emit),
     readDocument,
     createWriter: (answer, notes) => new MessagesWriter(answer, notes),
     writeDocument,

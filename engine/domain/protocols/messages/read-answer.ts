@@ -1,15 +1,17 @@
 import type { TextKind } from '../../../base/contract/rewriting.ts';
 import type { ResponseEvent } from '../../../base/contract/stage.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
+import { TOOL_USES_MAX } from '../body/fields.ts';
 import { readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
-import { isObject, present } from '../read-json.ts';
+import { isObject, itemsOf, present, textOf } from '../read-json.ts';
 import { type AnswerTexts, keyOf, type Path, textUnlessKnown, valueAt } from '../rewriting.ts';
 import { readEnd, saysReason } from '../stop-reasons.ts';
 import {
   type Emit,
   type Json,
   type ModelEvent,
+  type PartStart,
   type StreamReader,
   startOfAnswer,
 } from '../translation/conversation.ts';
@@ -24,31 +26,33 @@ import {
   newUsageReading,
   noteModel,
   noteServed,
-  objectsOf,
+  objectsUnder,
   parseObject,
   readIterations,
   readTotals,
   reportOf,
-  TOOL_USES_MAX,
   type UsageReading,
   type UsageReport,
   usageIn,
 } from '../usage.ts';
 
-/** A content block that has begun; `part` is absent for one that is left out. */
+/** An open content block; `part` is absent for a dropped one. */
 interface OpenBlock {
   readonly part?: number;
-  readonly kind?: 'text' | 'reasoning' | 'tool_call';
+  readonly kind?: PartStart['kind'];
   signature: string;
-  /** Arguments that came whole at the start of the block; used when nothing of them streams. */
+  /** Complete arguments at the start of the block; used if no deltas follow. */
   whole_input: string;
 }
 
 const LEFT_OUT: OpenBlock = { signature: '', whole_input: '' };
 
+const PROVIDER_BLOCK = /^(server_tool_use|mcp_tool_use|container_upload|[a-z_]+_tool_result)$/;
+
 /** Reads an upstream's stream. */
 export class MessagesReader implements StreamReader {
   readonly #notes: Notes;
+  readonly #emit: Emit;
   readonly #blocks = new Map<unknown, OpenBlock>();
   readonly #usage = newUsageReading();
   #started = false;
@@ -59,141 +63,136 @@ export class MessagesReader implements StreamReader {
   #stop_reason: unknown;
   #stop_sequence: string | undefined;
 
-  constructor(notes: Notes) {
+  constructor(notes: Notes, emit: Emit) {
     this.#notes = notes;
+    this.#emit = emit;
   }
 
-  read({ name, data }: ResponseEvent, emit: Emit): void {
+  read({ name, data }: ResponseEvent): void {
     // Some servers end the streams of every protocol as those of chat completions.
     if (this.#over || data === '[DONE]') return;
-    if (name === 'error') this.#fail(data, emit);
-    else this.take(parseEvent(data), emit);
+    if (name === 'error') this.#fail(data);
+    else this.take(parseEvent(data));
   }
 
-  /** Reads an event that is parsed already. Raises upstream_invalid. */
-  take(event: Json, emit: Emit): void {
+  take(event: Json): void {
     takeMessageUsage(this.#usage, event.type, event);
     switch (event.type) {
       case 'content_block_delta':
-        this.#delta(event, emit);
+        this.#delta(event);
         break;
       case 'message_start':
-        this.#start(event.message, emit);
+        this.#start(event.message);
         break;
       case 'content_block_start':
-        this.#open(event, emit);
+        this.#open(event);
         break;
       case 'content_block_stop':
-        this.#close(event.index, emit);
+        this.#close(event.index);
         break;
       case 'message_delta':
         if (isObject(event.delta)) this.#readStop(event.delta);
         break;
       case 'message_stop':
-        this.#finish(emit);
+        this.#finish();
         break;
       case 'ping':
-        emit({ type: 'ping' });
+        this.#emit({ type: 'ping' });
         break;
       default:
-        if (event.type === 'error' || (event.type === undefined && isError(event))) this.#fail(event, emit);
+        if (event.type === 'error' || (event.type === undefined && isError(event))) this.#fail(event);
     }
   }
 
-  #fail(error: unknown, emit: Emit): void {
+  #fail(error: unknown): void {
     this.#over = true;
-    emit({ type: 'error', problem: readProblem(undefined, error) });
+    this.#emit({ type: 'error', problem: readProblem(undefined, error) });
   }
 
-  /** Complete after the stop reason: not all servers send the event that ends the stream. */
+  /** Complete after the stop reason: not all servers send an end event. */
   get finished(): boolean {
     return this.#over || saysReason(this.#stop_reason);
   }
 
-  end(emit: Emit): void {
+  end(): void {
     if (!this.finished) throw notComplete();
-    if (!this.#over) this.#finish(emit);
+    if (!this.#over) this.#finish();
   }
 
-  /** A later delta may repeat that there is no reason yet. */
+  /** Reads the stop reason; a later delta without one does not clear it. */
   #readStop({ stop_reason, stop_sequence, stop_details }: Json): void {
     if (saysReason(stop_reason)) this.#stop_reason = stop_reason;
     if (typeof stop_sequence === 'string') this.#stop_sequence = stop_sequence;
     if (isObject(stop_details)) this.#notes.note('answer_stop_details');
   }
 
-  #start(message: unknown, emit: Emit): void {
+  #start(message: unknown): void {
     if (this.#started) return;
     this.#started = true;
-    emit(startOfAnswer(message, usageIn(this.#usage)));
+    this.#emit(startOfAnswer(message, usageIn(this.#usage)));
   }
 
-  #open({ index, content_block: block }: Json, emit: Emit): void {
+  #open({ index, content_block: block }: Json): void {
     if (!isObject(block)) throw brokenAnswer('content_block_start has no content_block');
-    this.#start(undefined, emit);
+    this.#start(undefined);
     this.#is_empty = false;
     // An upstream that does not end one block before the next with the same number has ended it all the same.
-    this.#close(index, emit);
-    this.#blocks.set(index, this.#begin(block, emit));
+    this.#close(index);
+    this.#blocks.set(index, this.#begin(block));
   }
 
-  #begin(block: Json, emit: Emit): OpenBlock {
-    const index = this.#parts;
+  #begin(block: Json): OpenBlock {
     switch (block.type) {
       case 'text':
-        emit({ type: 'part_start', index, part: { kind: 'text' } });
-        emitText(block.text, index, emit);
-        return this.#opened('text');
+        return this.#opened({ kind: 'text' }, block.text);
       case 'thinking':
       case 'redacted_thinking': {
-        emit({ type: 'part_start', index, part: { kind: 'reasoning' } });
-        emitText(block.thinking, index, emit);
-        const { data, signature } = block;
-        if (typeof data === 'string' && data !== '') {
-          emit({
-            type: 'proof',
-            index,
-            proof: { protocol: 'messages', kind: 'encrypted', value: data },
-          });
-        }
-        return { ...this.#opened('reasoning'), signature: typeof signature === 'string' ? signature : '' };
+        const opened = this.#opened({ kind: 'reasoning' }, block.thinking);
+        this.#prove(opened.part!, 'encrypted', textOf(block.data));
+        return { ...opened, signature: textOf(block.signature) };
       }
       case 'tool_use': {
-        const { id, name, input } = block;
-        if (typeof name !== 'string' || name === '') throw brokenAnswer('a tool_use block has no name');
+        const name = textOf(block.name);
+        if (name === '') throw brokenAnswer('a tool_use block has no name');
         this.#has_calls = true;
-        emit({
-          type: 'part_start',
-          index,
-          part: { kind: 'tool_call', id: typeof id === 'string' && id !== '' ? id : `toolu_${index}`, name },
-        });
-        return { ...this.#opened('tool_call'), whole_input: inputText(input) };
+        const id = textOf(block.id) || `toolu_${this.#parts}`;
+        return { ...this.#opened({ kind: 'tool_call', id, name }), whole_input: inputText(block.input) };
       }
       default:
-        this.#notes.note(isProviderBlock(block.type) ? 'answer_provider_tool' : 'answer_unknown_block');
+        this.#notes.note(PROVIDER_BLOCK.test(textOf(block.type)) ? 'answer_provider_tool' : 'answer_unknown_block');
         return LEFT_OUT;
     }
   }
 
-  #opened(kind: NonNullable<OpenBlock['kind']>): OpenBlock {
-    return { part: this.#parts++, kind, signature: '', whole_input: '' };
+  #opened(start: PartStart, text?: unknown): OpenBlock {
+    const part = this.#parts++;
+    this.#emit({ type: 'part_start', index: part, part: start });
+    this.#say(part, text);
+    return { part, kind: start.kind, signature: '', whole_input: '' };
   }
 
-  #delta({ index, delta }: Json, emit: Emit): void {
+  #say(index: number, text: unknown): void {
+    if (typeof text === 'string' && text !== '') this.#emit({ type: 'part_delta', index, text });
+  }
+
+  #prove(index: number, kind: 'encrypted' | 'signature', value: string): void {
+    if (value !== '') this.#emit({ type: 'proof', index, proof: { protocol: 'messages', kind, value } });
+  }
+
+  #delta({ index, delta }: Json): void {
     const block = this.#blocks.get(index);
     if (block === undefined) throw brokenAnswer('content_block_delta names a block that is not open');
     if (block.part === undefined || !isObject(delta)) return;
     switch (delta.type) {
       case 'text_delta':
-        emitText(delta.text, block.part, emit);
+        this.#say(block.part, delta.text);
         break;
       case 'thinking_delta':
-        emitText(delta.thinking, block.part, emit);
+        this.#say(block.part, delta.thinking);
         break;
       case 'input_json_delta':
-        if (typeof delta.partial_json !== 'string' || delta.partial_json === '') break;
-        block.whole_input = '';
-        emitText(delta.partial_json, block.part, emit);
+        if (textOf(delta.partial_json) !== '') block.whole_input = '';
+        this.#say(block.part, delta.partial_json);
         break;
       case 'signature_delta':
         if (typeof delta.signature === 'string') block.signature = delta.signature;
@@ -206,64 +205,47 @@ export class MessagesReader implements StreamReader {
     }
   }
 
-  #close(index: unknown, emit: Emit): void {
+  #close(index: unknown): void {
     const block = this.#blocks.get(index);
     if (block === undefined) return;
     this.#blocks.delete(index);
     const { part, kind, signature, whole_input } = block;
     if (part === undefined) return;
-    if (kind === 'tool_call') emitText(whole_input, part, emit);
-    if (kind === 'reasoning' && signature !== '') {
-      emit({
-        type: 'proof',
-        index: part,
-        proof: { protocol: 'messages', kind: 'signature', value: signature },
-      });
-    }
-    emit({ type: 'part_end', index: part });
+    if (kind === 'tool_call') this.#say(part, whole_input);
+    if (kind === 'reasoning') this.#prove(part, 'signature', signature);
+    this.#emit({ type: 'part_end', index: part });
   }
 
-  #finish(emit: Emit): void {
+  #finish(): void {
     // An empty response without a stop reason is incomplete.
     if (!saysReason(this.#stop_reason) && this.#is_empty) throw notComplete();
     this.#over = true;
-    this.#start(undefined, emit);
+    this.#start(undefined);
     const is_cut = [...this.#blocks.values()].some(({ kind }) => kind === 'tool_call');
-    for (const index of [...this.#blocks.keys()]) this.#close(index, emit);
+    for (const index of [...this.#blocks.keys()]) this.#close(index);
     const stop_sequence = this.#stop_sequence;
     const end = readEnd(this.#stop_reason, { has_calls: this.#has_calls, is_cut }, this.#notes);
-    if ('problem' in end) emit({ type: 'error', problem: end.problem });
-    else emit({ type: 'end', ...end, ...present({ stop_sequence, usage: usageIn(this.#usage) }) });
+    if ('problem' in end) this.#emit({ type: 'error', problem: end.problem });
+    else this.#emit({ type: 'end', ...end, ...present({ stop_sequence, usage: usageIn(this.#usage) }) });
   }
 }
 
-/** Reads an upstream's whole answer: as the stream that would have brought it. Raises upstream_invalid. */
+/** Reads a response without a stream, as the equivalent stream. Raises upstream_invalid. */
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
-  const { content, usage } = isObject(document) ? document : {};
+  const { content, usage, stop_reason } = document;
   if (!Array.isArray(content)) throw brokenAnswer('it has no content');
-  if (content.length === 0 && !saysReason(document.stop_reason)) throw brokenAnswer('it is empty and does not say why');
+  if (content.length === 0 && !saysReason(stop_reason)) throw brokenAnswer('it is empty and does not say why');
   const events: ModelEvent[] = [];
-  const reader = new MessagesReader(notes);
-  const read = (event: Json): void => reader.take(event, (read_event) => events.push(read_event));
-  read({ type: 'message_start', message: document });
+  const reader = new MessagesReader(notes, (event) => events.push(event));
+  reader.take({ type: 'message_start', message: document });
   for (const [index, content_block] of content.entries()) {
-    if (isObject(content_block) && Array.isArray(content_block.citations) && content_block.citations.length > 0) {
-      notes.note('answer_citations');
-    }
-    read({ type: 'content_block_start', index, content_block });
-    read({ type: 'content_block_stop', index });
+    if (isObject(content_block) && itemsOf(content_block.citations).length > 0) notes.note('answer_citations');
+    reader.take({ type: 'content_block_start', index, content_block });
+    reader.take({ type: 'content_block_stop', index });
   }
-  read({ type: 'message_delta', delta: document, usage });
-  read({ type: 'message_stop' });
+  reader.take({ type: 'message_delta', delta: document, usage });
+  reader.take({ type: 'message_stop' });
   return events;
-}
-
-function emitText(text: unknown, index: number, emit: Emit): void {
-  if (typeof text === 'string' && text !== '') emit({ type: 'part_delta', index, text });
-}
-
-function isProviderBlock(type: unknown): boolean {
-  return typeof type === 'string' && /^(server_tool_use|mcp_tool_use|container_upload|[a-z_]+_tool_result)$/.test(type);
 }
 
 /** Arguments as JSON text; the start of a block that streams has an empty object. */
@@ -277,21 +259,18 @@ function inputText(input: unknown): string {
 
 /** Usage of a response. */
 
-/** How the wire names the uses of a tool: `web_search_requests`. */
 const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
 
 const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
-/** How a delta begins, for the upstreams that give their events no names. */
+/** Start of a delta, for upstreams without event names. */
 const UNNAMED_DELTA = '{"type":"content_block_delta"';
 
-/** What surrounds the text in the data of a delta event. */
 const DELTA_FRAME_CHARS = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'.length;
 
-/** Counts in the last event of a stream of Amazon Bedrock. */
 const BEDROCK = 'amazon-bedrock-invocationMetrics';
 
-/** What the counts of a `usage` object are called, by the protocol and by Amazon Bedrock. */
+/** Names of counts in a `usage` object, in the protocol and at Amazon Bedrock. */
 const NAMES = {
   input: ['input_tokens', 'inputTokenCount'],
   output: ['output_tokens', 'outputTokenCount'],
@@ -299,7 +278,7 @@ const NAMES = {
   cache_write: ['cache_creation_input_tokens', 'cacheWriteInputTokenCount'],
 } as const;
 
-/** Takes in what an upstream that speaks Messages sent. Only the few events that carry usage are parsed: deltas are most of a stream. */
+/** Reads usage from Messages. Parses only the few events with usage; most events are deltas. */
 export function readMessagesUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
   if (name !== undefined) reading.streamed = true;
   if (name === 'content_block_delta') countDelta(reading, data);
@@ -316,7 +295,7 @@ export function readMessagesUsage(reading: UsageReading, { name, data }: Respons
 function readMessage(reading: UsageReading, name: string | undefined, data: string): void {
   const message = parseObject(data);
   if (message === undefined) return;
-  // A document that only has usage can be nothing but the answer.
+  // A document with usage but no type is a response.
   const type = message.type ?? name ?? (asObject(message.usage) && 'message');
   switch (type) {
     case 'message_start':
@@ -353,14 +332,14 @@ function takeMessageUsage(reading: UsageReading, type: unknown, said: Json): voi
     is_counted ||= is_output && type !== 'message_start';
   }
   reading.counted ||= is_counted;
-  // An upstream may send several; only the one with the stop reason carries the final counts.
+  // Of several reports, only the one with the stop reason has the final counts.
   if (type === 'message' || (type === 'message_delta' && saysReason(delta?.stop_reason))) reading.complete = true;
   else if (type === 'message_stop') reading.complete ||= !reading.failed;
 }
 
 /**
- * Lays one `usage` object over what was reported before: the last usable number of each field counts. Once the answer is complete
- * no count falls. Returns whether output was counted.
+ * Merges a `usage` object into earlier reports: the last usable number of each field counts. After the end of the response no
+ * count decreases. @returns whether output was counted
  */
 function overlay(reading: UsageReading, value: unknown): boolean {
   const usage = asObject(value);
@@ -380,7 +359,7 @@ function overlay(reading: UsageReading, value: unknown): boolean {
 
 function readCounts(usage: Json): UsageReport | undefined {
   const finder = new CountFinder();
-  const split = objectsOf([usage.cache_creation]);
+  const split = objectsUnder([usage], ['cache_creation']);
   const counts = {
     input: finder.highest([usage], NAMES.input),
     output: finder.highest([usage], NAMES.output),
@@ -390,7 +369,7 @@ function readCounts(usage: Json): UsageReport | undefined {
     cache_write_1h: finder.highest(split, ['ephemeral_1h_input_tokens']),
   };
   const { unusable } = finder;
-  const reasoning = finder.highest(objectsOf([usage.output_tokens_details]), ['thinking_tokens']);
+  const reasoning = finder.highest(objectsUnder([usage], ['output_tokens_details']), ['thinking_tokens']);
   return reportOf({ ...counts, reasoning }, unusable);
 }
 
@@ -407,7 +386,7 @@ function overlayTools(reading: UsageReading, tools: Json | undefined): void {
   }
 }
 
-/** An upstream's tool is used once for each block of this kind; it matters where the final count never comes. */
+/** Counts one use of a provider tool per block of this type, in case the final count is missing. */
 function readBlockStart(reading: UsageReading, data: string): void {
   if (!data.includes('server_tool_use')) return;
   const block = asObject(parseObject(data)?.content_block);
@@ -420,7 +399,7 @@ function countDelta(reading: UsageReading, data: string): void {
   reading.delta_chars += Math.max(0, data.length - DELTA_FRAME_CHARS);
 }
 
-/** Where an answer has its texts. */
+/** Places of texts in a response. */
 
 const KINDS: Readonly<Record<string, TextKind>> = { text: 'text', thinking: 'reasoning', partial_json: 'tool_input' };
 
@@ -438,7 +417,7 @@ function isBlock(path: Path): boolean {
   return (path.length === 2 && path[0] === 'content_block') || (path.length === 3 && path[0] === 'content');
 }
 
-/** Where the texts of a Messages answer stand. */
+/** Places of texts in a Messages response. */
 export const messagesTexts: AnswerTexts = {
   placeOf(path, event) {
     const key = keyOf(path);
@@ -457,7 +436,7 @@ export const messagesTexts: AnswerTexts = {
     return textUnlessKnown(path, isBlock(path) ? KINDS[key!] : undefined);
   },
   endsBefore({ type, index, delta }, { part }) {
-    // A proof is of the whole thought, and so comes behind what was held back of it.
+    // A signature covers the complete thinking text, so buffered text goes first.
     const is_proof = isObject(delta) && 'signature' in delta;
     if (type === 'content_block_stop' || type === 'content_block_start' || is_proof) return index === part;
     return type === 'message_delta' || type === 'message_stop' || type === 'error';

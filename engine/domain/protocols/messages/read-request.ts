@@ -5,6 +5,7 @@ import {
   invalid,
   isAbsent,
   isObject,
+  itemsOf,
   jsonTextAt,
   kindOf,
   listAt,
@@ -34,13 +35,12 @@ import type {
   Turn,
 } from '../translation/conversation.ts';
 import { bytesOf, filePart } from '../translation/files.ts';
-import { proofFromText } from '../translation/made-reasoning.ts';
+import { type MadeReasoning, type Path, proofFromText, unprovenBlock } from '../translation/made-reasoning.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
 import { readSchema } from '../translation/tool-schemas.ts';
 
 type Role = 'user' | 'assistant' | 'system';
 
-/** Reads one content block as one part, several parts, or none where it is left out. */
 type BlockReader = (block: Json, path: string, notes: Notes) => readonly Part[];
 
 interface BlockKind {
@@ -49,59 +49,66 @@ interface BlockKind {
   readonly read: BlockReader;
 }
 
-const kind = (roles: readonly Role[], fields: readonly string[], read: BlockReader): BlockKind => ({
-  roles,
-  fields: new Set(['type', ...fields]),
-  read,
-});
+type BlockKinds = ReadonlyMap<string, BlockKind>;
+
+/** Blocks by their type: whose messages have them, their fields, and what reads them. */
+const blockKinds = (
+  ...rows: readonly (readonly [type: string, roles: readonly Role[], fields: string, read: BlockReader])[]
+): BlockKinds =>
+  new Map(
+    rows.map(([type, roles, fields, read]) => [type, { roles, fields: new Set(['type', ...fields.split(' ')]), read }]),
+  );
+
+/** A block that is given as a text, which a rule notes. */
+const told =
+  (rule: RuleName, textOf: (block: Json, path: string) => string): BlockReader =>
+  (block, path, notes) => {
+    notes.note(rule);
+    const text = textOf(block, path);
+    return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, path, notes) }];
+  };
+
+/** Blocks that only the provider that made them can read; their fields don't matter. */
+const PROVIDER_BLOCK = /^(server_tool_use|mcp_tool_use|mcp_tool_listing|fallback|[a-z_]+_tool_result)$/;
 
 const USER: readonly Role[] = ['user'];
 const ASSISTANT: readonly Role[] = ['assistant'];
 const ALL: readonly Role[] = ['user', 'assistant', 'system'];
 
-const ofProvider: BlockReader = (_block, _place, notes) => {
-  notes.note('provider_tool_history');
-  return [];
-};
-
-/** Blocks that only the provider that made them can read; their fields don't matter. */
-const PROVIDER_BLOCK = /^(server_tool_use|mcp_tool_use|mcp_tool_listing|fallback|[a-z_]+_tool_result)$/;
-
-const BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
-  ['text', kind(ALL, ['text', 'cache_control', 'citations'], readText)],
-  ['image', kind(USER, ['source', 'cache_control', 'transformations'], readImage)],
-  ['document', kind(USER, ['source', 'cache_control', 'citations', 'context', 'title'], readDocument)],
-  ['search_result', kind(USER, ['content', 'source', 'title', 'cache_control', 'citations'], readSearchResult)],
-  ['thinking', kind(ASSISTANT, ['thinking', 'signature'], readThinking)],
-  ['redacted_thinking', kind(ASSISTANT, ['data'], readRedacted)],
-  ['tool_use', kind(ASSISTANT, ['id', 'name', 'input', 'cache_control', 'caller', 'toolset_name'], readToolUse)],
-  ['tool_result', kind(USER, ['tool_use_id', 'content', 'is_error', 'cache_control', 'toolset_name'], readToolResult)],
-  ['container_upload', kind(USER, ['file_id', 'cache_control'], refuseFile)],
-  ['tool_addition', kind(ALL, ['tool', 'cache_control'], readToolChange)],
-  ['tool_removal', kind(ALL, ['tool', 'cache_control'], readToolChange)],
+const BLOCKS = blockKinds(
+  ['text', ALL, 'text cache_control citations', readText],
+  ['image', USER, 'source cache_control transformations', readImage],
+  ['document', USER, 'source cache_control citations context title', readDocument],
+  ['search_result', USER, 'content source title cache_control citations', told('search_result', searchResult)],
+  ['thinking', ASSISTANT, 'thinking signature', readThinking],
+  ['redacted_thinking', ASSISTANT, 'data', readRedacted],
+  ['tool_use', ASSISTANT, 'id name input cache_control caller toolset_name', readToolUse],
+  ['tool_result', USER, 'tool_use_id content is_error cache_control toolset_name', readToolResult],
+  ['container_upload', USER, 'file_id cache_control', refuseFile],
+  ['tool_addition', ALL, 'tool cache_control', readToolChange],
+  ['tool_removal', ALL, 'tool cache_control', readToolChange],
   [
     'compaction',
-    kind(
-      [...USER, ...ASSISTANT],
-      ['content', 'encrypted_content', 'signature', 'tool_changes', 'cache_control'],
-      readCompaction,
-    ),
+    [...USER, ...ASSISTANT],
+    'content encrypted_content signature tool_changes cache_control',
+    told('compaction_block', ({ content }, path) => (isAbsent(content) ? '' : textAt(content, `${path}.content`))),
   ],
-]);
-
-/** What may stand in a document made of blocks; no documents, so that nothing nests. */
-const DOCUMENT_BLOCKS: ReadonlyMap<string, BlockKind> = new Map(
-  ['text', 'image'].map((type) => [type, BLOCKS.get(type)!] as const),
 );
 
-/** What may stand in a result beside the blocks of a message. */
-const RESULT_BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
-  ...['text', 'image', 'document', 'search_result'].map((type) => [type, BLOCKS.get(type)!] as const),
-  ['tool_reference', kind(USER, ['tool_name', 'cache_control'], readToolReference)],
-  ['browser_state', kind(USER, ['tabs', 'state_changes', 'cache_control'], readBrowserState)],
+const shared = (...types: string[]) => types.map((type) => [type, BLOCKS.get(type)!] as const);
+
+/** What may stand in a document made of blocks; no documents, so that nothing nests. */
+const DOCUMENT_BLOCKS: BlockKinds = new Map(shared('text', 'image'));
+
+/** What may stand in a result: some of the blocks of a message, and two of its own. */
+const RESULT_BLOCKS: BlockKinds = new Map([
+  ...shared('text', 'image', 'document', 'search_result'),
+  ...blockKinds(
+    ['tool_reference', USER, 'tool_name cache_control', told('tool_reference', toolReference)],
+    ['browser_state', USER, 'tabs state_changes cache_control', told('browser_state', browserState)],
+  ),
 ]);
 
-/** Content of a message: a text or blocks. Raises invalid_request, and not_translatable by a rule. */
 function readContent(content: unknown, role: Role, path: string, notes: Notes): Part[] {
   if (typeof content !== 'string' && !Array.isArray(content)) {
     throw invalid(path, `must be a string or an array of content blocks, not ${kindOf(content)}`);
@@ -109,40 +116,26 @@ function readContent(content: unknown, role: Role, path: string, notes: Notes): 
   return readBlocks(content, BLOCKS, role, path, notes);
 }
 
-function readBlocks(
-  content: unknown,
-  kinds: ReadonlyMap<string, BlockKind>,
-  role: Role,
-  path: string,
-  notes: Notes,
-): Part[] {
+function readBlocks(content: unknown, kinds: BlockKinds, role: Role, path: string, notes: Notes): Part[] {
   if (isAbsent(content)) return [];
   if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
   return eachAt(content, path, (block, at) => readBlock(block, kinds, role, at, notes)).flat();
 }
 
-function readBlock(
-  block: Json,
-  kinds: ReadonlyMap<string, BlockKind>,
-  role: Role,
-  path: string,
-  notes: Notes,
-): readonly Part[] {
+function readBlock(block: Json, kinds: BlockKinds, role: Role, path: string, notes: Notes): readonly Part[] {
   const type = nameAt(block.type, `${path}.type`);
   const known = kinds.get(type);
   if (known === undefined) {
-    if (PROVIDER_BLOCK.test(type)) return ofProvider(block, path, notes);
-    notes.note('unknown_block');
+    notes.note(PROVIDER_BLOCK.test(type) ? 'provider_tool_history' : 'unknown_block');
     return [];
   }
   if (!known.roles.includes(role)) {
-    throw invalid(`${path}.type`, `a block of type ${type} cannot stand in a message of the role ${role}`);
+    throw invalid(`${path}.type`, `a block of type ${type} is not allowed in a message of the role ${role}`);
   }
   noteOthers(block, known.fields, notes);
   return known.read(block, path, notes);
 }
 
-/** The lifetime that a cache_control asks for. Raises invalid_request. */
 function readCache(holder: Json, path: string, notes: Notes): { cache?: CacheTtl } {
   const control = optional(holder, 'cache_control', objectAt, path === '' ? '' : `${path}.`);
   if (control === undefined) return {};
@@ -168,7 +161,6 @@ function refuseFile(_block: Json, path: string, notes: Notes): never {
 
 const SOURCE_FIELDS: ReadonlySet<string> = new Set(['type', 'media_type', 'data', 'url']);
 
-/** Bytes and addresses. Raises invalid_request, and not_translatable for files that live at the provider. */
 function readSource(source: Json, path: string, notes: Notes): ImagePart['source'] | undefined {
   noteOthers(source, SOURCE_FIELDS, notes);
   switch (textAt(source.type, `${path}.type`)) {
@@ -225,12 +217,11 @@ function readContentDocument(
   return [{ kind: 'document', source: { kind: 'text', text }, ...more }];
 }
 
-function readSearchResult(block: Json, path: string, notes: Notes): readonly Part[] {
-  notes.note('search_result');
+function searchResult(block: Json, path: string): string {
   const title = textAt(block.title, `${path}.title`);
   const source = textAt(block.source, `${path}.source`);
   const said = eachAt(block.content, `${path}.content`, ({ text }, at) => textAt(text, `${at}.text`));
-  return [{ kind: 'text', text: [`${title}\n${source}`, ...said].join('\n\n'), ...readCache(block, path, notes) }];
+  return [`${title}\n${source}`, ...said].join('\n\n');
 }
 
 function thought(text: string, proof: string, kind: 'signature' | 'encrypted'): ReasoningPart {
@@ -270,36 +261,18 @@ function readToolResult(block: Json, path: string, notes: Notes): readonly Part[
   return [{ kind: 'tool_result', call_id, parts, is_error, ...readCache(block, path, notes) }];
 }
 
-function readToolReference(block: Json, path: string, notes: Notes): readonly Part[] {
-  notes.note('tool_reference');
-  return [
-    {
-      kind: 'text',
-      text: `Tool: ${nameAt(block.tool_name, `${path}.tool_name`)}`,
-      ...readCache(block, path, notes),
-    },
-  ];
-}
-
-/** The tools that are added are read with the others. */
 function readToolChange(_block: Json, _place: string, notes: Notes): readonly Part[] {
   notes.note('tool_changes');
   return [];
 }
 
-function readBrowserState({ tabs, state_changes, ...rest }: Json, path: string, notes: Notes): readonly Part[] {
-  notes.note('browser_state');
-  const text = jsonTextAt(
-    { tabs: listAt(tabs, `${path}.tabs`), ...(!isAbsent(state_changes) && { state_changes }) },
-    path,
-  );
-  return [{ kind: 'text', text, ...readCache(rest, path, notes) }];
+function toolReference({ tool_name }: Json, path: string): string {
+  return `Tool: ${nameAt(tool_name, `${path}.tool_name`)}`;
 }
 
-function readCompaction(block: Json, path: string, notes: Notes): readonly Part[] {
-  notes.note('compaction_block');
-  const text = optional(block, 'content', textAt, `${path}.`) ?? '';
-  return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, path, notes) }];
+function browserState({ tabs, state_changes }: Json, path: string): string {
+  const state = { tabs: listAt(tabs, `${path}.tabs`), ...(!isAbsent(state_changes) && { state_changes }) };
+  return jsonTextAt(state, path);
 }
 
 const EFFORTS = ['low', 'medium', 'high', 'xhigh', 'max'] as const;
@@ -307,7 +280,6 @@ const EFFORTS = ['low', 'medium', 'high', 'xhigh', 'max'] as const;
 const CONFIG_FIELDS: ReadonlySet<string> = new Set(['effort', 'format', 'task_budget']);
 const THINKING_FIELDS: ReadonlySet<string> = new Set(['type', 'budget_tokens', 'display']);
 
-/** How much the client wants the model to think. Raises invalid_request. */
 function readReasoning(body: Json, notes: Notes): ReasoningRequest | undefined {
   const effort = readEffort(body, notes);
   const thinking = optional(body, 'thinking', objectAt);
@@ -344,7 +316,7 @@ function readEffort(body: Json, notes: Notes): ReasoningRequest['effort'] {
   return effort;
 }
 
-/** New words for the display come with new versions of clients, and all so far show something. */
+/** Reads the display; unknown values of newer clients count as visible. */
 function readDisplay(thinking: Json, notes: Notes): Pick<ReasoningRequest, 'show'> {
   const display = optional(thinking, 'display', textAt, 'thinking.');
   if (display === undefined) return {};
@@ -359,7 +331,6 @@ const TOOL_FIELDS: ReadonlySet<string> = new Set(
   ].flat(),
 );
 
-/** Tools of the client and which of them the model may call. Raises invalid_request, and not_translatable by a rule. */
 function readTools(body: Json, notes: Notes): Pick<Conversation, 'tools' | 'tool_choice' | 'parallel_tool_calls'> {
   const entries = eachAt(body.tools ?? [], 'tools', (tool) => tool);
   const listed = entries.flatMap((tool, index) => (isProviders(tool) ? [] : [readTool(tool, `tools.${index}`, notes)]));
@@ -378,12 +349,10 @@ function readTools(body: Json, notes: Notes): Pick<Conversation, 'tools' | 'tool
   return { tools, ...readChoice(body, provider_names, notes) };
 }
 
-/** Tools that are defined by blocks in the middle of the conversation; `readContent` checks what else is in messages. */
+/** Tools defined by blocks in the middle of the conversation; `readContent` checks all other blocks. */
 function addedTools({ messages }: Json, notes: Notes): Tool[] {
-  if (!Array.isArray(messages)) return [];
-  return messages.flatMap((message, at) => {
-    const content = isObject(message) && Array.isArray(message.content) ? message.content : [];
-    return content.flatMap((block, index) => {
+  return itemsOf(messages).flatMap((message, at) => {
+    return contentOf(message).flatMap((block, index) => {
       const tool = isObject(block) && block.type === 'tool_addition' && isObject(block.tool) ? block.tool : {};
       if (tool.type !== 'tool_definition') return [];
       const path = `messages.${at}.content.${index}.tool.definition`;
@@ -430,7 +399,7 @@ function readChoice(
   noteOthers(choice, CHOICE_FIELDS, notes);
   const single = optional(choice, 'disable_parallel_tool_use', flagAt, 'tool_choice.');
   const parallel = single === undefined ? {} : { parallel_tool_calls: !single };
-  // A tool that is left out cannot be forced.
+  // A dropped tool cannot be forced.
   if (choice.type === 'tool' && provider_names.has(choice.name)) return parallel;
   return { tool_choice: choiceOf(choice), ...parallel };
 }
@@ -449,7 +418,6 @@ const FIELDS: ReadonlySet<string> = new Set(
   ].flat(),
 );
 
-/** Fields that mean something to their own provider only. */
 const PROVIDER_FIELDS: Readonly<Record<string, RuleName>> = {
   container: 'container',
   context_management: 'context_management',
@@ -469,9 +437,11 @@ const PROVIDER_FIELDS: Readonly<Record<string, RuleName>> = {
 
 const KNOWN: ReadonlySet<string> = new Set([...FIELDS, ...Object.keys(PROVIDER_FIELDS)]);
 
-/** Reads a client's request. Raises invalid_request where it breaks the protocol, not_translatable by a rule. */
+/** Reads a client's request. Raises invalid_request if it violates the protocol, not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
-  noteFields(body, notes);
+  noteThread(body, notes);
+  for (const [field, rule] of Object.entries(PROVIDER_FIELDS)) if (!isAbsent(body[field])) notes.note(rule);
+  noteOthers(body, KNOWN, notes);
   const optionals = present({
     reasoning: readReasoning(body, notes),
     output_format: readFormat(body),
@@ -482,7 +452,8 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   if (turns.at(-1)?.role === 'assistant') notes.note('begun_answer');
   return {
     model: nameAt(body.model, 'model'),
-    instructions: readSystem(body.system, notes),
+    instructions: (optional(body, 'system', (system) => readContent(system, 'system', 'system', notes)) ??
+      []) as TextPart[],
     turns,
     ...readTools(body, notes),
     max_output_tokens: countAt(body.max_tokens, 'max_tokens'),
@@ -493,25 +464,12 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   };
 }
 
-function noteFields(body: Json, notes: Notes): void {
-  noteThread(body, notes);
-  for (const [field, rule] of Object.entries(PROVIDER_FIELDS)) {
-    if (!isAbsent(body[field])) notes.note(rule);
-  }
-  noteOthers(body, KNOWN, notes);
-}
-
 /** Clients recover from a lost thread by sending the whole conversation as a new one. */
 function noteThread(body: Json, notes: Notes): void {
   const thread = optional(body, 'thread', objectAt);
   if (thread === undefined) return;
   if (thread.type !== 'create') notes.refuse('thread', 'thread', { details: { error_code: 'thread_not_found' } });
   notes.note('thread_create');
-}
-
-function readSystem(system: unknown, notes: Notes): readonly TextPart[] {
-  if (isAbsent(system)) return [];
-  return readContent(system, 'system', 'system', notes) as TextPart[];
 }
 
 const MESSAGE_FIELDS: ReadonlySet<string> = new Set(['role', 'content']);
@@ -528,7 +486,7 @@ function readTurn(message: Json, path: string, notes: Notes): readonly Turn[] {
   const content = message.content ?? (role === 'system' ? [] : undefined);
   const parts = readContent(content, role, `${path}.content`, notes);
   if (parts.length === 0) return role === 'user' && isText(content) ? [{ role, parts }] : [];
-  // Results first, as the vocabulary has them; the upstreams of this protocol refuse any other order.
+  // Results first, as in the common form; upstreams of this protocol reject any other order.
   const first_other = parts.findIndex(({ kind }) => kind !== 'tool_result');
   const in_order = first_other === -1 || !parts.slice(first_other).some(({ kind }) => kind === 'tool_result');
   if (in_order) return [{ role: ROLES[role], parts }];
@@ -569,7 +527,7 @@ function readFormat(body: Json): OutputFormat | undefined {
     : (['output_config.format', objectAt(config.format, 'output_config.format')] as const);
   if (format === undefined) return undefined;
   if (format.type !== 'json_schema') throw invalid(`${path}.type`, 'must be json_schema');
-  // This protocol always holds the model to the schema.
+  // This protocol always enforces the schema.
   return { kind: 'json_schema', schema: objectAt(format.schema, `${path}.schema`), strict: true };
 }
 
@@ -580,4 +538,75 @@ function readUser(body: Json, notes: Notes): string | undefined {
   if (metadata === undefined) return undefined;
   noteOthers(metadata, METADATA_FIELDS, notes);
   return optional(metadata, 'user_id', textAt, 'metadata.');
+}
+
+/**
+ * Reasoning blocks that a translation has made, and those with an empty signature unless `keeps_unsigned`; messages of nothing
+ * else go as a whole, as the protocol takes no empty ones.
+ */
+export function findMadeReasoning(body: Json, keeps_unsigned: boolean): MadeReasoning {
+  const { messages, thinking } = body;
+  const all = itemsOf(messages);
+  const made = all.map((message) => madeBlocks(message, keeps_unsigned));
+  const paths = made.flatMap((blocks, at): Path[] => {
+    if (blocks.length === 0) return [];
+    if (blocks.length === contentOf(all[at]).length) return [['messages', at]];
+    return blocks.map((index) => ['messages', at, 'content', index]);
+  });
+  const may_think = paths.length > 0 && isObject(thinking) && thinking.type === 'enabled';
+  return { paths, ...(may_think && !mayGoOn(all, made) && { without_thinking: clearings(body) }) };
+}
+
+const contentOf = (message: unknown): readonly unknown[] => (isObject(message) ? itemsOf(message.content) : []);
+
+function madeBlocks(message: unknown, keeps_unsigned: boolean): readonly number[] {
+  if (!isObject(message) || message.role !== 'assistant') return [];
+  return contentOf(message).flatMap((block, index) => {
+    const unproven = isObject(block) ? unprovenBlock(block) : undefined;
+    return unproven === 'made' || (unproven === 'unsigned' && !keeps_unsigned) ? [index] : [];
+  });
+}
+
+function hasResults(message: unknown): boolean {
+  return contentOf(message).some((block) => isObject(block) && block.type === 'tool_result');
+}
+
+/** The first block that stays; `made` counts up. */
+function firstKept(blocks: readonly unknown[], made: readonly number[]): unknown {
+  let index = 0;
+  while (made[index] === index) index++;
+  return blocks[index];
+}
+
+const isAssistant = (message: unknown): boolean => isObject(message) && message.role === 'assistant';
+
+/**
+ * Whether the model may think: after a question it may. After results of tools it may go on where the answer that called them
+ * begins with a thought still, or nothing is lost since the last question. In an answer to a request that was kept from
+ * thinking there is none, though the client knows nothing of that.
+ */
+function mayGoOn(messages: readonly unknown[], made: readonly (readonly number[])[]): boolean {
+  let lost = false;
+  let first: unknown;
+  let at = messages.length;
+  for (let answers = 0; at > 0; answers++) {
+    // What the client says in a row is one message to providers, and may have instructions in it.
+    let has_results = false;
+    for (; at > 0 && !isAssistant(messages[at - 1]); at--) has_results ||= hasResults(messages[at - 1]);
+    if (!has_results) break;
+    for (; at > 0 && isAssistant(messages[at - 1]); at--) {
+      lost ||= made[at - 1]!.length > 0;
+      if (answers === 0) first = firstKept(contentOf(messages[at - 1]), made[at - 1]!) ?? first;
+    }
+  }
+  return !lost || (isObject(first) && (first.type === 'thinking' || first.type === 'redacted_thinking'));
+}
+
+/** Edits of the context that leave out thoughts are refused where the model does not think. */
+function clearings({ context_management }: Json): Path[] {
+  const edits = isObject(context_management) ? itemsOf(context_management.edits) : [];
+  return edits.flatMap((edit, index): Path[] => {
+    const clears = isObject(edit) && typeof edit.type === 'string' && edit.type.startsWith('clear_thinking_');
+    return clears ? [['context_management', 'edits', index]] : [];
+  });
 }

@@ -13,12 +13,12 @@ import {
 import { proofToText } from '../translation/made-reasoning.ts';
 import type { Notes } from '../translation/rules.ts';
 import { cacheWritten } from '../usage.ts';
-import { argumentsObject } from './arguments.ts';
 import { messagesErrors } from './index.ts';
+import { argumentsObject } from './write-request.ts';
 
 /**
- * A usage object. Unknown counts of cached tokens are left out: the protocol knows null for them, but one client takes a null for
- * unreadable. Other counts are 0, as every answer has them.
+ * A usage object. Omits unknown counts of cached tokens: the protocol allows null, but one client cannot parse null. Other
+ * unknown counts are 0, because every response has them.
  */
 function writeUsage(usage: ModelUsage): Json {
   const { cache_write_5m, cache_write_1h, reasoning } = usage;
@@ -43,8 +43,8 @@ function writeUsage(usage: ModelUsage): Json {
 }
 
 /**
- * The head of an answer, for `message_start` and for a whole answer. Its identifier is never the upstream's: servers of other
- * protocols repeat theirs, and coding clients join answers with the same one to one message.
+ * The head of a response, for `message_start` and without a stream. Its identifier is never the upstream's: servers of other
+ * protocols repeat theirs, and coding clients merge responses with the same one.
  */
 function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Json {
   return {
@@ -55,7 +55,6 @@ function writeHead({ model }: { readonly model?: string }, answer: AnswerContext
   };
 }
 
-/** `stop_reason` by the reason why a response ended. */
 const STOP_REASONS: Readonly<Record<StopReason, string>> = {
   finished: 'end_turn',
   stop_sequence: 'stop_sequence',
@@ -67,18 +66,18 @@ const STOP_REASONS: Readonly<Record<StopReason, string>> = {
   context_window: 'model_context_window_exceeded',
 };
 
-/** `stop_reason` of a response. A refusal may come as a text of its own, with an ordinary reason. */
+/** `stop_reason` of a response. A refusal may be a separate text with an ordinary reason. */
 function writeStopReason(reason: StopReason, has_refusal: boolean): string {
   return STOP_REASONS[reason === 'finished' && has_refusal ? 'refusal' : reason];
 }
 
 interface Part {
   readonly start: PartStart;
-  /** Text that waits until the block before has ended. */
+  /** Text buffered until the block before ends. */
   held: string;
   proof?: ReasoningProof;
   ended: boolean;
-  /** Whether its block has begun. Blocks without content are never begun, as clients could not send them back. */
+  /** Whether its block has begun. Empty blocks never begin, because clients could not send them back. */
   begun: boolean;
 }
 
@@ -89,14 +88,14 @@ const DELTAS = {
   tool_call: '"input_json_delta","partial_json"',
 } as const satisfies Record<PartStart['kind'], string>;
 
-/** Writes a stream for a client: one block after the other, so that parts which overlap wait for their turn. */
+/** Writes a stream for a client, one block after the other; overlapping parts are buffered. */
 export class MessagesWriter implements StreamWriter {
   readonly #answer: AnswerContext;
   readonly #notes: Notes;
-  /** State without words, until it is known what follows: a text must not be followed by it alone. */
+  /** State without text, buffered until the next part: it must not be the only part after a text. */
   #states: ReasoningProof[] = [];
   #called = false;
-  /** Parts that have not been written to their end, in order; the first one is being written. */
+  /** Incomplete parts, in order; the first one is being written. */
   readonly #parts = new Map<number, Part>();
   #usage: ModelUsage = {};
   #started = false;
@@ -149,7 +148,7 @@ export class MessagesWriter implements StreamWriter {
     return sse('message_start', `{"type":"message_start","message":${JSON.stringify(message)}}`);
   }
 
-  /** Says what is known of the current part, and when that has ended of those that waited for it. */
+  /** Writes the current part so far and, once it has ended, the parts that waited for it. */
   #advance(): string {
     let out = '';
     for (const [index, part] of this.#parts) {
@@ -179,7 +178,7 @@ export class MessagesWriter implements StreamWriter {
     return states + (first ? this.#silence(undefined) : '') + this.#block(startOf(part.start));
   }
 
-  /** A thought without words: it has state, or stands at the beginning for clients whose next request must show one there. */
+  /** An empty thinking block: for state, or at the start for clients whose next request must begin with one. */
   #silence(proof: ReasoningProof | undefined): string {
     return this.#block(startOf({ kind: 'reasoning' })) + this.#sign(proof) + this.#stop();
   }
@@ -220,7 +219,7 @@ export class MessagesWriter implements StreamWriter {
   #end({ reason, stop_sequence, usage }: Extract<ModelEvent, { type: 'end' }>): string {
     for (const part of this.#parts.values()) part.ended = true;
     const parts = this.#start({ type: 'start' }) + this.#advance();
-    // Some clients take the last block for the answer.
+    // Some clients treat the last block as the answer.
     if (!this.#called && this.#states.length > 0) this.#notes.note('late_state');
     const rest = parts + (this.#called ? this.#sayStates() : '');
     const delta = {
@@ -248,7 +247,7 @@ function sse(name: string, data: string): string {
   return `event: ${name}\ndata: ${data}\n\n`;
 }
 
-/** Writes a whole answer for a client. */
+/** Writes a response without a stream. */
 export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const { start, parts, end, usage } = gatherAnswer(events);
   const content = statesFirst(parts).flatMap((part) => writeBlock(part, answer, notes));
@@ -267,7 +266,7 @@ export function writeDocument(events: readonly ModelEvent[], answer: AnswerConte
 const isState = ({ start, text, proof }: WholePart): boolean =>
   start.kind === 'reasoning' && text === '' && proof?.kind === 'state';
 
-/** State without words behind the last text goes before it, as some clients take the last block for the answer. */
+/** Moves state without text before the last text, because some clients treat the last block as the answer. */
 function statesFirst(parts: readonly WholePart[]): readonly WholePart[] {
   if (parts.some(({ start }) => start.kind === 'tool_call')) return parts;
   const end = parts.findLastIndex((part) => !isState(part)) + 1;
@@ -275,7 +274,7 @@ function statesFirst(parts: readonly WholePart[]): readonly WholePart[] {
   return [...parts.slice(0, at), ...parts.slice(end), ...parts.slice(at, end)];
 }
 
-/** Some clients' next request must show a thought at the beginning of this answer. */
+/** Adds an initial thinking block if the next request of the client must contain one. */
 function thinkingFirst(content: Json[], { thinks_first, made_by }: AnswerContext): unknown[] {
   if (thinks_first !== true || content.length === 0 || content[0]!.type === 'thinking') return content;
   return [{ type: 'thinking', thinking: '', signature: proofToText(undefined, made_by) }, ...content];

@@ -1,5 +1,5 @@
-import { present } from '../read-json.ts';
-import { type Accepted, STRING_FORMATS } from '../translation/accepted.ts';
+import { parseBounded } from '../../../base/kit/json/bounded.ts';
+import { isObject, present } from '../read-json.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -20,10 +20,9 @@ import type {
 import { effortOf, lateInstructions, OPENING } from '../translation/features.ts';
 import { takenImage } from '../translation/files.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
-import { StrictSchemas } from '../translation/tool-schemas.ts';
-import { argumentsObject } from './arguments.ts';
+import { type Accepted, STRING_FORMATS, StrictSchemas } from '../translation/tool-schemas.ts';
 
-/** Guide "Structured outputs", section "JSON Schema limitations", and what the SDKs' transform_schema leaves in a schema. */
+/** By the guide "Structured outputs", section "JSON Schema limitations", and the SDKs' transform_schema. */
 export const accepted: Accepted = {
   refused_at_top: ['anyOf', 'oneOf', 'allOf'],
   explicit: false,
@@ -43,7 +42,6 @@ export const accepted: Accepted = {
   stops: { most: Infinity, blank: false },
 };
 
-/** A content block, tool or message of a request as it is written. */
 type Block = Record<string, unknown>;
 
 interface Message {
@@ -51,7 +49,7 @@ interface Message {
   readonly content: Block[];
 }
 
-/** Stands for a message without any text, which upstreams refuse, and without which another would end the conversation. */
+/** Replaces an empty message: upstreams reject empty ones, and without it another message would be the last. */
 const EMPTY_MESSAGE = '(empty message)';
 
 function cacheControl(ttl: CacheTtl): Block {
@@ -61,7 +59,7 @@ function cacheControl(ttl: CacheTtl): Block {
 const mark = ({ cache }: { readonly cache?: CacheTtl }): Block =>
   cache === undefined ? {} : { cache_control: cacheControl(cache) };
 
-/** Texts as blocks; blank ones are left out, as upstreams refuse them. */
+/** Texts as blocks, without blank ones, which upstreams reject. */
 function writeTexts(parts: readonly TextPart[], notes: Notes): Block[] {
   return parts.flatMap((part) => {
     if (part.text.trim() !== '') return [{ type: 'text', text: part.text, ...mark(part) }];
@@ -70,7 +68,6 @@ function writeTexts(parts: readonly TextPart[], notes: Notes): Block[] {
   });
 }
 
-/** Turns as messages that take turns, with the results of tools first. Raises not_translatable by a rule. */
 function writeMessages(turns: readonly Turn[], notes: Notes): Message[] {
   const ids = new CallIds(notes);
   const messages: { role: Message['role']; results: Block[]; others: Block[] }[] = [];
@@ -145,7 +142,7 @@ function writeReasoning({ text, proof }: ReasoningPart, notes: Notes): Block[] {
     notes.note('foreign_reasoning');
     return [];
   }
-  // Where this upstream signs nothing, that is what it gave.
+  // This upstream sent no signature.
   if (proof.kind === 'none') return text === '' ? [] : [{ type: 'thinking', thinking: text, signature: '' }];
   if (proof.kind === 'encrypted') return [{ type: 'redacted_thinking', data: proof.value }];
   return [{ type: 'thinking', thinking: text, signature: proof.value }];
@@ -160,6 +157,37 @@ function writeCall(part: ToolCallPart, ids: CallIds, notes: Notes): Block {
   return { type: 'tool_use', id: ids.called(part.id), name: part.name, input, ...mark(part) };
 }
 
+/** JSON.parse and JSON with what Node has and the types do not: the text of a number, and numbers written as such text. */
+type ExactJson = {
+  parse(text: string, revive: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown;
+  rawJSON(text: string): unknown;
+};
+
+/** Texts with a number that may be more precise than a number of JavaScript can be. */
+const LONG_NUMBER = /\d{16}|\d[eE]/;
+
+/**
+ * Arguments of a tool call as an object; `undefined` where they are none, or have too many values or levels. The empty text is an object
+ * without fields. To be written with JSON.stringify only: long numbers are kept as they were written.
+ */
+export function argumentsObject(text: string): Json | undefined {
+  if (text.trim() === '') return {};
+  try {
+    const plain = parseBounded(text);
+    const value = LONG_NUMBER.test(text) ? parseExactly(text) : plain;
+    return isObject(value) ? (value as Json) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function parseExactly(text: string): unknown {
+  const json = JSON as unknown as ExactJson;
+  return json.parse(text, (_key, value, { source }) =>
+    typeof value === 'number' && source !== undefined && String(value) !== source ? json.rawJSON(source) : value,
+  );
+}
+
 function writeResult(part: ToolResultPart, path: string, ids: CallIds, notes: Notes): Block {
   return {
     type: 'tool_result',
@@ -172,7 +200,7 @@ function writeResult(part: ToolResultPart, path: string, ids: CallIds, notes: No
 
 function resultContent(parts: ToolResultPart['parts'], path: string, notes: Notes): Block {
   const [first] = parts;
-  // A result that is one text may be blank: the output of a program often is.
+  // A result with a single text may be blank, as program output often is.
   if (parts.length === 1 && first?.kind === 'text' && first.cache === undefined) return { content: first.text };
   const content = parts.flatMap((part) => {
     if (part.kind === 'text') return writeTexts([part], notes);
@@ -181,13 +209,13 @@ function resultContent(parts: ToolResultPart['parts'], path: string, notes: Note
   return content.length === 0 ? {} : { content };
 }
 
-/** Identifiers of tool calls as upstreams take them: of few characters, and no two calls with the same. */
+/** Valid, unique identifiers of tool calls. */
 class CallIds {
   readonly #notes: Notes;
   readonly #used = new Set<string>();
-  /** The identifier of the latest call by what the client calls it. */
+  /** The identifier of the latest call, by the client's identifier. */
   readonly #latest = new Map<string, string>();
-  /** The number of the latest call among those whose identifiers look alike to upstreams. */
+  /** Number of calls whose identifiers are equal for upstreams. */
   readonly #numbers = new Map<string, number>();
 
   constructor(notes: Notes) {
@@ -212,10 +240,9 @@ class CallIds {
   }
 }
 
-/** The most marks of a request that upstreams take. */
 const MARKS_MAX = 4;
 
-/** What can be marked, in the order in which it makes up the prompt. */
+/** Parts that can be marked, in the order of the prompt. */
 interface Prompt {
   readonly tools: readonly Block[];
   readonly system: readonly Block[];
@@ -224,13 +251,9 @@ interface Prompt {
 
 const UNMARKABLE: ReadonlySet<unknown> = new Set(['thinking', 'redacted_thinking']);
 
-function blocksOf({ tools, system, messages }: Prompt): Block[] {
-  return [...tools, ...system, ...messages.flatMap(({ content }) => content)];
-}
-
 /**
- * Marks the prompt for a client that asks for caching as a whole, unless parts of it ask for it themselves. Marks before a long
- * one are long as well: upstreams refuse a longer lifetime after a shorter one.
+ * Marks the prompt for a client that requests caching as a whole, unless parts have their own marks. Marks before a long one
+ * become long: upstreams reject a longer lifetime after a shorter one.
  */
 function markPrompt(cache: Conversation['cache'], prompt: Prompt, notes: Notes): void {
   const marked = marksOf(prompt);
@@ -247,7 +270,6 @@ function markPrompt(cache: Conversation['cache'], prompt: Prompt, notes: Notes):
 
 const isLong = ({ cache_control }: Block): boolean => (cache_control as Block).ttl === '1h';
 
-/** Takes away the first marks where there are more than upstreams take. */
 function limitMarks(prompt: Prompt, notes: Notes): void {
   const marked = marksOf(prompt);
   if (marked.length <= MARKS_MAX) return;
@@ -255,24 +277,22 @@ function limitMarks(prompt: Prompt, notes: Notes): void {
   for (const block of marked.slice(0, -MARKS_MAX)) delete block.cache_control;
 }
 
-function marksOf(prompt: Prompt): Block[] {
+function marksOf({ tools, system, messages }: Prompt): Block[] {
   const inner = ({ content }: Block): Block[] => (Array.isArray(content) ? (content as Block[]) : []);
-  return blocksOf(prompt).flatMap((block) => [...inner(block), block].filter((one) => one.cache_control !== undefined));
+  const blocks = [...tools, ...system, ...messages.flatMap(({ content }) => content)];
+  return blocks.flatMap((block) => [...inner(block), block].filter((one) => one.cache_control !== undefined));
 }
 
-/** The smallest budget that upstreams take, in tokens. */
 const BUDGET_MIN = 1024;
 
 const BUDGETS = { minimal: 1024, low: 1024, medium: 8192, high: 16_384, xhigh: 24_576, max: 32_000 } as const;
 
-/** How the model shall think: fields for the request, and whether it will. */
 interface Thinking {
   readonly on: boolean;
   readonly thinking?: Block;
   readonly effort?: string;
 }
 
-/** Writes the parameters of thinking; notes what the model does not accept. */
 function writeThinking(
   { reasoning, tool_choice }: Conversation,
   target: UpstreamTarget,
@@ -290,7 +310,7 @@ function writeThinking(
   return target.thinking === 'adaptive' ? adaptive(reasoning, notes) : budgeted(reasoning, max_tokens, notes);
 }
 
-/** Some adaptive models refuse `disabled`; without `thinking`, most do not think. */
+/** No thinking: some adaptive models reject `disabled`, and without `thinking` most do not think. */
 function silent(target: UpstreamTarget, notes: Notes): Thinking {
   if (target.thinking === 'none') return { on: false };
   if (target.thinking === 'budget') return { on: false, thinking: { type: 'disabled' } };
@@ -307,13 +327,13 @@ function obstacleTo(
   if (target.thinking === 'none') return 'no_thinking';
   if (tool_choice?.kind === 'any' || tool_choice?.kind === 'tool') return 'thinking_with_forced_tool';
   if (target.thinking === 'adaptive') return undefined;
-  // Models with a budget must have begun with a thought of their own; those that adapt need not.
+  // Models with a budget must have begun with their own thinking; adaptive models need not.
   if (answersForeignCalls(messages)) return 'thinking_in_tool_loop';
   if (max_tokens <= BUDGET_MIN) return 'thinking_without_room';
   return undefined;
 }
 
-/** Whether the last message answers calls that the provider did not think about itself. */
+/** Whether the last message has results of calls without the provider's own thinking. */
 function answersForeignCalls(messages: readonly Message[]): boolean {
   if (messages.at(-1)?.content[0]?.type !== 'tool_result') return false;
   const first = messages.at(-2)?.content[0]?.type;
@@ -334,17 +354,15 @@ function adaptive(requested: ReasoningRequest, notes: Notes): Thinking {
 
 function budgeted(requested: ReasoningRequest, max_tokens: number, notes: Notes): Thinking {
   const effort = requested.effort === undefined || requested.effort === 'none' ? 'medium' : requested.effort;
-  // An effort must leave room for the answer itself; a budget that the client chose needs to fit only.
+  // A budget by effort must leave tokens for the response; a budget of the client must only fit.
   const asked = requested.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
   const budget_tokens = Math.min(Math.max(asked, BUDGET_MIN), max_tokens - 1);
   if (budget_tokens !== requested.budget_tokens) notes.note('thinking_effort');
   return { on: true, thinking: { type: 'enabled', budget_tokens, ...display(requested) } };
 }
 
-/** Makes a model that has no JSON mode answer with JSON alone. */
 const JSON_ONLY = 'Answer with one JSON object and nothing else: no words around it and no code fence.';
 
-/** The same for a schema that the upstream does not take; the schema follows. */
 const SCHEMA_ONLY =
   'Answer with one JSON value and nothing else: no words around it and no code fence. It must match this JSON Schema:';
 
@@ -402,7 +420,7 @@ function writeSystem({ instructions, output_format }: Conversation, is_strict: b
   return [...system, { type: 'text', text: `${SCHEMA_ONLY}\n${JSON.stringify(schema)}` }];
 }
 
-/** Upstreams want a message, the user's first, and no white space at the end of what the model shall continue. */
+/** Upstreams require a message, the user's first, and no white space at the end of a text to continue. */
 function mendEnds(system: Block[], messages: Message[], notes: Notes): void {
   if (messages.length === 0 && system.length > 0) {
     notes.note('instructions_only');
@@ -463,7 +481,6 @@ function writeStops({ stop }: Conversation, notes: Notes): Block {
   return stop_sequences.length === 0 ? {} : { stop_sequences };
 }
 
-/** The smallest top_p that upstreams take while the model thinks. */
 const TOP_P_WHILE_THINKING = 0.95;
 
 function writeSampling({ temperature, top_p, top_k }: Conversation, thinking: boolean, notes: Notes): Block {
@@ -474,7 +491,7 @@ function writeSampling({ temperature, top_p, top_k }: Conversation, thinking: bo
     return keep_top_p ? { top_p } : {};
   }
   if (temperature !== undefined && temperature > 1) notes.note('temperature_range');
-  // Neutral values are left out: models refuse two of them.
+  // Neutral values are omitted: models reject both parameters together.
   const both = temperature !== undefined && top_p !== undefined && top_p !== 1;
   if (both) notes.note('temperature_and_top_p');
   if (temperature === undefined) return present({ top_p, top_k });

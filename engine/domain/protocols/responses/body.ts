@@ -4,8 +4,6 @@ import {
   addKept,
   addReference,
   type BodyReading,
-  countOf,
-  type Fields,
   fieldsOf,
   IMAGE_TOKENS,
   isDataUrl,
@@ -23,10 +21,11 @@ import {
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { invalid, isAbsent, kindOf } from '../read-json.ts';
+import { countAt, invalid, isAbsent, kindOf, optional } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
 import { isMadeItem } from '../translation/made-reasoning.ts';
 
-/** Fields that stand for text which only the provider has. */
+/** Json that stand for text which only the provider has. */
 const REFERENCES = ['previous_response_id', 'conversation', 'prompt'] as const;
 
 /** Tools that the client runs itself; all others are the provider's. */
@@ -40,7 +39,7 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
 ]);
 
 /** The provider runs the tool search, unless the client does. */
-const isClients = ({ type, execution }: Fields) =>
+const isClients = ({ type, execution }: Json) =>
   CLIENT_TOOLS.has(type) || (type === 'tool_search' && execution === 'client');
 
 const PLAIN_PARTS: ReadonlySet<unknown> = new Set([
@@ -54,24 +53,24 @@ const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
   ...['mcp_list_tools', 'mcp_call', 'mcp_approval_request', 'mcp_approval_response'],
 ]);
 
-/** Versions of a tool are one tool to a price: `web_search_preview_2025_03_11`. */
+/** Versions of a tool share one price: `web_search_preview_2025_03_11`. */
 const VERSION = /(?:_preview)?(?:_\d{4}_\d{2}_\d{2})?$/;
 
 const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
-/** The API that a body at the path of Responses is written for, as far as it is certainly another. */
+/** The other API that a body at the path of Responses is certainly written for. */
 export function meantFor({
   messages,
   input,
   prompt,
   system,
-}: Fields): readonly ['chat' | 'messages', string] | undefined {
+}: Json): readonly ['chat' | 'messages', string] | undefined {
   if (isAbsent(messages) || !isAbsent(input) || !isAbsent(prompt)) return undefined;
   return isAbsent(system) ? ['chat', 'messages'] : ['messages', 'system'];
 }
 
 /** Reads a body of the Responses protocol. Raises invalid_request. */
-export function readResponsesBody(body: Fields): BodyReading {
+export function readResponsesBody(body: Json): BodyReading {
   const { background, input } = body;
   if (background != null && background !== false) {
     const why = 'usage of a background response cannot be metered. Send the request without it and read the stream';
@@ -80,7 +79,7 @@ export function readResponsesBody(body: Fields): BodyReading {
   const items = typeof input === 'string' ? [input] : inputItems(input);
   const tools = [listOf(body, 'tools'), ...items.map(toolsOfItem)].flat().flatMap(toolsIn);
   const run_by_provider = tools.filter((tool) => !isClients(tool));
-  const most_calls = countOf(body, 'max_tool_calls');
+  const most_calls = optional(body, 'max_tool_calls', countAt);
   const attached = nothingAttached();
   for (const key of REFERENCES) if (body[key] != null) addKept(attached);
   for (const item of items) attachItem(fieldsOf(item), attached);
@@ -101,7 +100,6 @@ export function readResponsesBody(body: Fields): BodyReading {
   };
 }
 
-/** Calls in the history require tools. */
 function isCall(item: unknown): boolean {
   const { type } = fieldsOf(item);
   return type === 'function_call' || type === 'custom_tool_call';
@@ -113,21 +111,20 @@ function inputItems(input: unknown): readonly unknown[] {
   return input;
 }
 
-/** Tools that the model gets in the middle of the input. */
 function toolsOfItem(item: unknown): readonly unknown[] {
   const { type, tools } = fieldsOf(item);
   return (type === 'additional_tools' || type === 'tool_search_output') && Array.isArray(tools) ? tools : [];
 }
 
 /** A namespace is a list of tools under one name. */
-function toolsIn(value: unknown): readonly Fields[] {
+function toolsIn(value: unknown): readonly Json[] {
   const tool = fieldsOf(value);
   if (tool.type !== 'namespace') return [tool];
   return Array.isArray(tool.tools) ? tool.tools.map(fieldsOf) : [];
 }
 
 /** The bound is on all tools of the provider together, so each of them may take the whole of it. */
-function usesOf(tools: readonly Fields[], most: number | undefined): Readonly<Record<string, number>> {
+function usesOf(tools: readonly Json[], most: number | undefined): Readonly<Record<string, number>> {
   if (most === undefined || most === 0) return NO_USES;
   let uses: Record<string, number> | undefined;
   for (const { type } of tools) {
@@ -139,17 +136,17 @@ function usesOf(tools: readonly Fields[], most: number | undefined): Readonly<Re
   return uses ?? NO_USES;
 }
 
-function attachItem(item: Fields, attached: Attached): void {
+function attachItem(item: Json, attached: Attached): void {
   if (item.encrypted_content != null && !isMadeItem(item)) attached.holds_state = true;
   switch (item.type) {
     case 'message':
     case undefined:
-      // Without content it is a reference to an item that the provider keeps.
+      // Without content it refers to an item stored at the provider.
       if (item.content == null && item.id != null) addKept(attached);
       attachParts(item.content, attached);
       break;
     case 'reasoning':
-      // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
+      // The body has reasoning only in encrypted form; otherwise the provider stores it.
       if (isMadeItem(item)) attached.unproven_reasoning = 'made';
       else if (item.encrypted_content == null && item.id != null) addKept(attached);
       break;

@@ -1,9 +1,9 @@
-import { ERRORS, type StageError } from '../../../base/contract/errors.ts';
+import { ERRORS } from '../../../base/contract/errors.ts';
 import { jsonText } from '../../../base/kit/text/printable.ts';
 import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
 import { KNOWN_KEYS } from '../body/privileged-fields.ts';
-import type { ProtocolDefinition } from '../definition.ts';
-import { type BrokenStream, compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
+import { COMPAT_CLIENTS, type ProtocolDefinition } from '../definition.ts';
+import { compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readResponsesBody } from './body.ts';
 import { ResponsesReader, readDocument, readResponsesUsage, responsesTexts } from './read-answer.ts';
@@ -12,12 +12,16 @@ import { echoOf, ResponsesWriter, writeDocument } from './write-answer.ts';
 import { accepted, OUTPUT_TOKENS_MIN, writeRequest } from './write-request.ts';
 
 /**
- * Errors of Responses. Its clients look for the one or the other of the two events that end a stream, and the coding CLI knows
- * from the second alone that the conversation is too long, not from a response with a status.
+ * Errors of Responses. Clients read one or the other of the two final events of a stream. The coding CLI recognises a context
+ * overflow only in the second event, not in an error response.
  */
 export const responsesErrors: ProtocolErrors = {
   ...compatErrors,
-  breakOff: responseFailed,
+  breakOff(error, { said = '', ...request }) {
+    const { compat } = ERRORS[error.code];
+    const code = compat.code ?? compat.type;
+    return endEvents(request, nextNumber(said), { code, message: error.message, param: null });
+  },
   knowsOverflow: ({ code }) => code === OVERFLOW_CODE,
   stream(problem, request) {
     const { message, code, param, type } = compatErrors.fields(problem);
@@ -30,7 +34,7 @@ export const responsesErrors: ProtocolErrors = {
   },
 };
 
-/** Clients with types read no event whose response lacks one of these. */
+/** Fields that typed clients require in the response of an event. */
 const failedResponse = ({ request_id, created_at, model }: FailedRequest) => ({
   id: `resp_${request_id.replaceAll('-', '')}`,
   object: 'response',
@@ -40,16 +44,10 @@ const failedResponse = ({ request_id, created_at, model }: FailedRequest) => ({
   output: [],
 });
 
-/** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */
+/** The next sequence number of a Responses stream. In texts of a model the quotes would be escaped. */
 function nextNumber(events: string): number {
   const last = events.lastIndexOf('"sequence_number":');
   return last < 0 ? 0 : 1 + Number.parseInt(events.slice(last + '"sequence_number":'.length), 10) || 0;
-}
-
-function responseFailed(error: StageError, { said = '', ...request }: BrokenStream): string {
-  const { compat } = ERRORS[error.code];
-  const code = compat.code ?? compat.type;
-  return endEvents(request, nextNumber(said), { code, message: error.message, param: null });
 }
 
 function endEvents(
@@ -82,7 +80,7 @@ export const responsesProtocol: ProtocolDefinition = {
     fields: ['max_output_tokens'],
     min: OUTPUT_TOKENS_MIN,
     is_required: false,
-    // The API documents no bound; no response is known to have taken as many.
+    // The API documents no bound; no known response needs as many.
     runs_max: 100,
     are_runs_bounded: true,
   },
@@ -106,18 +104,10 @@ export const responsesProtocol: ProtocolDefinition = {
     findMadeReasoning,
     writeRequest,
     echoOf,
-    createReader: (notes) => new ResponsesReader(notes),
+    createReader: (notes, emit) => new ResponsesReader(notes, emit),
     readDocument,
     createWriter: (answer, notes) => new ResponsesWriter(answer, notes),
     writeDocument,
   },
-  clients: {
-    request_id_header: 'x-request-id',
-    waits_long: false,
-    adds_up_usage: false,
-    plain_call_ids: false,
-    one_text: false,
-    stop_field: 'stop',
-    base_path: '/v1',
-  },
+  clients: COMPAT_CLIENTS,
 };

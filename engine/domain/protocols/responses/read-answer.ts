@@ -1,9 +1,10 @@
 import type { TextKind } from '../../../base/contract/rewriting.ts';
 import type { ResponseEvent } from '../../../base/contract/stage.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
+import { TOOL_USES_MAX } from '../body/fields.ts';
 import { readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
-import { isAbsent, isObject, present } from '../read-json.ts';
+import { isAbsent, isObject, itemsOf, objectsIn, present, textOf } from '../read-json.ts';
 import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
 import { type AnswerParts, readEnd, saysReason } from '../stop-reasons.ts';
 import {
@@ -27,22 +28,21 @@ import {
   noteAnswer,
   parseObject,
   readTotals,
-  TOOL_USES_MAX,
   takeTotals,
   type UsageReading,
   usageIn,
 } from '../usage.ts';
 
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
-
 /** One part of the answer: how much of its text has been passed on. */
 class OpenPart {
   readonly index: number;
+  readonly #emit: Emit;
   #length = 0;
   #ended = false;
 
   constructor(index: number, part: PartStart, emit: Emit) {
     this.index = index;
+    this.#emit = emit;
     emit({ type: 'part_start', index, part });
   }
 
@@ -50,73 +50,69 @@ class OpenPart {
     return this.#length === 0;
   }
 
-  add(text: string, emit: Emit, encoded = text): void {
+  add(text: string, encoded = text): void {
     if (this.#ended || text === '') return;
     this.#length += text.length;
-    emit({ type: 'part_delta', index: this.index, text: encoded });
+    this.#emit({ type: 'part_delta', index: this.index, text: encoded });
   }
 
-  /** What is missing of the whole text, which counts where pieces were left out. */
+  /** The rest of the complete text after the emitted pieces, which may have been incomplete. */
   missing(whole: string): string {
     return whole.length > this.#length ? whole.slice(this.#length) : '';
   }
 
-  end(emit: Emit): void {
+  end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    emit({ type: 'part_end', index: this.index });
+    this.#emit({ type: 'part_end', index: this.index });
   }
 }
 
-/** Hands out the indexes of the parts of one answer, and remembers what decides why it ended. */
+/** Numbers the parts of one response, and records what determines its stop reason. */
 class Parts {
   readonly notes: Notes;
+  readonly emit: Emit;
   #next = 0;
   #kinds = new Set<PartStart['kind']>();
 
-  constructor(notes: Notes) {
+  constructor(notes: Notes, emit: Emit) {
     this.notes = notes;
+    this.emit = emit;
   }
 
-  open(part: PartStart, emit: Emit): OpenPart {
+  open(part: PartStart): OpenPart {
     this.#kinds.add(part.kind);
-    return new OpenPart(this.#next++, part, emit);
+    return new OpenPart(this.#next++, part, this.emit);
   }
 
-  /** What decides why a completed answer ended. */
   get said(): AnswerParts {
     return { has_calls: this.#kinds.has('tool_call'), has_refusal: this.#kinds.has('refusal') };
   }
 
-  /** An identifier for a call that came without one. */
   get nextCallId(): string {
     return `call_${this.#next}`;
   }
 }
 
-/** What a piece belongs to. */
 type DeltaKind = 'text' | 'refusal' | 'summary' | 'thought' | 'arguments' | 'input';
 
-/** Some servers leave the type out. */
+/** Types of text parts; some servers omit the type. */
 const TEXT_PARTS: ReadonlySet<unknown> = new Set([undefined, null, 'output_text', 'text', 'refusal']);
-
-const objectsIn = (value: unknown): readonly Json[] => (Array.isArray(value) ? value.filter(isObject) : []);
 
 /** One item of the output, as it streams. Only messages, reasoning and calls have content. */
 class OutputItem {
   readonly #parts: Parts;
   readonly #type: unknown;
-  /** Where arguments, or a plain text, stand in a call. */
+  /** The field of a call with arguments or plain text. */
   readonly #field: 'arguments' | 'input' | undefined;
-  /** Its parts: those of a message by their index, and the one of others. */
+  /** Open parts: of a message by index; other items have one. */
   readonly #open = new Map<number, OpenPart>();
-  /** Reasoning: which of summary and thought is passed on, the one that came first, and up to which part of it. */
+  /** Reasoning: whether summary or text is emitted (the first to arrive), and up to which part. */
   #kind: DeltaKind | undefined;
   #inner = 0;
-  /** Whether the arguments of a call with plain text have begun. */
   #begun = false;
 
-  constructor(item: Json, parts: Parts, emit: Emit) {
+  constructor(item: Json, parts: Parts) {
     this.#parts = parts;
     this.#type = item.type;
     if (item.type === 'function_call') this.#field = 'arguments';
@@ -126,58 +122,56 @@ class OutputItem {
     const id = textOf(item.call_id) || textOf(item.id) || parts.nextCallId;
     const namespace = textOf(item.namespace);
     const name = namespace === '' ? textOf(item.name) : `${namespace}__${textOf(item.name)}`;
-    this.#open.set(0, parts.open({ kind: 'tool_call', id, name }, emit));
-    this.#call(textOf(item[this.#field]), emit);
+    this.#open.set(0, parts.open({ kind: 'tool_call', id, name }));
+    this.#call(textOf(item[this.#field]));
   }
 
-  beginPart({ type }: Json, inner: number, emit: Emit): void {
-    if (this.#type === 'message') this.#part(inner, type === 'refusal' ? 'refusal' : 'text', emit);
+  beginPart({ type }: Json, inner: number): void {
+    if (this.#type === 'message') this.#part(inner, type === 'refusal' ? 'refusal' : 'text');
   }
 
-  /** Takes a piece of a text, or all of it. */
-  say(kind: DeltaKind, inner: number, text: string, is_whole: boolean, emit: Emit): void {
-    if (this.#field !== undefined) this.#call(is_whole ? this.#open.get(0)!.missing(text) : text, emit);
+  say(kind: DeltaKind, inner: number, text: string, is_whole: boolean): void {
+    if (this.#field !== undefined) this.#call(is_whole ? this.#open.get(0)!.missing(text) : text);
     else if (this.#type === 'message') {
-      const part = this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit);
-      part.add(is_whole ? part.missing(text) : text, emit);
+      const part = this.#part(inner, kind === 'refusal' ? 'refusal' : 'text');
+      part.add(is_whole ? part.missing(text) : text);
     } else if (this.#type === 'reasoning' && !(is_whole && this.#open.size > 0 && inner <= this.#inner)) {
-      this.#think(kind, inner, text, emit);
+      this.#think(kind, inner, text);
     }
   }
 
-  endPart(inner: number, emit: Emit): void {
-    if (this.#type === 'message') this.#open.get(inner)?.end(emit);
+  endPart(inner: number): void {
+    if (this.#type === 'message') this.#open.get(inner)?.end();
   }
 
-  /** The item is whole, and its parts end. */
-  done(item: Json, emit: Emit): void {
-    if (this.#field !== undefined) this.#call(this.#open.get(0)!.missing(textOf(item[this.#field])), emit);
-    else if (this.#type === 'message') this.#readMessage(item, emit);
-    else if (this.#type === 'reasoning') this.#readReasoning(item, emit);
-    this.close(emit);
+  done(item: Json): void {
+    if (this.#field !== undefined) this.#call(this.#open.get(0)!.missing(textOf(item[this.#field])));
+    else if (this.#type === 'message') this.#readMessage(item);
+    else if (this.#type === 'reasoning') this.#readReasoning(item);
+    this.close();
   }
 
-  close(emit: Emit): void {
+  close(): void {
     if (this.#field === 'input') {
-      this.#begin(emit);
-      emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_END });
+      this.#begin();
+      this.#parts.emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_END });
     }
-    for (const part of this.#open.values()) part.end(emit);
+    for (const part of this.#open.values()) part.end();
   }
 
-  #part(inner: number, kind: 'text' | 'refusal' | 'reasoning', emit: Emit): OpenPart {
+  #part(inner: number, kind: 'text' | 'refusal' | 'reasoning'): OpenPart {
     let part = this.#open.get(inner);
     if (part === undefined) {
-      part = this.#parts.open({ kind }, emit);
+      part = this.#parts.open({ kind });
       this.#open.set(inner, part);
     }
     return part;
   }
 
-  #readMessage(item: Json, emit: Emit): void {
+  #readMessage(item: Json): void {
     const { notes } = this.#parts;
     if (item.phase === 'commentary') notes.note('answer_phase');
-    for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
+    for (const [inner, content] of itemsOf(item.content).entries()) {
       if (!isObject(content)) continue;
       if (!TEXT_PARTS.has(content.type)) {
         notes.note('answer_unknown_part');
@@ -186,45 +180,45 @@ class OutputItem {
       if (Array.isArray(content.annotations) && content.annotations.length > 0) notes.note('answer_citations');
       const is_refusal = content.type === 'refusal';
       const whole = textOf(is_refusal ? content.refusal : content.text);
-      const part = whole === '' ? this.#open.get(inner) : this.#part(inner, is_refusal ? 'refusal' : 'text', emit);
-      part?.add(part.missing(whole), emit);
+      const part = whole === '' ? this.#open.get(inner) : this.#part(inner, is_refusal ? 'refusal' : 'text');
+      part?.add(part.missing(whole));
     }
   }
 
-  #think(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
+  #think(kind: DeltaKind, inner: number, text: string): void {
     this.#kind ??= kind;
     if (this.#kind !== kind) {
       this.#parts.notes.note('second_reasoning');
       return;
     }
-    const part = this.#part(0, 'reasoning', emit);
-    part.add(inner > this.#inner && !part.empty ? `\n\n${text}` : text, emit);
+    const part = this.#part(0, 'reasoning');
+    part.add(inner > this.#inner && !part.empty ? `\n\n${text}` : text);
     this.#inner = inner;
   }
 
-  #readReasoning(item: Json, emit: Emit): void {
+  #readReasoning(item: Json): void {
     const summary = joined(item.summary);
     const whole = this.#kind === 'thought' || summary === '' ? joined(item.content) : summary;
     const value = textOf(item.encrypted_content);
     if (whole === '' && value === '') return;
-    const part = this.#part(0, 'reasoning', emit);
-    part.add(part.missing(whole), emit);
+    const part = this.#part(0, 'reasoning');
+    part.add(part.missing(whole));
     const id = textOf(item.id);
     const proof = { protocol: 'responses', kind: 'encrypted', value, ...(id !== '' && { id }) } as const;
-    if (value !== '') emit({ type: 'proof', index: part.index, proof });
+    if (value !== '') this.#parts.emit({ type: 'proof', index: part.index, proof });
   }
 
-  #call(text: string, emit: Emit): void {
+  #call(text: string): void {
     if (text === '') return;
     const is_plain = this.#field === 'input';
-    if (is_plain) this.#begin(emit);
-    this.#open.get(0)!.add(text, emit, is_plain ? escapeFreeText(text) : text);
+    if (is_plain) this.#begin();
+    this.#open.get(0)!.add(text, is_plain ? escapeFreeText(text) : text);
   }
 
-  #begin(emit: Emit): void {
+  #begin(): void {
     if (this.#begun) return;
     this.#begun = true;
-    emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_START });
+    this.#parts.emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_START });
   }
 }
 
@@ -234,17 +228,17 @@ function joined(value: unknown): string {
 }
 
 interface TextEvent {
-  /** Whether the event repeats the whole text, which ends. */
+  /** Whether the event repeats the complete text and ends it. */
   readonly is_whole: boolean;
   readonly kind: DeltaKind;
-  /** The field with the whole text, which some servers send without deltas. */
+  /** The field with the complete text, which some servers send without deltas. */
   readonly field: string;
   readonly index: 'content_index' | 'summary_index';
   /** The item that begins implicitly; a call cannot, as it needs its name. */
   readonly item?: 'message' | 'reasoning';
 }
 
-/** Events with a piece of a text (`delta`), and those that repeat it whole (`done`), by their type. */
+/** Events with a piece of a text (`delta`) or the complete text (`done`), by type. */
 const TEXTS: ReadonlyMap<string, TextEvent> = new Map(
   (
     [
@@ -267,57 +261,54 @@ const FAILED: ReadonlySet<unknown> = new Set(['failed', 'cancelled']);
 
 const ENDED: ReadonlySet<unknown> = new Set<unknown>(['completed', 'incomplete', ...FAILED]);
 
-const CANCELLED = 'The upstream cancelled its answer. Send the request again.';
+const CANCELLED = 'The upstream cancelled its response. Send the request again.';
 
-/** Reads one answer, as it streams or whole. */
+/** Reads one response, with or without a stream. */
 export class ResponsesReader implements StreamReader {
   readonly #parts: Parts;
-  readonly #notes: Notes;
   readonly #items = new Map<unknown, OutputItem | 'done'>();
-  /** Whether items came without identifiers, which the last event may repeat. */
+  /** Whether items had no identifiers; the last event may repeat them. */
   #nameless = false;
-  /** The type of the open item that has no key. */
   #nameless_type: unknown;
-  /** Indexes of items by their identifiers: some servers send the one here and the other there. */
+  /** Indexes of items by identifier: events of some servers have only one of the two. */
   readonly #indexes = new Map<unknown, unknown>();
   #started = false;
   #over = false;
 
-  constructor(notes: Notes) {
-    this.#parts = new Parts(notes);
-    this.#notes = notes;
+  constructor(notes: Notes, emit: Emit) {
+    this.#parts = new Parts(notes, emit);
   }
 
-  read({ name, data }: ResponseEvent, emit: Emit) {
+  read({ name, data }: ResponseEvent) {
     if (this.#over || data === '[DONE]') return;
-    if (name === 'error') return this.#fail(data, emit);
+    if (name === 'error') return this.#fail(data);
     const event = parseEvent(data);
     const { type } = event;
     if (typeof type !== 'string') {
-      if (isError(event)) return this.#fail(event, emit);
+      if (isError(event)) return this.#fail(event);
       throw brokenAnswer('an event has no type');
     }
     const text_event = TEXTS.get(type);
-    if (text_event !== undefined) return this.#readText(event, text_event, emit);
+    if (text_event !== undefined) return this.#readText(event, text_event);
     if (END_EVENTS.has(type))
-      return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
+      return this.#end(objectIn(event, 'response'), type.slice('response.'.length), event.usage);
     switch (type) {
       case 'response.created':
       case 'response.in_progress':
       case 'response.queued':
-        return this.#start(event.response, emit);
+        return this.#start(event.response);
       case 'response.output_item.added':
-        return void this.#open(event, objectIn(event, 'item'), emit);
+        return void this.#open(event, objectIn(event, 'item'));
       case 'response.content_part.added':
-        return this.#itemOf(event)?.beginPart(objectIn(event, 'part'), innerOf(event, 'content_index'), emit);
+        return this.#itemOf(event)?.beginPart(objectIn(event, 'part'), innerOf(event, 'content_index'));
       case 'response.content_part.done':
-        return this.#itemOf(event)?.endPart(innerOf(event, 'content_index'), emit);
+        return this.#itemOf(event)?.endPart(innerOf(event, 'content_index'));
       case 'response.output_item.done':
-        return this.#readDone(event, objectIn(event, 'item'), emit);
+        return this.#readDone(event, objectIn(event, 'item'));
       case 'error':
-        return this.#fail(event, emit);
+        return this.#fail(event);
       case 'keepalive':
-        return emit({ type: 'ping' });
+        return this.#parts.emit({ type: 'ping' });
     }
   }
 
@@ -329,41 +320,40 @@ export class ResponsesReader implements StreamReader {
     if (!this.#over) throw notComplete();
   }
 
-  /** Reads a whole answer as if it had streamed. Raises upstream_invalid. */
-  readDocument(response: Json, emit: Emit) {
+  readDocument(response: Json) {
     const { status } = response;
-    if (!FAILED.has(status) && !Array.isArray(response.output)) throw brokenAnswer('the answer has no output');
-    if (!isAbsent(status) && !ENDED.has(status)) throw brokenAnswer('the answer is not finished');
-    this.#end(response, 'completed', emit);
+    if (!FAILED.has(status) && !Array.isArray(response.output)) throw brokenAnswer('it has no output');
+    if (!isAbsent(status) && !ENDED.has(status)) throw brokenAnswer('it is not finished');
+    this.#end(response, 'completed');
   }
 
   /** Some servers send `completed` or `done` for every end, with the kind in its status. */
-  #end(response: Json, name: string, emit: Emit, usage_beside?: unknown): void {
+  #end(response: Json, name: string, usage_beside?: unknown): void {
     const is_open = name === 'completed' || name === 'done';
     const status = is_open && ENDED.has(response.status) ? response.status : name;
-    if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', emit, usage_beside);
-    else this.#fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) }, emit);
+    if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', usage_beside);
+    else this.#fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) });
   }
 
-  #start(response: unknown, emit: Emit): void {
+  #start(response: unknown): void {
     if (this.#started) return;
     this.#started = true;
-    emit(startOfAnswer(response));
+    this.#parts.emit(startOfAnswer(response));
   }
 
-  #readText(event: Json, known: TextEvent, emit: Emit): void {
+  #readText(event: Json, known: TextEvent): void {
     const { is_whole, kind, field, index } = known;
     const text = is_whole ? event[field] : event.delta;
     if (!is_whole && typeof text !== 'string') throw brokenAnswer('a delta is not a string');
     if (typeof text !== 'string' || (is_whole && text === '')) return;
-    this.#itemFor(event, known, emit)?.say(kind, innerOf(event, index), text, is_whole, emit);
+    this.#itemFor(event, known)?.say(kind, innerOf(event, index), text, is_whole);
   }
 
   /** The item of a text; some servers leave out that it begins. */
-  #itemFor(event: Json, { item: type }: TextEvent, emit: Emit): OutputItem | undefined {
+  #itemFor(event: Json, { item: type }: TextEvent): OutputItem | undefined {
     const open = this.#itemOf(event);
     if (open !== undefined || type === undefined || this.#items.has(this.#keyOf(event))) return open;
-    return this.#open(event, { type }, emit);
+    return this.#open(event, { type });
   }
 
   #itemOf(event: Json): OutputItem | undefined {
@@ -375,80 +365,80 @@ export class ResponsesReader implements StreamReader {
     return item === 'done' ? undefined : item;
   }
 
-  /** What an item is known by: its index, or its identifier where it is not counted. */
+  /** The key of an item: its index, or its identifier without an index. */
   #keyOf(event: Json, item?: Json): unknown {
     const id = event.item_id ?? item?.id ?? null;
     return event.output_index ?? this.#indexes.get(id) ?? id;
   }
 
-  #open(event: Json, item: Json, emit: Emit): OutputItem {
-    this.#start(undefined, emit);
+  #open(event: Json, item: Json): OutputItem {
+    this.#start(undefined);
     const key = this.#keyOf(event, item);
     // Servers that neither count items nor name them send one after the other.
-    this.#openAt(key)?.close(emit);
-    const opened = new OutputItem(item, this.#parts, emit);
+    this.#openAt(key)?.close();
+    const opened = new OutputItem(item, this.#parts);
     this.#items.set(key, opened);
     if (typeof item.id === 'string') this.#indexes.set(item.id, key);
     if (key === null) this.#nameless_type = item.type;
     return opened;
   }
 
-  #readDone(event: Json, item: Json, emit: Emit): void {
+  #readDone(event: Json, item: Json): void {
     const key = this.#keyOf(event, item);
     if (this.#items.get(key) === 'done') return;
-    const opened = this.#openAt(key) ?? this.#takeNameless(item) ?? this.#open(event, item, emit);
-    opened.done(item, emit);
+    const opened = this.#openAt(key) ?? this.#takeNameless(item) ?? this.#open(event, item);
+    opened.done(item);
     if (key === null) {
       this.#items.delete(key);
       this.#nameless = true;
     } else this.#items.set(key, 'done');
   }
 
-  /** The open item without an identifier, where this can be it. */
+  /** The open item without an identifier, if it can be this one. */
   #takeNameless({ type }: Json): OutputItem | undefined {
     const item = this.#nameless_type === type ? this.#openAt(null) : undefined;
     if (item !== undefined) this.#items.delete(null);
     return item;
   }
 
-  #finish(response: Json, completed: boolean, emit: Emit, usage_beside?: unknown): void {
-    this.#start(response, emit);
+  #finish(response: Json, completed: boolean, usage_beside?: unknown): void {
+    this.#start(response);
     const repeated = Array.isArray(response.output) && !this.#nameless ? response.output : [];
-    // Nothing can be a repetition where nothing came before.
+    // The first item cannot be a repetition.
     const is_first = this.#items.size === 0;
     for (const [output_index, item] of repeated.entries()) {
-      if (isObject(item) && (is_first || !this.#isDone(output_index, item)))
-        this.#readDone({ output_index }, item, emit);
+      if (isObject(item) && (is_first || !this.#isDone(output_index, item))) this.#readDone({ output_index }, item);
     }
-    for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
+    for (const item of this.#items.values()) if (item !== 'done') item.close();
     this.#over = true;
     const reading = newUsageReading();
     takeResponseUsage(reading, response, true, usage_beside);
-    const end = readEnd(completed ? 'completed' : cutWord(response.incomplete_details), this.#parts.said, this.#notes);
-    if ('problem' in end) emit({ type: 'error', problem: end.problem });
+    const { said, notes } = this.#parts;
+    const end = readEnd(completed ? 'completed' : cutWord(response.incomplete_details), said, notes);
+    if ('problem' in end) this.#parts.emit({ type: 'error', problem: end.problem });
     else
-      emit({
+      this.#parts.emit({
         type: 'end',
         reason: completed ? end.reason : cutReason(end.reason),
         ...present({ usage: usageIn(reading) }),
       });
   }
 
-  /** Some servers count the items they repeat anew, and others give them new identifiers. */
+  /** Whether an item was already read: some servers renumber repeated items, others give them new identifiers. */
   #isDone(output_index: number, { id }: Json): boolean {
     return this.#items.get(output_index) === 'done' || this.#items.get(this.#indexes.get(id) ?? id) === 'done';
   }
 
-  #fail(body: unknown, emit: Emit): void {
+  #fail(body: unknown): void {
     this.#over = true;
-    emit({ type: 'error', problem: readProblem(undefined, body) });
+    this.#parts.emit({ type: 'error', problem: readProblem(undefined, body) });
   }
 }
 
-/** Reads an upstream's whole answer. Raises upstream_invalid. */
+/** Reads a response without a stream. Raises upstream_invalid. */
 export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   const events: ModelEvent[] = [];
-  new ResponsesReader(notes).readDocument(document, (event) => events.push(event));
+  new ResponsesReader(notes, (event) => events.push(event)).readDocument(document);
   return events;
 }
 
@@ -463,20 +453,19 @@ function innerOf(event: Json, key: string): number {
   return typeof value === 'number' ? value : 0;
 }
 
-/** Why a response is incomplete; not every server reports it. */
+/** The reason of an incomplete response; not every server reports it. */
 function cutWord(details: unknown): string {
   const reason = isObject(details) ? details.reason : undefined;
   return saysReason(reason) ? reason : 'max_output_tokens';
 }
 
-/** The stop reason of an incomplete response, which is never that of a whole one. */
+/** The stop reason of an incomplete response, never one of a complete response. */
 function cutReason(reason: StopReason): StopReason {
   return reason === 'finished' || reason === 'tool_calls' ? 'max_tokens' : reason;
 }
 
 /** Usage of a response. */
 
-/** Events with text that the model wrote. */
 const DELTA_EVENTS: ReadonlySet<string> = new Set([
   ...[...TEXTS.keys()].filter((name) => name.endsWith('.delta')),
   ...['response.mcp_call_arguments.delta', 'response.code_interpreter_call_code.delta'],
@@ -490,14 +479,13 @@ const DELTA_TEXT = /"delta"\s*:\s*"(?!")/g;
 const OUTPUT = /"output"\s*:\s*\[/;
 const OUTPUT_TEXT = /"(?:text|refusal|arguments|input)"\s*:\s*"(?!")/g;
 
-/** The `type` at the beginning of an event. */
 const TYPE_FIRST = '{"type":"';
 
 /** Items of the provider's tools that may have a price by use. */
 const TOOL_ITEM = /"type"\s*:\s*"(?:web_search|file_search|code_interpreter|image_generation)_call"/;
 const TOOL_TYPE = /^(web_search|file_search|code_interpreter|image_generation)_call$/;
 
-/** Takes in what an upstream that speaks Responses sent. Only the few events that carry usage or a tool are parsed. */
+/** Reads usage from Responses. Parses only the few events with usage or a tool. */
 export function readResponsesUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
   if (name === undefined) {
     takeDocument(reading, parseObject(data));
@@ -524,11 +512,11 @@ function typeOf(data: string): string {
   return String(parseObject(data)?.type);
 }
 
-/** A whole response in place of a stream; after deltas it is a repetition. */
+/** Counts the output of a complete response in place of a stream; after deltas it is a repetition. */
 function countOutput(reading: UsageReading, data: string): void {
   const from = data.search(OUTPUT);
   if (from < 0) return;
-  // They are parameters of the request, and can be texts.
+  // Instructions are parameters of the request and not output.
   const instructions = data.indexOf('"instructions"', from);
   countTexts(reading, data, OUTPUT_TEXT, from, Infinity, instructions < 0 ? data.length : instructions);
 }
@@ -538,7 +526,7 @@ function readItem(reading: UsageReading, data: string): void {
   if (tool !== undefined) countTool(reading, tool);
 }
 
-/** The tool that an item charges for. Of what a web search does, only searching has a price. */
+/** The billed tool of an item. Of the actions of a web search, only searching has a price. */
 function toolOf(value: unknown): string | undefined {
   const item = asObject(value);
   const tool = typeof item?.type === 'string' ? TOOL_TYPE.exec(item.type)?.[1] : undefined;
@@ -553,8 +541,8 @@ function takeEnd(reading: UsageReading, response: Json | undefined, is_whole: bo
 }
 
 /**
- * Takes in the usage at the end of a stream, or of a document: the one reader for the bill and for translated answers.
- * @param beside usage of the event beside its response, as some servers send it.
+ * Reads the usage at the end of a stream or document, for the bill and for translated responses.
+ * @param beside usage of the event outside its response, as some servers send it.
  */
 function takeResponseUsage(
   reading: UsageReading,
@@ -566,14 +554,14 @@ function takeResponseUsage(
   if (report !== undefined) takeTotals(reading, report);
   const is_counted = report?.counts.output !== undefined;
   reading.counted ||= is_counted;
-  // After its tokens nothing more comes of a failed response.
+  // A failed response ends after its usage.
   reading.complete ||= is_whole || is_counted;
 }
 
 /** Counts uses by items, in the stream or at its end; some upstreams report the billed number of searches. */
 function reportTools(reading: UsageReading, response: Json | undefined): void {
   const used = Object.create(null) as Record<string, number>;
-  for (const item of Array.isArray(response?.output) ? response.output : []) {
+  for (const item of itemsOf(response?.output)) {
     const tool = toolOf(item);
     if (tool !== undefined) used[tool] = Math.min(TOOL_USES_MAX, (used[tool] ?? 0) + 1);
   }
@@ -593,9 +581,9 @@ function takeDocument(reading: UsageReading, response: Json | undefined): void {
   reading.counted = true;
 }
 
-/** Where an answer has its texts. */
+/** Places of texts in a response. */
 
-/** Keys of images, beside those that other protocols have. */
+/** Keys of images, in addition to those of other protocols. */
 const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);
 
 /** Fields of a response that do not repeat its request. */
@@ -620,10 +608,12 @@ function kindOf(path: Path, event: Json): TextKind {
   return kind ?? 'other';
 }
 
-/** The thought of an item that a translation has made, all of it; a provider's own says only what it is about. */
+/** The complete reasoning of a translated item; a provider's own item only has a summary. */
 function translatedThought(item: unknown): string | undefined {
   if (!isObject(item) || !isMadeItem(item) || !Array.isArray(item.summary)) return undefined;
-  return item.summary.map((part) => (isObject(part) && typeof part.text === 'string' ? part.text : '')).join('');
+  return objectsIn(item.summary)
+    .map(({ text }) => textOf(text))
+    .join('');
 }
 
 interface ResponseText extends TextId {
@@ -633,7 +623,7 @@ interface ResponseText extends TextId {
 const sameOrUnsaid = (one: unknown, other: unknown): boolean =>
   one === undefined || other === undefined || one === other;
 
-/** Where the texts of a Responses answer stand. */
+/** Places of texts in a Responses response. */
 export const responsesTexts: AnswerTexts = {
   counter: 'sequence_number',
   repeats: true,
@@ -661,7 +651,7 @@ export const responsesTexts: AnswerTexts = {
       const is_object = path.at(-1) === key && isObject(valueAt(event, path));
       return { is: is_object ? 'values' : 'json', kind: 'tool_input' };
     }
-    // What a program of the provider is, is a text; elsewhere this is a word for an error.
+    // The code of a provider's program is a text; elsewhere `code` is an error code.
     if (key === 'code' && kindOf(path, event) === 'tool_input') return { is: 'text', kind: 'tool_input' };
     return textUnlessKnown(path, kindOf(path, event));
   },

@@ -5,12 +5,14 @@ import {
   invalid,
   isAbsent,
   isObject,
+  itemsOf,
   jsonTextAt,
   listAt,
   nameAt,
   noteOthers,
   numberAt,
   objectAt,
+  objectsIn,
   optional,
   present,
   textAt,
@@ -42,11 +44,10 @@ import type { Notes, RuleName } from '../translation/rules.ts';
 import { readSchema } from '../translation/tool-schemas.ts';
 
 /**
- * Calls of tools that the provider has taught its models and the client runs, such as shells: other protocols call them like any
- * other tool.
+ * Calls of tools that the provider trains its models on and the client runs, such as shells. Other protocols treat them as
+ * ordinary tools.
  */
 
-/** The name of the tool, and the field with its input. */
 const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new Map([
   ['local_shell_call', ['local_shell', 'action']],
   ['shell_call', ['shell', 'action']],
@@ -56,7 +57,7 @@ const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new M
 
 const RESULTS: ReadonlySet<unknown> = new Set([...CALLS.keys()].map((type) => `${type}_output`));
 
-/** By what an item names its call: one of these items has no `call_id`, but the identifier of the call's item. */
+/** Names of an item's call: one type has no `call_id`, but the identifier of the call's item. */
 function namesOf({ call_id, id }: Json): readonly string[] {
   return [call_id, id].filter((name) => typeof name === 'string' && name !== '') as string[];
 }
@@ -76,7 +77,7 @@ class ClientCalls {
     }
   }
 
-  /** The call that an item is; `undefined` for other items, and for calls without a result. Raises invalid_request. */
+  /** Reads a call; `undefined` for other items, and for calls without a result. Raises invalid_request. */
   callOf(item: Json, param: string): ToolCallPart | undefined {
     const [name, told] = CALLS.get(item.type) ?? [];
     const id = this.#idOf(item);
@@ -87,7 +88,7 @@ class ClientCalls {
     return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
   }
 
-  /** The result that an item is; `undefined` for other items, and for results of no call. Raises invalid_request. */
+  /** Reads a result; `undefined` for other items, and for results without a call. Raises invalid_request. */
   resultOf(item: Json, param: string): ToolResultPart | undefined {
     const call_id = RESULTS.has(item.type) ? this.#idOf(item) : undefined;
     if (call_id === undefined) return undefined;
@@ -114,10 +115,9 @@ function partsOf(output: unknown, param: string): ToolResultPart['parts'] {
   return [{ kind: 'text', text: jsonTextAt(output, param) }];
 }
 
-/** What messages and results of tools consist of. */
+/** Parts of messages and tool results. */
 type ContentPart = TextPart | ImagePart | DocumentPart | RefusalPart;
 
-/** Reads `content` of a message or `output` of a result: a text or a list of parts. Raises invalid_request and not_translatable. */
 function readContent(value: unknown, param: string, notes: Notes): ContentPart[] {
   if (typeof value === 'string') return value === '' ? [] : [{ kind: 'text', text: value }];
   if (!Array.isArray(value)) throw invalid(param, 'must be a string or an array of content parts');
@@ -129,7 +129,7 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
     case 'input_text':
     case 'output_text':
     case 'text':
-      if (Array.isArray(part.annotations) && part.annotations.length > 0) notes.note('annotations');
+      if (itemsOf(part.annotations).length > 0) notes.note('annotations');
       return { kind: 'text', text: textAt(part.text, `${param}.text`), ...readBreakpoint(part, param, notes) };
     case 'refusal':
       return { kind: 'refusal', text: textAt(part.refusal, `${param}.refusal`) };
@@ -168,23 +168,19 @@ function readFile(part: Json, param: string, notes: Notes): ImagePart | Document
 
 const CLIENT_KINDS = ['function', 'custom', 'namespace'];
 
-/** Fields of tools that other protocols lack. */
 const LOST_OPTIONS = ['async', 'allowed_callers', 'defer_loading', 'output_schema'];
-
-interface Entry {
-  readonly tool: Tool;
-  readonly namespace?: string;
-  readonly search?: boolean;
-}
 
 const keyOf = (namespace: string | undefined, name: string): string => JSON.stringify([namespace ?? null, name]);
 
+const joinedName = (namespace: string | undefined, name: string): string =>
+  namespace === undefined ? name : `${namespace}__${name}`;
+
 /**
- * The tools of a request under the names they have in the conversation: a plain name stays, one in a namespace is put
- * together with it. All tools are added before the first name is asked for.
+ * The tools of a request by their names in the conversation: a plain name stays, and a name in a namespace is joined with it.
+ * Add all tools before the first lookup.
  */
 class ToolBook {
-  readonly #entries = new Map<string, Entry>();
+  readonly #tools = new Map<string, Tool>();
   readonly #notes: Notes;
   #names: Map<string, string> | undefined;
   #has_provider_tools = false;
@@ -193,18 +189,14 @@ class ToolBook {
     this.#notes = notes;
   }
 
-  /** Adds a list of tools of a body. Raises invalid_request. */
   addAll(value: unknown, param: string): void {
     eachAt(value, param, (tool, at) => this.#add(tool, at));
   }
 
-  /** The tools, each with what its client needs to call it. Raises not_translatable where none of them can be called. */
+  /** The tools, with their addresses for the client. Raises not_translatable if none can be called. */
   tools(): Tool[] {
-    const tools = [...this.#entries].map(([key, { tool, namespace, search }]): Tool => {
-      const name = this.#assigned().get(key)!;
-      if (namespace === undefined && search !== true) return tool;
-      return { ...tool, name, address: present({ name: tool.name, namespace, search }) };
-    });
+    const names = this.#assigned();
+    const tools = [...this.#tools].map(([key, tool]) => (tool.address ? { ...tool, name: names.get(key)! } : tool));
     if (this.#has_provider_tools) {
       if (tools.length === 0) this.#notes.refuse('only_provider_tools', 'tools');
       this.#notes.note('provider_tool');
@@ -212,13 +204,11 @@ class ToolBook {
     return tools;
   }
 
-  /** The name of a tool in the conversation; for one that is not in the list, what it would be. */
+  /** The name of a tool in the conversation, even for an unlisted tool. */
   nameOf(namespace: string | undefined, name: string): string {
-    const plain = namespace === undefined ? name : `${namespace}__${name}`;
-    return this.#assigned().get(keyOf(namespace, name)) ?? plain;
+    return this.#assigned().get(keyOf(namespace, name)) ?? joinedName(namespace, name);
   }
 
-  /** The name of the client's search for tools, if it has one. */
   get search(): string | undefined {
     return this.#assigned().get(SEARCH_KEY);
   }
@@ -229,7 +219,7 @@ class ToolBook {
     if (typeof tool.type !== 'string')
       throw invalid(`${param}.type`, `must be one of ${CLIENT_KINDS.join(', ')} or a tool of the provider`);
     if (!CLIENT_KINDS.includes(tool.type)) this.#has_provider_tools = true;
-    else this.#put(keyOf(undefined, nameAt(tool.name, `${param}.name`)), { tool: readTool(tool, param, this.#notes) });
+    else this.#put(keyOf(undefined, nameAt(tool.name, `${param}.name`)), readTool(tool, param, this.#notes));
   }
 
   #addNamespace(group: Json, param: string): void {
@@ -237,7 +227,7 @@ class ToolBook {
     this.#notes.note('tool_namespace');
     eachAt(group.tools, `${param}.tools`, (inner, at) => {
       const tool = readTool(inner, at, this.#notes);
-      this.#put(keyOf(namespace, tool.name), { tool, namespace });
+      this.#put(keyOf(namespace, tool.name), { ...tool, address: { name: tool.name, namespace } });
     });
   }
 
@@ -245,15 +235,16 @@ class ToolBook {
     this.#notes.note('tool_search');
     const description = optional(tool, 'description', textAt, `${param}.`);
     const parameters = readSchema(tool.parameters, `${param}.parameters`);
-    this.#put(SEARCH_KEY, { tool: present({ name: 'tool_search', description, parameters }), search: true });
+    const address = { name: 'tool_search', search: true };
+    this.#put(SEARCH_KEY, present({ name: 'tool_search', description, parameters, address }));
   }
 
-  #put(key: string, entry: Entry): void {
-    if (!this.#entries.has(key)) this.#entries.set(key, entry);
+  #put(key: string, tool: Tool): void {
+    if (!this.#tools.has(key)) this.#tools.set(key, tool);
   }
 
   #assigned(): Map<string, string> {
-    this.#names ??= assignNames(this.#entries);
+    this.#names ??= assignNames(this.#tools);
     return this.#names;
   }
 }
@@ -261,20 +252,16 @@ class ToolBook {
 const SEARCH_KEY = 'tool_search';
 
 /** Plain names come first: they stay as they are whatever stands before them. */
-function assignNames(entries: ReadonlyMap<string, Entry>): Map<string, string> {
+function assignNames(tools: ReadonlyMap<string, Tool>): Map<string, string> {
   const names = new Map<string, string>();
   const taken = new Set<string>();
-  const isPlain = ({ namespace, search }: Entry) => namespace === undefined && search !== true;
-  const take = (key: string, wanted: string) => {
+  const { plain = [], addressed = [] } = Object.groupBy(tools, ([, { address }]) => (address ? 'addressed' : 'plain'));
+  for (const [key, { name: own, address }] of [...plain, ...addressed]) {
+    const wanted = joinedName(address?.namespace, own);
     let name = wanted;
     for (let next = 2; taken.has(name); next++) name = `${wanted}_${next}`;
     taken.add(name);
     names.set(key, name);
-  };
-  for (const [key, entry] of entries) if (isPlain(entry)) take(key, entry.tool.name);
-  for (const [key, entry] of entries) {
-    if (!isPlain(entry))
-      take(key, entry.namespace === undefined ? entry.tool.name : `${entry.namespace}__${entry.tool.name}`);
   }
   return names;
 }
@@ -304,7 +291,6 @@ const SIMPLE: Readonly<Record<string, ToolChoice>> = {
   required: { kind: 'any' },
 };
 
-/** Reads `tool_choice`. Raises invalid_request and not_translatable. */
 function readToolChoice(value: unknown, tools: readonly Tool[], book: ToolBook, notes: Notes): Chosen {
   if (isAbsent(value)) return { tools };
   if (typeof value === 'string') {
@@ -337,28 +323,27 @@ function readAllowed(choice: Json, tools: readonly Tool[], book: ToolBook, notes
   return { tool_choice: { kind: 'any' }, tools: left };
 }
 
-/** The tools that a search found, as in its result. */
 function describeFound(value: unknown, book: ToolBook): string {
-  const names = (Array.isArray(value) ? value : []).filter(isObject).flatMap((tool) => {
+  const names = objectsIn(value).flatMap((tool) => {
     if (typeof tool.name !== 'string') return [];
     if (tool.type !== 'namespace') return [book.nameOf(undefined, tool.name)];
-    const inner = (Array.isArray(tool.tools) ? tool.tools : []).filter(isObject);
-    return inner.flatMap(({ name }) => (typeof name === 'string' ? [book.nameOf(tool.name as string, name)] : []));
+    const namespace = tool.name;
+    return objectsIn(tool.tools).flatMap(({ name }) =>
+      typeof name === 'string' ? [book.nameOf(namespace, name)] : [],
+    );
   });
   return names.length === 0 ? 'No tools were found.' : `These tools can be called now: ${names.join(', ')}`;
 }
 
-/** Adds the tools that stand in the input, which the names of calls depend on. Raises invalid_request. */
+/** Adds the tools defined in the input, on which the names of calls depend. Raises invalid_request. */
 function addToolsOfInput(input: unknown, book: ToolBook): void {
-  if (!Array.isArray(input)) return;
-  for (const [index, item] of input.entries()) {
+  for (const [index, item] of itemsOf(input).entries()) {
     if (isObject(item) && (item.type === 'additional_tools' || item.type === 'tool_search_output')) {
       book.addAll(item.tools, `input.${index}.tools`);
     }
   }
 }
 
-/** Reads `input`. Raises invalid_request and not_translatable. */
 function readInput(input: unknown, book: ToolBook, notes: Notes): Pick<Conversation, 'instructions' | 'turns'> {
   if (isAbsent(input)) return { instructions: [], turns: [] };
   if (typeof input === 'string')
@@ -464,7 +449,7 @@ class InputReader {
     return { kind: 'tool_result', call_id, parts, is_error: false };
   }
 
-  /** A search that the provider ran has no call identifier; its tools were added all the same. */
+  /** Reads a tool search. A search of the provider has no call identifier, but its tools were added. */
   #readSearch(item: Json, param: string) {
     if (item.execution === 'server' || typeof item.call_id !== 'string')
       return this.#notes.note('provider_tool_history');
@@ -523,7 +508,7 @@ const REFUSED: readonly (readonly [string, RuleName])[] = [
   ['background', 'background'],
 ];
 
-/** Fields that are left out; a value that is the default asks nothing. */
+/** Fields that are dropped; default values have no effect. */
 const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
   ['access_programs', 'provider_options'],
   ['client_metadata', 'client_metadata'],
@@ -536,7 +521,7 @@ const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
   ['truncation', 'truncation', 'disabled'],
 ];
 
-/** Reads a request. Raises invalid_request where it breaks the protocol, not_translatable by a rule. */
+/** Reads a request. Raises invalid_request if it violates the protocol, not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
   for (const [key, rule] of REFUSED) if (!isAbsent(body[key]) && body[key] !== false) notes.refuse(rule, key);
   if (optional(body, 'prompt_cache_options', objectAt)?.prewarm === true)
@@ -553,7 +538,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   const { instructions, turns } = readInput(body.input, book, notes);
   const first = optional(body, 'instructions', textAt);
   if (turns.length === 0 && instructions.length === 0 && !first)
-    throw invalid('input', 'must say something: it is a text, or an array of items');
+    throw invalid('input', 'must be a text, or an array with at least one known item');
   return {
     model: nameAt(body.model, 'model'),
     instructions: first === undefined || first === '' ? instructions : [{ kind: 'text', text: first }, ...instructions],
@@ -616,11 +601,10 @@ function readFormat(format: Json | undefined): OutputFormat | undefined {
   });
 }
 
-/** Reasoning items that a translation has made. */
+/** Translated reasoning items. */
 export function findMadeReasoning({ input }: Json): MadeReasoning {
-  const items: readonly unknown[] = Array.isArray(input) ? input : [];
-  const paths = items.flatMap((item, index): Path[] => {
-    return isObject(item) && isMadeItem(item) ? [['input', index]] : [];
-  });
-  return { paths };
+  const items = itemsOf(input);
+  return {
+    paths: items.flatMap((item, index): Path[] => (isObject(item) && isMadeItem(item) ? [['input', index]] : [])),
+  };
 }

@@ -14,7 +14,7 @@ import type {
 import { FreeTextDecoder } from '../translation/free-text.ts';
 import { proofToText } from '../translation/made-reasoning.ts';
 import type { Notes } from '../translation/rules.ts';
-import { RESPONSES_TOTALS, writeTotals } from '../translation/usage.ts';
+import { RESPONSES_TOTALS, writeTotals } from '../usage.ts';
 import { responsesErrors } from './index.ts';
 
 /** `incomplete_details.reason` by the reason why a response ended; `null`: it is completed. */
@@ -29,7 +29,7 @@ const STOP_REASONS: Readonly<Record<StopReason, string | null>> = {
   context_window: 'max_output_tokens',
 };
 
-/** Bound on repeated instructions, tools and schema, in characters each: a stream has them three times. */
+/** Bound on repeated instructions, tools and schema, in characters each: a stream contains them three times. */
 const REPEATED_CHARS_MAX = 1_048_576;
 
 /** Makes one event of a stream: its type and its fields as JSON text, beginning with a comma. */
@@ -37,27 +37,24 @@ type Say = (type: string, fields: string) => string;
 
 const text = (value: string): string => JSON.stringify(value);
 
-/** The item of a part. `whole` is its whole text as JSON; `undefined` while it is open. */
+/** The item of a part. `whole` is its complete text as JSON; `undefined` while it is open. */
 interface Shape {
-  /** Stands before the identifier of the item. */
   readonly prefix: string;
-  /** The members of the item behind its identifier. */
+  /** The members of the item after its identifier. */
   readonly item: (whole: string | undefined, said: string) => string;
   /** Name of its text events; absent where there are no deltas. */
   readonly event?: string;
-  /** Stands beside the delta. */
   readonly beside?: string;
-  /** What the event with the whole text has. */
+  /** Members of the event with the complete text. */
   readonly done?: (whole: string, said: string) => string;
-  /** The part of the item that holds the text: what its events are called, where it stands, and the part itself. */
+  /** The part of the item with the text: event name, position, and content. */
   readonly part?: {
     readonly event: string;
     readonly at: string;
     readonly json: (whole: string) => string;
-    /** Whether it begins with the item, not with its text. */
+    /** Whether the part begins with the item, not with its text. */
     readonly at_once: boolean;
   };
-  /** Takes the text out of what the model says. */
   readonly decoder?: FreeTextDecoder;
 }
 
@@ -123,10 +120,9 @@ function callShape({ id, name: given }: PartStart & { kind: 'tool_call' }, answe
   };
 }
 
-/** One item of an answer: it knows where it stands, and keeps what it must repeat. */
+/** One item of a response, with its position and the content that it must repeat. */
 class Item {
   proof: ReasoningProof | undefined;
-  /** The whole item as JSON text, once it has ended. */
   json = '';
   readonly #shape: Shape;
   readonly #say: Say;
@@ -136,7 +132,7 @@ class Item {
   #pieces: string[] = [];
   #has_part = false;
 
-  /** @param id what answers call it, without what says its kind */
+  /** @param id identifier without the prefix of its kind */
   constructor(part: PartStart, output_index: number, id: string, answer: AnswerContext, say: Say) {
     this.#shape =
       part.kind === 'reasoning'
@@ -160,7 +156,6 @@ class Item {
     return this.#add(decoder === undefined ? said : decoder.push(said), event, beside);
   }
 
-  /** Ends the item, with its whole content. */
   end(): string {
     const { event, beside = '', decoder, done, part } = this.#shape;
     const rest = decoder === undefined ? '' : this.#add(decoder.end(), event, beside);
@@ -205,7 +200,7 @@ function objectText(args: string): string {
   }
 }
 
-/** The longest text of a value that an answer repeats, such as a name or a setting. */
+/** Longest repeated value, such as a name or a setting. */
 const TEXT_MAX = 512;
 
 const METADATA_MAX = 16;
@@ -240,13 +235,12 @@ const REPEATED: Readonly<Record<string, readonly [isRight: (value: unknown) => b
   safety_identifier: [isShort],
 };
 
-/** What is repeated of a group of settings. */
 const SETTINGS: Readonly<Record<string, Readonly<Record<string, (value: unknown) => boolean>>>> = {
   reasoning: { effort: isShort, summary: isShort },
   text: { format: isNamed, verbosity: isShort },
 };
 
-/** Values of a request that its answer repeats: its settings, tools and instructions, never its input. */
+/** Values of a request that the response repeats: settings, tools and instructions, never the input. */
 export function echoOf(body: Json): Json {
   return Object.fromEntries(
     Object.entries(REPEATED).flatMap(([key, [isRight]]) => {
@@ -268,14 +262,12 @@ export class ResponsesWriter implements StreamWriter {
   readonly #items: Item[] = [];
   #number = 0;
   #started = false;
-  /** Never the upstream's: servers of other protocols repeat theirs, and no two items of a conversation may have the same. */
+  /** Never the upstream's: servers of other protocols repeat theirs, and items of a conversation need unique identifiers. */
   readonly #id: string;
   #model: string;
   #usage: ModelUsage = {};
   #refused = false;
-  /** Members of the request as JSON text, which a stream has three times. */
   #repeated: string | undefined;
-  /** The whole answer as JSON text, once it has ended. */
   document = '';
 
   constructor(answer: AnswerContext, notes: Notes) {
@@ -360,7 +352,7 @@ export class ResponsesWriter implements StreamWriter {
     return last + this.#say(`response.${status}`, `,"response":${this.document}`);
   }
 
-  /** Some upstreams decline without words; an answer without any output looks like a fault of the gateway. */
+  /** Adds a refusal text if the upstream declined without one; an empty response would look like a gateway error. */
   #declined(reason: StopReason): string {
     if (reason !== 'refusal' || this.#refused) return '';
     this.#notes.note('refusal_stop');
@@ -402,7 +394,7 @@ export class ResponsesWriter implements StreamWriter {
   }
 }
 
-/** Writes a whole response for a client: that of the last event of its stream. */
+/** Writes a response without a stream: the one in the last event of the stream. */
 export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const writer = new ResponsesWriter(answer, notes);
   for (const event of events) writer.write(event);
@@ -423,7 +415,7 @@ function repeatedText(echo: Json): string {
   return members.join(',');
 }
 
-/** Coding clients do not repeat a request whose prompt is invalid, and repeat others. */
+/** Error code: coding clients retry requests unless the prompt is invalid. */
 function codeOf({ status }: Problem): string {
   return status >= 400 && status < 500 ? 'invalid_prompt' : 'server_error';
 }

@@ -1,5 +1,4 @@
 import { present } from '../read-json.ts';
-import { type Accepted, FUNCTIONS } from '../translation/accepted.ts';
 import type {
   Conversation,
   DocumentPart,
@@ -20,15 +19,13 @@ import { asError, effortOf, shortUser, writePromptCache } from '../translation/f
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import { freeTextOf, freeTextTools } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
-import { StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import { type Accepted, FUNCTIONS, StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
 
-/** What upstreams accept of schemas, tool names and stop sequences. */
+/** Schemas, tool names and stop sequences that upstreams accept. */
 export const accepted: Accepted = { ...FUNCTIONS, stops: { most: 0, blank: true } };
 
-type Item = Json;
-
 /** Writes the conversation as `input`. Instructions are a developer message, as only that keeps them in separate blocks. */
-function writeItems(conversation: Conversation, notes: Notes): Item[] {
+function writeItems(conversation: Conversation, notes: Notes): Json[] {
   const writer = new ItemWriter(conversation, notes);
   writer.writeMessage('developer', conversation.instructions);
   for (const turn of conversation.turns) writer.writeTurn(turn);
@@ -38,10 +35,10 @@ function writeItems(conversation: Conversation, notes: Notes): Item[] {
 const ROLES = { user: 'user', assistant: 'assistant', instructions: 'developer' } as const;
 
 class ItemWriter {
-  readonly items: Item[] = [];
+  readonly items: Json[] = [];
   readonly #notes: Notes;
   readonly #free_text: ReadonlySet<string>;
-  /** Calls of free-text tools, whose results are of their own kind. */
+  /** Calls of free-text tools, whose results have their own type. */
   readonly #custom_calls = new Set<string>();
 
   constructor({ tools }: Conversation, notes: Notes) {
@@ -49,7 +46,7 @@ class ItemWriter {
     this.#free_text = freeTextTools(tools);
   }
 
-  /** Parts in a row that stand in messages are one message; calls, results and reasoning are items of their own. */
+  /** Consecutive message parts become one message; calls, results and reasoning are separate items. */
   writeTurn({ role, parts }: Turn): void {
     const before = this.items.length;
     let said: Part[] = [];
@@ -64,14 +61,14 @@ class ItemWriter {
       this.items.push(...item);
     }
     this.writeMessage(ROLES[role], said);
-    // Without a message that says nothing the one before would be answered.
+    // Without an empty message, the upstream would respond to the previous one.
     if (role === 'user' && this.items.length === before)
       this.items.push({ type: 'message', role, content: [{ type: 'input_text', text: '' }] });
   }
 
   /** The items without reasoning that led to nothing, as in an answer that was broken off: the protocol refuses it. */
-  withoutLone(): Item[] {
-    const kept: Item[] = [];
+  withoutLone(): Json[] {
+    const kept: Json[] = [];
     for (const item of this.items.toReversed()) {
       if (item.type !== 'reasoning' || isSaidByModel(kept.at(-1))) kept.push(item);
       else this.#notes.note('lone_reasoning');
@@ -84,14 +81,14 @@ class ItemWriter {
     if (content.length > 0) this.items.push({ type: 'message', role, content });
   }
 
-  #ownItem(part: Part): Item[] | undefined {
+  #ownItem(part: Part): Json[] | undefined {
     if (part.kind === 'tool_call') return [this.#call(part)];
     if (part.kind === 'tool_result') return [this.#result(part)];
     if (part.kind === 'reasoning') return this.#reasoning(part);
     return undefined;
   }
 
-  #content(role: string, part: Part): Item[] {
+  #content(role: string, part: Part): Json[] {
     if (part.kind === 'refusal') {
       if (role !== 'assistant') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
       return [{ type: 'refusal', refusal: part.text }];
@@ -106,7 +103,7 @@ class ItemWriter {
     return [];
   }
 
-  #input(part: TextPart | ImagePart | DocumentPart): Item[] {
+  #input(part: TextPart | ImagePart | DocumentPart): Json[] {
     this.#noteCache(part);
     if (part.kind === 'text') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
     if (part.kind === 'image') {
@@ -117,7 +114,7 @@ class ItemWriter {
     return [this.#document(part)];
   }
 
-  #document({ source, name }: DocumentPart): Item {
+  #document({ source, name }: DocumentPart): Json {
     if (source.kind === 'text') {
       return { type: 'input_text', text: documentText(source.text, name, this.#notes) };
     }
@@ -125,14 +122,14 @@ class ItemWriter {
     return { type: 'input_file', filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) };
   }
 
-  #call({ id, name, arguments: args, cache }: ToolCallPart): Item {
+  #call({ id, name, arguments: args, cache }: ToolCallPart): Json {
     if (cache !== undefined) this.#notes.note('part_cache');
     if (!this.#free_text.has(name)) return { type: 'function_call', call_id: id, name, arguments: args };
     this.#custom_calls.add(id);
     return { type: 'custom_tool_call', call_id: id, name, input: freeTextOf(args) };
   }
 
-  #result({ call_id, parts, is_error, cache }: ToolResultPart): Item {
+  #result({ call_id, parts, is_error, cache }: ToolResultPart): Json {
     if (cache !== undefined) this.#notes.note('part_cache');
     const said = is_error ? asError(parts, this.#notes) : parts;
     const content = said.flatMap((part) => this.#input(part));
@@ -144,7 +141,7 @@ class ItemWriter {
     };
   }
 
-  #reasoning({ text, proof }: ReasoningPart): Item[] {
+  #reasoning({ text, proof }: ReasoningPart): Json[] {
     if (proof?.protocol !== 'responses' || proof.kind === 'none') {
       this.#notes.note('foreign_reasoning');
       return [];
@@ -164,12 +161,12 @@ class ItemWriter {
   }
 }
 
-function isSaidByModel(item: Item | undefined): boolean {
+function isSaidByModel(item: Json | undefined): boolean {
   const { type, role } = item ?? {};
   return role === 'assistant' || type === 'reasoning' || type === 'function_call' || type === 'custom_tool_call';
 }
 
-/** The least `max_output_tokens` that upstreams accept. */
+/** The smallest `max_output_tokens` that upstreams accept. */
 export const OUTPUT_TOKENS_MIN = 16;
 
 const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
@@ -201,7 +198,7 @@ function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, n
   };
 }
 
-/** Tools are strict by default in this protocol, and most schemas are refused then. */
+/** Tools are strict by default in this protocol, and strictness rejects most schemas. */
 function writeTool(tool: Tool, held: StrictSchemas, notes: Notes) {
   const { name, description, free_text, cache } = tool;
   if (cache !== undefined) notes.note('part_cache');
@@ -217,7 +214,7 @@ function writeToolChoice(choice: Conversation['tool_choice'], tools: readonly To
   return { type: free_text ? 'custom' : 'function', name: choice.name };
 }
 
-/** Requests encrypted reasoning only where the client wants reasoning, as models without it refuse the field. */
+/** Requests encrypted reasoning only if the client wants reasoning, because other models reject the field. */
 function writeReasoning(wish: ReasoningRequest | undefined, { thinking }: UpstreamTarget, notes: Notes) {
   if (thinking === 'none') {
     if (wish !== undefined && wish.effort !== 'none') notes.note('no_thinking');
@@ -247,20 +244,14 @@ function writeSettings(conversation: Conversation, notes: Notes) {
     user: user === undefined ? undefined : shortUser(user, notes),
     service_tier: has_tier ? service_tier : undefined,
     ...writePromptCache(cache),
-    // Without it the provider stores the response, which no client of another protocol requested.
+    // Otherwise the provider would store the response, which clients of other protocols did not request.
     store: conversation.store ?? false,
   };
 }
 
 function writeFormat(format: OutputFormat, notes: Notes): Json {
   if (format.kind === 'json_object') return { type: 'json_object' };
-  const { name, description, strict } = format;
+  const { name = 'answer', description, strict } = format;
   const { schema, is_strict } = writeAnswerSchema(format, accepted, notes);
-  return present({
-    type: 'json_schema',
-    name: name ?? 'answer',
-    description,
-    schema,
-    strict: strict && is_strict,
-  });
+  return present({ type: 'json_schema', name, description, schema, strict: strict && is_strict });
 }

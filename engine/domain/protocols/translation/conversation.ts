@@ -5,15 +5,13 @@ import type { MadeReasoning } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
 
 /**
- * A model request in the words that all protocols have in common. Each protocol has one reader and one writer for it, so
- * that a new protocol needs one adapter and no pairs. A reader notes as lost what the vocabulary cannot express.
+ * A model request in a common form of all protocols. Each protocol has one reader and one writer for it, so a new protocol
+ * needs one adapter and no pairs. A reader notes losses that the common form cannot express.
  */
 
 /** A model request. Absent fields are absent in the client's request. */
 export interface Conversation {
-  /** Identifier for the side the request is written to. */
   readonly model: string;
-  /** Instructions before the conversation, in order. */
   readonly instructions: readonly TextPart[];
   readonly turns: readonly Turn[];
   readonly tools: readonly Tool[];
@@ -34,7 +32,7 @@ export interface Conversation {
   readonly metadata?: Readonly<Record<string, string>>;
   readonly service_tier?: string;
   readonly store?: boolean;
-  /** The longest prompt cache lifetime of the whole request, beside marks on parts. */
+  /** Prompt caching of the whole request, in addition to marks on parts. */
   readonly cache?: PromptCache;
   readonly stream: boolean;
 }
@@ -43,27 +41,27 @@ export interface Conversation {
 export interface PromptCache {
   readonly key?: string;
   readonly ttl: CacheTtl;
-  /** Whether every mark is to last for an hour, its own lifetime or not. */
+  /** Whether every mark lasts for an hour, whatever its own lifetime. */
   readonly long_marks?: boolean;
-  /** Whether parts that are not marked are not to be kept. */
+  /** Whether only marked parts are cached. */
   readonly only_marked?: boolean;
 }
 
 /** Lifetime of a prompt cache entry. */
 export type CacheTtl = '5m' | '1h';
 
-/** Words for how much a model shall think, from the least to the most. */
+/** Reasoning efforts, from the lowest to the highest. */
 export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
 
-/** How much the model shall think. With both `budget_tokens` and `effort`, a writer uses what its protocol has. */
+/** The requested amount of reasoning. With both `budget_tokens` and `effort`, a writer uses the one of its protocol. */
 export interface ReasoningRequest {
   readonly effort?: (typeof EFFORTS)[number];
   readonly budget_tokens?: number;
-  /** Whether the client wants to see what was thought, whole or summarised. */
+  /** Whether the client wants the reasoning, complete or summarised. */
   readonly show?: boolean;
 }
 
-/** The shape the answer must have. */
+/** The required format of the response. */
 export type OutputFormat =
   | { readonly kind: 'json_object' }
   | {
@@ -74,7 +72,7 @@ export type OutputFormat =
       readonly strict?: boolean;
     };
 
-/** A tool the client runs. Tools that the provider runs are no part of a conversation: see `rules.ts`. */
+/** A tool that the client runs. Provider tools are not part of a conversation: see `rules.ts`. */
 export interface Tool {
   readonly name: string;
   readonly description?: string;
@@ -83,16 +81,16 @@ export interface Tool {
   readonly strict?: boolean;
   /** Whether the client's protocol calls it with plain text; the arguments are `{"input": text}` in a conversation. */
   readonly free_text?: boolean;
-  /** How the client's protocol calls it, where that is more than its name here. */
+  /** The tool's address in the client's protocol, if it is more than the name. */
   readonly address?: ToolAddress;
   readonly cache?: CacheTtl;
 }
 
-/** How a protocol calls a tool for which its name in a conversation is not enough. */
+/** The address of a tool in a protocol that needs more than a name. */
 export interface ToolAddress {
   readonly name: string;
   readonly namespace?: string;
-  /** Whether it is the client's own search for further tools, which is called by an item of its own kind. */
+  /** Whether it is the client's search for further tools, whose calls have their own item type. */
   readonly search?: boolean;
 }
 
@@ -100,8 +98,8 @@ export interface ToolAddress {
 export type ToolChoice = { readonly kind: 'auto' | 'none' | 'any' } | { readonly kind: 'tool'; readonly name: string };
 
 /**
- * A turn of one side. `instructions` is a system or developer message in the middle of a conversation. Neighbours may have
- * the same role. Tool results stand in a `user` turn, at its beginning, in the turn after the calls they answer.
+ * A turn of one role. `instructions` is a system or developer message in the middle of a conversation. Neighbours may have
+ * the same role. Tool results are at the start of the `user` turn after their calls.
  */
 export interface Turn {
   readonly role: 'user' | 'assistant' | 'instructions';
@@ -115,11 +113,11 @@ export type Part = TextPart | ImagePart | DocumentPart | ReasoningPart | ToolCal
 export interface TextPart {
   readonly kind: 'text';
   readonly text: string;
-  /** The prompt up to and with this part shall be cached. */
+  /** Caches the prompt up to and including this part. */
   readonly cache?: CacheTtl;
 }
 
-/** Where the bytes of an image or document are. Files that live at a provider cannot be named at another. */
+/** The source of an image or document. Files stored at one provider cannot be used at another. */
 export type Source =
   | { readonly kind: 'base64'; readonly media_type: string; readonly data: string }
   | { readonly kind: 'url'; readonly url: string };
@@ -140,35 +138,35 @@ export interface DocumentPart {
   readonly cache?: CacheTtl;
 }
 
-/** What the model thought. */
+/** Reasoning of the model. */
 export interface ReasoningPart {
   readonly kind: 'reasoning';
-  /** What can be read of it; empty where the provider keeps it secret. */
+  /** The readable text; empty if the provider keeps it secret. */
   readonly text: string;
   readonly proof?: ReasoningProof;
 }
 
 /**
- * What makes reasoning believable to the provider that made it: a signature, or the encrypted thought itself. To other
- * protocols it means nothing; a client of another protocol keeps it as text made by `made-reasoning.ts` and gives it back.
+ * The proof by which a provider accepts its own reasoning: a signature, or the encrypted reasoning itself. Other protocols
+ * cannot use it; their clients keep it as a text of `made-reasoning.ts` and return it.
  */
 export interface ReasoningProof {
   readonly protocol: Protocol;
   /**
-   * `signature`: belongs to the text. `encrypted`: stands for the thought; there may be a readable summary beside it. `state`:
-   * state that a chat upstream expects back with the message and its calls, as JSON. `none`: its upstream gave no proof.
+   * `signature`: belongs to the text. `encrypted`: the reasoning itself, possibly with a readable summary. `state`:
+   * state that a chat upstream expects back with the message and its calls, as JSON. `none`: the upstream sent no proof.
    */
   readonly kind: 'signature' | 'encrypted' | 'state' | 'none';
   readonly value: string;
-  /** The upstream that made it, as far as a client of another protocol has kept that. */
+  /** The issuing upstream, if a client of another protocol kept it. */
   readonly upstream?: string;
-  /** Which state boundary it was made in, as `boundaryMark` writes it. */
+  /** State boundary of the issuing upstream, as `boundaryMark` writes it. */
   readonly boundary?: string;
-  /** Identifier of the item, where the protocol wants it back. */
+  /** Identifier of the item, if the protocol expects it back. */
   readonly id?: string;
 }
 
-/** A call of a tool by the model. */
+/** A tool call of the model. */
 export interface ToolCallPart {
   readonly kind: 'tool_call';
   readonly id: string;
@@ -178,7 +176,7 @@ export interface ToolCallPart {
   readonly cache?: CacheTtl;
 }
 
-/** What a tool gave back. */
+/** The result of a tool call. */
 export interface ToolResultPart {
   readonly kind: 'tool_result';
   readonly call_id: string;
@@ -187,14 +185,14 @@ export interface ToolResultPart {
   readonly cache?: CacheTtl;
 }
 
-/** The model's words when it declined to answer. */
+/** The model's text when it declined to respond. */
 export interface RefusalPart {
   readonly kind: 'refusal';
   readonly text: string;
 }
 
 /**
- * A model's answer in the words that all protocols have in common, as it streams. A document is the same events at once.
+ * A model's streamed response in a common form of all protocols. A document is the same events at once.
  *
  * Order: `start`, then parts, then `end`. A part is `part_start`, any number of `part_delta` and at most one `proof`, then
  * `part_end`; `index` counts parts from 0 in the order they start. Parts may overlap (parallel tool calls of some upstreams).
@@ -219,10 +217,10 @@ export type ModelEvent =
     }
   | { readonly type: 'error'; readonly problem: Problem };
 
-/** Takes the events of an answer, one by one. */
+/** Receives the events of a response, one by one. */
 export type Emit = (event: ModelEvent) => void;
 
-/** The start of a part. `id` of a tool call is never empty: a reader makes one where the upstream sends none. */
+/** The start of a part. `id` of a tool call is never empty: a reader generates a missing one. */
 export type PartStart =
   | { readonly kind: 'text' | 'refusal' | 'reasoning' }
   | { readonly kind: 'tool_call'; readonly id: string; readonly name: string };
@@ -256,18 +254,18 @@ export interface ModelUsage {
 
 /** An error of an upstream, as a response or inside a stream. `message` is the upstream's, byte for byte. */
 export interface Problem {
-  /** HTTP status; in a stream that of the kind of error. */
+  /** HTTP status; in a stream, the status of the error type. */
   readonly status: number;
   readonly message: string;
-  /** What the upstream called it: `error.type` and `error.code`. */
+  /** The upstream's `error.type` and `error.code`. */
   readonly type?: string;
   readonly code?: string;
   readonly param?: string;
-  /** Whether the prompt is larger than the model's context window. Clients compact the conversation when they see it. */
+  /** Whether the prompt exceeds the model's context window. Clients then compact the conversation. */
   readonly context_overflow: boolean;
 }
 
-/** The start of a response: identifier and model, where the upstream reports them. */
+/** The start of a response: identifier and model, if the upstream reports them. */
 export function startOfAnswer(said: unknown, usage?: ModelUsage): Extract<ModelEvent, { type: 'start' }> {
   const { id, model } = (said ?? {}) as { readonly id?: unknown; readonly model?: unknown };
   return {
@@ -278,7 +276,7 @@ export function startOfAnswer(said: unknown, usage?: ModelUsage): Extract<ModelE
   };
 }
 
-/** A part of a whole answer. */
+/** A part of a complete response. */
 export interface WholePart {
   readonly start: PartStart;
   readonly text: string;
@@ -292,7 +290,7 @@ interface WholeAnswer {
   readonly usage: ModelUsage;
 }
 
-/** A whole response, gathered from events. */
+/** A complete response, collected from events. */
 export function gatherAnswer(events: readonly ModelEvent[]): WholeAnswer {
   const parts = new Map<number, { start: PartStart; texts: string[]; proof?: ReasoningProof }>();
   let start: WholeAnswer['start'] = { type: 'start' };
@@ -308,29 +306,29 @@ export function gatherAnswer(events: readonly ModelEvent[]): WholeAnswer {
   return { start, parts: whole, end, usage: { ...start.usage, ...end.usage } };
 }
 
-/** What translation asks of a protocol. All of it is pure: no clock, no network, no state beyond one request. */
+/** The interface of a protocol for translation. It is pure: no clock, no network, no state beyond one request. */
 
 export type Json = Readonly<Record<string, unknown>>;
 
 /** One protocol, as client side and as upstream side. */
 export interface ProtocolAdapter {
-  /** Reads a client's request. Raises invalid_request where it breaks the protocol, not_translatable by a rule. */
+  /** Reads a client's request. Raises invalid_request if it violates the protocol, not_translatable by a rule. */
   readRequest(body: Json, notes: Notes): Conversation;
   /** Writes a request for an upstream. Raises not_translatable by a rule. */
   writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Record<string, unknown>;
-  /** Finds reasoning in a request that its provider has not made; absent where the protocol has no proofs of reasoning. */
+  /** Finds reasoning in a request that its provider did not issue; absent if the protocol has no proofs of reasoning. */
   findMadeReasoning?(body: Json, keeps_unsigned: boolean): MadeReasoning;
-  /** Values of a client's request that its answer repeats; absent where answers repeat none. */
+  /** Values of a request that the response repeats; absent if responses repeat none. */
   echoOf?(body: Json): Json;
-  createReader(notes: Notes): StreamReader;
+  createReader(notes: Notes, emit: Emit): StreamReader;
   /** Reads an upstream's whole answer. Raises upstream_invalid. */
   readDocument(document: Json, notes: Notes): ModelEvent[];
   createWriter(answer: AnswerContext, notes: Notes): StreamWriter;
-  /** Writes a whole answer for a client; the events have no `error` and no `ping`. */
+  /** Writes a complete response for the client; the events have no `error` and no `ping`. */
   writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Record<string, unknown>;
 }
 
-/** What a call is known by. */
+/** The key of a call. */
 export interface CallKey {
   readonly id: string;
   readonly name: string;
@@ -338,43 +336,43 @@ export interface CallKey {
   readonly arguments: string;
 }
 
-/** What an upstream of chat completions wants back with a call, beyond the protocol. */
+/** State that a chat upstream expects back with a call, beyond the protocol. */
 export interface CallState {
-  /** Its identifier, where the client knows the call by a shorter one. */
+  /** The upstream's identifier, if the client has a shorter one. */
   readonly id?: string;
   readonly call?: Json;
   readonly function?: Json;
 }
 
-/** State of a call; with the first call of a message also that of the message. */
+/** State of a call; the first call of a message also has the state of the message. */
 export interface KeptState extends CallState {
   readonly id: string;
   readonly message?: Json;
-  /** Content parts that stand before its text. */
+  /** Content parts before the text. */
   readonly parts?: readonly unknown[];
 }
 
 /** The remembered state of a call. */
 export type Recall = (call: CallKey) => KeptState | undefined;
 
-/** What a writer of requests must know beside the conversation. */
+/** Input of a request writer, in addition to the conversation. */
 export interface UpstreamTarget {
   readonly max_output_tokens: number;
-  /** Bound of the output where the client has none and the protocol requires one; absent: the maximum. */
+  /** Default output bound if the protocol requires one; absent: the maximum. */
   readonly default_output_tokens?: number;
-  /** Field of chat completions that alone the upstream takes for a bound. */
+  /** The only output bound field of chat completions that the upstream accepts. */
   readonly max_tokens_field?: ChatBound | undefined;
   /** How thinking is enabled in the Messages protocol. */
   readonly thinking: 'none' | 'budget' | 'adaptive';
-  /** Whether the model takes temperature, top_p and top_k. */
+  /** Whether the model accepts temperature, top_p and top_k. */
   readonly sampling: boolean;
-  /** Whether the model's chat template wants user and assistant to take turns, results of tools not counted. */
+  /** Whether the model's chat template requires alternating user and assistant turns, ignoring tool results. */
   readonly strict_turns?: boolean;
-  /** Chat completions: remembers state of calls that the client may have left out. */
+  /** Chat completions: recalls state of calls that the client may have omitted. */
   readonly recall?: Recall | undefined;
 }
 
-/** Who an answer comes from: reasoning goes back to that upstream and to no other. */
+/** The origin of a response: its reasoning returns only to that upstream. */
 export interface Maker {
   readonly protocol: Protocol;
   readonly upstream: string;
@@ -382,12 +380,12 @@ export interface Maker {
   readonly boundary?: string | undefined;
 }
 
-/** What a writer of answers must know of the request. */
+/** Request data for a response writer. */
 export interface AnswerContext {
-  /** Identifier of the request at the gateway; the identifier of an answer is made of it. */
+  /** Request identifier of the gateway; the response's identifier is derived from it. */
   readonly request_id: string;
   readonly made_by: Maker;
-  /** Messages: whether answers that call tools must begin with thinking, as those that go on without it are refused. */
+  /** Messages: whether a response with tool calls must begin with thinking; otherwise its continuation is rejected. */
   readonly thinks_first?: boolean;
   /** The client's name of the model, for upstreams that report none. */
   readonly model: string;
@@ -399,22 +397,22 @@ export interface AnswerContext {
   readonly free_text_tools: ReadonlySet<string>;
   /** `Tool.address` by the tool's name in the conversation, for the tools that have one. */
   readonly tool_addresses?: ReadonlyMap<string, ToolAddress>;
-  /** Values of the request that an answer repeats, such as `temperature` and `tools`. */
+  /** Values of the request that the response repeats, such as `temperature` and `tools`. */
   readonly echo: Json;
 }
 
 /** Reads one upstream stream, event by event. */
 export interface StreamReader {
   /** Raises upstream_invalid for an event that cannot be understood; unknown kinds of event are skipped. */
-  read(event: ResponseEvent, emit: Emit): void;
+  read(event: ResponseEvent): void;
   /** Whether the answer is whole should nothing more come. */
   readonly finished: boolean;
   /** The stream has ended. Emits what is owed; raises upstream_failed when the answer is not complete. */
-  end(emit: Emit): void;
+  end(): void;
 }
 
 /** Writes one client stream. */
 export interface StreamWriter {
-  /** Server-sent events for a model event, each with its blank line; '' where the protocol has none. */
+  /** Server-sent events for a model event, each with its blank line; '' if the protocol has none. */
   write(event: ModelEvent): string;
 }

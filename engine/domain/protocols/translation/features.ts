@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { invalid, isAbsent, objectAt, optional, textAt } from '../read-json.ts';
-import type { Accepted } from './accepted.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -16,77 +15,76 @@ import type {
 } from './conversation.ts';
 import { isMadeBy } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
+import type { Accepted } from './tool-schemas.ts';
 
 /**
- * Identifiers of tool calls that not every protocol takes: some servers put a signature into them, with any characters and as long
- * as it is. Clients get identifiers of few characters; those that come back are the upstream's own again.
+ * Identifiers of tool calls that not every protocol accepts: some servers put a signature into them, of any length and
+ * characters. Clients get encoded identifiers; returned ones are decoded for the upstream.
  */
 
-/** The longest identifier that every API takes. */
 const CHARS_MAX = 64;
 
-/** How an identifier begins that stands for one of other characters. */
+/** Prefix of encoded identifiers. */
 const PREFIX = 'gwid_';
 
 const isPlain = (id: string): boolean => /^[A-Za-z0-9_-]+$/.test(id) && !id.startsWith(PREFIX);
 
-/** The identifier in letters, digits, `_` and `-`, from which `decodeCallId` has it again. */
+/** Encodes an identifier in letters, digits, `_` and `-`, reversibly by `decodeCallId`. */
 export function encodeCallId(id: string): string {
   return isPlain(id) ? id : PREFIX + Buffer.from(id).toString('base64url');
 }
 
-/** What `encodeCallId` made this of; another identifier as it is. */
+/** Decodes an identifier of `encodeCallId`; returns others unchanged. */
 export function decodeCallId(id: string): string {
   if (!id.startsWith(PREFIX)) return id;
   const decoded = Buffer.from(id.slice(PREFIX.length), 'base64url').toString();
   return decoded !== '' && encodeCallId(decoded) === id ? decoded : id;
 }
 
-/** A short name for an identifier that is too long for some API, by a hash; a short one as it is. */
+/** Shortens an identifier that is too long for some API by a hash; returns a short one unchanged. */
 export function shortCallId(id: string): string {
   if (encodeCallId(id).length <= CHARS_MAX) return id;
   return `call_${createHash('sha256').update(id).digest('hex').slice(0, 40)}`;
 }
 
-/** The conversation with identifiers of calls as upstreams gave them. */
+/** The conversation with the upstreams' call identifiers. */
 export function decodeCallIds(conversation: Conversation): Conversation {
   const decode = (part: Part): Part => {
     if (part.kind === 'tool_call') return { ...part, id: decodeCallId(part.id) };
     return part.kind === 'tool_result' ? { ...part, call_id: decodeCallId(part.call_id) } : part;
   };
-  const isEncoded = (part: Part) =>
-    (part.kind === 'tool_call' && part.id.startsWith(PREFIX)) ||
-    (part.kind === 'tool_result' && part.call_id.startsWith(PREFIX));
-  if (!conversation.turns.some(({ parts }) => parts.some(isEncoded))) return conversation;
-  const turns = conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.map(decode) }));
-  return { ...conversation, turns };
+  return { ...conversation, turns: withParts(conversation.turns, decode) };
 }
 
-/** From this many tokens of a budget on, the effort is this. */
+function withParts(turns: readonly Turn[], map: (part: Part) => Part | readonly Part[]): readonly Turn[] {
+  return turns.map((turn) => ({ ...turn, parts: turn.parts.flatMap(map) }));
+}
+
+/** Efforts by minimum budget, in tokens. */
 const EFFORTS_BY_BUDGET = [
   [16_384, 'high'],
   [4096, 'medium'],
   [0, 'low'],
 ] as const;
 
-/** The effort for a model without budgets: the requested one, else that of the budget. */
+/** The effort for a model without budgets: the requested one, else by the budget. */
 export function effortOf({ effort, budget_tokens }: ReasoningRequest, notes: Notes): ReasoningRequest['effort'] {
   if (effort !== undefined || budget_tokens === undefined) return effort;
   notes.note('thinking_budget');
   return EFFORTS_BY_BUDGET.find(([from]) => budget_tokens >= from)?.[1] ?? 'low';
 }
 
-/** The longest identifier of an end user that upstreams of chat completions and Responses take. */
+/** The longest end-user identifier that upstreams of chat completions and Responses accept. */
 const USER_CHARS_MAX = 64;
 
-/** The identifier of an end user as such upstreams take it: a longer one becomes its SHA-256, noted. */
+/** An end-user identifier for these upstreams: a longer one becomes its SHA-256, noted. */
 export function shortUser(user: string, notes: Notes): string {
   if (user.length <= USER_CHARS_MAX) return user;
   notes.note('long_user');
   return createHash('sha256').update(user).digest('hex');
 }
 
-/** Who the end user is, by clients of chat completions and Responses, which have two fields for it. Raises invalid_request. */
+/** Reads the end user from the two fields of chat completions and Responses. Raises invalid_request. */
 export function readUser(body: Json, notes: Notes): string | undefined {
   const user = optional(body, 'user', textAt);
   const identifier = optional(body, 'safety_identifier', textAt);
@@ -98,14 +96,14 @@ export function readUser(body: Json, notes: Notes): string | undefined {
 export function readMetadata(body: Json): Readonly<Record<string, string>> | undefined {
   const metadata = optional(body, 'metadata', objectAt) ?? {};
   const values = Object.values(metadata);
-  // Keys are the client's words and stay out of the error.
+  // Clients choose the keys, so the error does not quote them.
   if (!values.every((value) => typeof value === 'string')) throw invalid('metadata', 'must have strings as values');
   return values.length === 0 ? undefined : (metadata as Readonly<Record<string, string>>);
 }
 
 const ERROR_PREFIX = 'Error: ';
 
-/** The content of a result that is an error, for protocols that have no flag for it: its text begins by saying so. */
+/** The content of a failed tool result, for protocols without a flag: its text begins with "Error". */
 export function asError<P extends ToolResultPart['parts'][number]>(
   parts: readonly P[],
   notes: Notes,
@@ -118,33 +116,26 @@ export function asError<P extends ToolResultPart['parts'][number]>(
   return [{ kind: 'text', text: ERROR_PREFIX + what }, ...parts];
 }
 
-/** The conversation without what the model refuses in any protocol. */
+/** The conversation without parameters that the model rejects in any protocol. */
 export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
-  return fitSampling(fitBound(conversation, target, notes), target, notes);
-}
-
-function fitBound(conversation: Conversation, { max_output_tokens }: UpstreamTarget, notes: Notes): Conversation {
-  if ((conversation.max_output_tokens ?? 0) <= max_output_tokens) return conversation;
-  notes.note('output_bound');
-  return { ...conversation, max_output_tokens };
-}
-
-function fitSampling(conversation: Conversation, { sampling }: UpstreamTarget, notes: Notes): Conversation {
-  if (sampling) return conversation;
-  const { temperature, top_p, top_k, ...rest } = conversation;
-  if (temperature === undefined && top_p === undefined && top_k === undefined) return conversation;
+  const { max_output_tokens, sampling } = target;
+  const is_too_long = (conversation.max_output_tokens ?? 0) > max_output_tokens;
+  if (is_too_long) notes.note('output_bound');
+  const bounded = is_too_long ? { ...conversation, max_output_tokens } : conversation;
+  const { temperature, top_p, top_k, ...rest } = bounded;
+  if (sampling || (temperature === undefined && top_p === undefined && top_k === undefined)) return bounded;
   notes.note('no_sampling');
   return rest;
 }
 
 /**
- * Leaves out reasoning of another Messages or Responses upstream than this one, whose provider would refuse it, and the state of
- * another chat upstream, whose thoughts stay as text. What does not say where it was made is left to its protocol.
+ * Removes reasoning of other Messages or Responses upstreams, which this provider would reject, and state of other chat
+ * upstreams, whose reasoning stays as text. Reasoning without an origin is left to its protocol.
  */
 export function fitReasoning(conversation: Conversation, maker: Maker, notes: Notes): Conversation {
   const isForeign = ({ proof }: ReasoningPart): boolean => {
     if (proof?.upstream === undefined) return false;
-    // Where there are no proofs at all, reasoning is text like any other.
+    // In a protocol without proofs, reasoning is ordinary text.
     if (proof.kind === 'none' && proof.protocol !== 'messages') return false;
     return !isMadeBy(proof, maker) || (proof.kind === 'state' && proof.protocol !== maker.protocol);
   };
@@ -155,9 +146,7 @@ export function fitReasoning(conversation: Conversation, maker: Maker, notes: No
     if (kind !== 'state' || part.text === '') return [];
     return [{ ...part, proof: { protocol, kind: 'none', value: '' } }];
   };
-  if (!conversation.turns.some(({ parts }) => parts.some((part) => part.kind === 'reasoning' && isForeign(part))))
-    return conversation;
-  return { ...conversation, turns: conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.flatMap(fit) })) };
+  return { ...conversation, turns: withParts(conversation.turns, fit) };
 }
 
 /** Instructions in the middle of a conversation, as marked texts of the user. */
@@ -166,8 +155,6 @@ export function lateInstructions({ parts }: Turn, notes: Notes): TextPart[] {
   const texts = parts.filter((part) => part.kind === 'text' && part.text !== '') as TextPart[];
   return texts.map((part) => ({ ...part, text: `<system_message>\n${part.text}\n</system_message>` }));
 }
-
-/** Fields of chat completions and Responses for prompt caching. */
 
 /** Reads prompt caching of the whole request. Raises invalid_request. */
 export function readPromptCache(body: Json): Conversation['cache'] {
@@ -186,7 +173,7 @@ export function readPromptCache(body: Json): Conversation['cache'] {
 export function readBreakpoint(part: Json, param: string, notes: Notes): { readonly cache?: CacheTtl } {
   const mark = optional(part, 'prompt_cache_breakpoint', objectAt, `${param}.`);
   if (mark === undefined) return {};
-  // Its lifetimes are others than the two there are here.
+  // Its lifetimes differ from the two lifetimes here.
   if (!isAbsent(mark.ttl)) notes.note('prompt_cache_options');
   return { cache: mark.ttl === '12h' ? '1h' : '5m' };
 }
@@ -200,32 +187,30 @@ export function writePromptCache(cache: Conversation['cache']) {
 }
 
 /**
- * Models whose chat template, or whose vendor, wants user and assistant to take turns. Their templates do not count calls of tools
- * and results, so that what the user says after results would be the second message of the user in a row.
+ * Models whose chat template or vendor requires alternating user and assistant turns. Their templates ignore tool calls and
+ * results, so a user message after results would be the second user message in a row.
  */
 
-/** Names of models with such templates; mistral-common refuses `user` after `tool` as well. */
+/** Names of models with such templates; mistral-common also rejects `user` after `tool`. */
 const STRICT_MODELS =
   /(?:^|[^a-z])(?:mi[sx]tral|ministral|devstral|codestral|magistral|mathstral|pixtral|voxtral|gemma|command-r|llama-?2)/i;
 
-/** Whether the model of this name wants user and assistant to take turns. */
+/** Whether the model of this name requires alternating turns. */
 export function takesTurns(model: string): boolean {
   return STRICT_MODELS.test(model);
 }
 
-/** Stands before a conversation that the model begins. */
+/** Inserted before a conversation that the model begins. */
 export const OPENING = '(The conversation begins.)';
 
-/** Text of the assistant between tool results and the next text of the user. */
+/** Assistant text inserted between tool results and the next user text. */
 export const RESULTS_SEEN = 'I have the results.';
 
-/** Hexadecimal digits of the hash in a shortened name. */
 const HASH_LENGTH = 8;
 
-/** A conversation whose tools have names that the upstream takes. */
 interface RenamedTools {
   readonly conversation: Conversation;
-  /** The name that the client gave, for a name in the upstream's answer. */
+  /** The client's name of a tool in the upstream's response. */
   restore(name: string): string;
 }
 
@@ -235,7 +220,7 @@ function* namesIn({ tools, tool_choice, turns }: Conversation): Generator<string
   for (const { parts } of turns) for (const part of parts) if (part.kind === 'tool_call') yield part.name;
 }
 
-/** The same for the same name in every request, so that prompts stay the same for the upstream's cache. */
+/** Shortens a name deterministically, so that prompts stay equal for the upstream's cache. */
 function shorten(name: string, length_max: number, taken: ReadonlySet<string>): string {
   const start = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, length_max - HASH_LENGTH - 1);
   for (let attempt = 0; ; attempt++) {
@@ -243,12 +228,6 @@ function shorten(name: string, length_max: number, taken: ReadonlySet<string>): 
     const short = `${start}_${hash.digest('hex').slice(0, HASH_LENGTH)}`;
     if (!taken.has(short)) return short;
   }
-}
-
-function renameTurn(turn: Turn, rename: (name: string) => string): Turn {
-  if (!turn.parts.some((part) => part.kind === 'tool_call' && rename(part.name) !== part.name)) return turn;
-  const renamed = (part: Part): Part => (part.kind === 'tool_call' ? { ...part, name: rename(part.name) } : part);
-  return { ...turn, parts: turn.parts.map(renamed) };
 }
 
 function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
@@ -259,7 +238,7 @@ function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
   return { ...conversation, tools: tools.filter((tool) => first.get(tool.name) === tool) };
 }
 
-/** Gives tools unique names that an upstream accepts, everywhere in the conversation, and remembers the names of the client. */
+/** Gives tools unique names that the upstream accepts, in the whole conversation, and keeps the client's names. */
 export function renameTools(
   given: Conversation,
   { tool_name_chars: length_max }: Accepted,
@@ -284,9 +263,9 @@ export function renameTools(
   return {
     conversation: {
       ...conversation,
-      tools: tools.map((tool) => (short_of.has(tool.name) ? { ...tool, name: rename(tool.name) } : tool)),
+      tools: tools.map((tool) => ({ ...tool, name: rename(tool.name) })),
       ...(tool_choice?.kind === 'tool' && { tool_choice: { kind: 'tool', name: rename(tool_choice.name) } }),
-      turns: turns.map((turn) => renameTurn(turn, rename)),
+      turns: withParts(turns, (part) => (part.kind === 'tool_call' ? { ...part, name: rename(part.name) } : part)),
     },
     restore: (name) => name_of.get(name) ?? name,
   };

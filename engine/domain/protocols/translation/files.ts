@@ -7,7 +7,7 @@ import type { Notes } from './rules.ts';
 /** Name of a document without one, where a protocol requires it. */
 export const DOCUMENT_NAME = 'document.pdf';
 
-/** A media type that upstreams know, with other names for it, and how its files begin, in base64. */
+/** A media type that upstreams know, with the signature of its files in base64, and its other names. */
 const MEDIA_TYPES: readonly (readonly [type: string, begins: RegExp, names: readonly string[]])[] = [
   ['image/jpeg', /^\/9j\//, ['image/jpg', 'image/pjpeg', 'image/jpe', 'image/jfif', 'image/x-jpeg', 'image/x-jpg']],
   ['image/png', /^iVBORw0KGg/, ['image/x-png', 'image/vnd.mozilla.apng', 'image/apng']],
@@ -25,8 +25,8 @@ const TYPE_OF_NAME: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * The registered name of a media type: by the signature of the bytes, as upstreams refuse others, else by the client's name, in lower
- * case and without parameters.
+ * The registered name of a media type: by the signature of the bytes, as upstreams reject others, else the client's name, in
+ * lower case and without parameters.
  */
 function mediaTypeOf(given: string, data: string): string {
   const told = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
@@ -35,7 +35,7 @@ function mediaTypeOf(given: string, data: string): string {
   return TYPE_OF_NAME.get(plain) ?? plain;
 }
 
-/** Bytes in base64, by the name of their type that upstreams know. */
+/** Bytes in base64, with the registered name of their media type. */
 export function bytesOf(media_type: string, data: string): Extract<Source, { kind: 'base64' }> {
   return { kind: 'base64', media_type: mediaTypeOf(media_type, data), data };
 }
@@ -53,7 +53,6 @@ export function filePart(part: ImagePart | DocumentPart): ImagePart | DocumentPa
 
 const PDF = 'application/pdf';
 
-/** The images that upstreams take, whatever their protocol. */
 const IMAGES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 
 /** An image as upstreams accept it; one of another type becomes a text, noted. */
@@ -66,7 +65,6 @@ export function takenImage(image: ImagePart, notes: Notes): ImagePart | TextPart
   return { kind: 'text', text, ...(cache !== undefined && { cache }) };
 }
 
-/** The longest head of a data: URL that is looked at. */
 const DATA_HEAD_CHARS_MAX = 300;
 
 /** The bytes of a data: URL; `undefined` for anything else. */
@@ -89,7 +87,7 @@ export function readUrl(url: string, param: string): Source {
 }
 
 /**
- * Reads the bytes of a document: a data: URL, or bare base64, which is a PDF as the first files of these protocols were. Raises
+ * Reads the bytes of a document: a data: URL, or bare base64, which is read as PDF. Raises
  * invalid_request.
  */
 export function readFileData(text: string, param: string): DocumentPart['source'] {
@@ -113,15 +111,14 @@ export function documentText(text: string, name: string | undefined, notes: Note
 /** Bound on messages, parts and tools of a request: each blocks the event loop for microseconds. */
 const PIECES_MAX = 100_000;
 
-/** The most values in all arguments of calls that are JSON inside a text. */
+/** Bounds of all call arguments that are JSON in a string. */
 const ARGUMENTS: JsonBounds = { depth: 128, values: 100_000 };
 
-/** Where the pieces of a request stand, in any of the protocols. */
 const LISTS = ['system', 'messages', 'input', 'tools'] as const;
 
 /**
- * Refuses a request of more pieces than can be translated in a moment. Schemas and arguments are objects, not lists, and
- * don't count, but arguments that are a text, which no bound on the body has counted. Raises not_translatable.
+ * Rejects a request with too many pieces to translate without blocking. Schemas and arguments are objects and don't count;
+ * arguments in a string do, because no bound on the body counted them. Raises not_translatable.
  */
 export function refuseTooMany(body: Json, notes: Notes): void {
   let pieces = 0;

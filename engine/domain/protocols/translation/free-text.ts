@@ -4,8 +4,8 @@ import type { Json, Tool } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
 /**
- * Free-text tools are called with plain text by their own protocol and with `{"input": text}` in a conversation. Both
- * directions work on pieces of a stream, so that a long patch arrives as it is written.
+ * Free-text tools get plain text in their own protocol, and `{"input": text}` in a conversation. Both
+ * directions work on pieces of a stream, so that a long patch is streamed.
  */
 
 /** JSON Schema of the arguments of a free-text tool in a conversation. */
@@ -22,7 +22,7 @@ export function freeTextTools(tools: readonly Tool[]): ReadonlySet<string> {
 }
 
 /**
- * The description of a tool whose text must follow a grammar, which only the client's protocol can enforce. Raises
+ * Adds the grammar of a tool's text to its description, because only the client's protocol can enforce it. Raises
  * invalid_request.
  */
 export function withGrammar(description: string | undefined, grammar: Json, param: string, notes: Notes): string {
@@ -32,10 +32,10 @@ export function withGrammar(description: string | undefined, grammar: Json, para
   return description ? `${description}\n\n${rules}` : rules;
 }
 
-/** What stands before the text in the arguments of a free-text tool. */
+/** Start of the arguments of a free-text tool, before the text. */
 export const FREE_TEXT_START = '{"input":"';
 
-/** What stands after the text in the arguments of a free-text tool. */
+/** End of the arguments of a free-text tool, after the text. */
 export const FREE_TEXT_END = '"}';
 
 /** A piece of text as a piece of a JSON string, without the quotes. */
@@ -43,12 +43,12 @@ export function escapeFreeText(piece: string): string {
   return JSON.stringify(piece).slice(1, -1);
 }
 
-/** Whole arguments for a text. */
+/** Complete arguments for a text. */
 export function freeTextArguments(text: string): string {
   return FREE_TEXT_START + escapeFreeText(text) + FREE_TEXT_END;
 }
 
-/** The text in whole arguments; arguments that are no object with a text `input` are the text themselves. */
+/** The text in complete arguments; arguments without a string `input` are the text themselves. */
 export function freeTextOf(args: string): string {
   try {
     const value: unknown = parseBounded(args);
@@ -62,7 +62,7 @@ export function freeTextOf(args: string): string {
 /** The beginning of arguments up to the text, in any spacing. */
 const START = /^\s*\{\s*"input"\s*:\s*"/;
 
-/** The longest beginning that is looked at; models write 10 characters. */
+/** Longest accepted start; models write 10 characters. */
 const START_CHARS_MAX = 64;
 
 /** The end of the text, or one character that is escaped. */
@@ -70,12 +70,11 @@ const MARK = /"|\\(?:u(.{4})|([^u]))/gs;
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f' };
 
-/** Takes the text out of arguments that come in pieces. */
+/** Extracts the text from streamed arguments. */
 export class FreeTextDecoder {
   #held = '';
   #state: 'start' | 'text' | 'over' = 'start';
 
-  /** The text in this piece, as far as it is certain. */
   push(piece: string): string {
     if (this.#state === 'over') return '';
     const may_start = this.#held.length <= START_CHARS_MAX;
@@ -101,14 +100,14 @@ export class FreeTextDecoder {
       text += code === undefined ? (ESCAPES[character!] ?? character) : unicode(code);
       from = index + mark.length;
     }
-    // What is left of an escape comes with the next piece.
+    // The next piece has the rest of the escape.
     const cut = source.indexOf('\\', from);
     const end = cut === -1 ? source.length : cut;
     this.#held = source.slice(end);
     return text + source.slice(from, end);
   }
 
-  /** What is left when the arguments are complete. Arguments of another form are read whole here. */
+  /** The remaining text at the end of the arguments; arguments of another form are parsed here. */
   end(): string {
     const rest = this.#state === 'start' ? freeTextOf(this.#held) : '';
     this.#state = 'over';

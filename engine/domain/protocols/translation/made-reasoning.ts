@@ -4,7 +4,7 @@ import { percentDecoded } from '../../../base/kit/text/percent.ts';
 import { present } from '../read-json.ts';
 import type { Json, Maker, ReasoningProof } from './conversation.ts';
 
-/** How every proof begins that a translation has made; no provider's own does, as they have no colons. */
+/** Prefix of every proof made by a translation; providers' own proofs have no colons. */
 const MARK = 'gw:';
 
 const KINDS = ['signature', 'encrypted', 'state', 'none'] as const;
@@ -21,9 +21,8 @@ export function isMadeBy(proof: Pick<ReasoningProof, 'upstream' | 'boundary'>, m
 }
 
 /**
- * What a client keeps where its own protocol has a signature or encrypted content: the proof of another protocol's
- * upstream, or that there is none, as `gw:<protocol>@<upstream>/<boundary>:<kind>:<id>:<value>`. Never an empty text, so that
- * reasoning a translation has made can always be told from a provider's own.
+ * Writes a proof into the client's signature or encrypted content, as `gw:<protocol>@<upstream>/<boundary>:<kind>:<id>:<value>`;
+ * `none` without one. Never empty, so that translated reasoning differs from a provider's own.
  */
 export function proofToText(proof: ReasoningProof | undefined, made_by: Maker): string {
   const { protocol = made_by.protocol, kind = 'none', id = '', value = '' } = proof ?? {};
@@ -37,14 +36,14 @@ export function isMade(proof: unknown): boolean {
 }
 
 /**
- * Whether a proof is a signature, which fits no other words than those it was made of: a provider's own, or what a translation made
- * of one. State counts as one, as it may repeat the words.
+ * Whether a proof is a signature, valid only for its exact text: a provider's own, or a translated one. State counts as a
+ * signature, because it may repeat the text.
  */
 export function isSignature(proof: string): boolean {
   return !isMade(proof) || /^gw:[a-z]+(?:@[^:]*)?:(?:signature|state):/.test(proof);
 }
 
-/** Reasoning that its upstream has not proven: `made` by a translation, or `unsigned`, with an empty signature. */
+/** Reasoning without its provider's proof: `made` by a translation, or `unsigned`, with an empty signature. */
 export type Unproven = 'made' | 'unsigned';
 
 /** Whether a block of the Messages protocol is reasoning without a proof, and which kind. */
@@ -55,14 +54,14 @@ export function unprovenBlock({ type, signature, data }: Json): Unproven | undef
   return isMade(signature) ? 'made' : undefined;
 }
 
-/** Whether an item of the Responses protocol is reasoning that a translation has made. */
+/** Whether an item of the Responses protocol is translated reasoning. */
 export function isMadeItem({ type, encrypted_content }: Json): boolean {
   return type === 'reasoning' && isMade(encrypted_content);
 }
 
 /**
- * The proof in what a client kept: what `proofToText` made, or else the client's own protocol's, of this kind. `undefined`
- * for an empty text and for a mark that says nothing.
+ * Parses a proof that a client kept: one of `proofToText`, else a proof of this kind in the client's own protocol. `undefined`
+ * for an empty text and for a mark without a proof.
  */
 export function proofFromText(
   text: string,
@@ -70,7 +69,7 @@ export function proofFromText(
 ): ReasoningProof | undefined {
   if (text === '') return undefined;
   if (!isMade(text)) return { ...own, value: text };
-  // Before upstreams were named, there was no "@", and before their boundaries were, no "/".
+  // Older marks have no upstream ("@") or no boundary ("/").
   const match = /^gw:([a-z]+)(?:@([^:/]*)(?:\/([^:/]*))?)?:([a-z]+):([^:]*):/.exec(text);
   const protocol = PROTOCOLS.find((name) => name === match?.[1]);
   const kind = KINDS.find((name) => name === match?.[4]);
@@ -87,12 +86,12 @@ function encode(text: string): string {
   return encodeURIComponent(text.toWellFormed());
 }
 
-/** Keys and indexes that lead to a value of a body. */
+/** The keys and indexes of a value in a body. */
 export type Path = readonly (string | number)[];
 
-/** Reasoning in a body that a translation has made, which a provider refuses as it has not proven it itself. */
+/** Translated reasoning in a body, which providers reject because it lacks their proof. */
 export interface MadeReasoning {
   readonly paths: readonly Path[];
-  /** Set where the model must not think without it: edits of the context that a request without thinking cannot have. */
+  /** Set if thinking must be off without it: the context edits that a request without thinking cannot have. */
   readonly without_thinking?: readonly Path[];
 }

@@ -1,8 +1,8 @@
 import { PROTOCOLS, type Protocol } from '../../../base/contract/protocol.ts';
 
-/** How a translation handles a feature that one protocol has and another has not. */
+/** How a translation handles a feature that one protocol has and another lacks. */
 export interface TranslationRule {
-  /** The field or feature, as the side that has it names it. */
+  /** The field or feature, by its name in the protocol that has it. */
   readonly field: string;
   /** Whether it is part of the request or of the response. */
   readonly part: 'request' | 'response';
@@ -11,14 +11,14 @@ export interface TranslationRule {
   /** Protocols that lack it. */
   readonly to: readonly Protocol[];
   readonly handling: 'dropped' | 'changed' | 'refused';
-  /** One sentence: the effect, and for a refusal what to do instead. */
+  /** One sentence: the effect, and for a rejection the alternative. */
   readonly meaning: string;
 }
 
 /** Rules with the same handling, by their names. */
 type Rows<Name extends string> = Readonly<Record<Name, readonly [field: string, meaning: string]>>;
 
-/** What makes rules for one part of the way between these protocols, by what happens. */
+/** Makes the rules for requests or responses between these protocols, by their effect. */
 export function rulesBetween(part: TranslationRule['part'], from: readonly Protocol[], to: readonly Protocol[]) {
   const rules =
     (handling: TranslationRule['handling']) =>
@@ -32,17 +32,17 @@ export function rulesBetween(part: TranslationRule['part'], from: readonly Proto
   return { dropped: rules('dropped'), changed: rules('changed'), refused: rules('refused') };
 }
 
-/** What makes the rules of a protocol against all others. */
+/** Makes the rules between a protocol and all others. */
 export function rulesOf(own: Protocol) {
   const others = PROTOCOLS.filter((protocol) => protocol !== own);
   return {
-    /** Features of its requests that others lack. */
+    /** Request features that other protocols lack. */
     asked: rulesBetween('request', [own], others),
-    /** Features of other requests that it lacks. */
+    /** Request features of other protocols that this one lacks. */
     unasked: rulesBetween('request', others, [own]),
-    /** Features of its responses that others lack. */
+    /** Response features that other protocols lack. */
     answered: rulesBetween('response', [own], others),
-    /** Features of other responses that it lacks. */
+    /** Response features of other protocols that this one lacks. */
     unanswered: rulesBetween('response', others, [own]),
   };
 }

@@ -1,10 +1,10 @@
-import type { Accepted } from './accepted.ts';
 import type { Emit, ModelEvent } from './conversation.ts';
+import type { Accepted } from './tool-schemas.ts';
 
 /** Bound on the sequences that the gateway handles: each character of a response is compared with each. */
 const CUT_STOPS_MAX = 64;
 
-/** Bound on their characters, as many of a response may be buffered. */
+/** Bound on their characters; a response may buffer as many. */
 const CUT_CHARS_MAX = 16_384;
 
 /** Whether these exceed the bounds of the gateway. */
@@ -12,7 +12,7 @@ export function tooManyToCut(stops: readonly string[]): boolean {
   return stops.length > CUT_STOPS_MAX || stops.reduce((sum, text) => sum + text.length, 0) > CUT_CHARS_MAX;
 }
 
-/** The stop sequences that an upstream does not accept, at which the gateway cuts its response. */
+/** The stop sequences that an upstream does not accept; the gateway cuts the response at them. */
 export function stopsToCut({ stops }: Accepted, stop: readonly string[] = []): readonly string[] {
   const said = stop.filter((text) => text !== '');
   const { most, blank } = stops;
@@ -20,10 +20,10 @@ export function stopsToCut({ stops }: Accepted, stop: readonly string[] = []): r
   return blank ? [] : said.filter((text) => text.trim() === '');
 }
 
-/** A text to find in another that arrives in pieces (Knuth-Morris-Pratt). */
+/** Searches a streamed text for one sequence (Knuth-Morris-Pratt). */
 class Pattern {
   readonly text: string;
-  /** For each length: how much of the text also begins what ends there. */
+  /** Failure function: for each prefix, the length of its longest proper border. */
   readonly #again: Uint32Array;
 
   constructor(text: string) {
@@ -33,7 +33,7 @@ class Pattern {
       this.#again[length] = this.step(this.#again[length - 1]!, text.charCodeAt(length - 1));
   }
 
-  /** How much of the text stands at the end of what has come, of which so much did before the next character. */
+  /** The matched length after the next character. @param before the matched length before it */
   step(before: number, code: number): number {
     let found = before;
     while (found > 0 && this.text.charCodeAt(found) !== code) found = this.#again[found]!;
@@ -44,24 +44,23 @@ class Pattern {
 type OfText = Extract<ModelEvent, { type: 'part_start' | 'part_delta' | 'part_end' }>;
 
 /**
- * Cuts an answer where the model should have stopped, for upstreams that cannot be told to: the text up to the first stop
- * sequence is passed on, what begins after it is not, and the answer ends as one that was stopped. What could become a stop
- * sequence waits, and nothing else does. Texts are looked through one after the other, in time linear in their length. A
- * sequence may span texts that follow one another, and where `one_text` says that the client gets all texts as one, any.
+ * Cuts a response at the first stop sequence, for upstreams that do not support it: passes the text before the sequence on
+ * and drops everything after it. Buffers only text that could become a stop sequence. Searches texts in order, in time
+ * linear in their length. A sequence may span adjacent texts, and with `one_text` any texts.
  */
 export class StopCutter {
   readonly #patterns: readonly Pattern[];
-  /** The characters with which they begin. */
+  /** First characters of the sequences. */
   readonly #first: ReadonlySet<number>;
   readonly #one_text: boolean;
-  /** How much of each sequence stands at the end of what was looked through. */
+  /** The matched length of each sequence at the end of the searched text. */
   readonly #found: Uint32Array;
-  /** Texts that have not ended, in the order in which they began, and what came of those that wait for one before them. */
+  /** Open texts in order, with buffered events of texts that wait for an earlier one. */
   readonly #texts = new Map<number, OfText[]>();
-  /** What was looked through and not passed on: so many characters, which could become a stop sequence, and ends of texts. */
+  /** Searched but buffered events: characters that could become a stop sequence, and ends of texts. */
   #out: OfText[] = [];
   #held = 0;
-  /** Whether something else has begun since the last text. */
+  /** Whether another kind of part has begun since the last text. */
   #apart = false;
   readonly #left_out = new Set<number>();
   #cut: string | undefined;
@@ -92,7 +91,7 @@ export class StopCutter {
   #begin(event: Extract<ModelEvent, { type: 'part_start' }>, emit: Emit): void {
     if (this.#cut !== undefined) this.#left_out.add(event.index);
     else if (event.part.kind === 'text') {
-      // Only where it is apart from the text before it, its beginning is of interest.
+      // The start matters only after another kind of part.
       this.#texts.set(event.index, this.#apart ? [event] : []);
       this.#apart = false;
     } else if (!this.#one_text) {
@@ -101,7 +100,7 @@ export class StopCutter {
     }
   }
 
-  /** Looks through what has come, as far as no text before it is open. */
+  /** Searches the events up to the first open text. */
   #advance(emit: Emit): void {
     for (const [index, events] of this.#texts) {
       for (const event of events.splice(0)) this.#read(event, emit);
@@ -165,7 +164,7 @@ export class StopCutter {
     this.#out.splice(0, said);
   }
 
-  /** Flushes the buffer, which no sequence can complete any more. */
+  /** Flushes the buffer: no sequence can complete in it. */
   #flush(emit: Emit): void {
     if (this.#cut !== undefined) return;
     this.#say(this.#held, emit);
@@ -184,7 +183,7 @@ export class StopCutter {
   }
 }
 
-/** A cut response ends with its stop sequence, even if the rest broke off. */
+/** The end event of a cut response, even if the upstream broke off later. */
 function stopped(event: ModelEvent, stop_sequence: string): ModelEvent {
   if (event.type === 'error') return { type: 'end', reason: 'stop_sequence', stop_sequence };
   return event.type === 'end' ? { ...event, reason: 'stop_sequence', stop_sequence } : event;

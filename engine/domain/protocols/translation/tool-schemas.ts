@@ -1,22 +1,79 @@
 import { percentDecoded } from '../../../base/kit/text/percent.ts';
-import { invalid, isAbsent, isObject, kindOf } from '../read-json.ts';
-import type { Accepted } from './accepted.ts';
+import { invalid, isAbsent, isObject, itemsOf, kindOf, objectsIn } from '../read-json.ts';
 import type { Json, OutputFormat, Tool } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
+/** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
+interface StrictSchemaRules {
+  /** Keywords that constrain values and may stay; those of structure always do. */
+  readonly keywords: ReadonlySet<string>;
+  /** Values of `format` that may stay. */
+  readonly formats: ReadonlySet<string>;
+  /** The largest `minItems` that may stay. */
+  readonly min_items_max: number;
+  /** Whether `required` must name every property. */
+  readonly all_required: boolean;
+  /** Whether a definition may refer to itself. */
+  readonly recursion: boolean;
+  /** Whether a list of alternatives may stand at the top. */
+  readonly alternatives_at_top: boolean;
+  /** Whether `enum` and lists need a `type` or `items` beside them. */
+  readonly fully_typed: boolean;
+  /** The most of one request: strict tools, properties that may be left out, properties of several types. */
+  readonly most: { readonly tools: number; readonly optional: number; readonly unions: number };
+}
+
+/** What upstreams of a protocol accept of schemas, tool names and stop sequences, as their vendor documents or enforces it. */
+export interface Accepted {
+  /** Keywords that must not stand at the top of a tool's schema; alternatives there become one object. */
+  readonly refused_at_top: readonly string[];
+  /** Whether objects at the top must have `properties`, and lists `items`, anywhere. */
+  readonly explicit: boolean;
+  /** Whether `$schema` may stay; some servers refuse the name. */
+  readonly dialect: boolean;
+  /** What names of properties at the top look like; absent: anything. */
+  readonly property_name?: RegExp;
+  readonly held: StrictSchemaRules;
+  readonly tool_name_chars: number;
+  /** How many stop sequences, and whether blank ones are among them. */
+  readonly stops: { readonly most: number; readonly blank: boolean };
+}
+
+/** Values of `format` for texts that every protocol knows. */
+export const STRING_FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'];
+
+/** Functions of chat completions and Responses have the same rules: guides "Function calling" and "Structured outputs". */
+export const FUNCTIONS: Omit<Accepted, 'stops'> = {
+  refused_at_top: ['anyOf', 'oneOf', 'allOf', 'enum', 'const', 'not'],
+  explicit: true,
+  dialect: false,
+  held: {
+    keywords: new Set([
+      ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+      ...['minLength', 'maxLength', 'pattern', 'format', 'minItems', 'maxItems'],
+    ]),
+    formats: new Set(STRING_FORMATS),
+    min_items_max: Infinity,
+    all_required: true,
+    recursion: true,
+    alternatives_at_top: false,
+    fully_typed: true,
+    most: { tools: Infinity, optional: 0, unions: Infinity },
+  },
+  tool_name_chars: 64,
+};
+
 /**
- * Schemas of tools as upstreams take them. One schema that breaks JSON Schema, or a rule of the protocol, would otherwise have every
- * request of a session refused. What can be said in another way is; what cannot goes into the description.
+ * Converts tool schemas for upstreams. One schema that violates JSON Schema or a rule of the protocol would make the upstream
+ * reject every request of a session. Unsupported keywords are rewritten, or else move to the description.
  */
 
 const NO_PARAMETERS = { type: 'object', properties: {} } as const;
 
-/** References at the top that are followed, one after the other. */
 const REFERENCES_MAX = 16;
 
 /**
- * The schema of a tool as a client gives it; one that is missing, null, `true` or `false` says nothing about the arguments. Raises
- * invalid_request.
+ * The client's schema of a tool; a missing one, null, `true` or `false` constrains nothing. Raises invalid_request.
  */
 export function readSchema(value: unknown, param: string): Json {
   if (isObject(value)) return value;
@@ -24,7 +81,7 @@ export function readSchema(value: unknown, param: string): Json {
   throw invalid(param, `must be an object, not ${kindOf(value)}`);
 }
 
-/** A schema whose description has the removed keywords, in the form of the vendors' SDKs. */
+/** A schema with removed keywords in its description, in the format of the vendors' SDKs. */
 function described(schema: Json, moved: Readonly<Record<string, unknown>>): Json {
   const entries = Object.entries(moved);
   if (entries.length === 0) return schema;
@@ -48,7 +105,7 @@ function resolveReference(root: Json, reference: unknown): unknown {
 
 /** The key that a step of a reference names. RFC 6901, section 6. */
 export function keyOf(step: string): string {
-  // Not every writer of references escapes a percent sign.
+  // Not all generators of references escape a percent sign.
   return percentDecoded(step).replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
@@ -66,7 +123,7 @@ export function writeSchema(parameters: Json, accepted: Accepted, notes: Notes):
   return schema;
 }
 
-/** The schema of an answer, as far as it must be JSON Schema at all. */
+/** Converts the schema of a response to valid JSON Schema. */
 function repairSchema(schema: Json, { explicit }: Accepted, notes: Notes): Json {
   const repair = new Repair(explicit);
   const repaired = repair.schema(schema, 0);
@@ -74,7 +131,6 @@ function repairSchema(schema: Json, { explicit }: Accepted, notes: Notes): Json 
   return repaired;
 }
 
-/** Whether a schema has alternatives at its top. */
 function hasAlternatives(schema: Json): boolean {
   return ALTERNATIVES.some((key) => Object.hasOwn(schema, key));
 }
@@ -85,7 +141,7 @@ function without(schema: Json, keys: readonly string[]): Json {
   return Object.fromEntries(Object.entries(schema).filter(([key]) => !keys.includes(key)));
 }
 
-/** What a reference at the top points to stands there itself. */
+/** Replaces a top-level reference by its target. */
 function withoutReference(root: Json, repair: Repair): Json {
   let schema = root;
   for (let followed = 0; Object.hasOwn(schema, '$ref'); followed++) {
@@ -100,7 +156,7 @@ function withoutReference(root: Json, repair: Repair): Json {
   return schema;
 }
 
-/** Alternatives at the top become one object; other keywords that are refused there go into the description. */
+/** Merges top-level alternatives into one object; other keywords not allowed there go into the description. */
 function withoutAlternatives(schema: Json, { refused_at_top }: Accepted, notes: Notes): Json {
   const refused = refused_at_top.filter((key) => Object.hasOwn(schema, key));
   if (refused.length === 0) return schema;
@@ -113,7 +169,7 @@ function withoutAlternatives(schema: Json, { refused_at_top }: Accepted, notes: 
   if (!hasAlternatives(schema)) return own;
   notes.note('schema_alternatives');
   const resolved = (list: unknown): Json[] =>
-    schemasIn(list).map((one) => (Object.hasOwn(one, '$ref') ? resolvedOnce(schema, one) : one));
+    objectsIn(list).map((one) => (Object.hasOwn(one, '$ref') ? resolvedOnce(schema, one) : one));
   const all = [own, ...resolved(allOf)];
   const alternatives = [resolved(anyOf), resolved(oneOf)];
   const properties = mergedProperties([...all, ...alternatives.flat()]);
@@ -131,22 +187,18 @@ function resolvedOnce(root: Json, { $ref, properties, required }: Json): Json {
   return { properties: properties ?? found.properties, required: required ?? found.required };
 }
 
-function schemasIn(value: unknown): Json[] {
-  return Array.isArray(value) ? value.filter(isObject) : [];
-}
-
 function requiredBy({ required }: Json): string[] {
-  return Array.isArray(required) ? required.filter((key) => typeof key === 'string') : [];
+  return itemsOf(required).filter((key) => typeof key === 'string');
 }
 
 function requiredByEach(alternatives: readonly Json[]): string[] {
-  // Alternatives may be one and the same.
+  // Alternatives may be equal.
   const lists = [...new Set(alternatives.map(({ required }) => required))];
   const [first, ...rest] = lists.map((required) => new Set(requiredBy({ required })));
   return [...(first ?? [])].filter((key) => rest.every((keys) => keys.has(key)));
 }
 
-/** Every property that one of these has; where they differ, each of its forms may be meant. */
+/** The union of properties; a property with several schemas allows each of them. */
 function mergedProperties(schemas: readonly Json[]): Json | undefined {
   const first = new Map<string, unknown>();
   const forms = new Map<string, Map<string, unknown>>();
@@ -168,7 +220,7 @@ function mergedProperties(schemas: readonly Json[]): Json | undefined {
   );
 }
 
-/** Makes the schema one of an object, as arguments always are. */
+/** Makes the schema an object schema, because arguments are objects. */
 function ofObject(schema: Json, repair: Repair): Json {
   const { type } = schema;
   if (type === 'object') return schema;
@@ -179,8 +231,8 @@ function ofObject(schema: Json, repair: Repair): Json {
 }
 
 /**
- * Properties whose names are refused become patterns of names, which mean the same and may be anything. The description tells the
- * names as they are.
+ * Properties with invalid names become equivalent name patterns, which may have any characters. The description has the
+ * original names.
  */
 function withNames(schema: Json, name_pattern: RegExp, notes: Notes): Json {
   if (!isObject(schema.properties)) return schema;
@@ -201,10 +253,10 @@ function withNames(schema: Json, name_pattern: RegExp, notes: Notes): Json {
   );
 }
 
-/** What the value of a keyword must be, as the meta-schema of draft 2020-12 has it. */
+/** The type of a keyword's value, by the meta-schema of draft 2020-12. */
 type Kind = 'schema' | 'schemas' | 'schema_map' | 'number' | 'count' | 'text' | 'flag' | 'names' | 'values' | 'pattern';
 
-/** Keywords whose values are checked. `type`, `items` and exclusive bounds have rules of their own. */
+/** Keywords whose values are checked. `type`, `items` and exclusive bounds have their own rules. */
 const KINDS: ReadonlyMap<string, Kind> = new Map(
   (
     [
@@ -222,10 +274,9 @@ const KINDS: ReadonlyMap<string, Kind> = new Map(
   ).flatMap(([kind, keys]) => keys.split(' ').map((key) => [key, kind] as const)),
 );
 
-/** Ignores what is no list or map of schemas. */
 const OF_SCHEMAS: ReadonlySet<Kind | undefined> = new Set<Kind>(['schema', 'schemas', 'schema_map']);
 
-/** Types by the names that languages and other vendors have for them. */
+/** JSON types by their names in languages and at other vendors. */
 const TYPES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     string: 'string str text',
@@ -238,13 +289,12 @@ const TYPES: ReadonlyMap<string, string> = new Map(
   }).flatMap(([type, names]) => names.split(' ').map((name) => [name, type] as const)),
 );
 
-/** The JSON type for a name; `undefined` for unknown names. */
 function typeNamed(name: unknown): string | undefined {
   if (name === null) return 'null';
   return typeof name === 'string' ? TYPES.get(name.toLowerCase()) : undefined;
 }
 
-/** Kinds of values that are right or not. */
+/** Checks of simple values. */
 const PLAIN: Readonly<Partial<Record<Kind, (value: unknown) => boolean>>> = {
   number: (value) => typeof value === 'number',
   count: (value) => Number.isInteger(value) && (value as number) >= 0,
@@ -275,7 +325,7 @@ class Repair {
     this.#bounds(schema, repaired);
     this.#required(schema, repaired);
     this.#lists(schema, repaired, depth);
-    // Older drafts have words that are understood here, and those need no description.
+    // Keywords of older drafts that are converted here need no description.
     for (const key of ['exclusiveMinimum', 'exclusiveMaximum', 'required'] as const) {
       if (schema[key] === true) delete moved[key];
     }
@@ -288,7 +338,6 @@ class Repair {
     return this.#explicit && is_list && items === undefined;
   }
 
-  /** The schema at a place; `undefined` where there is none. */
   #part(value: unknown, depth: number): unknown {
     if (isObject(value)) return this.schema(value, depth + 1);
     if (typeof value === 'boolean') return value;
@@ -345,7 +394,7 @@ class Repair {
   #type(value: unknown): unknown {
     const given: readonly unknown[] = Array.isArray(value) ? value : [value];
     const types = new Set(given.map(typeNamed));
-    // Of a list with something unknown in it, anything may be meant.
+    // A list with an unknown type may mean any type.
     if (types.size === 0 || types.has(undefined)) return this.#changed(undefined);
     const known = [...types];
     if (known.length === given.length && known.every((type, index) => type === given[index])) return value;
@@ -364,7 +413,7 @@ class Repair {
     }
   }
 
-  /** In draft 3, a property says itself that it is required. */
+  /** In draft 3, the property itself has `required`. */
   #required(schema: Json, repaired: Record<string, unknown>): void {
     if (!isObject(schema.properties)) return;
     const named = Object.entries(schema.properties).flatMap(([name, property]) =>
@@ -373,7 +422,7 @@ class Repair {
     if (named.length > 0) repaired.required = [...new Set([...requiredBy(schema), ...named])];
   }
 
-  /** Until draft 2019-09, `items` may be a list of schemas, one for each place. */
+  /** Until draft 2019-09, `items` may be a list of schemas, one for each position. */
   #lists(schema: Json, repaired: Record<string, unknown>, depth: number): void {
     if (Array.isArray(schema.items)) {
       this.has_changed = true;
@@ -391,12 +440,12 @@ function isTelling(value: unknown): boolean {
   return Array.isArray(value) ? value.length > 0 : value !== 'any';
 }
 
-/** Also for a key like `__proto__`. */
+/** Sets a property, even for a key like `__proto__`. */
 function set(object: Record<string, unknown>, key: string, value: unknown): void {
   Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
 }
 
-/** Whether it can be read as a regular expression; upstreams check that. */
+/** Whether it is a valid regular expression; upstreams check that. */
 function isPattern(text: string): boolean {
   return ['u', ''].some((flags) => {
     try {
@@ -408,12 +457,12 @@ function isPattern(text: string): boolean {
 }
 
 /**
- * Schemas that the model is held to by the upstream: those of strict tools and of answers. Upstreams take a part of JSON Schema for
- * them and refuse the rest. What constrains values goes into the description, as the vendors' own SDKs do it; a schema that would
- * mean something else then is not made to fit.
+ * Schemas that the upstream enforces: of strict tools and of responses. Upstreams accept a subset of JSON Schema for them.
+ * Unsupported constraints go into the description, as in the vendors' SDKs. A schema whose meaning would change is not
+ * converted.
  */
 
-/** Bound on the parts of a strict schema, with those of references; larger ones are not strict. */
+/** Bound on the parts of a strict schema, including references; larger schemas are not strict. */
 const PARTS_MAX = 10_000;
 const DEPTH_MAX = 64;
 
@@ -423,7 +472,7 @@ interface Cost {
   readonly unions: number;
 }
 
-/** What uses a schema: a tool is called without being strict, but an answer without a schema is another answer. */
+/** The use of a schema: a tool works without strictness, but a response without a schema would differ. */
 type Use = 'tool' | 'answer';
 
 /** The schemas of one request that the upstream enforces: strict tools, and the response. */
@@ -438,17 +487,17 @@ export class StrictSchemas {
     this.#left = { ...accepted.held.most };
   }
 
-  /** The schema of a tool, and `strict` where the client sets it. */
+  /** The schema of a tool, and `strict` if the client sets it. */
   tool({ parameters, strict }: Tool): { readonly schema: Json; readonly strict?: boolean } {
     const held = strict === true ? this.#hold(parameters, 'tool') : undefined;
     if (held !== undefined) return { schema: held, strict: true };
-    // Alternatives at the top are noted themselves.
+    // Top-level alternatives have their own note.
     if (strict === true && !hasAlternatives(parameters)) this.#notes.note('strict_schema');
     const schema = writeSchema(parameters, this.#accepted, this.#notes);
     return strict === false ? { schema, strict } : { schema };
   }
 
-  /** The schema of the response; `undefined`, which the caller notes, where the upstream cannot enforce it. */
+  /** The schema of the response; `undefined`, which the caller notes, if the upstream cannot enforce it. */
   answer({ schema }: Extract<OutputFormat, { kind: 'json_schema' }>): Json | undefined {
     return this.#hold(schema, 'answer');
   }
@@ -467,7 +516,7 @@ export class StrictSchemas {
   }
 }
 
-/** The schema of an answer as chat completions and Responses have it, and whether the upstream holds the model to it. */
+/** The response schema of chat completions and Responses, and whether the upstream enforces it. */
 export function writeAnswerSchema(
   format: Extract<OutputFormat, { kind: 'json_schema' }>,
   accepted: Accepted,
@@ -479,19 +528,18 @@ export function writeAnswerSchema(
   return { schema: repairSchema(format.schema, accepted, notes), is_strict: false };
 }
 
-/** Says nothing about values, or only to people. */
+/** Keywords that do not constrain values. */
 const ANNOTATIONS = new Set(['$schema', '$id', '$comment', '$anchor', 'readOnly', 'writeOnly', 'deprecated']);
 
-/** What has no part in what a schema allows. */
+/** Keywords that do not affect which values are valid. */
 const ASIDE = ['$defs', 'definitions', ...ANNOTATIONS];
 
-/** Keywords that this looks at itself. */
 const STRUCTURE = new Set([
   ...['$ref', '$defs', 'definitions', 'type', 'title', 'description', 'enum', 'const', 'anyOf', 'oneOf', 'allOf'],
   ...['properties', 'required', 'additionalProperties', 'patternProperties', 'items', 'prefixItems'],
 ]);
 
-/** Keywords that only mean something for values of one type. */
+/** Keywords that apply to values of one type. */
 const OF_TYPE: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties', 'patternProperties', 'minProperties', 'maxProperties'],
   array: ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'],
@@ -501,29 +549,27 @@ const OF_TYPE: Readonly<Record<string, readonly string[]>> = {
 
 const TYPED = new Set(Object.values(OF_TYPE).flat());
 
-/** Keywords that allow some values and not others. */
+/** Keywords that constrain values. */
 const CONSTRAINTS = new Set([...TYPED, 'not', 'if', 'then', 'else']);
 
 const WORDS = new Set(['title', 'description']);
 
-/** A reference to a definition, which may stay one. */
+/** Matches a reference to a definition, which may be kept. */
 const DEFINITION = /^#\/(\$defs|definitions)\/([^/]+)$/;
 
-/** A schema cannot be brought to what the upstream takes. */
+/** A schema cannot be converted for the upstream. */
 class Unfit extends Error {}
 
 class Fitting {
   has_moved = false;
   has_closed = false;
-  /** Properties that may be left out. */
   optional = 0;
-  /** Places with several types. */
   unions = 0;
   readonly #root: Json;
   readonly #accepted: Accepted;
   readonly #use: Use;
   #parts = 0;
-  /** Definitions that are referred to, by their reference; `undefined` while one is being brought to what is taken. */
+  /** Converted definitions by reference; `undefined` while one is being converted. */
   readonly #definitions = new Map<string, Json | undefined>();
 
   constructor(root: Json, accepted: Accepted, use: Use) {
@@ -532,7 +578,7 @@ class Fitting {
     this.#use = use;
   }
 
-  /** The schema as the upstream takes it; `undefined` where that would mean something else. */
+  /** The converted schema; `undefined` if its meaning would change. */
   fit(): Json | undefined {
     const { held, property_name } = this.#accepted;
     try {
@@ -549,7 +595,6 @@ class Fitting {
     }
   }
 
-  /** With the definitions that it needs. */
   #whole(): Json {
     const schema = this.#part(this.#root, 0);
     const maps: Record<string, [string, unknown][]> = {};
@@ -562,7 +607,7 @@ class Fitting {
     return { ...schema, ...Object.fromEntries(entries) };
   }
 
-  /** Counts what is looked at or made, so that no schema takes long. */
+  /** Counts processed parts, which bounds the time. */
   #count(parts: number): void {
     this.#parts += parts;
     if (this.#parts > PARTS_MAX) throw new Unfit();
@@ -588,7 +633,7 @@ class Fitting {
     const target = resolveReference(this.#root, reference);
     const rest = without(schema, ['$ref', ...ASIDE]);
     if (typeof reference !== 'string' || !isObject(target)) throw new Unfit();
-    // No upstream takes other keywords beside a reference, so what it points to stands there itself, unless it is in a circle.
+    // No upstream accepts keywords beside a reference, so the target replaces it, unless it is recursive.
     if (depth === 0 || Object.keys(rest).length > 0) return this.#part(this.#beside(target, rest), depth + 1);
     if (reference === '#' && recursion) return { $ref: reference };
     if (!DEFINITION.test(reference)) return this.#part(target, depth + 1);
@@ -599,7 +644,7 @@ class Fitting {
     return { $ref: reference };
   }
 
-  /** A schema with what else must hold, which is a type and constraints at most. */
+  /** A schema combined with a type and constraints. */
   #beside(schema: unknown, rest: Json): Json {
     if (!isObject(schema)) throw new Unfit();
     this.#count(Object.keys(schema).length);
@@ -620,7 +665,7 @@ class Fitting {
       if (name === key || WORDS.has(name) || ASIDE.includes(name)) continue;
       (STRUCTURE.has(name) || CONSTRAINTS.has(name) ? beside : moved)[name] = value;
     }
-    // What holds for all of them holds for each.
+    // Constraints beside alternatives apply to each of them.
     const fitted = list.map((one) => this.#part(this.#beside(one, beside), depth + 1));
     const [only] = fitted;
     const is_one = fitted.length === 1 && !Object.hasOwn(only!, '$ref');
@@ -666,7 +711,7 @@ class Fitting {
     const types = [...new Set(values.map(jsonType))];
     const said = typeof type === 'string' ? type : undefined;
     const fits = said !== undefined && types.every((one) => one === said || (one === 'integer' && said === 'number'));
-    // The values imply their type; some upstreams require it nevertheless.
+    // The values imply their type, but some upstreams require it.
     const own = fits ? said : types.length === 1 ? types[0] : this.#accepted.held.fully_typed ? types : undefined;
     return {
       ...(own !== undefined && { type: own }),
@@ -680,7 +725,7 @@ class Fitting {
     const names = Object.keys(given);
     const is_open = additionalProperties !== undefined && additionalProperties !== false;
     const is_map = is_open || (isObject(patternProperties) && Object.keys(patternProperties).length > 0);
-    // Closed, a map would always be empty, and so would an object that may have anything.
+    // A closed map would always be empty, and so would an object without declared properties.
     const is_tool = this.#use === 'tool';
     const is_free = names.length === 0 && additionalProperties === undefined && !(is_tool && depth === 0);
     if (is_free || (is_map && (names.length === 0 || is_tool))) throw new Unfit();

@@ -11,18 +11,7 @@ import { DEFINITIONS } from '../definitions.ts';
 import { overflowAnswer, problemOf, RETRY_HEADERS, readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
 import { isObject } from '../read-json.ts';
-import type {
-  AnswerContext,
-  Emit,
-  Maker,
-  ModelEvent,
-  ModelUsage,
-  Problem,
-  StreamWriter,
-  Tool,
-  ToolAddress,
-  UpstreamTarget,
-} from './conversation.ts';
+import type { AnswerContext, Emit, Maker, ModelEvent, ModelUsage, Problem, UpstreamTarget } from './conversation.ts';
 import { decodeCallIds, encodeCallId, fitModel, fitReasoning, renameTools } from './features.ts';
 import { refuseTooMany } from './files.ts';
 import { freeTextTools } from './free-text.ts';
@@ -30,13 +19,12 @@ import { boundaryMark } from './made-reasoning.ts';
 import { Notes } from './rules.ts';
 import { StopCutter, stopsToCut, tooManyToCut } from './stop-sequences.ts';
 
-/** Characters per token, for answers whose upstream does not count. */
+/** Characters per token, for responses without reported usage. */
 const CHARS_PER_TOKEN = 4;
 
 /**
- * What happens to an answer between the protocol it was read from and the one it is written in: calls get the names that the
- * client gave its tools, texts end at stop sequences that the upstream was not told, and where clients of the protocol need a
- * usage, what the upstream does not tell is estimated.
+ * The transforms between reading and writing a response: tool calls get the client's names, texts end at stop sequences that
+ * the upstream did not get, and missing usage is estimated for clients that need it.
  */
 function filterAnswer(translation: Translation, write: Emit): Emit {
   const { from, stops } = translation;
@@ -47,7 +35,7 @@ function filterAnswer(translation: Translation, write: Emit): Emit {
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 
-/** Calls of tools by the names that the client gave, with identifiers that its protocol takes. */
+/** Tool calls with the client's names, and identifiers that its protocol accepts. */
 function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
   if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
   const name = restoreName(event.part.name);
@@ -71,14 +59,14 @@ function withUsage({ notes, input_tokens_estimate: input }: Translation, write: 
   };
 }
 
-/** What a part of an answer counts for beside its text. */
+/** Size of a response part in addition to its text. */
 const PART_CHARS = 256;
 
 function tooLong(): StageError {
-  return new StageError('upstream_invalid', `The upstream's answer is longer than ${BUFFERED_BYTES_MAX} bytes.`);
+  return new StageError('upstream_invalid', `The upstream response is longer than ${BUFFERED_BYTES_MAX} bytes.`);
 }
 
-/** How much more a writer may have to hold: one repeats the whole answer at its end, another lets parts wait. */
+/** Size that a writer may buffer for an event: one repeats the whole response at its end, another delays parts. */
 function bufferedChars(event: ModelEvent): number {
   switch (event.type) {
     case 'part_delta':
@@ -92,32 +80,27 @@ function bufferedChars(event: ModelEvent): number {
   }
 }
 
-/** Runs a step on what the upstream sent. Values nested without end break functions that call themselves. */
+/** Runs a step on upstream data. Deeply nested values overflow the stack of recursive functions. */
 function guarded<T>(step: () => T): T {
   try {
     return step();
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many values or levels.', {
-      cause: error,
-    });
+    const problem = 'The upstream answered with JSON of too many values or levels.';
+    throw new StageError('upstream_invalid', problem, { cause: error });
   }
 }
 
-/** The upstream's error as one of ours, for a client that gets a document: it keeps the upstream's status and words. */
+/** The upstream's error as a gateway error, for a client that gets a document. Keeps the upstream's status and message. */
 function problemError(problem: Problem, protocol: Protocol): StageError {
-  const { message, ...details } = DEFINITIONS[protocol].errors.fields(problem) as { message: string } & Record<
-    string,
-    string | null
-  >;
-  return new StageError('upstream_failed', message, {
+  const { message, ...details } = DEFINITIONS[protocol].errors.fields(problem) as Record<string, string>;
+  return new StageError('upstream_failed', message!, {
     status: problem.status,
     details,
     ...(problem.status < 500 && problem.status !== 429 && { headers: { 'x-should-retry': 'false' } }),
   });
 }
 
-/** Collects a document; `convert` gets its text at the end. */
 function collect(convert: (text: string) => string): ResponseConverter {
   return collectDocument((document) => guarded(() => convert(document.toString('utf8'))), tooLong);
 }
@@ -131,7 +114,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Converts an error response. Where its words mean another status than it came with, the client gets that one. */
+/** Converts an error response. If its names imply another status, the client gets that status. */
 function convertProblem({ from, answer, stream }: Translation, head: ConvertedHead): ResponseConverter {
   const { errors } = DEFINITIONS[from];
   return collect((text) => {
@@ -145,7 +128,7 @@ function convertProblem({ from, answer, stream }: Translation, head: ConvertedHe
   });
 }
 
-/** Nothing has been sent of a whole answer, so that an error in it can still be an answer of its own. */
+/** Raises an error inside a complete response: nothing was sent yet, so the client can get an error response. */
 function raiseProblem(events: readonly ModelEvent[], protocol: Protocol): void {
   const failed = events.find((event) => event.type === 'error');
   if (failed !== undefined) throw problemError(failed.problem, protocol);
@@ -167,7 +150,7 @@ function convertDocument(translation: Translation): ResponseConverter {
   const converter = collect((text) => {
     const document = parse(text);
     if (!isObject(document)) {
-      throw new StageError('upstream_invalid', 'The upstream answered with something that is not a JSON object.');
+      throw new StageError('upstream_invalid', 'The upstream response is not a JSON object.');
     }
     const events: readonly ModelEvent[] = isError(document)
       ? [{ type: 'error', problem: readProblem(undefined, document) }]
@@ -179,16 +162,13 @@ function convertDocument(translation: Translation): ResponseConverter {
     for (const event of events) filter(event);
     return said.join('');
   });
-  return writer === undefined ? converter : { ...converter, fail: (error) => failing(writer, error, from) };
+  if (writer === undefined) return converter;
+  const { errors } = DEFINITIONS[from];
+  return { ...converter, fail: (error) => writer.write({ type: 'error', problem: problemOf(error, errors) }) };
 }
 
-function failing(writer: StreamWriter, error: StageError, protocol: Protocol): string {
-  return writer.write({ type: 'error', problem: problemOf(error, DEFINITIONS[protocol].errors) });
-}
-
-/** Feeds the upstream's events to a reader; whatever they mean goes to `emit`, up to the end or the error. */
+/** Feeds the upstream's events to a reader; its events go to `emit`, up to the end or an error. */
 function readEvents({ to, notes }: Translation, emit: Emit) {
-  const reader = DEFINITIONS[to].adapter.createReader(notes);
   const decoder = new StringDecoder('utf8');
   let over: 'end' | 'error' | undefined;
   const pass = (event: ModelEvent) => {
@@ -196,10 +176,11 @@ function readEvents({ to, notes }: Translation, emit: Emit) {
     if (event.type === 'end' || event.type === 'error') over = event.type;
     emit(event);
   };
+  const reader = DEFINITIONS[to].adapter.createReader(notes, pass);
   const parser = createParser({
     maxBufferSize: BUFFERED_BYTES_MAX,
     onEvent: ({ event, data }) => {
-      if (over !== 'error') reader.read({ name: event ?? 'message', data }, pass);
+      if (over !== 'error') reader.read({ name: event ?? 'message', data });
     },
     onComment: () => pass({ type: 'ping' }),
     onError: (error) => {
@@ -207,32 +188,27 @@ function readEvents({ to, notes }: Translation, emit: Emit) {
     },
   });
   return {
-    /** Whether the answer has come to its end, or to an error. */
+    /** Whether the response has ended, possibly with an error. */
     get over(): boolean {
       return over !== undefined;
     },
-    /** Whether the client has its end, which may be an error, should nothing more come. */
+    /** Whether the response is complete, possibly with an error, if nothing more arrives. */
     hasEnd: () => over === 'error' || reader.finished,
     feed: (chunk: Buffer) => guarded(() => parser.feed(decoder.write(chunk))),
     end() {
       flush(() => parser.feed(`${decoder.end()}\n\n`));
-      if (over !== 'error') guarded(() => reader.end(pass));
+      if (over !== 'error') guarded(() => reader.end());
     },
   };
 }
 
-/** Some servers leave out the blank line after their last event. What is cut off in the middle is not an event. */
+/** Some servers omit the blank line after the last event. A truncated event is ignored. */
 function flush(feed: () => void): void {
   try {
     guarded(feed);
   } catch (error) {
     if (!(error instanceof StageError)) throw error;
   }
-}
-
-/** Converts a stream, into a document where the client requested one. */
-function convertStream(translation: Translation): ResponseConverter {
-  return translation.stream ? streamToStream(translation) : streamToDocument(translation);
 }
 
 function streamToStream(translation: Translation): ResponseConverter {
@@ -293,22 +269,21 @@ function streamToDocument(translation: Translation): ResponseConverter {
 
 interface Untranslated {
   readonly from: Protocol;
-  /** What the upstream speaks. */
   readonly to: Protocol;
   readonly body: unknown;
   readonly upstream: string;
-  /** Its state boundary; absent where only its name identifies its reasoning. */
+  /** The upstream's state boundary; absent if only its name identifies its reasoning. */
   readonly state_boundary?: string | undefined;
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
-  /** Likely size of the input in tokens, for upstreams that don't count it. */
+  /** Estimated input in tokens, for upstreams that don't report it. */
   readonly input_tokens_estimate?: number | undefined;
   readonly request_id: string;
   /** Seconds since the epoch. */
   readonly created_at: number;
 }
 
-/** What the answer to a translated request must be translated by. It lives as long as the answer streams. */
+/** The state for translating the response of a translated request, for as long as the response streams. */
 export interface Translation {
   readonly from: Protocol;
   readonly to: Protocol;
@@ -316,16 +291,14 @@ export interface Translation {
   readonly answer: AnswerContext;
   /** Stop sequences that the upstream does not accept: the gateway cuts the response there. */
   readonly stops: readonly string[];
-  /** Likely size of the input in tokens. */
   readonly input_tokens_estimate: number | undefined;
-  /** What was changed or dropped so far; the answer may add to it. */
+  /** Changes and losses so far; the response may add more. */
   readonly notes: Notes;
   restoreName(name: string): string;
 }
 
 /** A translated request. */
 export interface TranslatedRequest extends Translation {
-  /** JSON text of the upstream's body. */
   readonly json: string;
 }
 
@@ -334,19 +307,6 @@ export const DESCRIBING = [
   ...['accept-ranges', 'content-digest', 'content-language', 'content-md5', 'digest', 'etag', 'last-modified'],
   ...['repr-digest'],
 ];
-
-/** How the client calls tools for which their names here are not enough. */
-function addressesOf(tools: readonly Tool[]): ReadonlyMap<string, ToolAddress> {
-  return new Map(tools.flatMap(({ name, address }) => (address === undefined ? [] : [[name, address] as const])));
-}
-
-/** Values may be nested as deep as the client likes, and neither the adapters nor JSON.stringify count levels. */
-function refuseTooDeep(error: unknown): never {
-  if (!(error instanceof RangeError)) throw error;
-  throw new StageError('invalid_request', 'The request is nested too deeply to be translated for its upstream.', {
-    cause: error,
-  });
-}
 
 /** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
 export function translateRequest(request: Untranslated): TranslatedRequest {
@@ -372,7 +332,7 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
       created_at,
       include_usage: isObject(body.stream_options) && body.stream_options.include_usage === true,
       free_text_tools: freeTextTools(read.tools),
-      tool_addresses: addressesOf(read.tools),
+      tool_addresses: new Map(read.tools.flatMap(({ name, address }) => (address ? [[name, address] as const] : []))),
       echo: adapter.echoOf?.(body) ?? {},
     };
     const stops = stopsToCut(accepted, read.stop);
@@ -380,7 +340,10 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
     const { input_tokens_estimate } = request;
     return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
   } catch (error) {
-    return refuseTooDeep(error);
+    // Values may be nested as deep as the client likes, and neither the adapters nor JSON.stringify count levels.
+    if (!(error instanceof RangeError)) throw error;
+    const problem = 'The request is nested too deeply to be translated for its upstream.';
+    throw new StageError('invalid_request', problem, { cause: error });
   }
 }
 
@@ -402,13 +365,14 @@ export function createTranslator(translation: Translation, head: ConvertedHead):
   const failed = head.status >= 400;
   head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');
   if (failed) return convertProblem(translation, head);
-  return streamed ? convertStream(translation) : convertDocument(translation);
+  if (!streamed) return convertDocument(translation);
+  return translation.stream ? streamToStream(translation) : streamToDocument(translation);
 }
 
 /**
- * Removes reasoning from a body for an upstream of its own protocol that cannot have proven it: what a translation has made, and
- * reasoning without a signature unless `keeps_unsigned` says that the upstream signs none. Where the protocol refuses a model
- * that thinks after a call without its reasoning, thinking is disabled. The rewrite is recorded.
+ * Removes reasoning without a proof of the upstream from a body in its protocol: translated reasoning, and unsigned reasoning
+ * unless the upstream signs none (`keeps_unsigned`). Disables thinking if the protocol would reject it after a call without
+ * reasoning. The rewrite is recorded.
  */
 export async function removeMadeReasoning(
   body: RequestBody,

@@ -23,171 +23,6 @@ const histogram = <const L extends readonly string[]>(
   ...labels: L
 ) => ({ kind: 'histogram', unit, meaning, labels, bounds }) as const;
 
-export const CLIENT_METRICS = {
-  'gateway.client_telemetry.received': counter(
-    '{request}',
-    'Export requests of clients that the gateway accepted',
-    'gateway.telemetry.signal',
-  ),
-  'gateway.client_telemetry.refused': counter(
-    '{request}',
-    'Export requests of clients that the gateway rejected, by error code',
-    'gateway.telemetry.signal',
-    'gateway.error.code',
-  ),
-  'gateway.client_telemetry.sent': counter(
-    '{request}',
-    'Export requests of clients that a destination accepted',
-    'gateway.telemetry.signal',
-    'gateway.telemetry.destination',
-  ),
-  'gateway.client_telemetry.queue': gauge(
-    'By',
-    'Queued telemetry of clients, by destination',
-    'gateway.telemetry.destination',
-  ),
-} as const satisfies Readonly<Record<string, MetricSpec>>;
-
-/** Metrics about telemetry itself: what was sent, and what was dropped. */
-export const EXPORT_METRICS = {
-  'gateway.telemetry.dropped': counter(
-    '{item}',
-    'Spans, log records, metric collections and export requests of clients that did not reach their destination, by reason',
-    'gateway.telemetry.signal',
-    'gateway.telemetry.destination',
-    'gateway.telemetry.reason',
-  ),
-  'gateway.telemetry.sends': counter(
-    '{request}',
-    "Export requests with the gateway's own telemetry, by outcome",
-    'gateway.telemetry.signal',
-    'gateway.telemetry.outcome',
-  ),
-  'gateway.telemetry.queue.length': gauge('{item}', 'Queued spans and log records', 'gateway.telemetry.signal'),
-} as const satisfies Readonly<Record<string, MetricSpec>>;
-
-export const OPERATION_METRICS = {
-  'gateway.sign_ins': counter(
-    '{step}',
-    'Steps of sign-ins, by outcome and error',
-    'gateway.sign_in.outcome',
-    'error.type',
-  ),
-  'gateway.sessions': counter(
-    '{step}',
-    'Sessions that began, were renewed or signed out, and rejected attempts, by outcome and error',
-    'gateway.session.outcome',
-    'error.type',
-  ),
-  'gateway.account_checks': counter(
-    '{person}',
-    'Account checks at the identity provider, by outcome',
-    'gateway.account_check.outcome',
-  ),
-  'gateway.admin_changes': counter(
-    '{change}',
-    'Changes through the admin API and by the gateway itself, by action, kind of caller and error',
-    'gateway.admin.action',
-    'gateway.admin.actor_kind',
-    'error.type',
-  ),
-  'gateway.reloads': counter('{reload}', 'Reloads of the configuration, by result', 'gateway.reload.result'),
-} as const satisfies Readonly<Record<string, MetricSpec>>;
-
-const PLACE = 'gateway.waiting.place';
-
-/** Metrics about this process: ledger, spool, circuit breakers, configuration. */
-export const PROCESS_METRICS = {
-  'gateway.build.info': gauge(
-    '{build}',
-    'Always 1; the labels identify gateway, Node.js and configuration',
-    'service.version',
-    'process.runtime.version',
-    'gateway.config.hash',
-  ),
-  'gateway.config.loaded_at': gauge('s', 'Load time of the current configuration, in seconds since 1970'),
-  'gateway.config.reload_ok': gauge('{state}', '1; 0 while the configuration files could not be loaded'),
-  'gateway.inflight': gauge('{request}', 'Requests of pipelines in flight'),
-  'gateway.connections': gauge('{connection}', 'Connections of clients'),
-  'gateway.connections.limit': gauge('{connection}', 'Limit on connections of clients'),
-  'gateway.bodies.held': gauge('By', 'Bytes of buffered bodies of requests in flight'),
-  'gateway.bodies.limit': gauge(
-    'By',
-    'Limit on buffered bytes of bodies; above it requests are rejected as overloaded',
-  ),
-  'gateway.breaker.state': gauge(
-    '{state}',
-    '1 for the state of each upstream (the worst of its models), 0 for all other states: closed, open, half_open, limited, credential, model_missing, drained. In shadow mode the state has no effect',
-    'gateway.upstream',
-    'gateway.breaker.state',
-    'gateway.breaker.mode',
-  ),
-  'gateway.upstream.models_unavailable': gauge(
-    '{model}',
-    'Models of an available upstream that currently get no requests',
-    'gateway.upstream',
-  ),
-  'gateway.upstream.inflight': gauge('{request}', 'Requests in flight at an upstream', 'gateway.upstream'),
-  'gateway.database.up': gauge(
-    '{state}',
-    '1 while this process writes its heartbeat (every 5 seconds) to the database, otherwise 0',
-  ),
-  'gateway.ledger.waiting': gauge(
-    '{request}',
-    'Ended requests that are not in the ledger yet, in memory or in the spool',
-    PLACE,
-  ),
-  'gateway.ledger.lag': gauge(
-    's',
-    'How long ended requests have waited without any write to the ledger; 0 if none waits',
-    PLACE,
-  ),
-  'gateway.reservations': counter(
-    '{reservation}',
-    'Reservations of this process, by whether they came from a budget lease (spend_limits.lease)',
-    'gateway.reservation.path',
-  ),
-  'gateway.leases': counter('{lease}', 'Events of the budget leases of this process', 'gateway.lease.event'),
-  'gateway.audit.waiting': gauge(
-    '{record}',
-    'Audit records that are not in the database yet, in memory or in the spool',
-    PLACE,
-  ),
-  'gateway.audit.lost': counter(
-    '{record}',
-    'Audit records lost because the database was unavailable for too long or could not store them',
-  ),
-  'gateway.spool.size': gauge('By', 'Size of the spool of this process on disk'),
-  'gateway.spool.limit': gauge('By', 'Size limit of the spool; above it no more requests are spooled'),
-  'gateway.overshoot.bound': gauge(
-    '{USD}',
-    'Most US dollars by which requests in flight can exceed a money limit, as printed by appscli check --verbose, which also lists the exceptions',
-    'gateway.rule',
-  ),
-  'nodejs.eventloop.delay.p50': gauge(
-    's',
-    'Median delay of the event loop; the higher value of this minute and the last',
-  ),
-  'nodejs.eventloop.delay.p99': gauge('s', '99th percentile of the delay of the event loop'),
-  'nodejs.eventloop.delay.max': gauge('s', 'Maximum delay of the event loop'),
-  'nodejs.eventloop.time': counter(
-    's',
-    'Active and idle time of the event loop; the active share is its utilization',
-    'nodejs.eventloop.state',
-  ),
-  'process.cpu.time': counter('s', 'CPU time of this process, user and system', 'cpu.mode'),
-  'process.memory.usage': gauge('By', 'Physical memory of this process'),
-  'process.uptime': gauge('s', 'Uptime of this process'),
-  'v8js.memory.heap.used': gauge('By', 'Used memory of the JavaScript heap, by heap space', 'v8js.heap.space.name'),
-  'gateway.heap.limit': gauge('By', 'Size limit of the heap; above it the process runs out of memory'),
-  'gateway.telemetry.series': gauge('{series}', 'Series of all counters and histograms of this process'),
-  'gateway.telemetry.overflows': counter(
-    '{measurement}',
-    'Measurements in the overflow series of a metric, because it has reached its limit on series',
-    'gateway.telemetry.metric',
-  ),
-} as const satisfies Readonly<Record<string, MetricSpec>>;
-
 /** Histogram bounds of the conventions for model durations, in seconds. */
 const DURATION_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 /** Histogram bounds of the gateway's own time, which is far below that of a model, in seconds. */
@@ -200,11 +35,12 @@ const FIRST_CHUNK_BOUNDS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 ];
 
-/** Labels of model operations, by the conventions. */
 const OPERATION = ['gen_ai.operation.name', 'gen_ai.provider.name', 'gen_ai.request.model'] as const;
 
-/** Metrics about requests, by name. The label `gateway.team` needs `telemetry.metrics.team`. */
-export const REQUEST_METRICS = {
+const PLACE = 'gateway.waiting.place';
+
+/** Every metric of the gateway. The reference page is made from it. The label `gateway.team` needs `telemetry.metrics.team`. */
+export const METRICS = {
   'gateway.requests': counter(
     '{request}',
     'Ended requests, by outcome: answered, refused (by the gateway), upstream_refused, failed, aborted (by the client)',
@@ -379,18 +215,155 @@ export const REQUEST_METRICS = {
     ...counter('{token}', 'Input tokens written to the prompt cache', ...OPERATION),
     conventions: 'latest',
   },
-} as const satisfies Readonly<Record<string, MetricSpec>>;
-
-/**
- * Every metric of the gateway. The reference page, the dashboards and the alert rules are made from it. The names of `gen_ai.*` are
- * those of the conventions that `telemetry.conventions` names by default.
- */
-export const METRICS = {
-  ...REQUEST_METRICS,
-  ...OPERATION_METRICS,
-  ...PROCESS_METRICS,
-  ...EXPORT_METRICS,
-  ...CLIENT_METRICS,
+  'gateway.sign_ins': counter(
+    '{step}',
+    'Steps of sign-ins, by outcome and error',
+    'gateway.sign_in.outcome',
+    'error.type',
+  ),
+  'gateway.sessions': counter(
+    '{step}',
+    'Sessions that began, were renewed or signed out, and rejected attempts, by outcome and error',
+    'gateway.session.outcome',
+    'error.type',
+  ),
+  'gateway.account_checks': counter(
+    '{person}',
+    'Account checks at the identity provider, by outcome',
+    'gateway.account_check.outcome',
+  ),
+  'gateway.admin_changes': counter(
+    '{change}',
+    'Changes through the admin API and by the gateway itself, by action, kind of caller and error',
+    'gateway.admin.action',
+    'gateway.admin.actor_kind',
+    'error.type',
+  ),
+  'gateway.reloads': counter('{reload}', 'Reloads of the configuration, by result', 'gateway.reload.result'),
+  'gateway.build.info': gauge(
+    '{build}',
+    'Always 1; the labels identify gateway, Node.js and configuration',
+    'service.version',
+    'process.runtime.version',
+    'gateway.config.hash',
+  ),
+  'gateway.config.loaded_at': gauge('s', 'Load time of the current configuration, in seconds since 1970'),
+  'gateway.config.reload_ok': gauge('{state}', '1; 0 while the configuration files could not be loaded'),
+  'gateway.inflight': gauge('{request}', 'Requests of pipelines in flight'),
+  'gateway.connections': gauge('{connection}', 'Connections of clients'),
+  'gateway.connections.limit': gauge('{connection}', 'Limit on connections of clients'),
+  'gateway.bodies.held': gauge('By', 'Bytes of buffered bodies of requests in flight'),
+  'gateway.bodies.limit': gauge(
+    'By',
+    'Limit on buffered bytes of bodies; above it requests are rejected as overloaded',
+  ),
+  'gateway.breaker.state': gauge(
+    '{state}',
+    '1 for the state of each upstream (the worst of its models), 0 for all other states: closed, open, half_open, limited, credential, model_missing, drained. In shadow mode the state has no effect',
+    'gateway.upstream',
+    'gateway.breaker.state',
+    'gateway.breaker.mode',
+  ),
+  'gateway.upstream.models_unavailable': gauge(
+    '{model}',
+    'Models of an available upstream that currently get no requests',
+    'gateway.upstream',
+  ),
+  'gateway.upstream.inflight': gauge('{request}', 'Requests in flight at an upstream', 'gateway.upstream'),
+  'gateway.database.up': gauge(
+    '{state}',
+    '1 while this process writes its heartbeat (every 5 seconds) to the database, otherwise 0',
+  ),
+  'gateway.ledger.waiting': gauge(
+    '{request}',
+    'Ended requests that are not in the ledger yet, in memory or in the spool',
+    PLACE,
+  ),
+  'gateway.ledger.lag': gauge(
+    's',
+    'How long ended requests have waited without any write to the ledger; 0 if none waits',
+    PLACE,
+  ),
+  'gateway.reservations': counter(
+    '{reservation}',
+    'Reservations of this process, by whether they came from a budget lease (spend_limits.lease)',
+    'gateway.reservation.path',
+  ),
+  'gateway.leases': counter('{lease}', 'Events of the budget leases of this process', 'gateway.lease.event'),
+  'gateway.audit.waiting': gauge(
+    '{record}',
+    'Audit records that are not in the database yet, in memory or in the spool',
+    PLACE,
+  ),
+  'gateway.audit.lost': counter(
+    '{record}',
+    'Audit records lost because the database was unavailable for too long or could not store them',
+  ),
+  'gateway.spool.size': gauge('By', 'Size of the spool of this process on disk'),
+  'gateway.spool.limit': gauge('By', 'Size limit of the spool; above it no more requests are spooled'),
+  'gateway.overshoot.bound': gauge(
+    '{USD}',
+    'Most US dollars by which requests in flight can exceed a money limit, as printed by appscli check --verbose, which also lists the exceptions',
+    'gateway.rule',
+  ),
+  'nodejs.eventloop.delay.p50': gauge(
+    's',
+    'Median delay of the event loop; the higher value of this minute and the last',
+  ),
+  'nodejs.eventloop.delay.p99': gauge('s', '99th percentile of the delay of the event loop'),
+  'nodejs.eventloop.delay.max': gauge('s', 'Maximum delay of the event loop'),
+  'nodejs.eventloop.time': counter(
+    's',
+    'Active and idle time of the event loop; the active share is its utilization',
+    'nodejs.eventloop.state',
+  ),
+  'process.cpu.time': counter('s', 'CPU time of this process, user and system', 'cpu.mode'),
+  'process.memory.usage': gauge('By', 'Physical memory of this process'),
+  'process.uptime': gauge('s', 'Uptime of this process'),
+  'v8js.memory.heap.used': gauge('By', 'Used memory of the JavaScript heap, by heap space', 'v8js.heap.space.name'),
+  'gateway.heap.limit': gauge('By', 'Size limit of the heap; above it the process runs out of memory'),
+  'gateway.telemetry.series': gauge('{series}', 'Series of all counters and histograms of this process'),
+  'gateway.telemetry.overflows': counter(
+    '{measurement}',
+    'Measurements in the overflow series of a metric, because it has reached its limit on series',
+    'gateway.telemetry.metric',
+  ),
+  'gateway.telemetry.dropped': counter(
+    '{item}',
+    'Spans, log records, metric collections and export requests of clients that did not reach their destination, by reason',
+    'gateway.telemetry.signal',
+    'gateway.telemetry.destination',
+    'gateway.telemetry.reason',
+  ),
+  'gateway.telemetry.sends': counter(
+    '{request}',
+    "Export requests with the gateway's own telemetry, by outcome",
+    'gateway.telemetry.signal',
+    'gateway.telemetry.outcome',
+  ),
+  'gateway.telemetry.queue.length': gauge('{item}', 'Queued spans and log records', 'gateway.telemetry.signal'),
+  'gateway.client_telemetry.received': counter(
+    '{request}',
+    'Export requests of clients that the gateway accepted',
+    'gateway.telemetry.signal',
+  ),
+  'gateway.client_telemetry.refused': counter(
+    '{request}',
+    'Export requests of clients that the gateway rejected, by error code',
+    'gateway.telemetry.signal',
+    'gateway.error.code',
+  ),
+  'gateway.client_telemetry.sent': counter(
+    '{request}',
+    'Export requests of clients that a destination accepted',
+    'gateway.telemetry.signal',
+    'gateway.telemetry.destination',
+  ),
+  'gateway.client_telemetry.queue': gauge(
+    'By',
+    'Queued telemetry of clients, by destination',
+    'gateway.telemetry.destination',
+  ),
 } as const satisfies Readonly<Record<string, MetricSpec>>;
 
 export type MetricName = keyof typeof METRICS;

@@ -5,7 +5,7 @@ import { LIMIT_WINDOWS, SPEND_WINDOWS } from '../../../base/contract/windows.ts'
 import { isNanoUsd } from '../../../base/kit/money.ts';
 import type { CounterMetric } from './metrics.ts';
 
-export interface AttributeSpec {
+interface AttributeSpec {
   /** A double has fractions; the SDK sends a whole one as an integer. */
   readonly kind: 'string' | 'number' | 'double' | 'boolean' | 'strings';
   readonly meaning: string;
@@ -15,12 +15,12 @@ export interface AttributeSpec {
   readonly conventions?: '1.41' | 'latest';
 }
 
-export interface EventSpec {
+interface EventSpec {
   readonly meaning: string;
   readonly attributes: readonly string[];
 }
 
-export interface SpanSpec {
+interface SpanSpec {
   /** Span name; parts in braces vary. */
   readonly name: string;
   readonly kind: 'server' | 'client' | 'internal';
@@ -40,51 +40,123 @@ const list = attribute('strings');
 
 const names = (all: string): readonly string[] => all.trim().split(/\s+/);
 
-/** Attributes of model operations by the OpenTelemetry conventions, by name. */
-export const MODEL_ATTRIBUTES = {
-  'gen_ai.operation.name': text('Operation of the model', ['chat', 'count_tokens']),
-  'gen_ai.provider.name': text('Provider by the address of the upstream, otherwise by its API'),
-  'gen_ai.request.model': text('Model in the request to the upstream'),
-  'gen_ai.request.max_tokens': number('Output limit in the request of the client'),
-  'gen_ai.request.stream': flag('Whether the client requested a stream'),
-  'gen_ai.request.choice.count': number('Requested number of responses, if not one'),
-  'gen_ai.response.model': text('Model that responded, by its name at the upstream'),
-  'gen_ai.response.time_to_first_chunk': double('Seconds until the first byte of a streamed response'),
-  'gen_ai.conversation.id': text('Session of the client, if it is a UUID; only with `telemetry.caller: pseudonym`'),
-  'gen_ai.usage.input_tokens': number('Input tokens, including those read from and written to the cache'),
-  'gen_ai.usage.output_tokens': number('Output tokens'),
-  'gen_ai.usage.cache_read.input_tokens': number('Input tokens read from the prompt cache, if any'),
-  'gen_ai.usage.cache_creation.input_tokens': {
-    ...number('Input tokens written to the prompt cache, where there are any'),
-    conventions: '1.41',
-  },
-  'gen_ai.usage.cache_write.input_tokens': {
-    ...number('Input tokens written to the prompt cache, where there are any'),
-    conventions: 'latest',
-  },
-  'gen_ai.token.type': text('Whether tokens are input or output', ['input', 'output']),
-} as const satisfies Readonly<Record<string, AttributeSpec>>;
-
 const LIFETIMES = ['none', '5m', '1h'];
 
-type FactAttribute = Extract<(typeof FACTS)[keyof typeof FACTS], { readonly attribute: string }>['attribute'];
-
 /** Attributes that are facts, as the table of facts describes them. */
-const FACT_ATTRIBUTES = Object.fromEntries(
-  Object.entries(FACTS).flatMap(([path, fact]): [string, AttributeSpec][] => {
+const FACT_ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = Object.fromEntries(
+  Object.entries(FACTS).flatMap(([path, fact]) => {
     if (!('attribute' in fact)) return [];
-    if (isNanoUsd(path)) return [[fact.attribute, double(fact.meaning.replace('nano-USD', 'US dollars'))]];
-    return [
-      [
-        fact.attribute,
-        attribute(fact.kind as AttributeSpec['kind'])(fact.meaning, 'values' in fact ? fact.values : undefined),
-      ],
-    ];
+    const spec = isNanoUsd(path)
+      ? double(fact.meaning.replace('nano-USD', 'US dollars'))
+      : attribute(fact.kind as AttributeSpec['kind'])(fact.meaning, 'values' in fact ? fact.values : undefined);
+    return [[fact.attribute, spec]];
   }),
-) as Readonly<Record<FactAttribute, AttributeSpec>>;
+);
 
-/** Attributes of what the gateway tells about requests, by name. The dollars are those of gateway.yaml's prices. */
-export const REQUEST_ATTRIBUTES = {
+export interface OperationSpanSpec {
+  readonly meaning: string;
+  /** Counter of the operation; absent for the start. */
+  readonly counter?: CounterMetric;
+  /** Allowed attributes; others are dropped. */
+  readonly attributes: Readonly<Record<string, AttributeSpec>>;
+}
+
+const REQUEST = { 'gateway.request_id': text('Identifier of the request, as in its response and in the log') };
+const ERROR = { 'error.type': text('Kind of error, in one word; absent on success') };
+const HASH = { 'gateway.config.hash': text('Hash of the current configuration') };
+
+/**
+ * Spans of operations outside of pipelines. Each is the root of a trace, unless its caller sent a `traceparent`. They do not identify
+ * the person; the log and `admin_changes` do.
+ */
+export const OPERATION_SPANS = {
+  'gateway.sign_in': {
+    counter: 'gateway.sign_ins',
+    meaning: 'A step of a sign-in: its start, or the return from the identity provider',
+    attributes: {
+      'gateway.sign_in.outcome': text(
+        'begun, approved, declined (by the person), refused (by provider or gateway), failed',
+      ),
+      ...REQUEST,
+      ...ERROR,
+    },
+  },
+  'gateway.session': {
+    counter: 'gateway.sessions',
+    meaning: 'A session began, was renewed or signed out',
+    attributes: {
+      'gateway.session.outcome': text('began, repeated (after a lost response), renewed, refused, ended, failed'),
+      ...REQUEST,
+      ...ERROR,
+    },
+  },
+  'gateway.account_check': {
+    counter: 'gateway.account_checks',
+    meaning: 'The gateway checked at the identity provider whether an account is still active',
+    attributes: {
+      'gateway.account_check.outcome': text('verified, not_admitted, refused, unaskable, busy, unavailable'),
+    },
+  },
+  'gateway.admin_change': {
+    counter: 'gateway.admin_changes',
+    meaning:
+      'A change or attempted change through the admin API, or by the gateway after an account check; changes by commands are only in `admin_changes`',
+    attributes: {
+      'gateway.admin.action': text('Action, as in `admin_changes`'),
+      'gateway.admin.actor_kind': text('person, service, gateway, or none for an unknown caller'),
+      'gateway.admin.subject': text('Identifier of the created or changed token, session or grant'),
+      ...REQUEST,
+      ...ERROR,
+    },
+  },
+  'gateway.reload': {
+    counter: 'gateway.reloads',
+    meaning: 'A reload of the configuration',
+    attributes: {
+      'gateway.reload.result': text('in_force or failed'),
+      'gateway.reload.changed_files': number('Number of changed files'),
+      'gateway.reload.needs_restart': list('Keys that keep their old value until a restart'),
+      'gateway.reload.findings': list('Codes of the findings that made the reload fail'),
+      ...HASH,
+      ...ERROR,
+    },
+  },
+  'gateway.start': {
+    meaning: 'The start of a gateway, from the start of its process until it listens',
+    attributes: { 'gateway.start.pipelines': number('Number of pipelines'), ...HASH },
+  },
+} as const satisfies Readonly<Record<OperationName, OperationSpanSpec>>;
+
+export const EVENTS: Readonly<Record<string, EventSpec>> = {
+  'gateway.decision': {
+    meaning: 'A rule or policy decided, or matched in shadow mode',
+    attributes: names('gateway.decision.kind gateway.rule gateway.rule.mode gateway.decision.outcome gateway.upstream'),
+  },
+  'gateway.refused': {
+    meaning: 'The gateway responded with its own error; one event for each exceeded limit',
+    attributes: names(`
+      gateway.error.code gateway.error.stage gateway.rule gateway.limit.scope gateway.limit.window
+      gateway.limit.unit gateway.limit.limit gateway.limit.spent gateway.limit.held gateway.limit.needed
+      gateway.limit.resets_at
+    `),
+  },
+  'gateway.fallback': {
+    meaning: 'The request left or skipped an upstream',
+    attributes: ['gateway.upstream', 'gateway.fallback.reason', 'gateway.attempt'],
+  },
+  'gateway.cache.downgraded': {
+    meaning: 'One hour of prompt cache was requested, and five minutes were requested from the upstream',
+    attributes: names(
+      'gateway.cache.requested gateway.cache.effective gateway.cache.downgrade.reason gateway.upstream',
+    ),
+  },
+};
+
+const OPERATIONS = Object.entries<OperationSpanSpec>(OPERATION_SPANS);
+
+/** Every attribute of spans, events and metrics, by name. The dollars are those of gateway.yaml's prices. */
+export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
+  ...Object.assign({}, ...OPERATIONS.map(([, { attributes }]) => attributes)),
   ...FACT_ATTRIBUTES,
   'http.request.method': text('HTTP method'),
   'http.route': text('Path of the pipeline that served the request, such as `/v1/models/*`'),
@@ -171,108 +243,63 @@ export const REQUEST_ATTRIBUTES = {
     'Price category of the tokens',
     names('uncached_input cache_read cache_write_5m cache_write_1h output'),
   ),
-} as const satisfies Readonly<Record<string, AttributeSpec>>;
+  'gen_ai.operation.name': text('Operation of the model', ['chat', 'count_tokens']),
+  'gen_ai.provider.name': text('Provider by the address of the upstream, otherwise by its API'),
+  'gen_ai.request.model': text('Model in the request to the upstream'),
+  'gen_ai.request.max_tokens': number('Output limit in the request of the client'),
+  'gen_ai.request.stream': flag('Whether the client requested a stream'),
+  'gen_ai.request.choice.count': number('Requested number of responses, if not one'),
+  'gen_ai.response.model': text('Model that responded, by its name at the upstream'),
+  'gen_ai.response.time_to_first_chunk': double('Seconds until the first byte of a streamed response'),
+  'gen_ai.conversation.id': text('Session of the client, if it is a UUID; only with `telemetry.caller: pseudonym`'),
+  'gen_ai.usage.input_tokens': number('Input tokens, including those read from and written to the cache'),
+  'gen_ai.usage.output_tokens': number('Output tokens'),
+  'gen_ai.usage.cache_read.input_tokens': number('Input tokens read from the prompt cache, if any'),
+  'gen_ai.usage.cache_creation.input_tokens': {
+    ...number('Input tokens written to the prompt cache, where there are any'),
+    conventions: '1.41',
+  },
+  'gen_ai.usage.cache_write.input_tokens': {
+    ...number('Input tokens written to the prompt cache, where there are any'),
+    conventions: 'latest',
+  },
+  'gen_ai.token.type': text('Whether tokens are input or output', ['input', 'output']),
+  'service.version': text('Version of the gateway'),
+  'process.runtime.version': text('Version of Node.js'),
+  'gateway.breaker.state': text(
+    'State of an upstream',
+    names('closed open half_open limited credential model_missing drained'),
+  ),
+  'gateway.breaker.mode': text('Mode of the circuit breaker', ['enforce', 'shadow']),
+  'gateway.waiting.place': text('Place of rows and records that wait for the database', ['memory', 'spool']),
+  'gateway.reservation.path': text('Whether a reservation came from a budget lease, or waited for the database', [
+    'leased',
+    'waited',
+  ]),
+  'gateway.lease.event': text(
+    'Event of a budget lease: taken, refused (too little budget is left), or recalled (before a rejection)',
+    ['taken', 'refused', 'recalled'],
+  ),
+  'nodejs.eventloop.state': text('State of the event loop', ['active', 'idle']),
+  'cpu.mode': text('CPU mode', ['user', 'system']),
+  'v8js.heap.space.name': text('Space of the heap, such as `old_space`'),
+  'gateway.telemetry.metric': text('Metric that has reached its limit on series'),
+  'gateway.telemetry.signal': text('OpenTelemetry signal', ['traces', 'metrics', 'logs']),
+  'gateway.telemetry.destination': text(
+    "`collector` for the gateway's own telemetry; the host of the destination for telemetry of clients",
+  ),
+  'gateway.telemetry.reason': text(
+    'Reason of the drop: full queue; rejected permanently; all attempts failed; shutdown of the gateway; too many spans of one name in a second',
+    ['queue_full', 'refused', 'failed', 'closing', 'flood'],
+  ),
+  'gateway.telemetry.outcome': text('Outcome of an export request: taken; refused permanently; failed, and retried', [
+    'taken',
+    'refused',
+    'failed',
+  ]),
+};
 
-export interface OperationSpanSpec {
-  readonly meaning: string;
-  /** Counter of the operation; absent for the start. */
-  readonly counter?: CounterMetric;
-  /** Allowed attributes; others are dropped. */
-  readonly attributes: Readonly<Record<string, AttributeSpec>>;
-}
-
-const REQUEST = { 'gateway.request_id': text('Identifier of the request, as in its response and in the log') };
-const ERROR = { 'error.type': text('Kind of error, in one word; absent on success') };
-const HASH = { 'gateway.config.hash': text('Hash of the current configuration') };
-
-/**
- * Spans of operations outside of pipelines. Each is the root of a trace, unless its caller sent a `traceparent`. They do not identify
- * the person; the log and `admin_changes` do.
- */
-export const OPERATION_SPANS = {
-  'gateway.sign_in': {
-    counter: 'gateway.sign_ins',
-    meaning: 'A step of a sign-in: its start, or the return from the identity provider',
-    attributes: {
-      'gateway.sign_in.outcome': text(
-        'begun, approved, declined (by the person), refused (by provider or gateway), failed',
-      ),
-      ...REQUEST,
-      ...ERROR,
-    },
-  },
-  'gateway.session': {
-    counter: 'gateway.sessions',
-    meaning: 'A session began, was renewed or signed out',
-    attributes: {
-      'gateway.session.outcome': text('began, repeated (after a lost response), renewed, refused, ended, failed'),
-      ...REQUEST,
-      ...ERROR,
-    },
-  },
-  'gateway.account_check': {
-    counter: 'gateway.account_checks',
-    meaning: 'The gateway checked at the identity provider whether an account is still active',
-    attributes: {
-      'gateway.account_check.outcome': text('verified, not_admitted, refused, unaskable, busy, unavailable'),
-    },
-  },
-  'gateway.admin_change': {
-    counter: 'gateway.admin_changes',
-    meaning:
-      'A change or attempted change through the admin API, or by the gateway after an account check; changes by commands are only in `admin_changes`',
-    attributes: {
-      'gateway.admin.action': text('Action, as in `admin_changes`'),
-      'gateway.admin.actor_kind': text('person, service, gateway, or none for an unknown caller'),
-      'gateway.admin.subject': text('Identifier of the created or changed token, session or grant'),
-      ...REQUEST,
-      ...ERROR,
-    },
-  },
-  'gateway.reload': {
-    counter: 'gateway.reloads',
-    meaning: 'A reload of the configuration',
-    attributes: {
-      'gateway.reload.result': text('in_force or failed'),
-      'gateway.reload.changed_files': number('Number of changed files'),
-      'gateway.reload.needs_restart': list('Keys that keep their old value until a restart'),
-      'gateway.reload.findings': list('Codes of the findings that made the reload fail'),
-      ...HASH,
-      ...ERROR,
-    },
-  },
-  'gateway.start': {
-    meaning: 'The start of a gateway, from the start of its process until it listens',
-    attributes: { 'gateway.start.pipelines': number('Number of pipelines'), ...HASH },
-  },
-} as const satisfies Readonly<Record<OperationName, OperationSpanSpec>>;
-
-export const REQUEST_EVENTS = {
-  'gateway.decision': {
-    meaning: 'A rule or policy decided, or matched in shadow mode',
-    attributes: names('gateway.decision.kind gateway.rule gateway.rule.mode gateway.decision.outcome gateway.upstream'),
-  },
-  'gateway.refused': {
-    meaning: 'The gateway responded with its own error; one event for each exceeded limit',
-    attributes: names(`
-      gateway.error.code gateway.error.stage gateway.rule gateway.limit.scope gateway.limit.window
-      gateway.limit.unit gateway.limit.limit gateway.limit.spent gateway.limit.held gateway.limit.needed
-      gateway.limit.resets_at
-    `),
-  },
-  'gateway.fallback': {
-    meaning: 'The request left or skipped an upstream',
-    attributes: ['gateway.upstream', 'gateway.fallback.reason', 'gateway.attempt'],
-  },
-  'gateway.cache.downgraded': {
-    meaning: 'One hour of prompt cache was requested, and five minutes were requested from the upstream',
-    attributes: names(
-      'gateway.cache.requested gateway.cache.effective gateway.cache.downgrade.reason gateway.upstream',
-    ),
-  },
-} as const satisfies Readonly<Record<string, EventSpec>>;
-
-export const REQUEST_SPANS = {
+export const SPANS: Readonly<Record<string, SpanSpec>> = {
   request: {
     name: '{http.request.method} {http.route}',
     kind: 'server',
@@ -307,20 +334,6 @@ export const REQUEST_SPANS = {
     `),
     events: [],
   },
-} as const satisfies Readonly<Record<string, SpanSpec>>;
-
-const OPERATIONS = Object.entries<OperationSpanSpec>(OPERATION_SPANS);
-
-export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
-  ...Object.assign({}, ...OPERATIONS.map(([, { attributes }]) => attributes)),
-  ...REQUEST_ATTRIBUTES,
-  ...MODEL_ATTRIBUTES,
-};
-
-export const EVENTS: Readonly<Record<string, EventSpec>> = REQUEST_EVENTS;
-
-export const SPANS: Readonly<Record<string, SpanSpec>> = {
-  ...REQUEST_SPANS,
   ...Object.fromEntries(
     OPERATIONS.map(([name, { meaning, attributes }]): [string, SpanSpec] => [
       name,
@@ -328,39 +341,3 @@ export const SPANS: Readonly<Record<string, SpanSpec>> = {
     ]),
   ),
 };
-
-export const LABEL_ATTRIBUTES = {
-  'service.version': text('Version of the gateway'),
-  'process.runtime.version': text('Version of Node.js'),
-  'gateway.breaker.state': text(
-    'State of an upstream',
-    names('closed open half_open limited credential model_missing drained'),
-  ),
-  'gateway.breaker.mode': text('Mode of the circuit breaker', ['enforce', 'shadow']),
-  'gateway.waiting.place': text('Place of rows and records that wait for the database', ['memory', 'spool']),
-  'gateway.reservation.path': text('Whether a reservation came from a budget lease, or waited for the database', [
-    'leased',
-    'waited',
-  ]),
-  'gateway.lease.event': text(
-    'Event of a budget lease: taken, refused (too little budget is left), or recalled (before a rejection)',
-    ['taken', 'refused', 'recalled'],
-  ),
-  'nodejs.eventloop.state': text('State of the event loop', ['active', 'idle']),
-  'cpu.mode': text('CPU mode', ['user', 'system']),
-  'v8js.heap.space.name': text('Space of the heap, such as `old_space`'),
-  'gateway.telemetry.metric': text('Metric that has reached its limit on series'),
-  'gateway.telemetry.signal': text('OpenTelemetry signal', ['traces', 'metrics', 'logs']),
-  'gateway.telemetry.destination': text(
-    "`collector` for the gateway's own telemetry; the host of the destination for telemetry of clients",
-  ),
-  'gateway.telemetry.reason': text(
-    'Reason of the drop: full queue; rejected permanently; all attempts failed; shutdown of the gateway; too many spans of one name in a second',
-    ['queue_full', 'refused', 'failed', 'closing', 'flood'],
-  ),
-  'gateway.telemetry.outcome': text('Outcome of an export request: taken; refused permanently; failed, and retried', [
-    'taken',
-    'refused',
-    'failed',
-  ]),
-} as const satisfies Readonly<Record<string, AttributeSpec>>;

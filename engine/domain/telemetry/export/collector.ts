@@ -12,8 +12,7 @@ import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-err
 import { readCertificates } from '../../../base/kit/net/certificates.ts';
 import { type Exchange, exchange } from '../../../base/kit/net/exchange.ts';
 import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
-import { openTlsTunnelInTime, placeOf } from '../../../base/kit/net/tunnel.ts';
-import { TunnelAgent } from '../../../base/kit/net/tunnel-agent.ts';
+import { openTlsTunnelInTime, placeOf, TunnelAgent } from '../../../base/kit/net/tunnel.ts';
 import { retryAfterSeconds } from '../../../base/kit/retry-after.ts';
 import type { Metrics } from '../metric-registry.ts';
 import type { LossReason, QueueEvents } from './export-queue.ts';
@@ -40,11 +39,10 @@ export type Sent =
   /** Retryable. */
   | { readonly outcome: 'failed'; readonly why: string; readonly retry_after_ms?: number | undefined };
 
-export type NotTaken = Exclude<Sent, { outcome: 'taken' }>;
+type NotTaken = Exclude<Sent, { outcome: 'taken' }>;
 
 export type Collector = ReturnType<typeof openCollector>;
 
-/** Smaller bodies are not compressed. */
 const GZIP_BYTES_MIN = 512;
 
 const compress = promisify(gzip);
@@ -60,10 +58,8 @@ export function openCollector(target: Target) {
     async send(bytes: Uint8Array, more: Readonly<Record<string, string>> = {}): Promise<Answered> {
       const zip = compression === 'gzip' && bytes.length >= GZIP_BYTES_MIN;
       const body = zip ? await compress(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      const headers = {
-        ...{ 'content-type': type, ...target.headers, ...more },
-        ...(zip && { 'content-encoding': 'gzip' }),
-      };
+      const encoding = zip ? { 'content-encoding': 'gzip' } : {};
+      const headers = { ...target.headers, 'content-type': type, ...more, ...encoding };
       try {
         const answer = await exchange(url, {
           method: 'POST',
@@ -97,7 +93,6 @@ function agentFor(target: Target): http.Agent {
   return new TunnelAgent(pool, () => openTlsTunnelInTime(placeOf(place), proxy, tls));
 }
 
-/** Retryable statuses of OTLP/HTTP. */
 const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
 /** Outcome by status and headers; `undefined` if accepted. @param now in milliseconds since the epoch */

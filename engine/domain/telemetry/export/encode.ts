@@ -55,53 +55,37 @@ export { resourceFromAttributes } from '@opentelemetry/resources';
 export type Scope = ReadableSpan['instrumentationScope'];
 
 const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL } as const;
-const FAILED = { code: SpanStatusCode.ERROR };
-const UNSET = { code: SpanStatusCode.UNSET };
-const NO_LINKS: ReadableSpan['links'] = [];
 
-export class ExportedSpan implements ReadableSpan {
-  readonly name: string;
-  readonly kind: SpanKind;
-  readonly parentSpanContext?: SpanContext;
-  readonly startTime: HrTime;
-  readonly endTime: HrTime;
-  readonly duration: HrTime;
-  readonly status: ReadableSpan['status'];
-  readonly attributes: Attributes;
-  readonly events: ReadableSpan['events'];
-  readonly links = NO_LINKS;
-  readonly ended = true;
-  readonly resource: Resource;
-  readonly instrumentationScope: Scope;
-  readonly droppedAttributesCount = 0;
-  readonly droppedEventsCount = 0;
-  readonly droppedLinksCount = 0;
-  readonly #context: SpanContext;
-
-  constructor(span: FinishedSpan, resource: Resource, scope: Scope) {
-    this.name = span.name;
-    this.kind = KINDS[span.kind];
-    this.#context = contextOf(span, span.span_id, false);
-    if (span.parent_span_id !== undefined) {
-      this.parentSpanContext = contextOf(span, span.parent_span_id, span.parent_is_remote);
-    }
-    this.startTime = hrTime(span.began_at);
-    this.endTime = hrTime(span.ended_at);
-    this.duration = hrTime(Math.max(0, span.ended_at - span.began_at));
-    this.status = span.failed ? FAILED : UNSET;
-    this.attributes = definedOnly(span.attributes);
-    this.events = span.events.map(({ name, at, attributes }) => ({
+/** A span for the encoder. */
+export function exportedSpan(span: FinishedSpan, resource: Resource, scope: Scope): ReadableSpan {
+  const { name, kind, began_at, ended_at, parent_span_id } = span;
+  const context = contextOf(span, span.span_id, false);
+  return {
+    name,
+    kind: KINDS[kind],
+    spanContext: () => context,
+    ...(parent_span_id !== undefined && {
+      // Attempts are within the gateway, all others below a span of a caller.
+      parentSpanContext: contextOf(span, parent_span_id, kind !== 'client'),
+    }),
+    startTime: hrTime(began_at),
+    endTime: hrTime(ended_at),
+    duration: hrTime(Math.max(0, ended_at - began_at)),
+    status: { code: span.failed ? SpanStatusCode.ERROR : SpanStatusCode.UNSET },
+    attributes: definedOnly(span.attributes),
+    events: span.events.map(({ name, at, attributes }) => ({
       name,
       time: hrTime(at),
       attributes: definedOnly(attributes),
-    }));
-    this.resource = resource;
-    this.instrumentationScope = scope;
-  }
-
-  spanContext(): SpanContext {
-    return this.#context;
-  }
+    })),
+    links: [],
+    ended: true,
+    resource,
+    instrumentationScope: scope,
+    droppedAttributesCount: 0,
+    droppedEventsCount: 0,
+    droppedLinksCount: 0,
+  };
 }
 
 function contextOf({ trace_id, trace_state }: FinishedSpan, spanId: string, isRemote: boolean): SpanContext {
@@ -126,7 +110,7 @@ function definedOnly(attributes: GivenAttributes): Attributes {
 }
 
 /** Seconds and nanoseconds of milliseconds since the epoch, with the microsecond precision of a double. */
-export function hrTime(milliseconds: number): HrTime {
+function hrTime(milliseconds: number): HrTime {
   const seconds = Math.floor(milliseconds / 1000);
   const nanoseconds = Math.round((milliseconds - seconds * 1000) * 1000) * 1000;
   return nanoseconds === 1_000_000_000 ? [seconds + 1, 0] : [seconds, nanoseconds];
@@ -176,7 +160,6 @@ function spanContextOf(trace_id: unknown, span_id: unknown): SpanContext | undef
   return { traceId: trace_id, spanId, traceFlags: TraceFlags.NONE };
 }
 
-/** Exception attributes by the conventions. */
 function exceptionOf(err: WrittenError | undefined): Readonly<Record<string, string>> {
   if (err === undefined || err === null) return {};
   return {
@@ -186,8 +169,7 @@ function exceptionOf(err: WrittenError | undefined): Readonly<Record<string, str
   };
 }
 
-/** Options of the metric producer. */
-export interface MetricProducerOptions {
+interface MetricProducerOptions {
   readonly registry: Pick<MetricRegistry, 'measure' | 'began_at'>;
   readonly scope: ScopeMetrics['scope'];
   /** Temporality of counters and histograms; default cumulative. */
@@ -334,7 +316,6 @@ export function startSdk(options: {
   return () => sdk.shutdown();
 }
 
-/** Most messages of the SDK that are logged, each once. */
 const LOGGED_MAX = 50;
 
 /** Logs messages of the SDK. Only the first words, because the rest may contain exported data. */

@@ -9,7 +9,7 @@ export interface QueueEvents {
   sent(items: number, answer: Sent): void;
 }
 
-export interface QueueOptions<Item> {
+interface QueueOptions<Item> {
   /** Capacity, including items in flight: in items, or by weight. */
   readonly capacity: number;
   readonly weigh?: (item: Item) => number;
@@ -18,6 +18,8 @@ export interface QueueOptions<Item> {
   readonly delay_ms: number;
   /** Sends one batch; never rejects. */
   readonly send: (items: readonly Item[]) => Promise<Sent>;
+  /** Called when the queue is closed. */
+  readonly closed: () => void;
   readonly events: QueueEvents;
   readonly clock: Clock;
 }
@@ -26,7 +28,6 @@ export interface QueueOptions<Item> {
 const SENDS_MAX = 4;
 const FIRST_PAUSE_MS = 1000;
 const LAST_PAUSE_MS = 30_000;
-/** Longest `Retry-After` of a collector that is honoured. */
 const RETRY_AFTER_MAX_MS = 300_000;
 /** Most attempts of a batch, so that a bad batch does not block the queue. */
 const SENDS_OF_BATCH_MAX = 10;
@@ -68,11 +69,6 @@ export class ExportQueue<Item> {
     else this.#wakeIn(this.#options.delay_ms);
   }
 
-  /** Removes the queued items, for another queue; items in flight stay. */
-  release(): readonly Item[] {
-    return this.#leave(this.#waiting.splice(0));
-  }
-
   #leave(items: readonly Item[]): readonly Item[] {
     for (const item of items) this.#taken -= this.#weigh(item);
     return items;
@@ -89,6 +85,7 @@ export class ExportQueue<Item> {
     this.#clearTimer();
     const left = this.#waiting.splice(0).length + this.#in_flight;
     if (left > 0) this.#options.events.dropped(left, 'closing');
+    this.#options.closed();
   }
 
   async #flushed(): Promise<void> {

@@ -25,10 +25,8 @@ export type Exports = Awaited<ReturnType<typeof openExports>>;
 /** A log whose lines are exported, if it supports that, with secrets redacted. */
 export type ExportedLog = Log & Partial<Pick<RedactingLog, 'hide' | 'tap'>>;
 
-/** Headers whose value is a credential. */
 const SECRET_HEADER = /auth|cookie|key|pass|secret|signature|token/i;
 
-/** Longest wait for a collector at shutdown. */
 const CLOSE_TIMEOUT_MS = 3000;
 
 /** Opens the exports of a configuration. Raises StartError for unusable settings. */
@@ -61,10 +59,8 @@ export async function openExports(options: {
     const goes = { traces: placeOf(next.traces), metrics: placeOf(next.metrics), logs: placeOf(next.logs) };
     if (Object.values(goes).some((place) => place !== undefined)) log.info(goes, 'telemetry destinations');
     else if (before !== undefined) log.info({}, 'telemetry is no longer exported');
-    if (opened.spans !== undefined) for (const span of before?.spans?.release() ?? []) opened.spans.push(span);
-    if (opened.logs !== undefined) for (const line of before?.logs?.release() ?? []) opened.logs.push(line);
     log.tap?.(opened.logs === undefined ? undefined : (line) => opened.logs!.push(line));
-    // Items in flight, and those of a signal that is now off, still go to the old destination.
+    // Queued items still go to the old destination.
     void before?.close(CLOSE_TIMEOUT_MS);
   }
 
@@ -79,7 +75,7 @@ export async function openExports(options: {
         for (const span of finished) open?.spans?.push(span);
       },
     } as SpanSink,
-    /** Applies new settings, also to queued items. Logs unusable settings and keeps the old ones. */
+    /** Applies new settings. Logs unusable settings and keeps the old ones. */
     use(telemetry: GatewayConfig['telemetry']): void {
       moving = moving
         .then(() => moveTo(exportSettings(telemetry, env)))
@@ -155,16 +151,13 @@ async function openSignals(
     const collector = openCollector(target);
     const send = (items: readonly Item[]) => sendOtlp(collector, serializer, () => encodable(items));
     const events = createCollectorLog({ signal, url: publicUrl(target.url), metrics: registry, log });
-    const queue = new ExportQueue({ ...queued, send, events, clock });
-    closing.push(async (timeout_ms) => {
-      await queue.close(timeout_ms);
-      collector.close();
-    });
+    const queue = new ExportQueue({ ...queued, send, events, clock, closed: () => collector.close() });
+    closing.push((timeout_ms) => queue.close(timeout_ms));
     return queue;
   }
 
   const spans = open('traces', settings.spans, (items: readonly ExportableSpan[]) =>
-    items.map((span) => ('made' in span ? span.made : new sdk.ExportedSpan(span, resource, scope))),
+    items.map((span) => ('made' in span ? span.made : sdk.exportedSpan(span, resource, scope))),
   );
   const lines = open('logs', settings.log_records, (items: readonly string[]) =>
     items.map((line) => sdk.logRecordOf(line, resource, scope)),
@@ -181,7 +174,6 @@ async function openSignals(
     spans,
     logs: lines,
     async close(timeout_ms) {
-      // Collects metrics a last time.
       await waitAtMost(timeout_ms, stop());
       await Promise.all(closing.map((close) => close(timeout_ms)));
     },

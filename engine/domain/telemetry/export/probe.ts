@@ -21,13 +21,13 @@ export async function probeCollector(
   target: Target,
   resource: Readonly<Record<string, string>>,
 ): Promise<ProbeAnswer> {
-  const { SERIALIZERS, ExportedSpan, logRecordOf, resourceFromAttributes } = await import('./encode.ts');
+  const { SERIALIZERS, exportedSpan, logRecordOf, resourceFromAttributes } = await import('./encode.ts');
   const serializers = SERIALIZERS[target.protocol];
   const sender = resourceFromAttributes(resourceAttributes(resource));
   const scope = { name: 'appscli-gateway', version: programVersion() };
   const line = JSON.stringify({ level: 30, time: new Date().toISOString(), msg: 'appscli check --live' });
   const bytes = {
-    traces: () => serializers.traces.serializeRequest([new ExportedSpan(trialSpan(), sender, scope)]),
+    traces: () => serializers.traces.serializeRequest([exportedSpan(trialSpan(), sender, scope)]),
     metrics: () => serializers.metrics.serializeRequest({ resource: sender, scopeMetrics: [] }),
     logs: () => serializers.logs.serializeRequest([logRecordOf(line, sender, scope)]),
   }[signal]();
@@ -48,8 +48,6 @@ function trialSpan(): FinishedSpan {
     trace_id: newTraceId(),
     span_id: newSpanId(),
     parent_span_id: undefined,
-    parent_is_remote: false,
-    trace_state: undefined,
     began_at: now,
     ended_at: now,
     attributes: {},

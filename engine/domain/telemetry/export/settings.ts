@@ -7,7 +7,6 @@ import { DIRECT, proxyRouteTo, type Way } from '../../../base/kit/net/proxy-rout
 import { programVersion } from '../../../base/kit/package-root.ts';
 import { secretHolder, secretIn } from '../../../base/kit/secret-names.ts';
 import { percentDecoded } from '../../../base/kit/text/percent.ts';
-import { listed } from '../../../base/kit/text/suggest.ts';
 import { CONVENTIONS, conventionsOf } from '../conventions.ts';
 
 export interface Target {
@@ -35,7 +34,6 @@ export interface ExportSettings {
   readonly log_records: QueueSettings;
   readonly metrics_interval_ms: number;
   readonly metrics_temporality: 'cumulative' | 'delta';
-  /** Warnings about unsupported settings. */
   readonly warnings: readonly string[];
 }
 
@@ -54,14 +52,17 @@ const DEFAULT_TIMEOUT_SECONDS = 10;
 const DEFAULT_QUEUE_SPANS = 16_384;
 /** Small batches: encoding a batch blocks the event loop. */
 const DEFAULT_BATCH = 256;
-const OFF = { traces: undefined, metrics: undefined, logs: undefined };
 
 /** Reads the export settings. Raises StartError with the key or variable, without secrets. */
 export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env): ExportSettings {
   const { otlp } = telemetry;
+  const { interval_seconds } = telemetry.metrics;
   const disabled = /^true$/i.test(env.OTEL_SDK_DISABLED?.trim() ?? '');
+  const to = (signal: Signal) => (disabled ? undefined : destinationOf(signal, otlp, env));
   return {
-    ...(disabled ? OFF : destinationsOf(otlp, env)),
+    traces: to('traces'),
+    metrics: to('metrics'),
+    logs: to('logs'),
     resource: { ...resourceFrom(env), ...telemetry.resource },
     schema_url: CONVENTIONS[conventionsOf({ telemetry }, env)].schema_url,
     spans: {
@@ -69,8 +70,9 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
       capacity: otlp?.queue_spans ?? number(env, 'OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SPANS,
     },
     log_records: queueFrom(env, 'OTEL_BLRP'),
-    metrics_interval_ms:
-      seconds(telemetry.metrics.interval_seconds) ?? number(env, 'OTEL_METRIC_EXPORT_INTERVAL') ?? 60_000,
+    metrics_interval_ms: interval_seconds
+      ? interval_seconds * 1000
+      : (number(env, 'OTEL_METRIC_EXPORT_INTERVAL') ?? 60_000),
     metrics_temporality: /^(delta|lowmemory)$/i.test(
       text(env, 'OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE') ?? '',
     )
@@ -80,10 +82,6 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
   };
 }
 
-function seconds(value: number | undefined): number | undefined {
-  return value === undefined ? undefined : value * 1000;
-}
-
 function queueFrom(env: Env, prefix: 'OTEL_BSP' | 'OTEL_BLRP'): QueueSettings {
   const capacity = number(env, `${prefix}_MAX_QUEUE_SIZE`) ?? 2048;
   return {
@@ -91,12 +89,6 @@ function queueFrom(env: Env, prefix: 'OTEL_BSP' | 'OTEL_BLRP'): QueueSettings {
     batch_items: Math.min(number(env, `${prefix}_MAX_EXPORT_BATCH_SIZE`) ?? DEFAULT_BATCH, capacity),
     delay_ms: number(env, `${prefix}_SCHEDULE_DELAY`) ?? 5000,
   };
-}
-
-function destinationsOf(otlp: Otlp | undefined, env: Env): Record<Signal, Target | undefined> {
-  const found: Record<Signal, Target | undefined> = { ...OFF };
-  for (const signal of SIGNALS) found[signal] = destinationOf(signal, otlp, env);
-  return found;
 }
 
 function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target | undefined {
@@ -111,40 +103,36 @@ function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target
   return is_enabled && endpoint !== undefined ? targetOf(signal, endpoint, otlp, env) : undefined;
 }
 
-const EXPORTERS = ['otlp', 'none'] as const;
-
 function warningsOf(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] {
-  if (otlp !== undefined) {
-    return disabled ? ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'] : [];
-  }
-  if (disabled) return [];
-  const by_file =
-    'OTEL_CONFIG_FILE is not supported: configure the collector with telemetry.otlp or the variables OTEL_EXPORTER_OTLP_*';
-  return [
-    ...(text(env, 'OTEL_CONFIG_FILE') === undefined ? [] : [by_file]),
-    ...SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []),
-  ];
+  if (disabled)
+    return otlp === undefined ? [] : ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'];
+  return otlp === undefined ? SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []) : [];
 }
 
 function unknownExporter(signal: Signal, env: Env): string | undefined {
   const name = `OTEL_${signal.toUpperCase()}_EXPORTER`;
   if (text(env, name) === undefined || exporterOf(signal, env) !== undefined) return undefined;
   const instead = signal === 'metrics' ? '; telemetry.metrics.listen in gateway.yaml serves metrics to Prometheus' : '';
-  return `${name} names no supported exporter for ${signal}: expected ${listed(EXPORTERS)}${instead}`;
+  return `${name} names no supported exporter for ${signal}: expected otlp or none${instead}`;
 }
 
 /** The first supported exporter of the variable. */
-function exporterOf(signal: Signal, env: Env): (typeof EXPORTERS)[number] | undefined {
+function exporterOf(signal: Signal, env: Env): 'otlp' | 'none' | undefined {
   const names = text(env, `OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',') ?? [];
   return names.map((name) => name.trim()).find((name) => name === 'otlp' || name === 'none');
 }
 
+/** The variables of an export setting: that of the signal, then that of all signals. */
+const variablesOf = (signal: Signal, setting: string) =>
+  [`OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_${setting}`, `OTEL_EXPORTER_OTLP_${setting}`] as const;
+
 function endpointOf(signal: Signal, otlp: Otlp | undefined, env: Env): string | undefined {
   if (otlp !== undefined) return writtenEndpoint(signal, otlp);
-  const own = variable(env, `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_ENDPOINT`, true);
-  if (own !== undefined) return own;
-  const shared = variable(env, 'OTEL_EXPORTER_OTLP_ENDPOINT', true);
-  return shared === undefined ? undefined : siblingOf(shared, signal);
+  const [own, shared] = variablesOf(signal, 'ENDPOINT');
+  const found = urlIn(env, own);
+  if (found !== undefined) return found;
+  const base = urlIn(env, shared);
+  return base && siblingOf(base, signal);
 }
 
 /** URL of a signal from the configuration; a custom path gives no URL for other signals. */
@@ -166,8 +154,10 @@ function siblingOf(base: string, signal: Signal): string {
 }
 
 function targetOf(signal: Signal, url: string, otlp: Otlp | undefined, env: Env): Target {
-  const own = (name: string) =>
-    variable(env, `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_${name}`) ?? variable(env, `OTEL_EXPORTER_OTLP_${name}`);
+  const own = (setting: string) =>
+    variablesOf(signal, setting)
+      .map((name) => text(env, name))
+      .find((value) => value !== undefined);
   const timeout_ms = Number(own('TIMEOUT') ?? Number.NaN);
   const timeout = timeout_ms > 0 ? timeout_ms / 1000 : DEFAULT_TIMEOUT_SECONDS;
   const compression = own('COMPRESSION') === 'gzip' ? 'gzip' : 'none';
@@ -194,8 +184,7 @@ function wayOf(url: string, env: Env): Pick<Target, 'way'> {
 }
 
 function protocolOf(signal: Signal, env: Env): Target['protocol'] {
-  const names = [`OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_PROTOCOL`, 'OTEL_EXPORTER_OTLP_PROTOCOL'];
-  const name = names.find((name) => text(env, name) !== undefined);
+  const name = variablesOf(signal, 'PROTOCOL').find((name) => text(env, name) !== undefined);
   const protocol = name === undefined ? 'http/protobuf' : text(env, name);
   if (protocol === 'http/protobuf' || protocol === 'http/json') return protocol;
   const problem =
@@ -209,10 +198,8 @@ function protocolOf(signal: Signal, env: Env): Target['protocol'] {
 
 function headersOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target['headers'] {
   if (otlp?.headers_env !== undefined) return headersIn(env, otlp.headers_env);
-  return {
-    ...headersIn(env, 'OTEL_EXPORTER_OTLP_HEADERS'),
-    ...headersIn(env, `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_HEADERS`),
-  };
+  const [own, shared] = variablesOf(signal, 'HEADERS');
+  return { ...headersIn(env, shared), ...headersIn(env, own) };
 }
 
 function headersIn(env: Env, name: string): Target['headers'] {
@@ -242,10 +229,9 @@ function text(env: Env, name: string): string | undefined {
   return value === '' ? undefined : value;
 }
 
-function variable(env: Env, name: string, is_url = false): string | undefined {
+function urlIn(env: Env, name: string): string | undefined {
   const value = text(env, name);
-  if (value === undefined || !is_url) return value;
-  const problem = urlProblem(value, 'endpoint');
+  const problem = value && urlProblem(value, 'endpoint');
   if (problem !== undefined) throw wrong(`the URL in the environment variable ${name} cannot be used: ${problem}`);
   return value;
 }
@@ -289,49 +275,24 @@ const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Visible ASCII characters with inner spaces. */
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
-/** Framing and content headers, which the gateway sets itself. */
-const OWN: ReadonlySet<string> = new Set([
-  'connection',
-  'content-encoding',
-  'content-length',
-  'content-type',
-  'host',
-  'keep-alive',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
-
 /**
- * Parses headers in the format of OpenTelemetry's variables: `name=value`, separated by commas, with percent-encoded values. Lines of
- * `name: value` work, too. Raises Error without values.
+ * Parses headers in the format of OpenTelemetry's variables: `name=value`, separated by commas, with percent-encoded values. Raises
+ * Error without values.
  */
 export function parseHeaderList(text: string): Readonly<Record<string, string>> {
   const headers: Record<string, string> = {};
-  const as_lines = /^\s*[\w-]+\s*:/.test(text);
-  for (const [index, part] of text.split(as_lines ? /\r?\n/ : ',').entries()) {
+  for (const [index, part] of text.split(',').entries()) {
     if (part.trim() === '') continue;
-    const at = part.indexOf(as_lines ? ':' : '=');
+    const at = part.indexOf('=');
     const name = part.slice(0, Math.max(at, 0)).trim().toLowerCase();
-    const value = as_lines ? part.slice(at + 1).trim() : decoded(part.slice(at + 1).trim());
+    const value = percentDecoded(part.slice(at + 1).trim());
     if (at < 0 || !NAME.test(name)) {
       throw new Error(`entry ${index + 1} is not a header: expected name=value, separated by commas`);
     }
-    if (value === undefined || !VALUE.test(value)) {
+    if (!VALUE.test(value)) {
       throw new Error(`the value of the header ${name} contains characters that are invalid in headers`);
     }
-    if (OWN.has(name)) throw new Error(`the header ${name} is set by the gateway itself`);
     headers[name] = value;
   }
   return headers;
-}
-
-/** Decodes percent-encoding; an invalid sequence stays as it is. */
-function decoded(value: string): string | undefined {
-  try {
-    return decodeURIComponent(value.replace(/%(?![0-9a-f]{2})/gi, '%25'));
-  } catch {
-    return undefined;
-  }
 }

@@ -13,13 +13,10 @@ import { prometheusLabel, prometheusName } from '../catalogue/prometheus-names.t
 import type { MeasuredMetric, MetricRegistry, Series } from '../metric-registry.ts';
 
 const PATH = '/metrics';
-/** Most connections of scrapers. */
 const CONNECTIONS_MAX = 32;
 const HEAD_BYTES = 8 * 1024;
 const HEAD_MS = 5000;
-/** Interval of checks for idle connections. */
 const CHECK_MS = 1000;
-/** Timeout of a scraper that reads a response. */
 const RESPONSE_MS = 30_000;
 
 const compress = promisify(gzip);
@@ -95,7 +92,7 @@ type Rejection = { readonly status: number; readonly problem: string } & Readonl
 
 function rejectionOf(req: http.IncomingMessage, token: string | undefined): Rejection | undefined {
   const { authorization = '', host = '' } = req.headers;
-  if (token !== undefined && !isToken(bearerOf(authorization), token))
+  if (token !== undefined && !hasToken(authorization, token))
     return {
       status: 401,
       problem: 'Send the token of telemetry.metrics.token_env as "Authorization: Bearer <token>".',
@@ -113,23 +110,15 @@ function rejectionOf(req: http.IncomingMessage, token: string | undefined): Reje
   return undefined;
 }
 
-/** An empty token never matches: it would admit requests without a token. */
-function isToken(sent: string, token: string): boolean {
+/** Whether an Authorization header (RFC 6750 section 2.1) has the token. An empty token never matches: it would admit requests without one. */
+function hasToken(authorization: string, token: string): boolean {
+  const sent = /^bearer +(.*)$/i.exec(authorization)?.[1] ?? '';
+  // Digests have one length, for a comparison in constant time.
+  const digest = (text: string) => hash('sha256', text, 'buffer');
   return token !== '' && timingSafeEqual(digest(sent), digest(token));
 }
 
-/** The token of an Authorization header (RFC 6750 section 2.1); the scheme is case-insensitive. */
-function bearerOf(authorization: string): string {
-  return /^bearer +(.*)$/i.exec(authorization)?.[1] ?? '';
-}
-
-/** A digest of fixed length, for a constant-time comparison. */
-function digest(text: string): Buffer {
-  return hash('sha256', text, 'buffer');
-}
-
-/** Content type of the Prometheus text format. */
-export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Series written before yielding to the event loop. */
 const SERIES_AT_ONCE = 200;

@@ -27,8 +27,7 @@ interface Settled {
   readonly cost: number;
 }
 
-/** An ended request with its limits. */
-export interface EndedUse extends Settled {
+interface EndedUse extends Settled {
   /** Including the reservation of the request. */
   readonly limits: readonly LimitStatus[];
   /** Time of `limits`; both times on the monotonic clock. */
@@ -50,7 +49,7 @@ const ENDED_MAX = 200;
  * It knows only the requests of this process.
  */
 export class Budgets {
-  readonly #by_rule = new Map<string, Map<string, Tracked>>();
+  readonly #tracked = new Map<string, Tracked>();
   readonly #now: () => number;
 
   constructor(metrics: Pick<Metrics, 'observe'>, now: () => number) {
@@ -63,36 +62,30 @@ export class Budgets {
   }
 
   clear(): void {
-    this.#by_rule.clear();
+    this.#tracked.clear();
   }
 
   /** Records the limits of an ended request, with its cost in place of its reservation. */
   note(use: EndedUse): void {
     for (const limit of use.limits) {
-      let windows = this.#by_rule.get(limit.rule);
-      if (windows === undefined) {
-        windows = new Map();
-        this.#by_rule.set(limit.rule, windows);
-      }
-      const tracked = windows.get(limit.window);
+      const key = `${limit.window} ${limit.rule}`;
+      const tracked = this.#tracked.get(key);
       if (tracked !== undefined && isOfSame(limit, tracked.limit)) {
         follow(tracked, limit, use);
         continue;
       }
       const left = settle(limit, use);
       if (tracked !== undefined && !isAhead(left, tracked.limit)) continue;
-      windows.set(limit.window, { limit: left, limits_at: use.limits_at, ended: [endOf(use)] });
+      this.#tracked.set(key, { limit: left, limits_at: use.limits_at, ended: [endOf(use)] });
     }
   }
 
   *#read(read: (limit: LimitStatus) => number): Generator<Reading<BudgetMetric>> {
     const now = this.#now();
-    for (const [rule, windows] of this.#by_rule) {
-      for (const [window, { limit }] of windows) {
-        if (limit.resets_at !== null && limit.resets_at <= now) windows.delete(window);
-        else yield { value: read(limit), labels: { 'gateway.rule': rule, 'gateway.budget.window': window } };
-      }
-      if (windows.size === 0) this.#by_rule.delete(rule);
+    for (const [key, { limit }] of this.#tracked) {
+      const { rule, window, resets_at } = limit;
+      if (resets_at !== null && resets_at <= now) this.#tracked.delete(key);
+      else yield { value: read(limit), labels: { 'gateway.rule': rule, 'gateway.budget.window': window } };
     }
   }
 }

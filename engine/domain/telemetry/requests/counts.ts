@@ -3,7 +3,6 @@ import type { Metrics } from '../metric-registry.ts';
 import { type EndedAttempt, type Ending, isUnconfirmed } from './ending.ts';
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'];
-/** Token types, by the fact with their number. */
 const TOKENS = [
   ['usage.input_tokens', 'uncached_input'],
   ['usage.cache_read_input_tokens', 'cache_read'],

@@ -14,7 +14,6 @@ import {
   providerOf,
 } from '../conventions.ts';
 
-/** Server address attributes of the conventions. */
 interface Address {
   readonly scheme: string;
   readonly host: string;
@@ -33,7 +32,6 @@ export interface KnownConfiguration {
   readonly config: GatewayConfig;
   readonly hash: string;
   readonly conventions: Conventions;
-  /** Sampling ratio by trace id. */
   readonly ratio: number;
   readonly slow_ms: number;
   readonly tells_team: boolean;
@@ -112,7 +110,7 @@ function learnUpstream({ base_url, region }: UpstreamConfig): KnownUpstream {
   };
 }
 
-export type RequestOutcome = 'answered' | 'refused' | 'upstream_refused' | 'failed' | 'aborted';
+type RequestOutcome = 'answered' | 'refused' | 'upstream_refused' | 'failed' | 'aborted';
 
 /** A fallback: the request left or skipped an upstream. */
 interface Fallback {
@@ -134,7 +132,6 @@ export interface EndedAttempt {
   readonly record: AttemptRecord;
   readonly is_last: boolean;
   readonly upstream: KnownUpstream | undefined;
-  /** Protocol of the request to the upstream. */
   readonly protocol: string;
   readonly provider: string | undefined;
   /** `error.type`, one word of a small closed set; `undefined` for a complete response. */

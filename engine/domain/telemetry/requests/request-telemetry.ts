@@ -6,7 +6,7 @@ import type { EndedRequest, Telemetry } from '../../../base/contract/telemetry.t
 import { isInRatio } from '../../../base/kit/net/trace-context.ts';
 import { type SecretSource, secretIn } from '../../../base/kit/secret-names.ts';
 import type { Metrics } from '../metric-registry.ts';
-import type { SpanSink } from '../spans.ts';
+import { type SpanSink, spansPerSecond } from '../spans.ts';
 import { Budgets } from './budgets.ts';
 import { countRequest } from './counts.ts';
 import { type Ending, endingOf, type KnownConfiguration, learnConfiguration } from './ending.ts';
@@ -15,7 +15,7 @@ import { spansOf } from './spans.ts';
 interface RequestTelemetryOptions {
   readonly in_force: () => GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
-  readonly sink: () => SpanSink;
+  readonly sink: SpanSink;
   readonly metrics: Metrics;
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   readonly log: Log;
@@ -30,7 +30,7 @@ export function createRequestTelemetry({
   log,
 }: RequestTelemetryOptions): Pick<Telemetry, 'requestEnded' | 'keepsTrace' | 'requestRejected'> {
   const budgets = new Budgets(metrics, () => clock.now());
-  const hasRoomForUnknown = roomForUnknown();
+  const hasRoomForUnknown = spansPerSecond(UNKNOWN_CALLERS_PER_SECOND);
   let known: KnownConfiguration | undefined;
   let pseudonymOf: ReturnType<typeof createPseudonyms> | undefined;
 
@@ -65,15 +65,14 @@ export function createRequestTelemetry({
       cost: request.peek('usage.cost_nano_usd') ?? 0,
     });
     countRequest(metrics, ending);
-    const spans = sink();
-    if (!spans.active) return;
+    if (!sink.active) return;
     const reason = whySampled(ending);
     if (reason === undefined) return;
     const received_at = request.peek('request.received_at') ?? clock.now();
     const epoch = (monotonic: number) => received_at + (monotonic - request.started_at);
     const principal = pseudonymOf && request.peek('principal.id');
     const caller = principal === undefined ? undefined : pseudonymOf!(principal);
-    spans.take(spansOf(ending, { epoch, reason, caller }));
+    sink.take(spansOf(ending, { epoch, reason, caller }));
   }
 
   return {
@@ -85,14 +84,13 @@ export function createRequestTelemetry({
         log.error({ err: error, ...fields }, 'telemetry could not be made of a request');
       }
     },
-    keepsTrace: (trace_id) => sink().active && isInRatio(trace_id, knownNow().ratio),
+    keepsTrace: (trace_id) => sink.active && isInRatio(trace_id, knownNow().ratio),
     requestRejected(status, code) {
       metrics.add('gateway.rejected', { 'gateway.error.code': code, 'http.response.status_code': status });
     },
   };
 }
 
-/** Why a request is sampled: by the ratio, or regardless of it. */
 type SampledReason = 'ratio' | 'refused' | 'upstream_refused' | 'failed' | 'fallback' | 'downgraded' | 'slow';
 
 /** Why a request is sampled regardless of the ratio; `undefined` if the ratio decides. */
@@ -103,21 +101,8 @@ function alwaysSampled({ outcome, fallbacks, downgraded, duration_ms, known }: E
   return duration_ms >= known.slow_ms ? 'slow' : undefined;
 }
 
+/** Requests without a credential must not fill the span queue. */
 const UNKNOWN_CALLERS_PER_SECOND = 20;
-
-/** Rate limit of traces for rejected requests of unknown callers: requests without a credential must not fill the span queue. */
-function roomForUnknown(): (now_ms: number) => boolean {
-  let second = 0;
-  let taken = 0;
-  return (now_ms) => {
-    const now = Math.floor(now_ms / 1000);
-    if (now !== second) {
-      second = now;
-      taken = 0;
-    }
-    return ++taken <= UNKNOWN_CALLERS_PER_SECOND;
-  };
-}
 
 /** A guessed secret reveals the caller, so short secrets are not used as a key. */
 const SECRET_MIN_CHARS = 16;

@@ -27,7 +27,6 @@ export function spansOf(ending: Ending, sampled: Sampled): readonly FinishedSpan
     kind: 'server',
     span_id: trace.span_id,
     parent_span_id: trace.parent_span_id,
-    parent_is_remote: trace.parent_span_id !== undefined,
     began_at: sampled.epoch(request.started_at),
     ended_at: sampled.epoch(ending.ended_at),
     attributes: requestAttributes(ending, sampled),
@@ -42,7 +41,6 @@ export function spansOf(ending: Ending, sampled: Sampled): readonly FinishedSpan
       kind: 'client',
       span_id: trace.attemptSpanId(record.n),
       parent_span_id: trace.span_id,
-      parent_is_remote: false,
       began_at: sampled.epoch(began_at),
       ended_at: sampled.epoch(ended_at),
       attributes: attemptAttributes(ending, attempt),
@@ -180,7 +178,6 @@ function usdOf(nano_usd: number | undefined): number | undefined {
 
 const NO_EVENTS: readonly SpanEvent[] = [];
 
-/** Events of a request: decisions, rejection, fallbacks, cache downgrade. */
 function requestEvents(ending: Ending, { epoch }: Sampled): readonly SpanEvent[] {
   const { request, decisions, fallbacks, upstream, error_code, ended_at } = ending;
   const { attempt_times } = request.notes;
@@ -274,7 +271,6 @@ function fitting(text: string | undefined, form: RegExp): string | undefined {
   return text !== undefined && form.test(text) ? text : undefined;
 }
 
-/** The name of an unknown requested model, if it looks like a model name. */
 function unknownModel(text: string | undefined): string | undefined {
   const name = fitting(text, MODEL_NAME);
   return name === undefined || name.includes('@') || CREDENTIAL.test(name) ? undefined : name;

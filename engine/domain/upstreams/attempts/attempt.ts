@@ -1,7 +1,4 @@
-/**
- * One attempt: sends a request to one upstream, reads the beginning of the response, and classifies it.
- * @module
- */
+/** One attempt: sends a request to one upstream, reads the beginning of the response, and classifies it. @module */
 import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
@@ -45,22 +42,17 @@ export interface AttemptPlan {
   /** Whether the body can be freed when this attempt has sent it. */
   readonly may_free: boolean;
   readonly first_byte_seconds: number;
-  /** When the request was first sent, on the monotonic clock. */
-  readonly began: number;
 }
 
-/** Common to all attempts. */
 interface Sent {
   readonly upstream: string;
   readonly sends: number;
   readonly resent: 'stale_socket' | undefined;
-  /** Whether the whole body was sent. */
   readonly is_through: boolean;
   /** When it was sent, on the monotonic clock. */
   readonly began_at: number;
   readonly ms: number;
   readonly request_id: string | undefined;
-  /** Whether the request was translated. */
   readonly is_translated: boolean;
 }
 
@@ -69,22 +61,21 @@ export interface ServedAttempt extends Sent {
   readonly relay: Relay;
 }
 
-/** A response that does not serve the request, with what the client gets if nothing better follows. */
+/** A response that does not serve the request; the client gets it if no later attempt is better. */
 interface Failure {
   readonly outcome: AttemptOutcome;
   readonly certainty: Certainty;
   /** Status of the response, or of the error that began its stream. */
   readonly status: number | undefined;
   readonly retry_after_seconds: number | undefined;
-  /** Whether the error names the model. */
   readonly names_model: boolean;
-  /** Whether its meaning was found in its text only. */
+  /** Whether only the error's text shows its meaning. */
   readonly by_phrase?: boolean;
   /** Text of an error that reports a context overflow. */
   readonly full_context?: string;
   readonly response?: UpstreamResponse;
   readonly chunks?: readonly Buffer[];
-  /** Whether these are all bytes, so that they can be relayed later. */
+  /** Whether `chunks` is the whole body, so that it can be relayed later. */
   readonly is_whole?: boolean;
   readonly error?: StageError;
   /** Error code of the system, such as `ECONNREFUSED`. */
@@ -93,17 +84,13 @@ interface Failure {
 
 /** A failed attempt. */
 export interface FailedAttempt extends Sent, Failure {
-  /** Bytes of a response that are not relayed. */
   readonly received_bytes?: number;
 }
 
-/** Longest wait for the body of an error response. */
 const ERROR_SECONDS = 2;
-/** Least wait for the first event, however late its head came. */
-const PEEK_SECONDS_MIN = 1;
 const REQUEST_ID_LENGTH = 200;
 
-/** Whether a request is one of an API beside those for models. */
+/** Whether a request uses an API without a known protocol, such as files. */
 const isOther = (ctx: ForwardContext): boolean => ctx.get('request.protocol') === 'none';
 
 /** Sends a request to one upstream, and reads the response until it can be classified. */
@@ -164,11 +151,11 @@ function limitWait(plan: AttemptPlan, sending: Sending): Timer {
   const { ctx, target, clock, can_move_on, first_byte_seconds: seconds } = plan;
   const abandon = (reason: StageError) => sending.abandon(reason);
   ctx.onCancel(abandon);
-  // Counting tokens and what is not charged have no bill.
+  // Token counts and uncharged requests have no bill.
   const has_bill = ctx.get('request.protocol') !== 'count_tokens' && ctx.get('spend.most_nano_usd') !== 0;
   ctx.readToEndWithin(has_bill ? target.drain : undefined);
   return clock.after(seconds * 1000, () => {
-    // The request is drained already, with limits of its own.
+    // The request is already being drained, with its own limits.
     if (ctx.aborted) return;
     const is_sent = sending.attempts > 0;
     const goes_on = is_sent && !can_move_on && drainLate(plan, sending, abandon);
@@ -185,7 +172,7 @@ function drainLate(plan: AttemptPlan, sending: Sending, abandon: (reason: StageE
   return plan.ctx.readToEndLater(late, plan.first_byte_seconds, abandon);
 }
 
-/** The timeout error. A request that was sent is not to be retried: the upstream may process and bill it. */
+/** The timeout error. Clients must not retry a request that was sent: the upstream may process and bill it. */
 function tooLate(
   name: string,
   seconds: number,
@@ -196,7 +183,7 @@ function tooLate(
   if (!is_sent) return new StageError('upstream_timeout', fact, { details });
   const money = goes_on
     ? 'A late response is drained and charged'
-    : 'The request was cancelled, and the upstream may bill it nevertheless';
+    : 'The request was cancelled, and the upstream may bill it anyway';
   const message = `${fact} ${money}; a retry is billed again.`;
   return new StageError('upstream_timeout', message, { details, headers: { 'x-should-retry': 'false' } });
 }
@@ -224,19 +211,15 @@ function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
 }
 
 function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions {
-  const { ctx, target, clock, timeouts, can_move_on, first_byte_seconds, began } = plan;
+  const { ctx, target, clock, timeouts, can_move_on, first_byte_seconds } = plan;
   const { statusCode: status = 0, headers } = response;
   if (status >= 400) return { clock, until: 'end', silence_seconds: ERROR_SECONDS, seconds: ERROR_SECONDS };
   const silence_seconds = can_move_on ? first_byte_seconds : timeouts.idle_seconds;
   if (status === 200 && isEventStream(headers['content-type'])) {
-    // An upstream that is overloaded may fail after its preamble.
+    // An overloaded upstream may fail after its preamble.
     const has_preamble =
       target.config.commit_after === 'first_content' || definitionOf(protocolAt(ctx, target)).stream.has_preamble;
-    const { commit_seconds } = timeouts;
-    // Counted from the request: proxies in front of the gateway have timeouts for its head.
-    const left = commit_seconds - (clock.monotonic() - began) / 1000;
-    const seconds = Math.max(Math.min(PEEK_SECONDS_MIN, commit_seconds), left);
-    return { clock, until: has_preamble ? 'content' : 'event', silence_seconds, seconds };
+    return { clock, until: has_preamble ? 'content' : 'event', silence_seconds, seconds: timeouts.commit_seconds };
   }
   const patience = ctx.get('request.stream') === true ? silence_seconds : Math.max(silence_seconds, first_byte_seconds);
   return { clock, until: 'bytes', silence_seconds: patience, seconds: Infinity };
@@ -246,8 +229,8 @@ function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions
 export interface Beginning {
   readonly chunks: readonly Buffer[];
   /**
-   * Why buffering ended. `complete`: found what was wanted; `ended`, `broken`: the response did before; `silent`: idle timeout;
-   * `enough`: too long or too large, so it is relayed.
+   * Why buffering ended. `complete`: reached `until`; `ended`, `broken`: the response ended or broke first; `silent`: idle timeout;
+   * `enough`: too long or too large, so the response is relayed.
    */
   readonly by: 'complete' | 'ended' | 'broken' | 'silent' | 'enough';
   readonly event?: { readonly name: string; readonly data: string };
@@ -262,7 +245,6 @@ export interface PeekOptions {
   readonly clock: Clock;
 }
 
-/** Bound on the bytes of a buffered beginning. */
 const PEEK_BYTES_MAX = 262_144;
 const ERROR_PEEK_BYTES_MAX = 65_536;
 const PREAMBLE_EVENTS_MAX = 64;
@@ -270,7 +252,7 @@ const PREAMBLE_SECONDS = 2;
 
 const ignore = (): void => {};
 
-/** Buffers the beginning of a response; the rest stays in it, with back-pressure. */
+/** Buffers the beginning of a response; back-pressure holds the rest. */
 export class Peek {
   done: Beginning | undefined;
   readonly #response: UpstreamResponse;
@@ -279,7 +261,7 @@ export class Peek {
   readonly #chunks: Buffer[] = [];
   readonly #timers: Timer[] = [];
   #feed: ((chunk: Buffer) => void) | undefined;
-  /** Parses the last bytes as an event: some servers omit the blank line behind it. */
+  /** Parses the last bytes as an event: some servers omit the blank line after it. */
   #flush: (() => void) | undefined;
   #inflate: Duplex | undefined;
   #size = 0;
@@ -298,7 +280,13 @@ export class Peek {
     response.resume();
     if (this.done !== undefined) return;
     this.#timers.push(clock.after(silence_seconds * 1000, () => this.end('silent')));
-    if (seconds < silence_seconds) this.#timers.push(clock.after(seconds * 1000, () => this.end('enough')));
+    if (seconds < silence_seconds) this.#endAfter(seconds);
+  }
+
+  #endAfter(seconds: number): void {
+    // An event that has arrived is not late because this process is slow to read it.
+    const end = () => setImmediate(() => this.end('enough'));
+    this.#timers.push(this.#options.clock.after(seconds * 1000, end));
   }
 
   get beginning(): Promise<Beginning> {
@@ -378,8 +366,7 @@ export class Peek {
     }
     this.#events += 1;
     if (this.#events >= PREAMBLE_EVENTS_MAX) this.end('enough');
-    else if (this.#events === 1)
-      this.#timers.push(this.#options.clock.after(PREAMBLE_SECONDS * 1000, () => this.end('enough')));
+    else if (this.#events === 1) this.#endAfter(PREAMBLE_SECONDS);
   }
 }
 
@@ -425,30 +412,21 @@ export function effectOf({ outcome, status = 0, names_model, by_phrase, full_con
   return by_phrase && outcome !== 'caller' ? 'neutral' : effect;
 }
 
-/** Outcomes without a status in words: for the client, and in lists. */
-const WITHOUT_STATUS: Readonly<Partial<Record<AttemptOutcome, string>>> = {
+/** Outcomes without an error status in words. */
+const BRIEFLY: Readonly<Partial<Record<AttemptOutcome, string>>> = {
   unreachable: 'no connection',
   unanswered: 'no response',
-};
-const BRIEFLY: typeof WITHOUT_STATUS = {
-  ...WITHOUT_STATUS,
   foreign: 'a non-API response',
   empty: 'an empty response',
 };
 
-/** A failed attempt in a few words, for lists. */
-export function describeFailed({ outcome, status, code }: FailedAttempt): string {
+/** A failed attempt in a few words. @param code error code of the system, which clients do not see */
+export function describeFailed({ outcome, status }: FailedAttempt, code?: string): string {
   if (status !== undefined && status >= 400) return `status ${status}`;
   const words = BRIEFLY[outcome] ?? outcome;
   return code === undefined ? words : `${words} (${code})`;
 }
 
-/** The same for the client of a request that no upstream served. */
-export function describeForClient({ outcome, status }: FailedAttempt): string {
-  return status === undefined ? (WITHOUT_STATUS[outcome] ?? outcome) : `status ${status}`;
-}
-
-/** A failed response. @param error of it, with its text */
 function failure(
   outcome: AttemptOutcome,
   status: number | undefined,
@@ -477,7 +455,7 @@ function unanswered(error: NodeJS.ErrnoException, name: string, { attempts }: Se
   };
 }
 
-/** The error for a request without a response. A rejected certificate is no connection either. */
+/** The error for a request without a response. A rejected certificate counts as no connection. */
 function connectionError(error: NodeJS.ErrnoException, name: string, is_sent: boolean): StageError {
   if (is_sent) return dropped(name, 'before it responded');
   const is_of_proxy = error instanceof NoTunnel || error instanceof ProxyUnreachable;
@@ -492,19 +470,18 @@ function dropped(name: string, when: string): StageError {
 }
 
 function silent(name: string): StageError {
-  const message = `The upstream "${name}" began its response and then sent nothing; a retry is billed again.`;
+  const message = `The upstream "${name}" began its response and then stalled; a retry is billed again.`;
   const headers = { 'x-should-retry': 'false' };
   return new StageError('upstream_timeout', message, { details: { upstream: name }, headers });
 }
 
-/** A response with its beginning. */
 interface Answered {
   readonly response: UpstreamResponse;
   readonly beginning: Beginning;
   readonly name: string;
   /** Milliseconds since the epoch. */
   readonly now: number;
-  /** Whether anything but an HTML page is a valid response, as of APIs with files or empty bodies. */
+  /** Whether everything except an HTML page is a valid response, as for files. */
   readonly is_other: boolean;
 }
 
@@ -532,10 +509,10 @@ function classifyError(answered: Answered, status: number): Failure {
   const { response, beginning, name, now, is_other } = answered;
   const text = errorText(response, beginning.chunks);
   const said = readError(text);
-  // A file may be missing there, not the model.
+  // Such a 404 is about a file, not about the model.
   const outcome = outcomeOf(status, is_other && status === 404 ? undefined : said);
   const found = failure(outcome, status, is_other ? undefined : { said, text });
-  // A context overflow is reworded for clients, whatever its form.
+  // A context overflow is reworded for clients even if it is not JSON.
   const foreign =
     found.full_context === undefined
       ? nonApiError({ response, name, now, first: beginning.chunks[0], is_other, reason: said.message })
@@ -562,18 +539,17 @@ function classifyStream(answered: Answered): Failure | undefined {
   if (event !== undefined && responseEndIn(event.data) === 'broken_off')
     return { ...failure('failed', 502), ...passedOn(answered) };
   if (by === 'complete') return undefined;
-  // An unusual body of a stream is relayed when nothing better follows.
+  // A stream with other data is relayed if no upstream serves the request.
   if (by === 'ended' && saysSomething(response, chunks)) return { ...failure('empty', 200), ...passedOn(answered) };
-  return { ...failure('empty', 200), error: dropped(name, 'before its stream said anything') };
+  return { ...failure('empty', 200), error: dropped(name, 'before its stream had content') };
 }
 
-/** A response that is an error by its body. */
 function classifyErrorBody(answered: Answered, said: ReadError, text: string): Failure {
   const status = statusOf(said);
   return { ...failure(outcomeOf(status, said), status, { said, text }), ...passedOn(answered) };
 }
 
-/** Whether a stream has more than comments. */
+/** Whether a stream contains anything except comments. */
 function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): boolean {
   if (chunks.length === 0) return false;
   return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
@@ -586,7 +562,7 @@ function classifyDocument(answered: Answered, status: number): Failure | undefin
   const foreign = nonApiError({ response, name, now, first: chunks[0], is_other });
   if (foreign !== undefined) {
     response.destroy();
-    // After a page or a redirect no model was run; after an empty body that is unknown.
+    // After a page or a redirect no model ran; after an empty body that is unknown.
     return { ...failure(chunks.length === 0 && status < 300 ? 'empty' : 'foreign', status), error: foreign };
   }
   if (is_other) return undefined;
@@ -610,8 +586,8 @@ function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): st
 }
 
 /**
- * The error for a non-API response: a redirect, a page, an empty body. Keeps an error status, by which clients decide whether to
- * retry.
+ * The error for a non-API response: a redirect, a page, an empty body. Keeps an error status, because clients decide by it
+ * whether to retry.
  * @param answered.reason error message in it, for the client
  */
 function nonApiError(
@@ -627,22 +603,22 @@ function nonApiError(
   if (found === undefined) return undefined;
   const expected = is_other ? 'a response of its API' : 'JSON';
   const fact = `The upstream "${name}" returned ${found} (status ${status}) instead of ${expected}`;
-  const message = reason === '' ? `${fact}.` : `${fact}. It says: ${reason}`;
+  const message = reason === '' ? `${fact}.` : `${fact}. Its message: ${reason}`;
   const retry_after = retryAfterSeconds(response.headers, now);
   return new StageError('upstream_invalid', message, {
     details: { upstream: name, upstream_status: status },
     ...(status >= 400 && status <= 599 && { status }),
     headers: {
       ...(retry_after !== undefined && { 'retry-after': retryAfterText(retry_after) }),
-      // A client error does not go away by a retry.
+      // Retries do not fix a client error.
       ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
     },
   });
 }
 
-const NO_STATUS = 'a status that HTTP does not have';
+const NO_STATUS = 'an invalid HTTP status';
 
-/** An HTML page comes from a proxy in between. */
+/** Describes a response that cannot be an API's: an HTML page comes from a proxy in between. */
 function notBytes({ statusCode, headers }: UpstreamResponse): string | undefined {
   if (statusCode! < 200) return NO_STATUS;
   return mediaType(headers['content-type']).includes('html') ? 'an HTML page' : undefined;
@@ -663,10 +639,7 @@ function nonApiContent({ statusCode, headers }: UpstreamResponse, first: Buffer 
   return type.includes('html') ? 'an HTML page' : type === 'text/plain' ? 'plain text' : 'something else';
 }
 
-/**
- * The beginning of a body declared as JSON that is no object or list. Leading blanks are skipped (some servers send them while
- * they compute); a byte order mark is accepted.
- */
+/** What a body declared as JSON is instead. Skips leading blanks, which some servers send while they compute. */
 function noJson(begin: string): string | undefined {
   const first = /\S/.exec(begin)?.[0];
   if (first === undefined || first === '{' || first === '[' || first === '\u00ef') return undefined;

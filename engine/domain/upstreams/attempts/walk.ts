@@ -1,7 +1,4 @@
-/**
- * Failover: tries the upstreams that can serve a request, until one does.
- * @module
- */
+/** Failover: tries the upstreams that can serve a request, until one does. @module */
 import { crc32 } from 'node:zlib';
 import { ERRORS, StageError } from '../../../base/contract/errors.ts';
 import type {
@@ -40,35 +37,32 @@ import {
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
 import { mustNotBeTried, unavailable } from '../routes.ts';
 import { type ForwardContext, type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
-import {
-  attemptOnce,
-  describeFailed,
-  describeForClient,
-  effectOf,
-  type FailedAttempt,
-  outcomeOf,
-  type ServedAttempt,
-} from './attempt.ts';
+import { attemptOnce, describeFailed, effectOf, type FailedAttempt, outcomeOf, type ServedAttempt } from './attempt.ts';
 
 /** Error codes for a response that an upstream broke off. */
 const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
 
-const BROKE_OFF = 'broke off its answer';
+const BROKE_OFF = 'broke off its response';
 
-/** Longer events are searched when they arrive, and not kept. */
+/** Longer events are searched on arrival and not kept. */
 const KEPT_CHARS_MAX = 16_384;
+/** How many of the last events are kept: they say how a response ended. */
+const KEPT_EVENTS = 3;
 
-/** The fault of the upstream that an error in a response reports; '' where it is about the request or the account. */
-function faultIn(status: number, error: ReadError | undefined): string {
+/** An error in a response; without a `fault` of the upstream it is about the request or the account. */
+interface ReportedError {
+  readonly fault: string | undefined;
+}
+
+function reported(status: number, error: ReadError | undefined): ReportedError {
   const { effect } = FAILOVER_TABLE[outcomeOf(status, error)];
-  return effect === 'failure' ? `status ${status} in its answer` : '';
+  return { fault: effect === 'failure' ? `status ${status} in its answer` : undefined };
 }
 
 /** What attempts need. */
 export interface AttemptSurroundings {
   readonly services: Services;
   readonly targets: ReadonlyMap<string, Target>;
-  /** From 0 up to 1. */
   readonly random: () => number;
 }
 
@@ -95,16 +89,13 @@ export class Attempts {
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
   #trial: Trial | undefined;
-  /** The fault that the response reported after its beginning; see `faultIn`. */
-  #fault: string | undefined;
-  /** The last three events of the response, which say how it ended. */
-  #last_event = '';
-  #second_last_event = '';
-  #third_last_event = '';
+  /** The first error that the response reported after its beginning. */
+  #reported: ReportedError | undefined;
+  readonly #last_events: string[] = [];
   /** The end that an event reported which was too long to be kept. */
   #end_said: ReturnType<typeof responseEndIn>;
   #is_streamed = false;
-  /** `retry-after` of the final response; `null` removes one that its clients cannot read. */
+  /** `retry-after` of the final response; `null` removes one that clients cannot parse. */
   #retry_after: string | null | undefined;
 
   constructor(ctx: ForwardContext, { services, targets, random }: AttemptSurroundings) {
@@ -113,7 +104,7 @@ export class Attempts {
     this.#targets = targets;
     this.#random = random;
     this.#began = services.clock.monotonic();
-    // Before the body is sent: it may be freed then.
+    // Sending may free the body, so the fingerprint is computed first.
     this.#witness = witnessOf(ctx);
   }
 
@@ -166,44 +157,44 @@ export class Attempts {
     this.#is_streamed = name !== undefined;
     const text = large?.outline ?? data;
     if (text.length > KEPT_CHARS_MAX) this.#end_said = responseEndIn(text);
-    else {
-      this.#third_last_event = this.#second_last_event;
-      this.#second_last_event = this.#last_event;
-      this.#last_event = text;
-    }
+    else if (this.#last_events.push(text) > KEPT_EVENTS) this.#last_events.shift();
     if (!mayBeError(name, data)) return;
     const said = errorOfEvent(name ?? '', data);
-    if (said !== undefined) this.#fault ??= faultIn(statusOf(said), said);
+    if (said !== undefined) this.#reported ??= reported(statusOf(said), said);
   }
 
   /** The request is over. @param error_code of the gateway's own error, if it ended with one */
   end(error_code: string | undefined): void {
-    const fault = this.#fault ?? this.#reportedFault(error_code);
-    const broken_off = fault ?? this.#howBroken(error_code) ?? '';
-    if (this.#served === undefined) this.#trial?.leave();
-    else if (broken_off !== '') this.#trial?.leave('broken_off', broken_off);
-    else this.#trial?.leave(this.#ctx.aborted || fault !== undefined ? undefined : 'whole');
+    const trial = this.#trial;
     this.#trial = undefined;
+    if (this.#served === undefined) {
+      trial?.leave();
+      return;
+    }
+    const error = this.#reported ?? this.#reportedByStatus(error_code);
+    const fault = error === undefined ? this.#howBroken(error_code) : error.fault;
+    if (fault !== undefined) trial?.leave('broken_off', fault);
+    else trial?.leave(this.#ctx.aborted || error !== undefined ? undefined : 'whole');
   }
 
-  /** The fault of a response that had begun; `undefined` where it is whole, or nothing is known. */
+  /** The fault of a response that had begun; `undefined` where it is complete or the end is unknown. */
   #howBroken(error_code: string | undefined): string | undefined {
-    const last = [this.#last_event, this.#second_last_event, this.#third_last_event];
+    const last = this.#last_events.toReversed();
     const ends = [this.#end_said, ...last.map(responseEndIn)];
     if (ends.includes('broken_off')) {
       const said = last.map(errorIn).find((found) => found !== undefined);
-      return said === undefined || faultIn(statusOf(said), said) !== '' ? BROKE_OFF : undefined;
+      return said === undefined || reported(statusOf(said), said).fault !== undefined ? BROKE_OFF : undefined;
     }
-    // A whole response may be unusable, which is the fault of the model.
+    // A complete response may be unusable, which is the fault of the model.
     if (ends.includes('whole'))
       return error_code !== 'upstream_failed' && BROKEN.has(error_code) ? BROKE_OFF : undefined;
     return BROKEN.has(error_code) || (error_code === undefined && this.#lacksItsEnd()) ? BROKE_OFF : undefined;
   }
 
-  /** The fault of an error that the response reported with its status. */
-  #reportedFault(error_code: string | undefined): string | undefined {
+  /** An error that the response reported by its status. */
+  #reportedByStatus(error_code: string | undefined): ReportedError | undefined {
     const status = error_code === 'upstream_failed' ? this.#ctx.get('error.status') : undefined;
-    return status === undefined || status === ERRORS.upstream_failed.status ? undefined : faultIn(status, undefined);
+    return status === undefined || status === ERRORS.upstream_failed.status ? undefined : reported(status, undefined);
   }
 
   /** Whether a stream has no end event, in a protocol whose servers always send one. */
@@ -212,7 +203,7 @@ export class Attempts {
     return this.#is_streamed && has_end && !this.#ctx.aborted && this.#ctx.get('outcome.unread') !== true;
   }
 
-  /** The candidates of the routing stage, which may set `route.upstream` alone. */
+  /** The candidates of the routing stage; a stage may also set only `route.upstream`. */
   #findCandidates(): readonly Candidate[] {
     const { candidates } = this.#ctx;
     if (candidates !== undefined && candidates.length > 0) return candidates;
@@ -259,14 +250,14 @@ export class Attempts {
     return { candidate, target, request, is_last };
   }
 
-  /** Keeps the error of a candidate for the case that no other can be tried. Raises errors that are not of stages. */
+  /** Keeps the error of a candidate in case no other can be tried. Rethrows errors other than StageError. */
   #dropFirstCandidate({ upstream: { name } }: Candidate, error: unknown): void {
     if (!(error instanceof StageError)) throw error;
     this.#refusal = error;
     this.#drop(name, REASON_OF_CODE[error.code] ?? 'stage');
     if (!(error.cause instanceof Error)) return;
     const about = { request_id: this.#ctx.get('request.id'), upstream: name, reason: error.cause.message };
-    this.#services.log.info(about, 'an upstream cannot be tried');
+    this.#services.log.info(about, 'an upstream was skipped');
   }
 
   #attempt({ candidate, target, request, is_last }: Ready): Promise<ServedAttempt | FailedAttempt> {
@@ -283,11 +274,10 @@ export class Attempts {
       can_move_on: !is_last && config.routing.attempts.unconfirmed && this.#failed.length + 1 < this.#most(),
       may_free: this.#failed.every(({ is_through }) => is_through),
       first_byte_seconds: this.#firstByteSeconds(),
-      began: this.#began,
     });
     return attempt.then((result) => {
       if ('relay' in result) trial.tell('success');
-      else trial.tell(effectOf(result), describeFailed(result), result.retry_after_seconds);
+      else trial.tell(effectOf(result), describeFailed(result, result.code), result.retry_after_seconds);
       return result;
     });
   }
@@ -309,7 +299,7 @@ export class Attempts {
     return Math.min(this.#services.config.routing.attempts.max, this.#candidates.length + 1);
   }
 
-  /** Retries the same upstream once, after a wait, where that may help. @param left number of untried upstreams, which come first */
+  /** Retries the same upstream once, after a wait, if useful. @param left number of untried upstreams, which come first */
   async #repeat(ready: Ready, result: FailedAttempt, left: number): Promise<ServedAttempt | FailedAttempt> {
     const { candidate, target } = ready;
     const isOpen = () => this.#closed(candidate)?.because === 'open';
@@ -383,8 +373,7 @@ export class Attempts {
 
   #note(
     { candidate, target }: Ready,
-    attempt: Pick<FailedAttempt, keyof ServedAttempt & keyof FailedAttempt> &
-      Pick<FailedAttempt, 'certainty' | 'status' | 'outcome' | 'received_bytes'>,
+    attempt: Omit<FailedAttempt, 'names_model' | 'retry_after_seconds'>,
     reason: AttemptReason,
   ): void {
     const { credential_name } = target;
@@ -410,7 +399,7 @@ export class Attempts {
     const { given_up, aborted } = this.#ctx;
     if (given_up === undefined && !aborted) return;
     this.#correctLast('gone');
-    throw given_up ?? new StageError('bad_http', 'The client went away.');
+    throw given_up ?? new StageError('bad_http', 'The client disconnected.');
   }
 
   /** Corrects the reason of the last attempt where no other followed. */
@@ -436,11 +425,11 @@ export class Attempts {
     return { kind: 'relay', idle_seconds, ...reworded };
   }
 
-  /** A context overflow in words that clients recognise; recorded in `upstream.error_rewritten`. */
+  /** A context overflow reworded so that clients recognise it; recorded in `upstream.error_rewritten`. */
   #reworded({ full_context, response, is_translated }: FailedAttempt): WholeAnswer | undefined {
     const served = this.#ctx.get('request.protocol');
     if (full_context === undefined || served === 'count_tokens') return undefined;
-    // As an error response with the upstream's words, which translation reads.
+    // Translation reads the upstream's own error.
     if (is_translated)
       return inPlaceOf(response!, { status: 400, content_type: 'application/json', body: full_context });
     const reworded = rewordOverflow(served as Protocol, full_context, response!, {
@@ -463,7 +452,6 @@ export class Attempts {
     return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];
   }
 
-  /** Writes the facts `upstream.*`, where there was an attempt. */
   #writeFacts(): void {
     const ctx = this.#ctx;
     const last = this.#served ?? this.#failed.at(-1);
@@ -473,7 +461,7 @@ export class Attempts {
     if (sends > 0) ctx.set('upstream.attempts', sends);
     if (all.some(({ resent }) => resent !== undefined)) ctx.set('upstream.retry', 'stale_socket');
     ctx.set('upstream.certainty', 'relay' in last ? 'answered' : last.certainty);
-    // The status on the wire, whatever an error in the response stands for.
+    // The status on the wire, not that of an error inside the response.
     const status = 'relay' in last ? last.relay.response.statusCode : (last.response?.statusCode ?? last.status);
     if (status === undefined) return;
     ctx.set('upstream.status', status);
@@ -484,13 +472,13 @@ export class Attempts {
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** Bytes of a body in its fingerprint, from either end: turns of a conversation differ there. */
+/** Bytes of the body's two ends in its fingerprint: turns of a conversation differ there. */
 const FINGERPRINT_BYTES = 4096;
 
 /** Caller and fingerprint of a request, for circuit breakers. Requests with one fingerprint count once. */
 function witnessOf(ctx: ForwardContext): AttemptOrigin {
   const { bytes = NO_BYTES } = ctx.body ?? {};
-  // First requests of sessions are alike.
+  // First requests of sessions often have equal bodies.
   const head = crc32(bytes.subarray(0, FINGERPRINT_BYTES), crc32(`${sessionInHeaders(ctx.headers)} ${ctx.url}`));
   const caller = ctx.get('principal.id') ?? `address ${ctx.get('request.client.address')}`;
   return { caller, request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
@@ -506,7 +494,7 @@ const REASON_OF_CODE: Readonly<Record<string, DropReason>> = {
   invalid_request: 'protocol',
 };
 
-/** Longest `retry-after` that the gateway waits for, in seconds: after 429, after 503 and 529. */
+/** Longest `retry-after` that the gateway honours, in seconds: after 429, after 503 and 529. */
 const LIMITED_MAX = 2;
 const OVERLOADED_MAX = 5;
 
@@ -514,15 +502,12 @@ const OVERLOADED_MAX = 5;
 const WAIT_MS = 500;
 const JITTER_MS = 1000;
 
-/** Cancels the rest of a response that is not passed on. */
+/** Cancels the rest of a response that is not relayed. */
 function discard({ response, is_whole }: FailedAttempt): void {
   if (!is_whole) response?.destroy();
 }
 
-/**
- * The request of the next attempt. Where upstreams join the trace of the gateway, `traceparent` makes the span of the attempt the
- * parent of theirs.
- */
+/** Where upstreams join the trace of the gateway, `traceparent` makes the span of the attempt the parent of theirs. */
 function withTrace(
   request: PreparedRequest,
   { trace, attempts }: Pick<StageContext, 'trace' | 'attempts'>,
@@ -535,10 +520,10 @@ function withTrace(
   return { ...request, headers: { ...request.headers, traceparent } };
 }
 
-/** Longest `retry-after` for clients: for a longer one the Messages client gives up at once. */
+/** Longest `retry-after` for clients; with a longer one the Messages client gives up at once. */
 const RETRY_AFTER_MAX = 60;
 
-/** Statuses that clients get before all others when no upstream could serve, in this order, the last of each. */
+/** Statuses that clients get first when no upstream could serve: in this order, the last of each. */
 const FIRST_REPORTED: readonly (readonly number[])[] = [[429], [401, 402, 403], [404], [501]];
 
 /** Response to a request that no upstream served: the response of one of them, or an error of the gateway. */
@@ -547,7 +532,7 @@ type Final =
   | { readonly attempt?: undefined; readonly error: StageError };
 
 /**
- * Chooses the response among failed attempts, in their order. Of a single upstream it is the last.
+ * Chooses the response to the client among failed attempts; for a single upstream, the last.
  * @param waits_seconds known times until upstreams may serve again
  */
 function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly number[]): Final {
@@ -570,15 +555,15 @@ function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly n
     // A response in another protocol can no longer be translated: the client gets its status.
     const { upstream, status } = chosen;
     const details = { upstream, upstream_status: status! };
-    const message = `The upstream "${upstream}" refused the request with status ${status}.`;
+    const message = `The upstream "${upstream}" rejected the request with status ${status}.`;
     return { error: new StageError('upstream_failed', message, { status: status!, details, headers }) };
   }
-  // Each of them may still process the request, so clients should not retry by themselves.
+  // Each upstream may still process the request, so clients should not retry automatically.
   const all_late = last_of_each.every(({ error }) => error?.headers['x-should-retry'] === 'false');
   if (all_late) headers['x-should-retry'] = 'false';
-  const tried = last_of_each.map((attempt) => `${attempt.upstream} (${describeForClient(attempt)})`);
+  const tried = last_of_each.map((attempt) => `${attempt.upstream} (${describeFailed(attempt)})`);
   const fact = `None of ${tried.length} upstreams served the request: ${tried.join(', ')}.`;
-  const again = all_late ? ' They may bill it nevertheless; a retry is billed again.' : '';
+  const again = all_late ? ' They may bill it anyway; a retry is billed again.' : '';
   return { error: new StageError('upstream_failed', fact + again, { details: { tried: tried.length }, headers }) };
 }
 
@@ -622,8 +607,8 @@ function inPlaceOf(
 }
 
 /**
- * Reports a context overflow in words that clients of the protocol recognise, so that they compact the conversation. `undefined`
- * where they recognise the upstream's own.
+ * Rewords a context overflow so that clients of the protocol recognise it and compact the conversation. `undefined` where they
+ * recognise the upstream's own error.
  */
 function rewordOverflow(
   protocol: Protocol,
@@ -639,7 +624,7 @@ function rewordOverflow(
   return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));
 }
 
-/** Message and code where clients read them. */
+/** Message and code of an error, at the places where clients read them. */
 function inPlace(said: unknown): { readonly message: string; readonly code?: string } {
   if (!isObject(said)) return { message: '' };
   const found = isObject(said.response) ? said.response.error : said.error;

@@ -12,7 +12,7 @@ const PAGES_MAX = 20;
 /** Bound on the models of one upstream; a longer list is an error. */
 export const LISTED_MAX = 2000;
 
-/** A list of models: unique ids and their entries, or why there is none. */
+/** A model list with unique ids and their entries, or the reason of a failure. */
 export type FetchedList =
   | { readonly ids: readonly string[]; readonly told: ReadonlyMap<string, ModelListEntry> }
   | { readonly why: string };
@@ -24,9 +24,7 @@ export interface Asking {
   readonly signal?: AbortSignal;
 }
 
-/**
- * Reads the list of models of an upstream, with its credential. Follows no redirect. Never rejects: `why` says what is wrong.
- */
+/** Reads the list of models of an upstream. Follows no redirect. Never rejects: `why` says what is wrong. */
 export async function fetchModelList(upstream: UpstreamConfig, asking: Asking): Promise<FetchedList> {
   const { seconds } = asking;
   const deadline = performance.now() + seconds * 1000;
@@ -100,13 +98,13 @@ async function askForPage(
 /** Longest id of a model, in characters, as in gateway.yaml. */
 const ID_CHARS_MAX = 200;
 
-/** Prefix of ids in lists of one provider, which requests leave out. */
+/** Prefix of ids in one provider's lists; requests omit it. */
 const RESOURCE = /^models\//;
 
 /** Upper bound for `max_tokens` of an entry. */
 const TOKENS_MAX = 10_000_000;
 
-/** Properties of a model in a list that translated requests use: neither its price nor its window. */
+/** Properties of a listed model that translated requests use; lists have neither price nor context window. */
 export interface ModelListEntry {
   readonly max_tokens?: number;
   readonly thinking?: ModelConfig['supports']['thinking'];
@@ -125,7 +123,7 @@ export function isModelId(text: unknown): text is string {
   );
 }
 
-/** The valid ids on a page; a text says why it is not a page of a list. */
+/** The valid ids on a page; a string is the reason of a failure. */
 export function readPage(body: Buffer): ListPage | string {
   let page: unknown;
   try {

@@ -7,7 +7,7 @@ import { type Asking, type FetchedList, fetchModelList, type ModelListEntry } fr
 export interface ModelLists {
   /** Whether an upstream's list has a model by its id, with or without its date; `undefined` while there is no list. */
   has(upstream: string, id: string): boolean | undefined;
-  /** The ids on an upstream's list that the catalogue has a price for; `undefined` while there is no list. */
+  /** The ids on an upstream's list that have a price in the catalogue; `undefined` while there is no list. */
   ids(upstream: string): readonly string[] | undefined;
   /** The entry of a model in an upstream's list, by its id with or without its date. */
   told(upstream: string, id: string): ModelListEntry | undefined;
@@ -24,14 +24,14 @@ export const NO_LISTS: ModelLists = {
 };
 
 export interface OpenModelLists extends ModelLists {
-  /** Reads the lists of a configuration now and periodically; none where gateway.yaml lists its models. */
+  /** Fetches the lists of a configuration now and periodically; none if gateway.yaml lists its models. */
   use(config: GatewayConfig, secret: Asking['secret']): void;
   attempted(): Promise<void>;
   close(): void;
 }
 
 const ANSWER_SECONDS = 10;
-/** Interval between reads, and after a failed one. */
+/** Interval between fetches, and after a failed one. */
 const AGAIN_MS = 10 * 60_000;
 const SOON_MS = 60_000;
 const TOLD_MAX = 20;
@@ -41,7 +41,7 @@ const TURN = 50;
 interface List {
   readonly ids: ReadonlySet<string>;
   readonly priced: readonly string[];
-  /** Their names in the catalogue, and their ids without a date. */
+  /** Catalogue names of the listed models, with their ids without a date. */
   readonly names: ReadonlySet<string>;
   readonly told: ReadonlyMap<string, ModelListEntry>;
   readonly entries_of_names: ReadonlyMap<string, ModelListEntry>;
@@ -55,7 +55,7 @@ interface Asked {
   why: string | undefined;
 }
 
-/** Opens the lists, which are read after `use`. */
+/** Opens the lists; `use` starts the fetches. */
 export function openModelLists({ clock, log }: { readonly clock: Clock; readonly log: Log }): OpenModelLists {
   const asked = new Map<string, Asked>();
   let version = 0;
@@ -89,7 +89,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     entry.why = undefined;
   }
 
-  /** Logs a failure once, not at each read. */
+  /** Logs a failure once, not at each fetch. */
   function noteFailure(entry: Asked, why: string, signal: AbortSignal): void {
     if (signal.aborted || why === entry.why) return;
     entry.why = why;
@@ -106,19 +106,12 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     has(upstream, id) {
       const found = asked.get(upstream);
       if (found?.list === undefined) return undefined;
-      if (found.list.ids.has(id)) return true;
-      const name = nameOf(id, found.upstream.base_url);
-      return name !== undefined && found.list.names.has(nameKey(name, id));
+      return found.list.ids.has(id) || found.list.names.has(nameKey(id, found.upstream));
     },
-    ids(upstream) {
-      return asked.get(upstream)?.list?.priced;
-    },
+    ids: (upstream) => asked.get(upstream)?.list?.priced,
     told(upstream, id) {
       const found = asked.get(upstream);
-      if (found?.list === undefined) return undefined;
-      const { told, entries_of_names } = found.list;
-      const name = nameOf(id, found.upstream.base_url);
-      return told.get(id) ?? (name === undefined ? undefined : entries_of_names.get(nameKey(name, id)));
+      return found?.list?.told.get(id) ?? found?.list?.entries_of_names.get(nameKey(id, found.upstream));
     },
     version: () => version,
     use(config, secret) {
@@ -148,12 +141,11 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
 }
 
 const HOW_TO_SERVE =
-  'to serve them, list every model to serve in a section `models`, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]';
-const CHANGED = 'the models of an upstream have changed: those on its list with a price in the catalogue';
-const NOT_READ = 'the upstream has no list of its models: those of the price catalogue are served';
-const KEPT = 'the list of models of the upstream could not be read: the last one stays in force';
+  'to serve them, list all models to serve under `models`, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]';
+const CHANGED = 'the listed models of an upstream have changed; models without a catalogue price are ignored';
+const NOT_READ = 'the upstream does not list its models: the gateway serves those of the price catalogue';
+const KEPT = 'could not fetch the model list of an upstream: the last one stays in force';
 
-/** Whether the list is of the same server for the same credential. */
 function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
   return (
     one.base_url === other.base_url &&
@@ -168,15 +160,15 @@ function isSameList(known: List, { ids, told }: ReadList): boolean {
   return known.ids.size === ids.length && ids.every((id) => known.ids.has(id)) && isDeepStrictEqual(known.told, told);
 }
 
-async function learn({ base_url }: UpstreamConfig, { ids, told }: ReadList): Promise<List> {
+async function learn(upstream: UpstreamConfig, { ids, told }: ReadList): Promise<List> {
   const names = new Set<string>();
   const entries_of_names = new Map<string, ModelListEntry>();
   const priced: string[] = [];
   for (const [index, id] of ids.entries()) {
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
-    if (!hasPrice(id, base_url)) continue;
+    if (!hasPrice(id, upstream.base_url)) continue;
     priced.push(id);
-    const name = nameKey(nameOf(id, base_url)!, id);
+    const name = nameKey(id, upstream);
     names.add(name);
     const said = told.get(id);
     if (said !== undefined) entries_of_names.set(name, said);
@@ -186,10 +178,11 @@ async function learn({ base_url }: UpstreamConfig, { ids, told }: ReadList): Pro
 
 /**
  * The name of a model, whatever the date in its id. Callers choose ids, and the catalogue knows models by their beginning and in any
- * case: another spelling must not slip past a rule about models, nor cost what some other model does.
+ * case: another spelling must not slip past a rule about models, nor cost what some other model does. Ids that the catalogue does
+ * not know begin with a blank, which no name does.
  */
-function nameKey(name: string, id: string): string {
-  return `${name} ${plainName(id)}`;
+function nameKey(id: string, { base_url }: UpstreamConfig): string {
+  return `${nameOf(id, base_url) ?? ''} ${plainName(id)}`;
 }
 
 function changeOf(old: List | undefined, { ids, priced }: List): object {

@@ -8,13 +8,13 @@ export interface BreakerSurroundings {
   readonly latest: () => number;
   /** From 0 to 1. */
   readonly random: () => number;
-  /** It opened from closed; requests had been failing for so long. */
+  /** Called when the breaker opens from closed. @param failing_ms how long requests had been failing */
   readonly onOpen: (until: number, last: string | undefined, failing_ms: number) => void;
-  /** The half-open trial failed; nothing had succeeded for so long. */
+  /** Called when the half-open trial failed. @param failing_ms time since the last success or open time */
   readonly onReopen: (until: number, failing_ms: number) => void;
-  /** It closed after having been open for so long. */
+  /** Called when the breaker closes. @param open_ms how long it was open */
   readonly onClose: (open_ms: number) => void;
-  /** Number of successes that close it; 2 by default. */
+  /** Number of successes that close the breaker; 2 by default. */
   readonly successes_to_close?: number;
 }
 
@@ -25,18 +25,16 @@ interface Alone {
 }
 
 /**
- * An incident that another process reports. Own observations win: it is ignored where something has succeeded here since it began,
- * where this breaker is open anyway, and for a while after a report turned out to be wrong here (the network of the other may be at
- * fault).
+ * An incident reported by another process. Own observations take precedence: it is ignored after a later success here, while
+ * this breaker is open, and for a while after a wrong report (the other process may have a network problem).
  */
 export interface Heeded {
   readonly until: number;
   readonly last: string | undefined;
-  /** How long the upstream had been failing there. */
   readonly failing_ms: number;
 }
 
-/** Reports of other processes are ignored for so long after a wrong one. */
+/** Time for which reports of other processes are ignored after a wrong one. */
 const DISBELIEF_MS = 300_000;
 const SLOW_START_MS = 10_000;
 const SHARE_MIN = 0.1;
@@ -53,16 +51,15 @@ export function createBreaker(
   const failing = new FailureRun();
   /** Consecutive responses that broke off; their beginning does not count as success. */
   const breaking = new FailureRun();
-  /** Callers whose trials failed since it opened. */
+  /** Callers whose trials failed since the breaker opened. */
   const tried = new Set<string>();
   const open_for = new Map<string, Alone>();
   let is_failing = false;
   let failing_since = 0;
   let succeeded_at = Number.NEGATIVE_INFINITY;
-  /** Whether it is open because of another process. */
+  /** Whether the breaker is open because of another process. */
   let is_heeded = false;
   let disbelieving_until = 0;
-  /** Undefined while it is closed. */
   let open_until: number | undefined;
   let open_ms = 0;
   let openings = 0;
@@ -119,7 +116,7 @@ export function createBreaker(
     listeners.onClose(now - opened_at);
   }
 
-  /** Whether the upstream is at fault, the requests of one caller, or neither is known. */
+  /** Finds the source of failures: the upstream, one caller, one request, or unknown. */
   function judge(now: number, witness: AttemptOrigin | undefined): 'upstream' | Alone['whose'] | undefined {
     const { failures, failure_percent, requests_min } = settings;
     const { all, failed, failed_of_one } = outcomes.count(now);
@@ -166,7 +163,7 @@ export function createBreaker(
   }
 
   return {
-    /** Whether it is closed and has been for long: the fast path. */
+    /** Fast path: whether the breaker has been closed for long. */
     get is_quiet(): boolean {
       return open_until === undefined && closed_at === undefined && open_for.size === 0;
     },
@@ -174,22 +171,22 @@ export function createBreaker(
       if (open_until === undefined) return 'closed';
       return now < open_until ? 'open' : 'half_open';
     },
-    /** The same for the requests of one caller, or for one request. */
+    /** Like `until`, for the requests of one caller or for one request. */
     untilFor(by: Seen, now: number): { readonly until: number; readonly whose: Alone['whose'] } | undefined {
       const alone = aloneOf(by);
       const until = alone?.breaker.until(now);
       return until === undefined ? undefined : { until, whose: alone!.whose };
     },
-    /** Number of callers whose requests should not pass although others may. */
+    /** Number of callers for whom alone the breaker is open. */
     callersRefused: (now: number): number =>
       [...open_for.values()].filter(({ breaker }) => breaker.phase(now) === 'open').length,
-    /** The end of the time in which nothing should pass; `undefined` when a request may. */
+    /** The end of the open time; `undefined` when a request may pass. */
     until(now: number): number | undefined {
       if (open_until === undefined) return undefined;
       if (now < open_until) return open_until;
       return isTrying(now) ? now + WHILE_ONE_TRIES_MS : undefined;
     },
-    /** Trial `n` begins; in a half-open breaker it becomes the trial, unless there is one. */
+    /** Request `n` begins; in a half-open breaker it becomes the trial, unless there is one. */
     begin(n: number, now: number, witness?: AttemptOrigin): void {
       if (witness !== undefined) aloneOf(witness)?.breaker.begin(n, now);
       if (open_until === undefined || now < open_until || isTrying(now)) return;
@@ -217,7 +214,7 @@ export function createBreaker(
     complete(): void {
       breaking.clear();
     },
-    /** A response broke off after its beginning had been reported as a success. */
+    /** A response broke off after its start had been reported as a success. */
     breakOff(n: number, now: number, detail: string | undefined, witness?: AttemptOrigin): void {
       breaking.add(witness, settings.failures);
       fail(n, now, detail, witness);
@@ -226,7 +223,7 @@ export function createBreaker(
       for (const { breaker } of open_for.values()) breaker.release(n);
       if (trying === n) trying = 0;
     },
-    /** Opens because the breaker of another process did; see `Heeded`. */
+    /** Opens because the breaker of another process opened; see `Heeded`. */
     heed({ until, last: why, failing_ms }: Heeded, now: number): void {
       if (until <= now || now < disbelieving_until || (open_until !== undefined && now < open_until)) return;
       if (now - succeeded_at <= failing_ms) return;
@@ -254,9 +251,9 @@ export function createBreaker(
 }
 
 /**
- * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, when its time is over: one trial at a time, and
- * two successes close it. Failures of one caller alone open it for that caller only, until any request succeeds. All times
- * are milliseconds of a monotonic clock.
+ * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, after the open time: one trial at a time, and two
+ * successes close the breaker. Failures of only one caller open it for that caller, until any request succeeds. All times are
+ * milliseconds of a monotonic clock.
  */
 export type Breaker = ReturnType<typeof createBreaker>;
 
@@ -269,7 +266,6 @@ interface Part {
   readonly failed_of: Map<string, number>;
 }
 
-/** Results of requests in a sliding window, in ten buckets. */
 function createOutcomes(window_ms: number) {
   const part_ms = window_ms / PARTS;
   const parts = Array.from({ length: PARTS }, (): Part => {
@@ -314,15 +310,15 @@ function createOutcomes(window_ms: number) {
 }
 
 /**
- * Consecutive failures by caller and request. A request that breaks an upstream fails each time it is sent, so it counts once, and
- * one caller counts for at most half of the threshold. A failure without a witness counts like one of another caller.
+ * Consecutive failures by caller and request. A request that breaks an upstream fails in every retry, so it counts once, and one
+ * caller counts for at most half of the threshold. A failure of unknown origin counts as one of another caller.
  */
 class FailureRun {
   /** Number of failures by caller and request. */
   readonly #of = new Map<string, Map<number, number>>();
   #unwitnessed = 0;
 
-  /** @param most bound on the requests that are counted apart for one caller */
+  /** @param most bound on the requests counted separately for one caller */
   add(witness: AttemptOrigin | undefined, most: number): void {
     if (witness === undefined) {
       this.#unwitnessed += 1;
@@ -349,19 +345,13 @@ class FailureRun {
     return sum >= failures;
   }
 
-  /** What fails so often instead: the requests of one caller, or one request. */
+  /** The source of as many failures: the requests of one caller, or one request. */
   faultOf({ caller, request }: AttemptOrigin, failures: number): 'caller' | 'request' | undefined {
     const of_caller = this.#of.get(caller);
     if (of_caller === undefined) return undefined;
     if (of_caller.size >= failures) return 'caller';
     return of_caller.get(request)! >= failures ? 'request' : undefined;
   }
-}
-
-/** A circuit breaker for an address that refused the credential. */
-export interface CredentialBreaker extends Breaker {
-  /** `credential`: refused, or its account cannot pay. `permission`: 403. */
-  refuse(n: number, now: number, effect: 'credential' | 'permission', detail: string | undefined): void;
 }
 
 /** A credential breaker: one refusal opens it for a minute. */
@@ -373,11 +363,12 @@ const SETTINGS: BreakerSettings = {
   open_seconds: 60,
   open_seconds_max: 60,
 };
-/** For so long after a success, one 403 does not open the breaker. */
+/** Time after a success in which one 403 does not open the breaker. */
 const WORKED_LATELY_MS = 30_000;
 const FORBIDDEN_IN_A_ROW = 3;
 
-export function createCredentialBreaker(surroundings: BreakerSurroundings): CredentialBreaker {
+/** Creates a circuit breaker for an address that refused the credential. */
+export function createCredentialBreaker(surroundings: BreakerSurroundings) {
   const breaker = createBreaker(SETTINGS, { ...surroundings, random: () => 0.5, successes_to_close: 1 });
   const { succeed } = breaker;
   let worked_at = Number.NEGATIVE_INFINITY;
@@ -388,6 +379,7 @@ export function createCredentialBreaker(surroundings: BreakerSurroundings): Cred
       forbidden = 0;
       succeed(n, now);
     },
+    /** `credential`: refused, or its account cannot pay. `permission`: 403. */
     refuse(n: number, now: number, effect: 'credential' | 'permission', detail: string | undefined) {
       if (effect === 'permission' && breaker.phase(now) === 'closed') {
         forbidden += 1;
@@ -398,3 +390,5 @@ export function createCredentialBreaker(surroundings: BreakerSurroundings): Cred
     },
   });
 }
+
+export type CredentialBreaker = ReturnType<typeof createCredentialBreaker>;

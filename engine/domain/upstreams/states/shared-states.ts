@@ -1,7 +1,4 @@
-/**
- * What replicas share about upstreams: the drained ones, hints about incidents (LISTEN/NOTIFY), and a record of incidents for people.
- * @module
- */
+/** What replicas share about upstreams: the drained ones, and incidents, as hints and as a record. @module */
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
@@ -9,7 +6,7 @@ import type { Drained } from '../../../base/contract/forwarding.ts';
 import { OperationError } from '../../../base/contract/operation-error.ts';
 import type { Clock, Log } from '../../../base/contract/services.ts';
 import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
-import { REPLICA } from '../../../base/kit/process/replica.ts';
+import { REPLICA } from '../../../base/kit/process/gateway-process.ts';
 import { openWriteBehind } from '../../../base/kit/write-behind.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { actorLabel, type Changing } from '../../audit/index.ts';
@@ -22,7 +19,7 @@ import {
   type LastingUpstreamStates,
 } from './upstream-states.ts';
 
-/** States of upstreams, with the drained ones and with incidents of other replicas. */
+/** States of upstreams, including drained ones and incidents of other replicas. */
 export interface OpenUpstreamStates extends LastingUpstreamStates {
   /** Resolves after the first attempt to read the list of drained upstreams, successful or not. */
   readonly attempted: Promise<void>;
@@ -30,10 +27,10 @@ export interface OpenUpstreamStates extends LastingUpstreamStates {
   close(): Promise<void>;
 }
 
-/** How often the list is read in case a notification gets lost. */
+/** Interval of reading the list, in case a notification is lost. */
 const POLL_MS = 3000;
 
-/** Opens the states. Works without the database, then with the list of drained upstreams as last read. */
+/** Opens the states. Without the database, the last list of drained upstreams is used. */
 export function openUpstreamStates(options: {
   readonly upstreams: readonly UpstreamConfig[];
   readonly database: Pick<Database, 'query' | 'listen'>;
@@ -42,13 +39,8 @@ export function openUpstreamStates(options: {
   readonly every?: Every;
 }): OpenUpstreamStates {
   const { upstreams, database, clock, log, every = everyInBackground } = options;
-  const hints = createReplicaHints({ database, clock, log, heed: (incident) => states.heed(incident) });
   const kept = createIncidentKeeper({ database, clock, log, every });
-  const onIncident = (incident: Incident) => {
-    hints.publish(incident);
-    kept.note(incident);
-  };
-  const states = createUpstreamStates({ upstreams, clock, log, onIncident, onRecovery: kept.end });
+  const states = createUpstreamStates({ upstreams, clock, log, onIncident: kept.note, onRecovery: kept.end });
   let names = '';
   let is_closed = false;
   let reading: Promise<void> | undefined;
@@ -83,8 +75,9 @@ export function openUpstreamStates(options: {
   };
 
   const hear = (payload: string) => {
-    if (payload === DRAINED_CHANGED) void catchUp();
-    else hints.hear(payload);
+    if (payload === DRAINED_CHANGED) return void catchUp();
+    const hint = readHint(payload, kept.self, clock.now());
+    if (hint !== undefined) states.heed(hint);
   };
 
   const listening = database
@@ -105,112 +98,39 @@ export function openUpstreamStates(options: {
     async close() {
       is_closed = true;
       stop();
-      hints.close();
       await Promise.all([kept.close(), reading]);
     },
   };
 }
 
 const KINDS: readonly unknown[] = ['open', 'unreachable', 'credential', 'limited'] satisfies Incident['kind'][];
-/** Between two messages only the latest incident of each upstream and model is kept. */
-const INCIDENTS_MAX = 12;
-const PENDING_MAX = 200;
 
-/** Publishes incidents to other replicas, and passes theirs to `heed`. Best effort. */
-function createReplicaHints(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly heed: (incident: Incident) => void;
-}) {
-  const { database, clock, log, heed } = options;
-  const self = randomUUID().slice(0, 8);
-  const pending = new Map<string, Incident>();
-  let pause: ReturnType<Clock['after']> | undefined;
-
-  function send(): void {
-    const now = clock.now();
-    const entries = [...pending.entries()].slice(0, INCIDENTS_MAX);
-    for (const [name] of entries) pending.delete(name);
-    // A duration, because clocks of machines differ.
-    const incidents = entries.flatMap(([, { until, ...incident }]) =>
-      until > now ? [{ ...incident, ms: until - now }] : [],
-    );
-    if (incidents.length === 0) return;
-    const payload = JSON.stringify({ from: self, incidents });
-    database.query('upstreams_tell', 'select pg_notify($1, $2)', [UPSTREAMS_CHANNEL, payload]).catch((error) => {
-      log.debug({ err: error }, 'an incident could not be published to other replicas');
-    });
+/** The hint in a notification of another process; `undefined` for one of this process, and for a malformed one. */
+function readHint(payload: string, self: string, now: number): Incident | undefined {
+  let hint: Readonly<Record<string, unknown>> | null;
+  try {
+    hint = JSON.parse(payload);
+  } catch {
+    return undefined;
   }
-
-  function sendWhenDue(): void {
-    if (pause !== undefined || pending.size === 0) return;
-    send();
-    pause = clock.after(GAP_MS, () => {
-      pause = undefined;
-      sendWhenDue();
-    });
-    pause.unref();
-  }
-
+  const { from, kind, upstream, upstream_model, ms, last, failing_ms } = hint ?? {};
+  if (from === self || !KINDS.includes(kind) || typeof upstream !== 'string' || typeof ms !== 'number')
+    return undefined;
   return {
-    publish({ kind, until, upstream, upstream_model, last, failing_ms = 0 }: Incident): void {
-      // Names that are too long are not cut: they would be other names.
-      if (Buffer.byteLength(upstream) + Buffer.byteLength(upstream_model ?? '') > 2 * TEXT_MAX) return;
-      if (pending.size >= PENDING_MAX) return;
-      const named = {
-        kind,
-        until,
-        failing_ms: Math.round(failing_ms),
-        upstream,
-        ...(upstream_model !== undefined && { upstream_model }),
-        ...(last !== undefined && { last: brief(last) }),
-      };
-      pending.set(keyOf(named), named);
-      sendWhenDue();
-    },
-    /** Reads a notification; ignores those of this process and malformed ones. */
-    hear(payload: string): void {
-      for (const incident of readHints(payload, self, clock.now())) heed(incident);
-    },
-    close(): void {
-      pause?.close();
-      pending.clear();
-    },
+    kind: kind as Incident['kind'],
+    upstream,
+    until: now + ms,
+    ...(typeof upstream_model === 'string' && { upstream_model }),
+    ...(typeof last === 'string' && { last: last.slice(0, TEXT_MAX) }),
+    ...(typeof failing_ms === 'number' && { failing_ms }),
   };
 }
 
-function readHints(payload: string, self: string, now: number): Incident[] {
-  let message: { readonly from?: unknown; readonly incidents?: unknown } | null;
-  try {
-    message = JSON.parse(payload);
-  } catch {
-    return [];
-  }
-  if (message === null || message.from === self || !Array.isArray(message.incidents)) return [];
-  return message.incidents.slice(0, INCIDENTS_MAX).flatMap((hint: Readonly<Record<string, unknown>> | null) => {
-    const { kind, upstream, upstream_model, ms, last, failing_ms } = hint ?? {};
-    if (!KINDS.includes(kind) || typeof upstream !== 'string' || typeof ms !== 'number') return [];
-    return [
-      {
-        kind: kind as Incident['kind'],
-        upstream,
-        until: now + ms,
-        ...(typeof upstream_model === 'string' && { upstream_model }),
-        ...(typeof last === 'string' && { last: last.slice(0, TEXT_MAX) }),
-        ...(typeof failing_ms === 'number' && { failing_ms }),
-      },
-    ];
-  });
-}
-
-/** Channel of notifications about upstreams. */
 const UPSTREAMS_CHANNEL = 'appscli_upstreams';
-/** Payload when an upstream was drained or resumed. */
 const DRAINED_CHANGED = 'drained';
 
 const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
-/** A session that has ended meanwhile changes nothing. */
+/** A session that has ended must not change anything. */
 const ALIVE = 'select from sessions where id = $2 and revoked_at is null for share';
 const IS_ALIVE = '($2::text is null or exists (select from alive))';
 const OLD = `jsonb_strip_nulls(jsonb_build_object('reason', reason, 'drained_at', drained_at, 'drained_by', drained_by))`;
@@ -227,10 +147,7 @@ export async function listDrained(database: Pick<Database, 'query'>): Promise<Ma
   );
 }
 
-/**
- * Drains an upstream: no replica sends it new requests. A drained upstream gets the new reason.
- * Raises credential_revoked when the session has ended, store_unavailable.
- */
+/** Drains an upstream, or replaces the reason. Raises credential_revoked for an ended session, store_unavailable. */
 export async function drainUpstream(by: Changing, name: string, reason: string | undefined): Promise<void> {
   const [outcome] = await by.database.query<{ readonly alive: boolean }>(
     'upstream_drain',
@@ -309,28 +226,29 @@ interface Period {
   readonly upstream: string;
   readonly upstream_model: string | null;
   readonly began_at: number;
-  until: number;
-  ended_at: number | null;
-  times: number;
-  last: string | null;
+  readonly until: number;
+  readonly ended_at: number | null;
+  readonly times: number;
+  readonly last: string | null;
+  /** For hints; see `Incident`. */
+  readonly failing_ms: number | undefined;
 }
 
-/** Time between two writes, and between two messages. */
+/** Time between two writes. */
 const GAP_MS = 1000;
-/** A recurrence within this time continues the incident: an account at its limit alternates many times a second. */
+/** A recurrence within this time continues the incident: at a rate limit, 429 and success alternate many times a second. */
 const SAME_MS = 60_000;
 const PERIODS_MAX = 500;
 const NAME_MAX = 200;
-/** Bound on `last`. A notification of PostgreSQL has at most 8000 bytes; `INCIDENTS_MAX` of the longest fit. */
 const TEXT_MAX = 100;
 
 /** Text of an upstream, as it is stored and published. */
 const brief = (text: string): string => text.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX);
-/** Older incidents are deleted, as are all but the last `ROWS_MAX`. */
+/** Retention of incidents; of them only the last `ROWS_MAX` are kept. */
 const KEPT_DAYS = 30;
 const ROWS_MAX = 10_000;
 
-/** Write-behind of the incidents of this process. Nothing waits for it. */
+/** Write-behind of the incidents of this process, with hints about them to other replicas. Nothing waits for it. */
 export function createIncidentKeeper(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -338,9 +256,10 @@ export function createIncidentKeeper(options: {
   readonly every?: Every;
 }) {
   const { database, clock, log, every } = options;
+  const self = randomUUID();
   const periods = new LRUCache<string, Period>({ max: PERIODS_MAX });
   const changed = openWriteBehind<Period>({
-    write: (periods) => writeIncidents(database, [...periods.values()], clock.now()),
+    write: (periods) => writeIncidents(database, [...periods.values()], clock.now(), self),
     interval_ms: GAP_MS,
     max: PERIODS_MAX,
     when_late: 'incidents of upstreams could not be recorded yet',
@@ -354,37 +273,27 @@ export function createIncidentKeeper(options: {
   }
 
   return {
-    note({ kind, upstream, upstream_model, until, last }: Incident): void {
+    /** Identifies the hints of this process. */
+    self,
+    note({ kind, upstream, upstream_model, until, last, failing_ms }: Incident): void {
       if (upstream.length + (upstream_model?.length ?? 0) > NAME_MAX) return;
       const now = clock.now();
       const key = keyOf({ kind, upstream, ...(upstream_model !== undefined && { upstream_model }) });
       const known = periods.get(key);
       const goes_on = known !== undefined && now - (known.ended_at ?? known.until) < SAME_MS;
-      const period = goes_on
-        ? known
-        : {
-            kind,
-            upstream,
-            upstream_model: upstream_model ?? null,
-            began_at: now,
-            until,
-            ended_at: null,
-            times: 0,
-            last: null,
-          };
-      period.until = until;
-      period.ended_at = null;
-      period.times += 1;
-      if (last !== undefined) period.last = brief(last);
-      change(key, period);
+      const { began_at = now, times = 0, last: before = null } = goes_on ? known : {};
+      change(key, {
+        ...{ kind, upstream, upstream_model: upstream_model ?? null, began_at, until, ended_at: null, failing_ms },
+        times: times + 1,
+        last: last === undefined ? before : brief(last),
+      });
     },
     end(subject: IncidentSubject): void {
       const key = keyOf(subject);
       const known = periods.get(key);
       // Incidents of other replicas are not recorded here.
       if (known === undefined || known.ended_at !== null) return;
-      known.ended_at = clock.now();
-      change(key, known);
+      change(key, { ...known, ended_at: clock.now() });
     },
     flush: changed.flush,
     close: changed.close,
@@ -399,7 +308,14 @@ async function writeIncidents(
   database: Pick<Database, 'query'>,
   periods: readonly Period[],
   now: number,
+  self: string,
 ): Promise<void> {
+  // A duration, because clocks of machines differ.
+  const hints = periods
+    .filter(({ until, ended_at }) => ended_at === null && until > now)
+    .map(({ kind, upstream, upstream_model, until, last, failing_ms }) =>
+      JSON.stringify({ from: self, kind, upstream, upstream_model, ms: until - now, last, failing_ms }),
+    );
   const rows = periods.map(({ began_at, until, ended_at, ...rest }) => ({
     ...rest,
     began_at: new Date(began_at),
@@ -415,11 +331,13 @@ async function writeIncidents(
          until timestamptz, ended_at timestamptz, times int, last text)
        on conflict (replica, began_at, upstream, kind, upstream_model)
          do update set until = excluded.until, ended_at = excluded.ended_at, times = excluded.times, last = excluded.last
+     ), forgotten as (
+       delete from upstream_incidents
+       where began_at < $3::timestamptz - interval '${KEPT_DAYS} days'
+         or began_at < (select began_at from upstream_incidents order by began_at desc offset ${ROWS_MAX} limit 1)
      )
-     delete from upstream_incidents
-     where began_at < $3::timestamptz - interval '${KEPT_DAYS} days'
-       or began_at < (select began_at from upstream_incidents order by began_at desc offset ${ROWS_MAX} limit 1)`,
-    [JSON.stringify(rows), REPLICA, new Date(now)],
+     select pg_notify('${UPSTREAMS_CHANNEL}', hint)::text from unnest($4::text[]) as hint`,
+    [JSON.stringify(rows), REPLICA, new Date(now), hints],
   );
 }
 

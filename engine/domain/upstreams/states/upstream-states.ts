@@ -34,17 +34,19 @@ export interface LastingUpstreamStates extends UpstreamStates {
   heed(incident: Incident): void;
 }
 
-/** For so long after a success, a 404 does not mark a model as missing: the request may name something else that is. */
+/** Time after a success in which a 404 does not mark a model as missing: it may be about something else. */
 const WORKED_LATELY_MS = 30_000;
-/** Least time between two log lines about the rate limit of an upstream. */
+/** Minimum time between two log lines about the rate limit of an upstream. */
 const LIMIT_LOG_MS = 60_000;
 const MODEL_MISSING_MS = 300_000;
-/** Longest time for which an incident of another process counts here. */
+/** Longest effect of an incident of another process. */
 const HEEDED_MS = 10_000;
 /** The same for a rate limit, which applies to the account of all processes. */
 const HEEDED_LIMIT_MS = 60_000;
 /** Bound on models of an upstream that only other processes have reported. */
 const HEEDED_MODELS_MAX = 200;
+/** Sessions whose affinity is kept: about 10 MB in total. */
+const AFFINITY_MAX = 50_000;
 
 interface Shown {
   readonly n: number;
@@ -74,7 +76,8 @@ export function createUpstreamStates(options: {
   const { clock, log, random = Math.random, onIncident = () => {}, onRecovery = () => {} } = options;
   const entries = new Map<string, UpstreamEntry>();
   const credentials = new Map<string, CredentialBreaker>();
-  const affinity = createSessionAffinity();
+  /** The upstream that has the prompt cache of a session, until it expires. */
+  const affinity = new LRUCache<string, { readonly upstream: string; readonly until: number }>(atMost(AFFINITY_MAX));
   let drained: ReadonlyMap<string, Drained> = new Map();
   let trials = 0;
   let heeding = false;
@@ -104,16 +107,11 @@ export function createUpstreamStates(options: {
 
   function credentialOf(upstream: UpstreamConfig): CredentialBreaker {
     const place = placeOf(upstream);
-    const { name, api_key_env, auth_token_env } = upstream;
-    const credential = api_key_env ?? auth_token_env;
     const known = credentials.get(place);
     if (known !== undefined) return known;
-    const about = {
-      kind: 'credential',
-      upstream: name,
-      ...(credential !== undefined && { credential: secretPlace(credential) }),
-    } as const;
-    const made = createCredentialBreaker(surroundings(about));
+    const variable = upstream.api_key_env ?? upstream.auth_token_env;
+    const credential = variable === undefined ? {} : { credential: secretPlace(variable) };
+    const made = createCredentialBreaker(surroundings({ kind: 'credential', upstream: upstream.name, ...credential }));
     credentials.set(place, made);
     return made;
   }
@@ -122,7 +120,7 @@ export function createUpstreamStates(options: {
     const before = new Map(entries);
     const isRenewed = ({ api_key_env, auth_token_env }: UpstreamConfig) =>
       renewed.has(api_key_env ?? auth_token_env ?? '');
-    // The old key was refused; the new one may be accepted.
+    // The old key was rejected; the new one may be accepted.
     for (const upstream of upstreams.filter(isRenewed)) credentials.delete(placeOf(upstream));
     entries.clear();
     for (const upstream of upstreams) {
@@ -133,7 +131,7 @@ export function createUpstreamStates(options: {
     }
     const places = new Set([...entries.values()].map(({ place }) => place));
     for (const place of credentials.keys()) if (!places.has(place)) credentials.delete(place);
-    affinity.keepOnly(entries);
+    for (const [session, { upstream }] of affinity.entries()) if (!entries.has(upstream)) affinity.delete(session);
   }
 
   function limit(
@@ -147,7 +145,7 @@ export function createUpstreamStates(options: {
     const until = model.limited.limit(n, at, last, retry_after_seconds);
     if (until === undefined) return;
     const about = { kind: 'limited', upstream: entry.name, upstream_model: model.upstream_model } as const;
-    // An account at its limit alternates between 429 and success, many times a second.
+    // At a rate limit, 429 and success alternate many times a second.
     const is_news = at - model.limit_logged_at >= LIMIT_LOG_MS;
     if (is_news) model.limit_logged_at = at;
     announce({ ...about, until: epoch(until), ...(last !== undefined && { last }) }, is_news);
@@ -247,10 +245,11 @@ export function createUpstreamStates(options: {
       return Math.min(entry.connect.share(at), model?.breaker.share(at) ?? 1);
     },
     affinity(session) {
-      return affinity.of(session, now());
+      const found = affinity.get(session);
+      return found !== undefined && now() < found.until ? found.upstream : undefined;
     },
     settle(session, upstream, seconds) {
-      if (entries.has(upstream)) affinity.settle(session, upstream, now() + seconds * 1000);
+      if (entries.has(upstream)) affinity.set(session, { upstream, until: now() + seconds * 1000 });
     },
     list: () => [...entries.values()].flatMap((entry) => describeEntry(entry, drained.get(entry.name), now(), epoch)),
     heed(incident) {
@@ -305,7 +304,7 @@ function createUpstreamEntry(
   const models = new Map<string, ModelEntry>();
   return {
     name,
-    /** Address and credential: an upstream with another one is another upstream, whatever its name. */
+    /** Address and credential, which identify an upstream independently of its name. */
     place: placeOf(upstream),
     credential,
     connect: createBreaker(settings, surroundings({ kind: 'unreachable', upstream: name })),
@@ -348,14 +347,14 @@ function createUpstreamEntry(
 
 export type UpstreamEntry = ReturnType<typeof createUpstreamEntry>;
 
-/** Fast path: whether nothing keeps requests away, and nothing did lately. Needs no clock. */
+/** Fast path: whether all states are healthy, and have been for a while. Needs no clock. */
 function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | undefined): boolean {
   if (!connect.is_quiet || !credential.is_quiet) return false;
   return model === undefined || (model.breaker.is_quiet && model.limited.is_quiet && model.missing_until === 0);
 }
 
 /**
- * Why a request may not go to an upstream now; of several reasons the one that lasts longest. Times are those of the breakers.
+ * Why a request may not go to an upstream now; of several reasons, the one that lasts longest. Times are monotonic.
  * @param seen_by caller and request, where known
  */
 function whatCloses(
@@ -395,13 +394,13 @@ const LONGEST_MS = 3_600_000;
 type LimitedWindow = ReturnType<typeof createLimitedWindow>;
 
 /**
- * Back-off after 429: the account of the gateway is at its rate limit. This is no failure of the upstream. Without `retry-after`
+ * Back-off after 429: the gateway's account is at its rate limit, which is not a failure of the upstream. Without `retry-after`
  * it lasts 1 s, and doubles up to 30 s until a request is served.
  */
 function createLimitedWindow(latest: () => number) {
   let ends = 0;
   let next_ms = FIRST_MS;
-  /** Trials up to this number began before the limit was known. */
+  /** Requests up to this number began before the limit was known. */
   let known_after = 0;
   let is_limited = false;
   let last: string | undefined;
@@ -410,10 +409,10 @@ function createLimitedWindow(latest: () => number) {
       return !is_limited;
     },
     until: (now: number) => (is_limited && now < ends ? ends : undefined),
-    /** Trial `n` got 429. Returns the end of the limit where it is new. */
+    /** Request `n` got 429. @returns the end of the limit, if it is new */
     limit(n: number, now: number, detail: string | undefined, retry_after_seconds: number | undefined) {
       const requested_ms = retry_after_seconds === undefined ? undefined : Math.max(retry_after_seconds, 0) * 1000;
-      // Fifty requests that were in flight together count once.
+      // Concurrent requests count once.
       const is_news = !is_limited || n > known_after;
       if (requested_ms === undefined && !is_news) return undefined;
       const first = !is_limited;
@@ -431,7 +430,7 @@ function createLimitedWindow(latest: () => number) {
       last = why;
       known_after = latest();
     },
-    /** Trial `n` was served. Returns whether that ended the limit. */
+    /** Request `n` was served. @returns whether that ended the limit */
     succeed(n: number): boolean {
       if (!is_limited || n <= known_after) return false;
       is_limited = false;
@@ -445,35 +444,10 @@ function createLimitedWindow(latest: () => number) {
   };
 }
 
-/** About 10 MB in total. */
-const AFFINITY_MAX = 50_000;
-
-interface Affinity {
-  readonly upstream: string;
-  readonly until: number;
-}
-
-/** Session affinity: the upstream that has the prompt cache of a session. An LRU map of `AFFINITY_MAX` sessions. */
-function createSessionAffinity() {
-  const affinity = new LRUCache<string, Affinity>(atMost(AFFINITY_MAX));
-  return {
-    /** `undefined` when the cache of the session has expired. */
-    of(session: string, now: number): string | undefined {
-      const found = affinity.get(session);
-      return found !== undefined && now < found.until ? found.upstream : undefined;
-    },
-    settle: (session: string, upstream: string, until: number) => void affinity.set(session, { upstream, until }),
-    keepOnly(upstreams: { has(name: string): boolean }): void {
-      for (const [session, { upstream }] of affinity.entries()) if (!upstreams.has(upstream)) affinity.delete(session);
-    },
-  };
-}
-
 type StateSummary = Pick<UpstreamState, 'state' | 'until' | 'last'>;
 
 type Epoch = (time: number) => number;
 
-/** A row for the upstream, and one for each model that is not healthy. */
 function describeEntry(entry: UpstreamEntry, drained: Drained | undefined, now: number, epoch: Epoch): UpstreamState[] {
   const { name: upstream, active, models, mode } = entry;
   const shadow = mode === 'shadow' && { shadow: true as const };
@@ -529,9 +503,9 @@ export interface Incident {
   readonly credential?: string;
   /** Milliseconds since the epoch. */
   readonly until: number;
-  /** For people, such as `status 529`. */
+  /** Display text, such as `status 529`. */
   readonly last?: string;
-  /** How long nothing had succeeded when the breaker opened. */
+  /** Time without success when the breaker opened. */
   readonly failing_ms?: number;
 }
 
@@ -540,11 +514,11 @@ export type IncidentSubject = Omit<Incident, 'until' | 'last' | 'failing_ms'>;
 const WHAT: Readonly<Record<Incident['kind'], string>> = {
   open: 'an upstream fails for this model',
   unreachable: 'no connection can be made to an upstream',
-  credential: 'an upstream refuses the credential of the gateway',
-  limited: 'an upstream limits the rate of the gateway (429)',
+  credential: 'an upstream rejects the credential of the gateway',
+  limited: 'an upstream rate-limits the gateway (429)',
 };
 
-/** Logs the begin of an incident, once. */
+/** Logs the start of an incident, once. */
 function logIncident(log: Log, { kind, until, failing_ms: _, ...about }: Incident, is_enforced: boolean): void {
   const fields = { ...about, until: new Date(until).toISOString() };
   const message =
@@ -582,8 +556,8 @@ function worse(a: UpstreamState, b: UpstreamState): UpstreamState {
 }
 
 /**
- * Public summary of the upstreams by name: the worst state of each, its end (ISO 8601), and the number of models where it is not the
- * whole upstream. `mode` is there where breakers only report. Contains no host, model or error text.
+ * Public summary of the upstreams by name: the worst state of each, its end (ISO 8601), and the number of affected models unless
+ * it is the whole upstream. `mode` is set if breakers only report. Contains no host, model or error text.
  */
 export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['told']> {
   const by_name = Map.groupBy(states, ({ upstream }) => upstream);

@@ -25,20 +25,17 @@ import {
   UNREAD_MS,
 } from './transport.ts';
 
-/** Creates the transport to one upstream over undici, of which each connection is a client of its own. */
-export function createDirectTransport(options: TransportOptions): Transport {
-  return new DirectTransport(options);
-}
-
-class DirectTransport implements Transport, ConnectionOwner {
+/** The transport to one upstream over undici, of which each connection is a client of its own. */
+export class DirectTransport implements Transport {
   readonly url: URL;
   readonly proxy: URL | undefined;
   readonly for_proxy: ForProxy | undefined;
   readonly clock: Clock;
   readonly reachability: Reachability;
+  /** What a server gave the last TLS connection, so that the next one is made faster. */
   tls_session: Buffer | undefined;
   readonly #all = new Set<Connection>();
-  /** The one used last is used next, so that those that are too many are closed by the upstream. */
+  /** Last in, first out: surplus connections stay idle until the upstream closes them. */
   readonly #idle: Connection[] = [];
 
   constructor({ url, proxy, connect_seconds, clock }: TransportOptions) {
@@ -57,7 +54,6 @@ class DirectTransport implements Transport, ConnectionOwner {
     for (const connection of this.#all) connection.destroy();
   }
 
-  /** @param is_new whether to open a new connection */
   connection(is_new: boolean): Connection {
     while (!is_new && this.#idle.length > 0) {
       const connection = this.#idle.pop()!;
@@ -76,7 +72,7 @@ class DirectTransport implements Transport, ConnectionOwner {
     else connection.destroy();
   }
 
-  /** An upstream that has answered all it has to say may never read the rest. */
+  /** After a complete response the upstream may never read the rest of the request. */
   #awaitReader(connection: Connection): void {
     const timer = this.clock.after(UNREAD_MS, () => {
       if (connection.socket!.writableLength > 0) connection.destroy();
@@ -92,12 +88,12 @@ class DirectTransport implements Transport, ConnectionOwner {
   }
 }
 
-class DirectSending extends Delivery implements Handler {
+class DirectSending extends Delivery implements Dispatcher.DispatchHandler {
   readonly #transport: DirectTransport;
   #connection: Connection;
   #controller: Controller | undefined;
   #received: ReceivedAnswer | undefined;
-  /** What its connection had received before; a connection can serve many requests. */
+  /** Bytes that its connection had received before this request. */
   #read_before = 0;
 
   constructor(transport: DirectTransport, request: OutgoingRequest) {
@@ -137,12 +133,12 @@ class DirectSending extends Delivery implements Handler {
   }
 
   onResponseStart(controller: Controller, status: number, headers: IncomingHttpHeaders, message?: string): void {
-    // There was no upgrade in the request.
+    // The request asked for no upgrade.
     if (status === 101) controller.abort(hungUp());
     if (status < 200 || this.over) return;
     const { for_proxy } = this.#transport;
     if (status === PROXY_REFUSES && for_proxy !== undefined) {
-      // Nothing of the request has gone on to the upstream.
+      // The proxy forwarded nothing of the request.
       this.attempts = 0;
       this.abandon(new NoTunnel(status, for_proxy.proxy, headers));
       return;
@@ -162,13 +158,13 @@ class DirectSending extends Delivery implements Handler {
 
   onResponseError(_controller: Controller, error: NodeJS.ErrnoException): void {
     this.#received?.break(error);
-    // What is broken is not used again, whatever undici thinks of it.
+    // A broken connection is not reused, whatever state undici sees.
     this.#connection.destroy();
     if (this.over) return;
     const known = error.code === 'UND_ERR_SOCKET' ? hungUp() : error;
-    // The upstream had closed a kept connection, and undici saw it before it wrote.
+    // False if the upstream closed a kept-alive connection and undici noticed before it wrote.
     const was_begun = this.#controller !== undefined || this.#connection.requests === 0;
-    // What was sent again over a tunnel that could not be opened has no socket.
+    // A resend whose tunnel could not be opened has no socket.
     const { socket } = this.#connection;
     const is_unread = this.#controller !== undefined && socket?.bytesRead === this.#read_before;
     const is_stale = was_begun && is_unread && this.isStale(known);
@@ -182,49 +178,38 @@ class DirectSending extends Delivery implements Handler {
   }
 }
 
-/** The longest time that a timer of Node can wait: upstreams close connections that they don't want to keep. */
+/** Longest delay of a Node timer: idle connections stay open until the upstream closes them. */
 const FOREVER_MS = 2 ** 31 - 1;
 
-/** How long before an upstream closes a kept connection, as it says, it is not used any more. */
+/** A kept-alive connection is not reused in the last second of the timeout that the upstream announced. */
 const BEFORE_CLOSING_MS = 1000;
 
-/** How often an idle connection is probed, so that one that is dead is noticed. */
+/** TCP keep-alive interval, which detects dead idle connections. */
 const PROBE_MS = 1000;
 
 const TLS = { ALPNProtocols: ['http/1.1'] };
 
-/** How a request on its way is steered. */
+/** Pauses, resumes or aborts a response. */
 export type Controller = Dispatcher.DispatchController;
-
-export type Handler = Dispatcher.DispatchHandler;
-
-export interface ConnectionOwner {
-  readonly url: URL;
-  readonly proxy: URL | undefined;
-  readonly reachability: Reachability;
-  /** What a server gave the last TLS connection, so that the next one is made faster. */
-  tls_session: Buffer | undefined;
-  onClosed(connection: Connection): void;
-}
 
 /** One connection to an upstream, made by its first request, for one request at a time. */
 class Connection {
   socket: Socket | undefined;
   requests = 0;
   closed = false;
-  readonly #owner: ConnectionOwner;
+  readonly #owner: DirectTransport;
   readonly #client: Client;
   #opening: AbortController | undefined;
   #announcements: Announcements | undefined;
 
-  constructor(owner: ConnectionOwner) {
+  constructor(owner: DirectTransport) {
     this.#owner = owner;
     this.#client = new Client(owner.url.origin, {
       connect: (_options, callback) => this.#connect(callback as Connected),
       pipelining: 1,
-      // Only HTTP/1.1 has the order and the spelling of headers.
+      // Only HTTP/1.1 keeps the order and the case of header names.
       allowH2: false,
-      // How long an answer may take is decided above.
+      // The attempt has its own timeouts.
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: FOREVER_MS,
@@ -233,7 +218,7 @@ class Connection {
     });
   }
 
-  send(request: Dispatcher.DispatchOptions, handler: Handler): void {
+  send(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
     this.#client.dispatch(request, handler);
   }
 
@@ -242,7 +227,7 @@ class Connection {
     this.#announcements!.awaitAnswer();
   }
 
-  /** Without an error of its own undici would take the end of a body that has no length for a good one, and end the process. */
+  /** Passes an error: without one undici treats a truncated body without content-length as complete, and throws. */
   destroy(): void {
     this.closed = true;
     const reason = new Error('the connection is not used any more');
@@ -251,7 +236,7 @@ class Connection {
   }
 
   #connect(callback: Connected): void {
-    // undici would make another one in its place, of which nobody knows.
+    // undici would open a replacement that this class does not track.
     if (this.closed) {
       callback(hungUp(), null);
       return;
@@ -276,7 +261,7 @@ class Connection {
     if (refusal !== undefined) socket.destroy(refusal);
   }
 
-  /** Over TLS there is no proxy that reads requests: it opens a way to the upstream, and TLS is spoken with that. */
+  /** For https URLs the proxy only opens a CONNECT tunnel; TLS ends at the upstream. */
   #connectThrough(proxy: URL, callback: Connected): void {
     this.#opening = new AbortController();
     const { url, reachability, tls_session: session } = this.#owner;
@@ -303,7 +288,7 @@ class Connection {
     });
   }
 
-  /** @param to the upstream, or a proxy that reads requests to it */
+  /** @param to the upstream, or a proxy that forwards requests to it */
   #open(to: URL): Socket {
     const options = { ...placeOf(to), noDelay: true, keepAlive: true, keepAliveInitialDelay: PROBE_MS };
     if (to.protocol !== 'https:') return net.connect(options);
@@ -323,7 +308,6 @@ class Connection {
 
 type Connected = (error: Error | null, socket: Socket | null) => void;
 
-/** As Node's own client says it. */
 function hungUp(): NodeJS.ErrnoException {
   return Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' });
 }
@@ -334,12 +318,12 @@ const TWO = 50;
 const CR = 13;
 const LF = 10;
 
-/** Where the three digits stand in `HTTP/1.1 100 Continue`. */
+/** Position of the status in `HTTP/1.1 100 Continue`. */
 const STATUS_AT = 9;
 
 /**
- * Lets a connection say `100 Continue` unasked, as any server may before its answer (RFC 9110 section 15.2). undici takes that for
- * an attack and cuts the connection, but leaves out every other announcement: it is shown `102`, in the same place.
+ * Accepts an unrequested `100 Continue`, which any server may send (RFC 9110 section 15.2). undici treats it as an attack and
+ * closes the connection. undici ignores other 1xx responses, so the status is changed to 102 in place.
  */
 class Announcements {
   #awaiting = false;
@@ -363,7 +347,7 @@ class Announcements {
   }
 
   #see(chunk: Buffer): void {
-    // Nearly always: an answer, with the beginning of its head in one piece.
+    // Fast path: a final response whose status arrives in one chunk.
     if (this.#at === 0 && chunk.length > STATUS_AT && chunk[STATUS_AT] !== ONE) {
       this.#awaiting = false;
       return;
@@ -383,7 +367,7 @@ class Announcements {
     this.#line_length = 1;
   }
 
-  /** Behind the head of an announcement comes another status line. */
+  /** After the head of a 1xx response comes another status line. */
   #seeHead(byte: number): void {
     if (byte === LF) {
       if (this.#line_length === 0) this.#at = 0;
@@ -392,10 +376,10 @@ class Announcements {
   }
 }
 
-/** Bound on the buffered body without a reader; then back-pressure stops the upstream. */
+/** Bound on body bytes buffered without a reader; back-pressure then stops the upstream. */
 const KEPT_BYTES = 65_536;
 
-/** Headers of which Node shows the first, where others are joined. */
+/** Repeated headers of which Node keeps the first; it joins others. */
 const SHOWN_ONCE: ReadonlySet<string> = new Set(
   `age authorization content-length content-type etag expires from host if-modified-since if-unmodified-since
     last-modified location max-forwards proxy-authorization referer retry-after server user-agent`.split(/\s+/),
@@ -428,7 +412,7 @@ export class ReceivedAnswer implements UpstreamResponse {
   #held_back = false;
   #broken: Error | undefined;
 
-  /** @param headers as undici shows them: in lower case, repeated ones as lists */
+  /** @param headers as undici returns them: in lower case, repeated ones as lists */
   constructor(
     controller: Controller,
     status: number,
@@ -473,7 +457,7 @@ export class ReceivedAnswer implements UpstreamResponse {
       this.#held_back = false;
       this.#controller.resume();
     }
-    // More may have come meanwhile, and the reader may have paused.
+    // The reader may have paused meanwhile.
     if (!this.#flowing) return;
     if (this.complete) this.#tellEnd();
     else if (this.#broken !== undefined) this.#tellBroken();
@@ -524,7 +508,7 @@ export class ReceivedAnswer implements UpstreamResponse {
   }
 }
 
-/** As received: in order, spelled and repeated as they were. Joins repeated ones in `shown`, as Node does. */
+/** Raw headers in their order, case and repetition. Joins repeated ones in `shown`, as Node does. */
 function rawHeadersOf(received: readonly Buffer[], shown: IncomingHttpHeaders): string[] {
   const raw: string[] = new Array(received.length);
   let repeated = false;
@@ -532,7 +516,7 @@ function rawHeadersOf(received: readonly Buffer[], shown: IncomingHttpHeaders): 
     const name = received[i]!.toString('latin1');
     const value = shown[name.toLowerCase()];
     raw[i] = name;
-    // Most values are texts already.
+    // Fast path: the value is a string already.
     if (typeof value === 'string') raw[i + 1] = value;
     else {
       raw[i + 1] = received[i + 1]!.toString('latin1');

@@ -15,9 +15,9 @@ import {
   optionsTo,
   PROXY_REFUSES,
   ProxyUnreachable,
+  TunnelAgent,
   writtenForProxy,
 } from '../../../base/kit/net/tunnel.ts';
-import { TunnelAgent } from '../../../base/kit/net/tunnel-agent.ts';
 import {
   createReachability,
   Delivery,
@@ -30,7 +30,7 @@ import {
   UNREAD_MS,
 } from './transport.ts';
 
-/** What the proxy takes for the client's response and connection: the engine answers, and decides what a leaving client ends. */
+/** Stubs of the client's response and connection: the engine responds, and handles disconnected clients. */
 const NO_RESPONSE = { on() {}, headersSent: false, finished: true } as unknown as ServerResponse;
 const NO_SOCKET = { destroyed: false };
 
@@ -44,7 +44,7 @@ export function createProxyTransport({ url, proxy: passed, connect_seconds, cloc
       return new TunnelAgent(settings, () => openWatchedTunnel({ url, proxy: passed, reachability }));
     if (for_proxy === undefined)
       return url.protocol === 'https:' ? new https.Agent(settings) : new http.Agent(settings);
-    // Node would ask the proxy for the certificate of the host that the request is for.
+    // Node would expect the proxy to have the certificate of the requested host.
     const { servername } = optionsTo(target);
     const agent =
       target.protocol === 'https:' ? new https.Agent({ ...settings, servername }) : new http.Agent(settings);
@@ -52,7 +52,7 @@ export function createProxyTransport({ url, proxy: passed, connect_seconds, cloc
     return agent;
   };
   const agent = agentOf({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: 'lifo' });
-  // The agent has one destination. Node would put its name together from all connection options at every request.
+  // The agent has one destination. Node would compute its key from all connection options for every request.
   agent.getName = () => url.origin;
   const fresh = agentOf({});
   const proxy = createProxyServer({});
@@ -68,7 +68,7 @@ export function createProxyTransport({ url, proxy: passed, connect_seconds, cloc
         agent: is_first ? agent : fresh,
         changeOrigin: for_proxy === undefined,
         prependPath: false,
-        // The path and query travel as received; parsing them as a URL would re-encode them.
+        // Keeps path and query as received; parsing them as a URL would re-encode them.
         toProxy: true,
         selfHandleResponse: true,
         buffer: attempt.bodySource(),
@@ -89,7 +89,7 @@ export function createProxyTransport({ url, proxy: passed, connect_seconds, cloc
   };
 }
 
-/** Has requests written for a proxy that reads them; http-proxy-3 takes every path for one that begins with a slash. */
+/** Writes absolute URLs, as forward proxies expect; http-proxy-3 supports only paths with a leading slash. */
 function writeWhole(agent: http.Agent, { origin }: ForProxy): void {
   const adding = agent as unknown as { addRequest(request: { path: string }, options: object): void };
   const { addRequest } = adding;
@@ -110,7 +110,7 @@ interface Surroundings {
   readonly dispatch: (attempt: Attempt, is_first: boolean) => void;
 }
 
-/** One request on its way; the proxy takes it for the client's request. */
+/** A sent request, which http-proxy-3 treats as the client's request. */
 class Attempt extends Delivery {
   readonly method: string;
   readonly url: string;
@@ -119,7 +119,6 @@ class Attempt extends Delivery {
   readonly #surroundings: Surroundings;
   #sent: ClientRequest | undefined;
   #socket: Socket | undefined;
-  /** What its connection had received before; a connection can serve many requests. */
   #read_before = 0;
 
   constructor(request: OutgoingRequest, surroundings: Surroundings) {
@@ -131,12 +130,12 @@ class Attempt extends Delivery {
     this.#surroundings = surroundings;
   }
 
-  /** The proxy listens for errors of the client, which are not the upstream's to know. */
+  /** http-proxy-3 listens for client errors here; they must not affect the upstream request. */
   on(): this {
     return this;
   }
 
-  /** Stands in for a stream that hands the whole body to the request in one write, and then forgets it. */
+  /** A stub of a stream that writes the whole body at once and then frees it. */
   bodySource(): Stream {
     let rest = this.request?.body;
     const pipe = (destination: ClientRequest) => {
@@ -164,7 +163,7 @@ class Attempt extends Delivery {
     if (this.over) return void response.destroy();
     const { for_proxy } = this.#surroundings;
     if (for_proxy !== undefined && response.statusCode === PROXY_REFUSES) {
-      // Nothing of the request has gone on to the upstream.
+      // The proxy forwarded nothing of the request.
       this.attempts = 0;
       response.destroy();
       this.fail(new NoTunnel(PROXY_REFUSES, for_proxy.proxy, response.headers));
@@ -196,7 +195,6 @@ class Attempt extends Delivery {
     this.#sent?.destroy();
   }
 
-  /** An upstream that has answered all it has to say may never read the rest. */
   readonly #stopSending = (): void => {
     const request = this.#sent!;
     const timer = this.#surroundings.clock.after(UNREAD_MS, () => {

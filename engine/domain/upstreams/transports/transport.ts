@@ -12,54 +12,34 @@ export interface OutgoingRequest {
   readonly body: Buffer;
 }
 
-export interface Sending {
-  /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
-  readonly answer: Promise<UpstreamResponse>;
-  /** How often it was sent, as far as any of it may have reached the upstream; 0 while nothing has. */
-  readonly attempts: number;
-  readonly resent: 'stale_socket' | undefined;
-  /** Whether the whole body was handed to the operating system. */
-  readonly body_is_sent: boolean;
-  abandon(reason: Error): void;
-  /** Rejects `answer` with `reason`, while the upstream goes on; `late` still gets the head. */
-  release(reason: Error): void;
-  /** The head of the answer for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `answer`. */
-  late(): Promise<UpstreamResponse>;
-  /** Frees the body: it is not sent again. */
-  forgetBody(): void;
-}
-
-interface Waiter {
-  resolve(response: UpstreamResponse): void;
-  reject(error: Error): void;
-}
-
 /** A request on its way, as far as that is the same whatever carries it. */
-export abstract class Delivery implements Sending {
-  readonly answer: Promise<UpstreamResponse>;
+export abstract class Delivery {
+  /** How often it was sent, as far as any of it may have reached the upstream; 0 while nothing has. */
   attempts = 0;
   resent: 'stale_socket' | undefined;
-  /** Whether it has a response, failed, or was abandoned. */
+  /** Whether the request has a response, failed, or was abandoned. */
   protected over = false;
   /** The request, for a second send. */
   protected request: OutgoingRequest | undefined;
   readonly #clock: Clock;
   readonly #started: number;
-  #waiter!: Waiter;
-  #late_waiter: Waiter | undefined;
+  readonly #head = Promise.withResolvers<UpstreamResponse>();
+  #late: PromiseWithResolvers<UpstreamResponse> | undefined;
 
   constructor(request: OutgoingRequest, clock: Clock) {
     this.request = request;
     this.#clock = clock;
     this.#started = clock.monotonic();
-    this.answer = new Promise((resolve, reject) => {
-      this.#waiter = { resolve, reject };
-    });
   }
 
+  /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
+  get answer(): Promise<UpstreamResponse> {
+    return this.#head.promise;
+  }
+
+  /** Whether the whole body was handed to the operating system. */
   abstract get body_is_sent(): boolean;
 
-  /** Cancels the request. */
   protected abstract cut(): void;
 
   abandon(reason: Error): void {
@@ -68,35 +48,37 @@ export abstract class Delivery implements Sending {
     this.cut();
   }
 
+  /** Rejects `answer` with `reason`, while the upstream goes on; `late` still gets the head. */
   release(reason: Error): void {
-    this.#waiter.reject(reason);
+    this.#head.reject(reason);
   }
 
+  /** The head of the answer for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `answer`. */
   late(): Promise<UpstreamResponse> {
-    return new Promise((resolve, reject) => {
-      this.#late_waiter = { resolve, reject };
-    });
+    this.#late = Promise.withResolvers();
+    return this.#late.promise;
   }
 
+  /** Frees the body: it is not sent again. */
   forgetBody(): void {
     this.request = undefined;
   }
 
   protected succeed(response: UpstreamResponse): void {
     this.#end();
-    this.#waiter.resolve(response);
-    this.#late_waiter?.resolve(response);
+    this.#head.resolve(response);
+    this.#late?.resolve(response);
   }
 
   protected fail(error: Error): void {
     this.#end();
-    this.#waiter.reject(error);
-    this.#late_waiter?.reject(error);
+    this.#head.reject(error);
+    this.#late?.reject(error);
   }
 
   /**
-   * Whether an error only says that a kept connection had been closed. RFC 9110 section 9.2.2 leaves it to us; nothing was answered,
-   * and every client tries such a request once more.
+   * Whether the upstream had closed a kept-alive connection. RFC 9110 section 9.2.2 permits a retry: no response byte was received,
+   * and clients commonly retry once.
    */
   protected isStale({ code }: NodeJS.ErrnoException): boolean {
     return (
@@ -113,8 +95,11 @@ export abstract class Delivery implements Sending {
   }
 }
 
+/** A request on its way. */
+export type Sending = { [member in keyof Delivery]: Delivery[member] };
+
 /**
- * A transport to one upstream: sends requests, knows exactly which bytes may have arrived, and returns a head and a body with
+ * A transport to one upstream: sends requests, tracks which bytes may have arrived, and returns a head and a body with
  * back-pressure.
  */
 export interface Transport {
@@ -124,9 +109,9 @@ export interface Transport {
 
 export interface TransportOptions {
   readonly url: URL;
-  /** The HTTP proxy in between: it opens a tunnel to an https URL, and reads requests for others. */
+  /** The HTTP proxy in between: it tunnels to https URLs, and forwards requests to others. */
   readonly proxy?: URL | undefined;
-  /** The longest a connection may take, TLS included; see `createReachability` for upstreams that are known not to answer. */
+  /** Connect timeout, TLS included; shorter for suspected upstreams, see `createReachability`. */
   readonly connect_seconds: number;
   readonly clock: Clock;
 }
@@ -135,49 +120,27 @@ export interface TransportOptions {
 export const IDLE_CONNECTIONS_MAX = 512;
 
 /**
- * A kept-alive connection that breaks this soon after it was given a request was closed by the upstream before that; later
- * it may have been at work on it.
+ * A kept-alive connection that breaks within this time after a send had been closed before it. Later, the upstream may have
+ * begun to process the request.
  */
 const STALE_MS = 2000;
 
-/** Time for an upstream to read the rest of a request after its response; then the connection can be reused. */
+/** Time for an upstream to read the rest of a request after its response, so that the connection can be reused. */
 export const UNREAD_MS = 1000;
 
-/** For so long after a connection could not be made in time the next ones get less. */
+/** After a connect timeout, connects have the shorter timeout for this long. */
 const SUSPICION_MS = 30_000;
 
-/** The longest that a new connection may take meanwhile. */
+/** The shorter connect timeout. */
 const PROBE_CONNECT_MS = 1000;
 
-export interface Reachability {
-  /**
-   * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time probes the
-   * upstream, for a second at most; the others are refused at once, until a connection is ready.
-   * @param onReady called when a request can be sent.
-   * @returns why this connection is not even tried.
-   */
-  watch(socket: Socket, onReady: () => void): Error | undefined;
-  /**
-   * The same for a connection that is not one socket yet, as through a proxy.
-   * @param end called when it is not ready in time.
-   * @returns who is told when it is ready, or over; or why it is not even tried.
-   */
-  begin(end: (error: Error) => void): Trial | Error;
-}
-
-/** A connection that is being made. */
-export interface Trial {
-  ready(): void;
-  over(): void;
-}
-
 /** Creates the reachability of one upstream, which is fine at first. */
-export function createReachability(options: { readonly connect_seconds: number; readonly clock: Clock }): Reachability {
+export function createReachability(options: { readonly connect_seconds: number; readonly clock: Clock }) {
   const { connect_seconds, clock } = options;
   const connect_ms = connect_seconds * 1000;
   let suspected_until = -Infinity;
   let probing = false;
-  const begin: Reachability['begin'] = (end) => {
+  const begin = (end: (error: Error) => void) => {
     const is_probe = clock.monotonic() < suspected_until;
     if (is_probe && probing) return notInTime();
     if (is_probe) probing = true;
@@ -199,8 +162,19 @@ export function createReachability(options: { readonly connect_seconds: number; 
     };
   };
   return {
+    /**
+     * Like `watch`, for a connection that is not one socket yet, as through a proxy.
+     * @param end called when it is not ready in time.
+     * @returns who is told when it is ready, or over; or why it is not even tried.
+     */
     begin,
-    watch(socket, onReady) {
+    /**
+     * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time probes the
+     * upstream, for a second at most; the others are refused at once, until a connection is ready.
+     * @param onReady called when a request can be sent.
+     * @returns why this connection is not even tried.
+     */
+    watch(socket: Socket, onReady: () => void): Error | undefined {
       const trial = begin((error) => socket.destroy(error));
       if (trial instanceof Error) return trial;
       const ready = 'encrypted' in socket ? 'secureConnect' : 'connect';
@@ -218,6 +192,9 @@ export function createReachability(options: { readonly connect_seconds: number; 
     },
   };
 }
+
+/** Whether connections to one upstream can be made in time. */
+export type Reachability = ReturnType<typeof createReachability>;
 
 /** Opens a TLS connection through a proxy, in the time that connections may take. Rejects as `openTlsTunnel` does. */
 export async function openWatchedTunnel(

@@ -8,10 +8,10 @@ export const compat: UpstreamType = {
   counts_tokens: false,
   versioned_base_url: true,
   request_path: /^https?:\/\/[^/]+.*?(\/chat\/completions|\/responses)\/?$/,
-  // Servers read a key in one of the two headers.
+  // Servers read the key from one of the two headers.
   keyHeaders: (key) => ({ authorization: `Bearer ${key}`, 'x-api-key': key }),
   tokenHeaders: (token) => ({ authorization: `Bearer ${token}` }),
-  // Some servers refuse query parameters that they do not know, such as the size of a page.
+  // Some servers reject unknown query parameters, such as a page size.
   models: { path: '/v1/models', query: {}, after: 'after_id' },
   init: {
     speaks: 'chat completions',

@@ -2,15 +2,15 @@ import type { Protocol } from '../../../base/contract/protocol.ts';
 
 /** Everything that differs by `upstreams[].type`: a file each, listed in `index.ts`. */
 export interface UpstreamType {
-  /** What it speaks, for the description of `type` in the schema. */
+  /** The API, for the description of `type` in the schema. */
   readonly summary: string;
-  /** Protocols it speaks where gateway.yaml names none; requests of other clients are translated into the first. */
+  /** Default protocols; requests in other protocols are translated into the first. */
   readonly protocols: readonly Protocol[];
-  /** Protocols that `upstreams[].protocols` can choose from; without any, the key is an error. */
+  /** Valid values of `upstreams[].protocols`; if empty, the key is an error. */
   readonly selectable_protocols: readonly Protocol[];
-  /** Whether it has a request that counts tokens. */
+  /** Whether it supports token counting. */
   readonly counts_tokens: boolean;
-  /** Whether a version in the base URL, such as `/v1`, takes the place of the one in the paths of requests. */
+  /** Whether a version in the base URL, such as `/v1`, replaces the version in request paths. */
   readonly versioned_base_url: boolean;
   /** Matches a base URL that ends with part of a request's path; the first group is that part. */
   readonly request_path: RegExp;
@@ -22,7 +22,7 @@ export interface UpstreamType {
   readonly init: InitTemplate;
 }
 
-/** How an upstream is asked for its models. `check --live` and `doctor` send the same request as a probe. */
+/** The request for an upstream's model list. `check --live` and `doctor` send it as a probe. */
 export interface ModelListRequest {
   readonly path: string;
   /** Query of every page, such as its size. */
@@ -31,12 +31,12 @@ export interface ModelListRequest {
   readonly after: string;
 }
 
-/** What `appscli init` asks and writes. */
+/** Question and files of `appscli init`. */
 export interface InitTemplate {
-  /** The protocol in its question, for people. */
+  /** The display name of the protocol, in the question. */
   readonly speaks: string;
-  /** Value of `protocols` in the gateway.yaml that it writes; absent where the key is left out. */
+  /** Value of `protocols` in the new gateway.yaml; absent: no such key. */
   readonly protocols?: readonly Protocol[];
-  /** A response in the form of YAML flow style, for the tests that it writes; absent: a Messages response. */
+  /** A response in YAML flow style, for the new tests; absent: a Messages response. */
   readonly response?: string;
 }

@@ -1,18 +1,21 @@
 import { realpathSync } from 'node:fs';
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
 import type { Signal } from '../../../base/contract/client-telemetry.ts';
+import { StartError } from '../../../base/contract/start-error.ts';
 import { systemClock } from '../../../base/kit/clock.ts';
+import { jsonText } from '../../../base/kit/text/printable.ts';
 import { chooseBaseUrl, withoutApiPath } from '../../client/base-url.ts';
 import { openCredentials } from '../../client/credentials.ts';
 import { freshCredentials } from '../../client/fresh-credentials.ts';
 import { createAsk } from '../../client/http.ts';
-import { CLIENTS, type ClientKind, type Credential } from '../../client-files/clients.ts';
+import { CLIENTS, type ClientKind, type Credential, type Draft } from '../../client-files/clients.ts';
 import { type ClientPlatform, type KeyHelper, platformOf } from '../../client-files/key-helper.ts';
 import { type ClientNames, clientNames, pathOfFile } from '../../client-files/names.ts';
-import { readUserFile } from '../../client-files/user-file.ts';
-import type { CommandContext } from '../context.ts';
-import { usageError } from '../exit-codes.ts';
+import { showDiff, withoutCredentials } from '../../client-files/show-diff.ts';
+import { readUserFile, writeUserFiles } from '../../client-files/user-file.ts';
+import { type CommandContext, EXIT_FINDINGS, EXIT_OK, usageError } from '../commands.ts';
 import { defaultProfile, profileOf } from '../profiles.ts';
-import type { Input } from './client-write.ts';
 
 /** Options of all clients. */
 export interface ClientOptions {
@@ -34,21 +37,32 @@ export interface ClientOptions {
   readonly json?: true;
 }
 
-/** Default variable for the token. */
 const DEFAULT_VARIABLE = 'RELAY_API_KEY';
 
-const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,99}$/;
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,199}$/;
 
 const TOKEN = /^[\x21-\x7e]{8,8192}$/;
 
 /** Placeholder of a token with `--print`. */
 export const PLACEHOLDER = '<API_KEY>';
 
-/** Address of the gateway without `/v1`. Raises StartError. */
-export function rootUrl(value: string | undefined, env: NodeJS.ProcessEnv): string {
+/** Address of the gateway as typed, possibly with `/v1`. Raises StartError. */
+export function givenUrl(value: string | undefined, env: NodeJS.ProcessEnv): string {
   const preset = value ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
   const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
-  return withoutApiPath(chooseBaseUrl(value, env, signed_in, 'taken'));
+  return chooseBaseUrl(value, env, signed_in, 'taken');
+}
+
+/** Address of the gateway without `/v1`. Raises StartError. */
+export const rootUrl = (value: string | undefined, env: NodeJS.ProcessEnv): string =>
+  withoutApiPath(givenUrl(value, env));
+
+/** Raises StartError, which never quotes a possible token, unless an option's value is the name of a variable. */
+export function assertVariable(value: string, option: string): void {
+  if (VARIABLE.test(value) && !value.startsWith('gw_')) return;
+  throw usageError(
+    `${option} expects the name of an environment variable, not a token; if you passed a token, revoke it: it may be in your shell history`,
+  );
 }
 
 /** The client names of a profile, or the default ones. Raises StartError with the position of an error. */
@@ -73,10 +87,8 @@ export async function credentialOf(
   if (keyHelper) return { helper: how.helper() };
   if (apiKey !== undefined) return { token: tokenFrom(apiKey) };
   if (apiKeyEnv !== undefined) {
-    if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
-    throw usageError(
-      '--api-key-env expects the name of an environment variable, not a key; if you passed a key, revoke it: it may be in your shell history',
-    );
+    assertVariable(apiKeyEnv, '--api-key-env');
+    return { variable: apiKeyEnv };
   }
   if (tokenStdin) return { token: tokenFrom(await input.all()) };
   if (!how.needs_text) return { variable: DEFAULT_VARIABLE };
@@ -116,9 +128,7 @@ export function aliasOf(value: string | undefined, model: string): string {
 
 /** The running program, which a key helper runs again. */
 export interface Program {
-  /** Executable of Node.js. */
   readonly runtime: string;
-  /** Absolute path of the script. */
   readonly script: string;
 }
 
@@ -127,26 +137,16 @@ export function thisProgram(): Program {
   return { runtime: process.execPath, script: realpathSync(process.argv[1]!) };
 }
 
-/** Location of a client's files. */
-export interface ClientLocation {
-  readonly path: string;
-  /** Path of the key file, if the client has one. */
-  readonly auth: string | undefined;
-  readonly platform: ClientPlatform;
-  /** Whether it is for all users of a machine (`--managed`). */
-  readonly shared: boolean;
-  /** Whether it is for another operating system, so that it can only be printed. */
-  readonly elsewhere: boolean;
-  readonly read: (path: string) => string | undefined;
-}
-
-/** The location of a client's files: in the user's home, or of the managed file. Raises StartError. */
+/**
+ * The location of a client's files: in the user's home, or, `shared` by all users of a machine, of the managed file; `elsewhere` for
+ * another operating system, where it can only be printed. Raises StartError.
+ */
 export function locationOf(
   { managed }: Pick<ClientOptions, 'managed'>,
   client: ClientKind,
   all_names: ClientNames,
   env: NodeJS.ProcessEnv,
-): ClientLocation {
+) {
   const names = CLIENTS[client].files(all_names);
   const here = platformOf(process.platform);
   if (managed === undefined) {
@@ -164,6 +164,8 @@ export function locationOf(
   return { path, auth: undefined, platform, shared: true, elsewhere, read: elsewhere ? () => undefined : readUserFile };
 }
 
+export type ClientLocation = ReturnType<typeof locationOf>;
+
 /** The key helper: this program, or `appscli` on the PATH for managed files. */
 export function helperFor(
   { managed, appscli }: Pick<ClientOptions, 'managed' | 'appscli'>,
@@ -180,4 +182,140 @@ export function helperFor(
 /** Whether the program is in a package manager's cache, as with npx. */
 export function isPassing({ script }: Program): boolean {
   return /[\\/](?:_npx|dlx(?:-[^\\/]*)?)[\\/]/.test(script);
+}
+
+interface Outcome {
+  readonly path: string;
+  readonly change: 'none' | 'proposed' | 'written';
+  readonly backup: string | null;
+}
+
+/**
+ * Shows file changes, asks, and writes. `--print` prints the complete files; `--write` does not ask. Returns the exit code: 1
+ * if changes were not written.
+ */
+export async function offerDrafts(
+  { terminal }: CommandContext,
+  drafts: readonly Draft[],
+  { write, print, json }: Pick<ClientOptions, 'write' | 'print' | 'json'>,
+  how: {
+    readonly input: Input;
+    readonly token: string | undefined;
+    readonly facts: Readonly<Record<string, unknown>>;
+  },
+): Promise<number> {
+  const { token, input, facts } = how;
+  if (print) {
+    if (json) terminal.data(`${jsonText({ ...facts, files: drafts.map((each) => printed(each, token)) })}\n`);
+    else for (const draft of drafts) terminal.verbatim(printedText(draft, drafts.length, token));
+    return EXIT_OK;
+  }
+  const changed = drafts.filter(({ before, after }) => before !== after);
+  const { is_written, files } =
+    changed.length === 0
+      ? { is_written: false, files: [] }
+      : await writeDrafts(terminal, changed, { write: write === true, input, hides: token ?? [] });
+  const outcomes = drafts.map(({ path }): Outcome => {
+    const outcome = files.find((file) => file.path === path);
+    if (outcome === undefined) terminal.info(`${path} is up to date\n`);
+    return outcome ?? { path, change: 'none', backup: null };
+  });
+  if (json) terminal.data(`${jsonText({ ...facts, files: outcomes })}\n`);
+  return changed.length === 0 || is_written ? EXIT_OK : EXIT_FINDINGS;
+}
+
+/** Shows changes, asks unless `write`, and writes all files or none. Raises StartError. */
+export async function writeDrafts(
+  terminal: CommandContext['terminal'],
+  drafts: readonly Draft[],
+  how: { readonly write: boolean; readonly input: Input; readonly hides: string | readonly string[] },
+): Promise<{ readonly is_written: boolean; readonly files: readonly Outcome[] }> {
+  for (const draft of drafts) {
+    const { path, before, after, secret } = draft;
+    if (before !== after) terminal.info(showDiff(draft, how.hides, terminal.info_color));
+    if (secret) terminal.info(`${path} will be readable only by you\n`);
+  }
+  const is_written = await mayWrite(terminal, how);
+  const backups = is_written ? writeUserFiles(drafts) : [];
+  const files = drafts.map(({ path, before }, index): Outcome => {
+    const backup = backups[index] ?? null;
+    const was = backup === null ? '' : `; backup: ${backup}`;
+    const is = !is_written ? 'was not written' : before === undefined ? 'was created' : `was written${was}`;
+    terminal.info(`${path} ${is}\n`);
+    return { path, change: is_written ? 'written' : 'proposed', backup };
+  });
+  return { is_written, files };
+}
+
+async function mayWrite(
+  terminal: CommandContext['terminal'],
+  { write, input }: { readonly write: boolean; readonly input: Input },
+): Promise<boolean> {
+  if (write) return true;
+  if (!input.answers) {
+    terminal.info('Cannot ask without a terminal: run this again with --write.\n');
+    return false;
+  }
+  return /^y(?:es)?$/i.test((await input.line('Write these changes? [y/N] ', false)).trim());
+}
+
+function printed({ path, after }: Draft, token: string | undefined) {
+  return { path, text: withoutCredentials(after, token) };
+}
+
+function printedText(draft: Draft, files: number, token: string | undefined): string {
+  const { path, text } = printed(draft, token);
+  // Several files need headings; a single file can be redirected.
+  const heading = files === 1 ? '' : `# ${path}\n`;
+  return `${heading}${text}${text.endsWith('\n') ? '' : '\n'}`;
+}
+
+const BYTES_MAX = 64 * 1024;
+
+/** Interactive input of a command. */
+export interface Input {
+  readonly answers: boolean;
+  /** Asks a question and returns the typed line; `hidden` disables the echo. Raises StartError without an answer. */
+  line(question: string, hidden: boolean): Promise<string>;
+  /** Everything on standard input. Raises StartError for more than 64 KiB. */
+  all(): Promise<string>;
+}
+
+/** The process's own standard input; questions go to standard error. */
+export function processInput(): Input {
+  const answers = process.stdin.isTTY === true && process.stderr.isTTY === true;
+  return {
+    answers,
+    async line(question, hidden) {
+      process.stderr.write(question);
+      const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+      const lines = createInterface({
+        input: process.stdin,
+        output: hidden ? nowhere : process.stderr,
+        terminal: true,
+      });
+      try {
+        return await new Promise<string>((resolve, reject) => {
+          const stopped = () => reject(new StartError('stopped; nothing was written', { exit_code: EXIT_FINDINGS }));
+          lines.once('line', resolve).once('close', stopped).once('SIGINT', stopped);
+        });
+      } finally {
+        lines.close();
+        process.stdin.pause();
+        if (hidden) process.stderr.write('\n');
+      }
+    },
+    async all() {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+        bytes += chunk.length;
+        if (bytes > BYTES_MAX) {
+          throw usageError('standard input has more than 64 KiB; expected a token');
+        }
+        chunks.push(chunk);
+      }
+      return Buffer.concat(chunks).toString('utf8');
+    },
+  };
 }

@@ -1,11 +1,19 @@
 import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { InvalidArgumentError, Option } from 'commander';
+import { SIGNALS, type Signal } from '../../../base/contract/client-telemetry.ts';
+import { StartError } from '../../../base/contract/start-error.ts';
 import { failFile, makeDirectory } from '../../../base/kit/files/user-files.ts';
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
 import { PACKAGE_ROOT, packageGateway } from '../../../base/kit/package-root.ts';
-import { jsonText } from '../../../base/kit/text/printable.ts';
+import { isPrintableLine, jsonText } from '../../../base/kit/text/printable.ts';
+import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
+import { safeToShow } from '../../client/answers.ts';
 import { openCredentials } from '../../client/credentials.ts';
+import { discover } from '../../client/device-sign-in.ts';
+import { createAsk, sentence } from '../../client/http.ts';
 import { BrokenFile, inFile } from '../../client-files/broken-file.ts';
 import {
   CLIENTS,
@@ -18,35 +26,236 @@ import {
   shellVariables,
   TIERS,
 } from '../../client-files/clients.ts';
+import { PLATFORMS } from '../../client-files/key-helper.ts';
 import type { ClientNames } from '../../client-files/names.ts';
-import { type Shell, shellLines, shellOf } from '../../client-files/shell-lines.ts';
-import { signalsIn, telemetryWarnings } from '../../client-files/telemetry.ts';
-import type { CommandContext } from '../context.ts';
-import { configurationError, EXIT_OK } from '../exit-codes.ts';
+import { SHELLS, type Shell, shellLines, shellOf } from '../../client-files/shell-lines.ts';
+import {
+  BEARER_HEADER,
+  HEADERS_VARIABLE,
+  howToAuthenticate,
+  signalsIn,
+  telemetryWarnings,
+} from '../../client-files/telemetry.ts';
+import {
+  baseUrl,
+  type CommandContext,
+  type CommandRow,
+  choice,
+  configurationError,
+  EXIT_FINDINGS,
+  EXIT_OK,
+  json,
+  notEmpty,
+  numberThat,
+  option,
+  required,
+  textThat,
+  usageError,
+} from '../commands.ts';
 import { defaultProfile, NEUTRAL_NAMES_NOTE, NEUTRAL_PROFILE } from '../profiles.ts';
-import { hint, warner } from '../program-name.ts';
-import { ASSUMED_WINDOW, checkSpec } from './client-check.ts';
+import { hint, warner } from '../terminal.ts';
 import {
   aliasOf,
   type ClientLocation,
   type ClientOptions,
   credentialOf,
   helperFor,
+  type Input,
   isPassing,
   locationOf,
   namesOf,
+  offerDrafts,
+  PLACEHOLDER,
   type Program,
+  processInput,
   rootUrl,
   thisProgram,
+  tokenOf,
 } from './client-options.ts';
-import {
-  describeShellTelemetry,
-  describeTelemetry,
-  telemetryNote,
-  telemetryPrefixes,
-  withoutTraces,
-} from './client-telemetry.ts';
-import { type Input, offerDrafts } from './client-write.ts';
+
+const LISTED_MAX = 1000;
+
+/**
+ * Checks a client's credential, and a model if named, at the gateway. Raises StartError with a remedy if the client would
+ * not work.
+ */
+async function checkModel(root_url: string, token: string, model: string | undefined) {
+  const ask = createAsk();
+  const get = async (path: string) => {
+    const answer = await ask('GET', `${root_url}${path}`, { headers: { authorization: `Bearer ${token}` } });
+    if (answer.status === 401 || answer.status === 403) {
+      const reason = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'no reason given';
+      const why = /[.!?]$/.test(reason) ? reason : `${reason}.`;
+      throw new StartError(
+        `${root_url} rejects the credential: ${why} Create a token (appscli tokens create) and use it`,
+        { exit_code: EXIT_FINDINGS },
+      );
+    }
+    if (answer.kind === 'json' && (answer.status === 200 || answer.status === 404)) return answer;
+    throw new StartError(
+      `${root_url} responds to GET ${path} with status ${answer.status} and no model list; check the address of the gateway`,
+    );
+  };
+
+  if (model !== undefined) {
+    const { status, body } = await get(`/v1/models/${encodeURIComponent(model)}`);
+    const found = fieldsOf(safeToShow(body));
+    if (status === 200) return { id: String(found.id ?? model), context_window: windowOf(found) };
+  }
+  // Some gateways lack the path of a single model.
+  const list = fieldsOf(safeToShow((await get(`/v1/models?limit=${LISTED_MAX}`)).body));
+  const entries = Array.isArray(list.data) ? list.data.map(fieldsOf) : [];
+  if (model === undefined) return undefined;
+  const entry = entries.find(({ id }) => id === model);
+  if (entry !== undefined) return { id: model, context_window: windowOf(entry) };
+  throw notThere(root_url, model, entries);
+}
+
+function windowOf({ context_window, max_input_tokens }: Readonly<Record<string, unknown>>): number | undefined {
+  const tokens = context_window ?? max_input_tokens;
+  return typeof tokens === 'number' && tokens > 0 ? tokens : undefined;
+}
+
+function notThere(root_url: string, model: string, entries: readonly Readonly<Record<string, unknown>>[]): StartError {
+  const ids = entries.flatMap(({ id }) => (typeof id === 'string' ? [id] : []));
+  const remedy =
+    ids.length === 0
+      ? 'its token group allows no model: ask for a token of a group with models'
+      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that allows it`;
+  return new StartError(`${root_url} has no model "${model}" for this token: ${remedy}`, { exit_code: EXIT_FINDINGS });
+}
+
+/** Checks the set-up at the gateway (`--check`). Returns the model's context window: as given, else by the gateway. */
+async function checkSpec(
+  context: CommandContext,
+  spec: SetUpSpec,
+  options: ClientOptions & { readonly contextWindow?: number },
+  how: {
+    /** The telemetry signals in the client's current file. */
+    readonly sends: () => readonly Signal[];
+    readonly more_models?: readonly string[];
+    /** Whether the client's file must contain the context window. */
+    readonly needs_window: boolean;
+  },
+): Promise<number | undefined> {
+  const wanted = options.contextWindow;
+  if (!options.check) return wanted ?? learnWindow(context, spec, options, how);
+  const { root_url, credential, telemetry } = spec;
+  const warn = warner(context.terminal);
+  const signals = telemetry ?? how.sends();
+  if (telemetry === undefined) warn(describeSent(signals, root_url));
+  if ('sign_in' in credential) {
+    await discover(createAsk(), root_url);
+    warn(`${root_url} supports sign-in from a terminal`);
+    return wanted;
+  }
+  const token = await tokenOf(credential, root_url, context);
+  const found = await checkModel(root_url, token, options.model);
+  if (found === undefined) warn(`${root_url} accepts the token`);
+  else warn(`${root_url} serves ${found.id} to this token`);
+  for (const model of new Set(how.more_models)) {
+    if (model !== options.model) await checkModel(root_url, token, model);
+  }
+  for (const line of await checkTelemetry(root_url, token, signals)) warn(line);
+  const window = found?.context_window;
+  if (window === undefined || wanted === undefined) return window ?? wanted;
+  if (wanted > window)
+    warn(
+      `${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; use --context-window ${window}`,
+    );
+  return wanted;
+}
+
+/** Default context window, in tokens, as clients assume. A too small one only compacts early. */
+const ASSUMED_WINDOW = 200_000;
+
+/** The model's context window at the gateway. Failures fall back to the default. */
+async function learnWindow(
+  context: CommandContext,
+  { root_url, credential }: SetUpSpec,
+  { model }: ClientOptions,
+  { needs_window }: { readonly needs_window: boolean },
+): Promise<number | undefined> {
+  if (model === undefined) return undefined;
+  try {
+    if (!('sign_in' in credential) && !('token' in credential && credential.token === PLACEHOLDER)) {
+      const token = await tokenOf(credential, root_url, context);
+      const found = await checkModel(root_url, token, model);
+      if (found?.context_window !== undefined) return found.context_window;
+    }
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+  }
+  if (!needs_window) return undefined;
+  warner(context.terminal)(
+    `unknown context window of ${model} at ${root_url}: using ${ASSUMED_WINDOW} tokens; see --check, or set --context-window`,
+  );
+  return ASSUMED_WINDOW;
+}
+
+function describeSent(signals: readonly Signal[], root_url: string): string {
+  return signals.length === 0
+    ? `the client's file sends no telemetry to ${root_url}; enable it with --telemetry`
+    : `the client's file sends ${signals.join(' and ')} to ${root_url}`;
+}
+
+const SENT: Readonly<Record<Signal, string>> = {
+  metrics: 'counts of sessions, tokens, tool calls and lines, with costs and durations',
+  logs: 'events for requests, tool calls, decisions and errors, with names, sizes and times',
+  traces: 'spans of requests and tool calls',
+};
+
+/** Describes a change of the client's telemetry; empty without a change. */
+function describeTelemetry({ telemetry, root_url }: SetUpSpec): string[] {
+  if (telemetry === undefined) return [];
+  if (telemetry.length === 0) return [`The client will send no telemetry to ${root_url}.`];
+  return [
+    `The client will send telemetry to ${root_url}, which adds your identity:`,
+    ...telemetry.map((signal) => `  ${signal}: ${SENT[signal]}`),
+    'It contains no texts of prompts, responses and tools.',
+  ];
+}
+
+/** A spec without the signals that the build CLI does not have. Raises StartError when none is left. */
+function withoutTraces<S extends SetUpSpec>(spec: S, warn: (warning: string) => void): S {
+  if (!spec.telemetry?.includes('traces')) return spec;
+  const telemetry = spec.telemetry.filter((signal) => signal !== 'traces');
+  if (telemetry.length === 0) throw usageError('this client sends no traces: use --telemetry with metrics and logs');
+  warn('this client sends no traces; only the other signals are configured');
+  return { ...spec, telemetry };
+}
+
+/** A note if the client's file cannot contain the telemetry credential. */
+function telemetryNote(kind: ClientKind, spec: SetUpSpec): string | undefined {
+  const { telemetry = [], credential, root_url } = spec;
+  if (telemetry.length === 0 || 'sign_in' in credential) return undefined;
+  const in_file = kind === 'build-cli' ? [] : kind === 'coding-cli' ? ['token'] : ['token', 'helper'];
+  return in_file.some((way) => way in credential) ? undefined : howToAuthenticate(credential, root_url);
+}
+
+/** Shell variables for telemetry: a text followed by another variable. */
+function telemetryPrefixes({ telemetry = [], credential }: SetUpSpec) {
+  if (telemetry.length === 0 || !('variable' in credential)) return {};
+  return { [HEADERS_VARIABLE]: { text: BEARER_HEADER, variable: credential.variable } };
+}
+
+/** Checks with empty requests that the gateway accepts telemetry. Returns a line per signal. Raises StartError. */
+async function checkTelemetry(root_url: string, token: string, signals: readonly Signal[]): Promise<string[]> {
+  const ask = createAsk();
+  return Promise.all(
+    signals.map(async (signal) => {
+      const url = `${root_url}/v1/${signal}`;
+      const { status, body } = await ask('POST', url, { headers: { authorization: `Bearer ${token}` }, json: {} });
+      if (status !== 200) {
+        throw new StartError(
+          `${url} responds with status ${status}: the gateway accepts no ${signal} with this credential; omit --telemetry to set up the client`,
+        );
+      }
+      const { errorMessage } = fieldsOf(fieldsOf(safeToShow(body)).partialSuccess);
+      return `${root_url} accepts ${signal}${typeof errorMessage === 'string' && errorMessage !== '' ? `: ${errorMessage}` : ''}`;
+    }),
+  );
+}
 
 /**
  * For a program that npx runs from its cache: its permanent copy for key helpers in `appscli/client` below `$XDG_DATA_HOME`
@@ -63,7 +272,6 @@ function keptProgram(
   return { program: { ...program, script }, keep: () => copyPackage(folder) };
 }
 
-/** Copies the package; replaces each file atomically, because clients may be running it. Raises StartError. */
 function copyPackage(folder: string): void {
   for (const entry of readdirSync(PACKAGE_ROOT, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
@@ -218,7 +426,6 @@ function tiersOf(options: SetUpOptions): NonNullable<SetUpSpec['tiers']> {
   return Object.fromEntries(TIERS.map((tier) => [tier, named[tier] ?? model]).filter(([, id]) => id !== undefined));
 }
 
-/** Prints shell lines instead of the Messages client's settings. */
 function printLines(
   context: CommandContext,
   spec: SetUpSpec,
@@ -237,9 +444,10 @@ function printLines(
   }
   const lines = shellLines(options.shell ?? shellOf(env, process.platform), { texts, copies, prefixed });
   terminal.verbatim(`${lines.join('\n')}\n`);
-  const unset = noteUnset(context, variable);
-  for (const line of [...(unset === undefined ? [] : [unset]), ...describeShellTelemetry(spec)])
-    terminal.info(`${line}\n`);
+  const others =
+    'Other OpenTelemetry programs in this shell will also send to the gateway, with your token: use --settings to configure only the client.';
+  const notes = [noteUnset(context, variable), ...describeTelemetry(spec), spec.telemetry?.length ? others : undefined];
+  for (const line of notes) if (line !== undefined) terminal.info(`${line}\n`);
   if (spec.discovery) {
     const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
     terminal.info(`The client caches the model list in ${cache}; remove the file to refresh it.\n`);
@@ -247,8 +455,7 @@ function printLines(
   return EXIT_OK;
 }
 
-/** Options of `appscli client remove`. */
-export type RemoveOptions = Pick<ClientOptions, 'baseUrl' | 'profile' | 'managed' | 'write' | 'print' | 'json'>;
+type RemoveOptions = Pick<ClientOptions, 'baseUrl' | 'profile' | 'managed' | 'write' | 'print' | 'json'>;
 
 /** `appscli client remove`: removes a gateway's settings from a client's files. */
 export async function removeClient(
@@ -268,3 +475,144 @@ export async function removeClient(
   const facts = { client, base_url: root_url };
   return offerDrafts(context, drafts, options, { input, token: undefined, facts });
 }
+
+const CONTEXT_WINDOW_MIN = 1000;
+const CONTEXT_WINDOW_MAX = 100_000_000;
+
+/** A text for a client's file: one line without control characters. */
+const oneLine = (text: string) =>
+  notEmpty(textThat((line) => isPrintableLine(line) && line.length <= 300, 'Expected one line of text.')(text));
+
+const contextWindow = numberThat(
+  /^\d{1,9}$/,
+  'Expected a whole number of tokens, such as 500000.',
+  (tokens) => tokens >= CONTEXT_WINDOW_MIN && tokens <= CONTEXT_WINDOW_MAX,
+);
+
+function signals(text: string): Signal[] {
+  const words = text.split(',').map((word) => word.trim());
+  const known = SIGNALS.filter((signal) => words.includes(signal));
+  if (words.every((word) => (SIGNALS as readonly string[]).includes(word))) return known;
+  throw new InvalidArgumentError(`Expected some of ${SIGNALS.join(', ')}, separated by commas.`);
+}
+
+const FILES = [
+  baseUrl(),
+  option(
+    '--profile <name>',
+    'names of files, keys and variables: shipped (claude, codex, grok) or a file (default: neutral)',
+  ),
+  choice(
+    '--managed [system]',
+    'managed file for all users of a machine: linux, macos or windows (default: this system)',
+    PLATFORMS,
+  ),
+  option('--write', 'write without asking'),
+  option('--print', 'print the complete files with masked credentials, and write nothing').conflicts('write'),
+  json('print a JSON object with the changes'),
+];
+
+const COMMON = [
+  ...FILES,
+  option('--api-key-env <name>', 'environment variable with the token'),
+  option('--api-key <token>', 'the token itself; visible to other users, prefer --token-stdin'),
+  option('--token-stdin', 'read the token from standard input'),
+  option('--key-helper', 'let the client run `appscli token`, with your sign-in'),
+  option('--appscli <path>', 'program of the key helper (default: this one; with --managed: appscli on the PATH)'),
+  new Option('--telemetry [signals]', 'send telemetry to the gateway: metrics, logs, traces (default: metrics,logs)')
+    .argParser(signals)
+    .preset('metrics,logs'),
+  option('--no-telemetry', 'stop sending telemetry (default: no change)'),
+  option('--check', 'check token and model at the gateway first'),
+];
+
+const model = () => required('--model <id>', 'model at the gateway', oneLine);
+const window = (otherwise: string) =>
+  option(
+    '--context-window <tokens>',
+    `context window of the model (default: by the gateway, else ${otherwise})`,
+    contextWindow,
+  );
+
+const setUp = (name: ClientKind, row: Omit<CommandRow, 'name' | 'run'>): CommandRow => ({
+  ...row,
+  name,
+  options: [...COMMON, ...row.options!],
+  run: (context, options: SetUpOptions) => setUpClient(context, name, options, { input: processInput() }),
+});
+
+export const notes = `Shows the changes to the client's files, asks, makes backups, and keeps all
+other settings. Exits 1 if changes were not written.`;
+
+export const group_examples = [
+  'appscli client build-cli --base-url https://gw.example.com --model coder-1',
+  'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt',
+  'eval "$(appscli client messages --model coder-1)"',
+];
+
+export const commands: readonly CommandRow[] = [
+  setUp('build-cli', {
+    about: 'set up the build CLI (chat completions)',
+    options: [
+      model(),
+      option('--alias <name>', 'name of the entry in the file (default: from the model)'),
+      option('--display-name <text>', 'name that the client shows (default: provider name or model)', oneLine),
+      option('--provider-name <text>', 'name that the client shows without --display-name', oneLine),
+      window('200000'),
+    ],
+    notes: `The entry becomes the default model. Without --token-stdin and --api-key the
+client reads its token from the variable RELAY_API_KEY, or from --api-key-env.`,
+    examples: [
+      'appscli client build-cli --base-url https://gw.example.com --model coder-1',
+      'appscli client build-cli --model coder-1 --api-key-env GATEWAY_TOKEN --write',
+    ],
+  }),
+  setUp('coding-cli', {
+    about: 'set up the coding CLI (Responses)',
+    options: [
+      model(),
+      option('--provider-name <text>', 'name of the gateway in the client', oneLine),
+      window('200000'),
+    ],
+    notes: `The client compacts its conversation at 95 % of the window. The token is
+stored in a separate file, unless --api-key-env is set.`,
+    examples: [
+      'appscli client coding-cli --base-url https://gw.example.com --model coder-1',
+      'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt',
+    ],
+  }),
+  setUp('messages', {
+    about: 'set up the Messages client',
+    options: [
+      option('--model <id>', 'main model, also for tiers without their own', oneLine),
+      ...['opus', 'sonnet', 'haiku', 'fable'].map((tier) =>
+        option(`--${tier}-model <id>`, `model of tier ${tier}`, oneLine),
+      ),
+      window('the default of the client'),
+      option('--discovery', 'let the client read the model list of the gateway'),
+      option('--cache-1h', 'let the client use the one-hour prompt cache'),
+      option('--sign-in', "use the client's own sign-in at the gateway; needs no token"),
+      option('--settings', "write the client's settings file instead of printing shell lines"),
+      choice('--shell <name>', 'shell to print lines for', SHELLS),
+    ],
+    notes: `Prints shell lines by default. --settings, --write, --token-stdin, --api-key,
+--sign-in, --key-helper and --managed use its settings file instead. With
+--sign-in the client itself signs in and renews its token; with --key-helper it
+runs this program for each token.`,
+    examples: [
+      'eval "$(appscli client messages --base-url https://gateway.example.com)"',
+      'appscli client messages --model coder-1 --discovery --cache-1h --settings',
+      'appscli client messages --sign-in',
+      'appscli client messages --key-helper --managed macos > managed-settings.json',
+    ],
+  }),
+  {
+    name: 'remove',
+    about: "remove a gateway's settings from a client's files",
+    arguments: [['<client>', 'the client', ['messages', 'build-cli', 'coding-cli']]],
+    options: FILES,
+    examples: ['appscli client remove messages --base-url https://gateway.example.com'],
+    run: (context, options: RemoveOptions & { readonly client: ClientKind }) =>
+      removeClient(context, options.client, options, { input: processInput() }),
+  },
+];

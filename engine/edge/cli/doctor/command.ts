@@ -1,18 +1,32 @@
-import type { ClientKind } from '../../client-files/clients.ts';
-import type { CommandRow } from '../commands.ts';
-import { usageError } from '../exit-codes.ts';
-import { option, seconds } from '../options.ts';
-import { CLIENT_DOCTOR, lookAtClients } from './client-command.ts';
-import type { DoctorHostOptions } from './host.ts';
-import type { WorkstationOptions } from './workstation.ts';
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { type CommandContext, type CommandRow, configurationError, option, seconds, usageError } from '../commands.ts';
+import { openReport } from '../report.ts';
+import { CLIENT_DOCTOR, doctorWorkstation, type WorkstationOptions } from './workstation.ts';
 
-/** Options of the workstation, and options of the gateway host. They exclude each other. */
-const OF_CLIENTS = ['profile', 'baseUrl', 'fix', 'write', 'offline'];
-const OF_HOST = ['timeout'];
+interface DoctorOptions extends WorkstationOptions {
+  readonly config?: string;
+  readonly timeout?: number;
+}
 
-type DoctorOptions = WorkstationOptions & Partial<DoctorHostOptions> & { readonly client?: ClientKind };
+const TIMEOUT_SECONDS = 5;
 
-/** `appscli doctor`. */
+async function doctorHost(context: CommandContext, config: string, options: DoctorOptions): Promise<number> {
+  const { env } = context;
+  const { timeout: timeout_seconds = TIMEOUT_SECONDS } = options;
+  if (!existsSync(config)) {
+    throw configurationError(`${config} does not exist; name the configuration of the gateway with --config`);
+  }
+  const { diagnoseHost } = await import('../../doctor/host/diagnose-host.ts');
+  const { thisMachine } = await import('../../doctor/host/host.ts');
+  const report = openReport(context, options, { command: 'doctor' });
+  const stages = await context.stages();
+  report.begin('loading the configuration');
+  const host = { config_file: resolve(config), stages, env, timeout_seconds, machine: thisMachine() };
+  for await (const result of diagnoseHost(host)) report.add(result);
+  return report.end({ config: host.config_file });
+}
+
 export const commands: readonly CommandRow[] = [
   {
     ...CLIENT_DOCTOR,
@@ -23,23 +37,11 @@ export const commands: readonly CommandRow[] = [
     ],
     examples: [...CLIENT_DOCTOR.examples, 'appscli doctor --config gateway.yaml'],
     async run(context, options: DoctorOptions) {
-      const { config } = options;
-      assertOneSubject(options);
-      if (config === undefined) return lookAtClients(context, options);
-      return (await import('./host.ts')).doctorHost(context, { ...options, config });
+      const { config, client, timeout } = options;
+      if (config === undefined && timeout !== undefined) throw usageError('--timeout needs --config');
+      if (config === undefined) return doctorWorkstation(context, options);
+      if (client !== undefined) throw usageError(`--config diagnoses a gateway host: leave out ${client}`);
+      return doctorHost(context, config, options);
     },
   },
 ];
-
-/** Raises StartError for options of the other subject. */
-function assertOneSubject(options: DoctorOptions): void {
-  const option = (key: string) => `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-  const { client, config } = options;
-  const is_host = config !== undefined;
-  const wrong = (is_host ? OF_CLIENTS : OF_HOST).find((key) => (options as Record<string, unknown>)[key] !== undefined);
-  if (is_host && client !== undefined) throw usageError(`--config diagnoses a gateway host: leave out ${client}`);
-  if (wrong === undefined) return;
-  throw usageError(
-    is_host ? `${option(wrong)} applies to clients: leave out --config` : `${option(wrong)} needs --config`,
-  );
-}

@@ -5,17 +5,16 @@ import { type DiagnosisScope, diagnoseWorkstation } from '../../doctor/diagnose-
 import { composeFixes } from '../../doctor/fixes.ts';
 import { type Diagnosis, openWorkstation, type Workstation } from '../../doctor/workstation.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
-import { counted } from '../amounts.ts';
-import { namesOf, rootUrl } from '../client/client-options.ts';
-import { type Input, processInput, writeDrafts } from '../client/client-write.ts';
-import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS } from '../exit-codes.ts';
+import { type Input, namesOf, processInput, rootUrl, writeDrafts } from '../client/client-options.ts';
+import { type CommandContext, type CommandRow, EXIT_FINDINGS, option, usageError } from '../commands.ts';
+import { counted } from '../output.ts';
 import { defaultProfile, profileFilesInUse } from '../profiles.ts';
-import { programName } from '../program-name.ts';
-import { openReport, type Report, type ReportOptions } from '../report/report.ts';
+import { openReport, REPORT_OPTIONS, type Report, type ReportOptions } from '../report.ts';
+import { programName } from '../terminal.ts';
 
 /** Options of `appscli doctor` on a workstation. */
 export interface WorkstationOptions extends ReportOptions {
+  readonly client?: ClientKind;
   readonly profile?: string;
   readonly baseUrl?: string;
   readonly fix?: true;
@@ -23,24 +22,23 @@ export interface WorkstationOptions extends ReportOptions {
   readonly offline?: true;
 }
 
-/** Dependencies of the command; tests replace them. */
-export interface DoctorDependencies {
+interface DoctorDependencies {
   readonly input?: Input;
   readonly openWorkstation?: typeof openWorkstation;
 }
 
 const DOCTOR = { command: 'doctor' } as const;
 
-/** `appscli doctor` on a workstation. Raises StartError. */
+/** `appscli doctor` on a developer's workstation. Raises StartError. */
 export async function doctorWorkstation(
   context: CommandContext,
-  only: ClientKind | undefined,
   options: WorkstationOptions,
   dependencies: DoctorDependencies = {},
 ): Promise<number> {
+  if (options.write && !options.fix) throw usageError('--write needs --fix');
   const question: DiagnosisScope = {
     workstations: workstationsOf(context.env, options.profile, dependencies.openWorkstation ?? openWorkstation),
-    only,
+    only: options.client,
     root_url:
       options.baseUrl === undefined && !context.env.APPSCLI_BASE_URL
         ? undefined
@@ -138,3 +136,29 @@ async function fix(
   const exit_code_after = second.end({ files });
   return is_proposed ? EXIT_FINDINGS : exit_code_after;
 }
+
+const ofClients = (flags: string, about: string) => option(flags, about).conflicts('config');
+
+/** `appscli doctor` of the client package, without the gateway's host. */
+export const CLIENT_DOCTOR: CommandRow = {
+  arguments: [['[client]', 'diagnose only this client', ['messages', 'coding-cli', 'build-cli']]],
+  options: [
+    ofClients('--profile <file>', "names of the clients' files, keys and variables (default: neutral and shipped)"),
+    ofClients('--base-url <url>', 'the gateway that clients should use (default: $APPSCLI_BASE_URL)'),
+    ofClients('--fix', 'show file fixes, ask, back up, write, and diagnose again'),
+    ofClients('--write', 'with --fix: write without asking'),
+    ofClients('--offline', 'send no requests, and run no key helper'),
+    ...REPORT_OPTIONS,
+  ],
+  notes: `Reads the files and variables of coding clients, runs their key helpers, and
+sends free requests to their gateways. Read-only without --fix; never shows a
+credential. Exits 1 if a check failed.`,
+  examples: [
+    'appscli doctor',
+    'appscli doctor build-cli --fix',
+    'appscli doctor --base-url https://gateway.example.com',
+  ],
+  run: (context, options: WorkstationOptions) => doctorWorkstation(context, options),
+};
+
+export const commands: readonly CommandRow[] = [CLIENT_DOCTOR];

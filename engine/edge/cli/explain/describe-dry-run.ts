@@ -1,6 +1,5 @@
 import { DROP_REASONS } from '../../../base/contract/forwarding.ts';
 import { formatUsd, usdToNano } from '../../../base/kit/money.ts';
-import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import type {
   Decision,
   DryRun,
@@ -16,9 +15,8 @@ import {
   describeDropped,
   describeReason,
   describeValue,
-} from '../../../pipeline/explain/words.ts';
-import { type Column, formatTable } from '../table.ts';
-import { formatMoment } from '../times.ts';
+} from '../../../pipeline/explain/trace.ts';
+import { type Columns, formatMoment, formatTable, paragraph, tableOf, WIDTH } from '../output.ts';
 
 const DETAIL = ' '.repeat(7);
 const NO_BREAK = '\u00a0';
@@ -27,49 +25,47 @@ const formatAt = (moment: Date) => formatMoment(moment);
 const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
 
 /** Facts with their values; no fact is broken across lines. */
-function factLines(facts: readonly (readonly [path: string, value: unknown])[], line_width: number): string[] {
+function factLines(facts: readonly (readonly [path: string, value: unknown])[]): string[] {
   const texts = facts.map(([path, value]) => `${path} = ${describeValue(path, value, formatAt)}`);
-  const lines = wrapText(texts.map((text) => text.replaceAll(' ', NO_BREAK)).join(', '), line_width, DETAIL);
+  const lines = paragraph(texts.map((text) => text.replaceAll(' ', NO_BREAK)).join(', '), DETAIL);
   return texts.length === 0 ? [] : lines.map((line) => line.replaceAll(NO_BREAK, ' '));
 }
 
-/** The deciding comparisons of a condition, one per line. */
-function reasonLines({ reasons }: Decision, line_width: number): string[] {
+function reasonLines({ reasons }: Decision): string[] {
   return reasons.flatMap((reason) =>
-    wrapText(`${reason.held ? 'yes' : 'no'}: ${describeReason(reason, formatAt)}`, line_width, DETAIL, `${DETAIL}  `),
+    paragraph(`${reason.held ? 'yes' : 'no'}: ${describeReason(reason, formatAt)}`, DETAIL, `${DETAIL}  `),
   );
 }
 
 const FATES = { runs: 'runs', unreached: 'is not reached', unknown: 'may run', skipped: 'is skipped' } as const;
 
-function stageLines(steps: readonly StageStep[], line_width: number): string[] {
+function stageLines(steps: readonly StageStep[]): string[] {
   const shown = steps.filter((step) => step.list !== 'on_error' || step.fate !== 'unreached');
-  const paragraph = (text: string) => wrapText(text, line_width, DETAIL);
   return [...Map.groupBy(shown, ({ list }) => list)].flatMap(([list, own]) =>
     own.flatMap(({ id, fate, mode, guard, missing, wrote, raised }, index) => {
       const is_shadow = fate === 'skipped' && mode === 'shadow' && guard?.held !== false;
       const where = list === 'stages' ? '' : ` (${list})`;
       return [
         `${numbered(index + 1)}${id} ${FATES[fate]}${is_shadow ? ', in shadow mode' : ''}${where}`,
-        ...(guard === undefined ? [] : reasonLines(guard, line_width)),
+        ...(guard === undefined ? [] : reasonLines(guard)),
         ...(missing === undefined
           ? []
-          : paragraph(`unknown: it depends on ${missing.join(', ')}, which the audit log lacks`)),
-        ...factLines(Object.entries(wrote), line_width),
-        ...(raised === undefined ? [] : paragraph(`${raised.code ?? 'fails'}: ${raised.message}`)),
+          : paragraph(`unknown: it depends on ${missing.join(', ')}, which the audit log lacks`, DETAIL)),
+        ...factLines(Object.entries(wrote)),
+        ...(raised === undefined ? [] : paragraph(`${raised.code ?? 'fails'}: ${raised.message}`, DETAIL)),
       ];
     }),
   );
 }
 
-function ruleLines(steps: readonly RuleStep[], line_width: number): string[] {
+function ruleLines(steps: readonly RuleStep[]): string[] {
   const evaluated = steps.filter(({ after_decision }) => !after_decision);
   const rest = steps.length - evaluated.length;
   return [
     ...evaluated.flatMap((step, index) => {
       const state = `${step.held ? 'matches' : 'does not match'}${step.mode === 'shadow' ? ', in shadow mode' : ''}`;
       const title = `${step.name} ${state}${step.held ? `: ${step.effect}` : ''}`;
-      return [...wrapText(title, line_width, numbered(index + 1), DETAIL), ...reasonLines(step, line_width)];
+      return [...paragraph(title, numbered(index + 1), DETAIL), ...reasonLines(step)];
     }),
     ...(rest === 0 ? [] : [`     ${rest === 1 ? 'one later rule was' : `${rest} later rules were`} not evaluated`]),
   ];
@@ -80,41 +76,33 @@ function ofWhom({ scope, key }: LimitStep): string {
 }
 
 /** A table of limits in USD, a table of other limits, and changes at run time. */
-function limitLines({ limits, past }: DryRun, line_width: number): string[] {
+function limitLines({ limits, past }: DryRun): string[] {
   const tables = [true, false].flatMap((is_usd) => {
     const some = limits.filter(({ unit }) => (unit === 'usd') === is_usd);
-    return some.length === 0 ? [] : [limitTable(some, is_usd, { is_past: past !== undefined, line_width })];
+    return some.length === 0 ? [] : [limitTable(some, is_usd, past !== undefined)];
   });
   return [
     ...tables.flatMap((table, index) => (index === 0 ? table : ['', ...table])),
-    ...limits.flatMap((limit) => changeLines(limit, line_width)),
+    ...limits.flatMap((limit) => changeLines(limit)),
   ];
 }
 
-function limitTable(
-  limits: readonly LimitStep[],
-  is_usd: boolean,
-  { is_past, line_width }: { readonly is_past: boolean; readonly line_width: number },
-): string[] {
+function limitTable(limits: readonly LimitStep[], is_usd: boolean, is_past: boolean): string[] {
   const shown = (amount: number) => (is_usd ? formatUsd(usdToNano(amount)) : String(amount));
-  const columns: [title: string, kind: Column['kind'], cell: (limit: LimitStep) => string][] = [
-    ['LIMIT', 'text', ({ rule }) => rule],
-    ['OF', 'text', ofWhom],
-    ['PER', 'text', ({ window }) => (window === 'open' && !is_usd ? 'at-once' : window)],
-    [is_usd ? 'USD' : 'MAX', 'number', ({ limit }) => shown(limit)],
-    ['UNIT', 'text', ({ unit }) => unit],
-    ['USED', 'number', ({ spent, reserved }) => shown(spent + reserved)],
-    [is_past ? 'LIKELY' : 'NEEDED', 'number', ({ needed }) => shown(needed)],
-    ['FITS', 'text', ({ room }) => (room ? 'yes' : 'NO')],
+  const columns: Columns<LimitStep> = [
+    ['LIMIT', ({ rule }) => rule],
+    ['OF', ofWhom],
+    ['PER', ({ window }) => (window === 'open' ? 'at-once' : window)],
+    [is_usd ? 'USD' : 'MAX', ({ limit }) => shown(limit), 'number'],
+    ['UNIT', ({ unit }) => (is_usd ? null : unit)],
+    ['USED', ({ spent, reserved }) => shown(spent + reserved), 'number'],
+    [is_past ? 'LIKELY' : 'NEEDED', ({ needed }) => shown(needed), 'number'],
+    ['FITS', ({ room }) => (room ? 'yes' : 'NO')],
   ];
-  const columns_shown = columns.filter(([title]) => title !== 'UNIT' || !is_usd);
-  const rows = limits.map((limit) => columns_shown.map(([, , cell]) => cell(limit)));
-  const titles = columns_shown.map(([title, kind]) => ({ title, kind }));
-  return formatTable(titles, rows, line_width - 2).map((line) => `  ${line}`);
+  return formatTable(...tableOf(columns, limits), WIDTH).map((line) => `  ${line}`);
 }
 
-/** Changes of a limit at run time. */
-function changeLines(limit: LimitStep, line_width: number): string[] {
+function changeLines(limit: LimitStep): string[] {
   const { changed, unit } = limit;
   if (changed === undefined) return [];
   const { set, grants } = changed;
@@ -125,7 +113,7 @@ function changeLines(limit: LimitStep, line_width: number): string[] {
         `${describeAmount(unit, amount)} granted by ${by}, ${formatMoment(at)}, until ${formatMoment(expires_at)}`,
     ),
   ];
-  return wrapText(`${ofWhom(limit)}: ${sentences.join('; ')}`, line_width, DETAIL);
+  return paragraph(`${ofWhom(limit)}: ${sentences.join('; ')}`, DETAIL);
 }
 
 function sentLines({ upstream, method, url, headers, body_bytes, sha256, unchanged, rewrites }: SentStep): string[] {
@@ -146,8 +134,7 @@ function shareOf({ order, weight, turn }: UpstreamStep, { upstreams, past }: Dry
   return ` (${sum === 0 ? 0 : Math.round((weight / sum) * 1000) / 10} % of the sessions)`;
 }
 
-/** Candidate upstreams in order, then excluded ones with their reasons. */
-function upstreamLines(run: DryRun, line_width: number): string[] {
+function upstreamLines(run: DryRun): string[] {
   return run.upstreams.flatMap((step) => {
     const { upstream, turn, dropped, translated_into, cache_downgraded } = step;
     const text = [
@@ -156,42 +143,37 @@ function upstreamLines(run: DryRun, line_width: number): string[] {
       ...(cache_downgraded ? ['with a five-minute prompt cache'] : []),
     ].join(', ');
     const why = dropped === undefined ? '' : `: ${DROP_REASONS[dropped]} (${dropped})`;
-    return wrapText(text + why, line_width, numbered(turn ?? '-'), DETAIL);
+    return paragraph(text + why, numbered(turn ?? '-'), DETAIL);
   });
 }
 
-/** What happened to a past request: its attempts and their outcomes, and excluded upstreams. */
-function pastLines({ past }: DryRun, line_width: number): string[] {
+function pastLines({ past }: DryRun): string[] {
   if (past === undefined) return [];
   return [
-    ...wrapText(past.why, line_width, '  '),
-    ...past.attempts.flatMap((attempt) => wrapText(describeAttempt(attempt), line_width, numbered(attempt.n), DETAIL)),
-    ...past.dropped.flatMap((text) => wrapText(describeDropped(text), line_width, numbered('-'), DETAIL)),
+    ...paragraph(past.why, '  '),
+    ...past.attempts.flatMap((attempt) => paragraph(describeAttempt(attempt), numbered(attempt.n), DETAIL)),
+    ...past.dropped.flatMap((text) => paragraph(describeDropped(text), numbered('-'), DETAIL)),
   ];
 }
 
-/** The heading of a past request. */
-function headLines({ past }: DryRun, line_width: number): string[] {
+function headLines({ past }: DryRun): string[] {
   if (past === undefined) return [];
   const { request_id, received_at, trace_id } = past;
   const head = `Request ${request_id} of ${received_at}, evaluated with the current rules. No stage runs, because the audit log has no body.`;
-  return [...wrapText(head, line_width), ...(trace_id ? [`Trace: ${trace_id}`] : []), ''];
+  return [...paragraph(head), ...(trace_id ? [`Trace: ${trace_id}`] : []), ''];
 }
 
-function answerLines({ answer }: DryRun, line_width: number): string[] {
+function answerLines({ answer }: DryRun): string[] {
   if (answer === undefined) return [];
   const { status, error, message } = answer;
-  return [
-    `  ${status}${error === undefined ? '' : ` ${error}`}`,
-    ...(message === '' ? [] : wrapText(message, line_width, '  ')),
-  ];
+  return [`  ${status}${error === undefined ? '' : ` ${error}`}`, ...(message === '' ? [] : paragraph(message, '  '))];
 }
 
 /**
  * A dry run as text: stages, rules, limits, and the request to the upstream or the gateway's own response.
  * @param time_zone of the days, weeks and months of limits.
  */
-export function describeDryRun(run: DryRun, line_width: number, time_zone = 'UTC'): string[] {
+export function describeDryRun(run: DryRun, time_zone = 'UTC'): string[] {
   const { facts, limits, shadow, sent } = run;
   const rule = facts['route.rule'];
   const by = rule === undefined ? 'its pipeline' : rule === 'default' ? 'default' : `the rule ${String(rule)}`;
@@ -200,22 +182,22 @@ export function describeDryRun(run: DryRun, line_width: number, time_zone = 'UTC
   const days = limits.some(({ unit }) => unit === 'usd') ? ` (days begin at midnight, ${time_zone})` : '';
   const section = (title: string, lines: readonly string[]) => (lines.length === 0 ? [] : ['', title, ...lines]);
   return [
-    ...headLines(run, line_width),
+    ...headLines(run),
     `Pipeline ${run.pipeline}`,
-    ...factLines(of_headers, line_width),
-    ...stageLines(run.stages, line_width),
-    ...section('Routing rules', ruleLines(run.routing, line_width)),
+    ...factLines(of_headers),
+    ...stageLines(run.stages),
+    ...section('Routing rules', ruleLines(run.routing)),
     ...(facts['route.upstream'] === undefined ? [] : [`  -> upstream ${String(facts['route.upstream'])}, by ${by}`]),
-    ...section('Upstreams, in order of attempts if all are healthy', upstreamLines(run, line_width)),
-    ...section('What happened', pastLines(run, line_width)),
-    ...section('Access rules', ruleLines(run.access, line_width)),
-    ...section('Spend rules', ruleLines(run.spending, line_width)),
-    ...section(`Limits${days}`, limitLines(run, line_width)),
+    ...section('Upstreams, in order of attempts if all are healthy', upstreamLines(run)),
+    ...section('What happened', pastLines(run)),
+    ...section('Access rules', ruleLines(run.access)),
+    ...section('Spend rules', ruleLines(run.spending)),
+    ...section(`Limits${days}`, limitLines(run)),
     ...section(
       'Shadow rules that match',
       shadow.map((name) => `  ${name}`),
     ),
     ...section('Request to the upstream', sent === undefined ? [] : sentLines(sent)),
-    ...section('Response of the gateway itself', answerLines(run, line_width)),
+    ...section('Response of the gateway itself', answerLines(run)),
   ];
 }

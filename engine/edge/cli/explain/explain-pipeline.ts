@@ -1,19 +1,13 @@
 import { basename } from 'node:path';
 import { ERRORS } from '../../../base/contract/errors.ts';
 import { jsonText } from '../../../base/kit/text/printable.ts';
-import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import { formatCondition } from '../../../base/rules/format-condition.ts';
 import { shownPath } from '../../../base/source/diagnostics/render.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../../base/source/spec.ts';
 import { type EffectiveRule, RULE_TITLES } from '../../../pipeline/explain/rules.ts';
-import { formatTable, numbers } from '../table.ts';
+import { formatTable, numbers, paragraph, WIDTH } from '../output.ts';
 
-/** The lists of a pipeline, with titles, and marks for the table of all pipelines. */
-const LISTS = {
-  stages: { title: [], mark: undefined },
-  on_error: { title: ['', 'On an error'], mark: 'e' },
-  finally: { title: ['', 'Finally'], mark: 'f' },
-} as const;
+const LISTS = { stages: 'Stages', on_error: 'On an error', finally: 'Finally' } as const;
 type List = keyof typeof LISTS;
 const LIST_NAMES = Object.keys(LISTS) as List[];
 
@@ -46,12 +40,12 @@ export function pipelineData(pipeline: PipelineSpec, cwd: string) {
 
 const DETAIL = ' '.repeat(7);
 
-function detail(label: string, items: readonly string[], line_width: number): string[] {
+function detail(label: string, items: readonly string[]): string[] {
   const indent = `${DETAIL}${label.padEnd(8)}`;
-  return items.length === 0 ? [] : wrapText(items.join(', '), line_width, indent, ' '.repeat(indent.length));
+  return items.length === 0 ? [] : paragraph(items.join(', '), indent, ' '.repeat(indent.length));
 }
 
-function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: string): string[] {
+function entryDetails(entry: StageEntry | ErrorClause, cwd: string): string[] {
   const { definition, options, fail_closed, timeout_seconds, chain = [] } = entry;
   const { reads, readsIfSet, writes, raises, needs } = definition;
   // JSON with spaces between its keys, where a long line may be broken.
@@ -73,12 +67,12 @@ function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: 
     ],
   ];
   return [
-    ...details.flatMap(([label, items]) => detail(label, items, line_width)),
+    ...details.flatMap(([label, items]) => detail(label, items)),
     ...chain.toReversed().map(({ file, line }) => `${DETAIL}used by ${shownPath(file, cwd)}:${line}`),
   ];
 }
 
-function listLines(pipeline: PipelineSpec, list: List, line_width: number, cwd: string): string[] {
+function listLines(pipeline: PipelineSpec, list: List, cwd: string): string[] {
   const entries = pipeline[list];
   if (entries.length === 0) return [];
   const rows = entries.map((entry, i) => {
@@ -88,98 +82,49 @@ function listLines(pipeline: PipelineSpec, list: List, line_width: number, cwd: 
     return [String(i + 1), id, `${definition.name}@${definition.version}`, runs, `${file}:${position.line}`];
   });
   const columns = [...numbers('#'), 'ID', 'STAGE', { title: 'RUNS', kind: 'brief' } as const, 'LINE'];
-  const [titles, ...lines] = formatTable(columns, rows, line_width - 2);
+  const [titles, ...lines] = formatTable(columns, rows, WIDTH - 2);
   return [
-    ...LISTS[list].title,
+    ...(list === 'stages' ? [] : ['', LISTS[list]]),
     `  ${titles}`,
     ...entries.flatMap((entry, i) => [
       `  ${lines[i]}`,
       // The table may truncate the guard, which matters most.
-      ...(lines[i]!.includes('…') ? detail('runs', [guardOf(entry)], line_width) : []),
-      ...entryDetails(entry, line_width, cwd),
+      ...(lines[i]!.includes('…') ? detail('runs', [guardOf(entry)]) : []),
+      ...entryDetails(entry, cwd),
     ]),
   ];
 }
 
 /** A pipeline as a table: order, id, stage, guard, position; below each entry its options, facts and errors. */
-export function describePipeline(pipeline: PipelineSpec, line_width: number, cwd: string): string[] {
+export function describePipeline(pipeline: PipelineSpec, cwd: string): string[] {
   const { name, version, summary, match, limits } = pipeline;
   const serves = `${match.methods.join(', ')} ${match.paths.join(', ')}`;
   const body = limits.body_bytes === undefined ? '' : `, bodies of up to ${limits.body_bytes} bytes`;
   return [
     `${name}, version ${version}: ${shownPath(pipeline.file, cwd)}`,
-    ...wrapText(summary, line_width),
-    ...wrapText(`Serves ${serves} (protocol ${match.protocol}${body}).`, line_width),
+    ...paragraph(summary),
+    ...paragraph(`Serves ${serves} (protocol ${match.protocol}${body}).`),
     '',
-    ...LIST_NAMES.flatMap((list) => listLines(pipeline, list, line_width, cwd)),
+    ...LIST_NAMES.flatMap((list) => listLines(pipeline, list, cwd)),
   ];
 }
 
-function cellOf(pipeline: PipelineSpec, stage: string): string {
-  const marks = LIST_NAMES.flatMap((list) =>
-    pipeline[list].flatMap(({ definition, when, mode }, i) =>
-      definition.name === stage
-        ? [`${LISTS[list].mark ?? i + 1}${when === undefined ? '' : '?'}${mode === 'shadow' ? '~' : ''}`]
-        : [],
-    ),
-  );
-  return marks.join(' ');
-}
-
-/** One table of pipelines, with long names broken at a dash; `fits` if nothing was truncated. */
-function matrixOf(pipelines: readonly PipelineSpec[], stages: readonly string[], line_width: number) {
-  const rows = stages
-    .map((stage) => [stage, ...pipelines.map((pipeline) => cellOf(pipeline, stage))])
-    .filter(([, ...cells]) => cells.some((cell) => cell !== ''));
-  const titles = pipelines.map(({ name }) => name.toUpperCase());
-  const broken = titles.map((title) => /^(.*?-)?(.*)$/.exec(title)!.slice(1) as [string | undefined, string]);
-  const second_line = ['', ...broken.map(([head, tail]) => (head === undefined ? '' : tail))];
-  const heads = broken.map(([head, tail]) => head ?? tail);
-  const tables = [
-    formatTable(['STAGE', ...titles], rows, line_width),
-    formatTable(['STAGE', ...heads], [second_line, ...rows], line_width),
-  ];
-  const whole = tables.find((lines) => lines.every((line) => line.length <= line_width));
-  return { lines: whole ?? tables[1]!, fits: whole !== undefined };
-}
-
-/** Splits the pipelines into as many tables as necessary. */
-function matrixTables(pipelines: readonly PipelineSpec[], stages: readonly string[], line_width: number): string[] {
-  for (let count = pipelines.length; count > 0; count--) {
-    const { lines, fits } = matrixOf(pipelines.slice(0, count), stages, line_width);
-    if (!fits && count > 1) continue;
-    const rest = pipelines.slice(count);
-    return rest.length === 0 ? lines : [...lines, '', ...matrixTables(rest, stages, line_width)];
-  }
-  return [];
-}
-
-/** All pipelines: a row per stage, a column per pipeline, and the position of the stage in each cell. */
-export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: number): string[] {
-  // Stages in the order of the longest pipeline first, so that most columns count upwards.
-  const by_length = pipelines.toSorted((a, b) => b.stages.length - a.stages.length);
-  const names = LIST_NAMES.flatMap((list) =>
-    by_length.flatMap((pipeline) => pipeline[list].map(({ definition }) => definition.name)),
-  );
-  const stages = [...new Set(names)];
-  const used = stages.flatMap((stage) => by_length.map((pipeline) => cellOf(pipeline, stage))).join(' ');
-  const legend = [
-    'a number: position of the stage',
-    ...(used.includes('?') ? ['?: conditional'] : []),
-    ...(used.includes('~') ? ['~: in shadow mode'] : []),
-    ...(/\be\b|\be[?~]/.test(used) ? ['e: on_error'] : []),
-    'f: finally',
-  ];
-  const shows = `See also appscli explain ${by_length[0]?.name ?? 'NAME'}.`;
-  return [
-    ...matrixTables(by_length, stages, line_width),
-    '',
-    ...wrapText(`${legend.join('; ')}. ${shows}`, line_width),
-  ];
+/** All pipelines, each with its stages in order. */
+export function describePipelines(pipelines: readonly PipelineSpec[]): string[] {
+  const width = Math.max(...pipelines.map(({ name }) => name.length)) + 2;
+  const marked = ({ id, when, mode }: StageEntry) =>
+    `${id}${when === undefined ? '' : '?'}${mode === 'shadow' ? '~' : ''}`;
+  const described = pipelines.flatMap((pipeline) => {
+    const lists = LIST_NAMES.filter((list) => pipeline[list].length > 0).map(
+      (list) => `${list === 'stages' ? '' : `${LISTS[list]}: `}${pipeline[list].map(marked).join(', ')}`,
+    );
+    return paragraph(lists.join('; '), pipeline.name.padEnd(width), ' '.repeat(width));
+  });
+  return [...described, '', '?: conditional; ~: in shadow mode. See also appscli explain NAME.'];
 }
 
 /** Rules by kind, each with its effect, its condition as a sentence, and its position. */
-export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
+export function describeRules(rules: readonly EffectiveRule[]): string[] {
   const kinds = Object.entries(RULE_TITLES).map(([kind, title]) => ({
     title,
     own: rules.filter((rule) => rule.kind === kind),
@@ -190,15 +135,12 @@ export function describeRules(rules: readonly EffectiveRule[], line_width: numbe
       ...(i === 0 ? [] : ['']),
       title,
       ...own.flatMap(({ name, mode, effect, text, file, line }, index) => [
-        ...wrapText(
+        ...paragraph(
           `${name}${mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${effect}`,
-          line_width,
           `${String(index + 1).padStart(3)}  `,
           '     ',
         ),
-        ...(text === 'always' || text === 'otherwise'
-          ? []
-          : wrapText(`when ${text}`, line_width, DETAIL, `${DETAIL}  `)),
+        ...(text === 'always' || text === 'otherwise' ? [] : paragraph(`when ${text}`, DETAIL, `${DETAIL}  `)),
         `${DETAIL}${file}:${line}`,
       ]),
     ]);

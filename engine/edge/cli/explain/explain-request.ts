@@ -1,28 +1,132 @@
+import { readFileSync } from 'node:fs';
+import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { StartError } from '../../../base/contract/start-error.ts';
 import { pathFinder } from '../../../base/kit/path-patterns.ts';
 import { listed } from '../../../base/kit/text/suggest.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
-import { openDatabase } from '../../../base/store/database.ts';
-import type { Counted } from '../../../domain/budget/limits/headroom.ts';
 import { readCounted } from '../../../domain/budget/reports/spending.ts';
 import { listDrained } from '../../../domain/upstreams/states/shared-states.ts';
 import type { DryRun } from '../../../pipeline/explain/dry-run.ts';
 import { recallRequest, replayRecord } from '../../../pipeline/explain/past-request.ts';
-import { groupsOf } from '../../simulate/diff/models.ts';
+import type { CaseRequest, Json, JsonObject } from '../../../pipeline/load/tests/test-case.ts';
+import { groupsOf } from '../../simulate/diff/routes.ts';
 import { describePlayed } from '../../simulate/dry-run.ts';
-import { play } from '../../simulate/suite/play.ts';
-import type { Played } from '../../simulate/suite/played.ts';
-import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, usageError } from '../exit-codes.ts';
-import { commandLog } from '../with-database.ts';
-import { readRequest, withHeaders } from './request-file.ts';
+import { type Played, play } from '../../simulate/suite/play.ts';
+import { type CommandContext, EXIT_FINDINGS, usageError } from '../commands.ts';
+import { useDatabase } from '../with-database.ts';
+
+/** Keys of a file that describes a complete request instead of only a body. */
+const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: unknown): boolean }>> = {
+  method: {
+    expected: 'an HTTP method, such as POST',
+    isRight: (value) => typeof value === 'string' && /^[A-Za-z]+$/.test(value),
+  },
+  path: {
+    expected: 'a path, such as /v1/messages',
+    isRight: (value) => typeof value === 'string' && /^\/[!-~]*$/.test(value),
+  },
+  headers: { expected: 'a mapping of header names to texts', isRight: areHeaders },
+  json: { expected: 'a body', isRight: () => true },
+  text: { expected: 'a text', isRight: (value) => typeof value === 'string' },
+};
+
+const CREDENTIALS = new Set(['authorization', 'x-api-key']);
+
+const LEFT_OUT = new Set([
+  'host',
+  'connection',
+  'keep-alive',
+  'content-length',
+  'transfer-encoding',
+  'expect',
+  'upgrade',
+  ...CREDENTIALS,
+]);
+
+/**
+ * Adds headers, each as `name: value`. Repeated names are joined, and replace the file's header. Raises StartError.
+ */
+export function withHeaders(request: CaseRequest, lines: readonly string[]): CaseRequest {
+  if (lines.length === 0) return request;
+  const added = Object.groupBy(lines.map(headerOf), ([name]) => name);
+  const joined = Object.entries(added).map(([name, pairs = []]) => [name, pairs.map(([, value]) => value).join(', ')]);
+  return { ...request, headers: { ...request.headers, ...Object.fromEntries(joined) } };
+}
+
+function headerOf(text: string): readonly [name: string, value: string] {
+  const colon = text.indexOf(':');
+  const [name, value] = [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
+  if (colon <= 0 || !isHeader(name, value)) {
+    throw usageError(`--header ${text}: expected a name, a colon and a value, such as --header 'x-team: red'`);
+  }
+  if (CREDENTIALS.has(name)) {
+    throw usageError(`--header ${name}: a dry run needs no credential; use --user, --group and --token-name`);
+  }
+  if (LEFT_OUT.has(name)) throw usageError(`--header ${name}: a connection header, which rules cannot see`);
+  return [name, value];
+}
+
+function areHeaders(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  return Object.entries(value).every(([name, text]) => typeof text === 'string' && isHeader(name, text));
+}
+
+function isHeader(name: string, text: string): boolean {
+  try {
+    validateHeaderName(name);
+    validateHeaderValue(name, text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw usageError(`cannot read ${file}: ${code === 'EACCES' ? 'permission denied' : message}`);
+  }
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    // Invalid JSON is a valid test: the explanation shows the gateway's response.
+    return undefined;
+  }
+}
+
+function isWhole(value: Json | undefined): value is JsonObject {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  const keys = Object.keys(value);
+  return keys.length > 0 && keys.every((key) => Object.hasOwn(KEYS, key));
+}
+
+/**
+ * Reads a request from a file: a JSON object with `method`, `path`, `headers` and `json` or `text`; any other content is a
+ * body. Drops connection headers and credentials, so that recorded requests can be pasted. Raises StartError.
+ */
+export function readRequest(file: string): CaseRequest {
+  const text = readText(file);
+  const value = parse(text);
+  if (!isWhole(value)) return { text };
+  for (const [key, { expected, isRight }] of Object.entries(KEYS)) {
+    if (Object.hasOwn(value, key) && !isRight(value[key])) throw usageError(`${file}: \`${key}\` must be ${expected}`);
+  }
+  if ('json' in value && 'text' in value) throw usageError(`${file}: \`json\` and \`text\` exclude each other`);
+  const request = value as CaseRequest;
+  const headers = Object.entries(request.headers ?? {}).map(([name, own]) => [name.toLowerCase(), own] as const);
+  return { ...request, headers: Object.fromEntries(headers.filter(([name]) => !LEFT_OUT.has(name))) };
+}
 
 /** The caller of a request, by options. */
 export interface Caller {
   readonly user?: string;
   readonly group?: string;
-  /** Groups of the identity provider. */
   readonly memberOf?: readonly string[];
   /** Whether the caller uses a sign-in session instead of an access token. */
   readonly signedIn?: true;
@@ -51,22 +155,6 @@ function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | u
   throw usageError(`${problem} use --group ${listed(groups)}`);
 }
 
-/** Reads counters, run-time limits and drained upstreams from the database. */
-async function knownSoFar(
-  context: CommandContext,
-  config: GatewayConfig,
-  at: number,
-): Promise<{ readonly counted: Counted; readonly drained: readonly string[] }> {
-  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
-  try {
-    const counted = await readCounted(database, at, config.spend_limits?.time_zone ?? 'UTC');
-    const drained = [...(await listDrained(database)).keys()];
-    return { counted, drained };
-  } finally {
-    await database.close();
-  }
-}
-
 /** Rejects a region that the gateway could never see. Raises StartError. */
 function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
   if (region === undefined || (server.region_header !== undefined && server.trusted_proxies.length > 0)) return;
@@ -85,7 +173,6 @@ function unserved({ pipelines }: Loaded, method: string, path: string, { respons
   return usageError(reason);
 }
 
-/** A response that every pipeline accepts. */
 const SOME_ANSWER = { json: {} };
 
 /** Runs a request through its pipeline without a network. Raises StartError. */
@@ -108,7 +195,12 @@ export async function explainRequestFile(
   const request = withHeaders(readRequest(file), caller.header ?? []);
   const group = groupOf(config, caller);
   checkRegion(caller, config);
-  const known = caller.ledger ? await knownSoFar(context, config, at) : undefined;
+  const known = caller.ledger
+    ? await useDatabase(context, config, async (database) => ({
+        counted: await readCounted(database, at, config.spend_limits?.time_zone ?? 'UTC'),
+        drained: [...(await listDrained(database)).keys()],
+      }))
+    : undefined;
   const played = await play(
     { loaded, at, behind_proxy: address !== undefined || region !== undefined, ...known },
     {
@@ -149,13 +241,8 @@ export async function explainPastRequest(
   request_id: string,
 ): Promise<DryRun> {
   const { config } = usable;
-  const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
-  try {
-    const remembered = await recallRequest(database, config, request_id);
-    if (remembered !== undefined) return replayRecord(usable, remembered);
-  } finally {
-    await database.close();
-  }
+  const remembered = await useDatabase(context, config, (database) => recallRequest(database, config, request_id));
+  if (remembered !== undefined) return replayRecord(usable, remembered);
   throw new StartError(`no request ${request_id} in the audit log; appscli audit tail --json shows ids`, {
     exit_code: EXIT_FINDINGS,
   });

@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../../base/kit/package-root.ts';
-import { wrapText } from '../../../base/kit/text/wrap-text.ts';
-import { formatList } from '../table.ts';
+import { formatList, paragraph, WIDTH } from '../output.ts';
 
 /** Pages of the reference by kind of term. */
 export const KINDS: Readonly<Record<string, readonly string[]>> = {
@@ -133,37 +132,35 @@ export function mentioning(entries: readonly Entry[], text: string): readonly En
 }
 
 /** Blocks of a page as text. */
-export function describeBlocks(blocks: readonly Block[], line_width: number): string[] {
-  return blocks.flatMap((block, i) => [...(i === 0 ? [] : ['']), ...describeBlock(block, line_width)]);
+export function describeBlocks(blocks: readonly Block[]): string[] {
+  return blocks.flatMap((block, i) => [...(i === 0 ? [] : ['']), ...describeBlock(block)]);
 }
 
-function describeBlock(block: Block, line_width: number): string[] {
+function describeBlock(block: Block): string[] {
   if (block.kind === 'heading') return [block.text];
   if (block.kind === 'code') {
     const lines = block.text.split('\n');
     // Code is never wrapped, so that it can be copied; indent it only if it still fits.
-    const indent = lines.every(({ length }) => length + 2 <= line_width) ? '  ' : '';
+    const indent = lines.every(({ length }) => length + 2 <= WIDTH) ? '  ' : '';
     return lines.map((line) => `${indent}${line}`.trimEnd());
   }
   if (block.kind !== 'table') {
-    return block.text.split('\n').flatMap((line) => wrapText(line, line_width, '', line.startsWith('- ') ? '  ' : ''));
+    return block.text.split('\n').flatMap((line) => paragraph(line, '', line.startsWith('- ') ? '  ' : ''));
   }
   const { titles, rows } = block;
-  const listed = formatList(titles, rows, line_width);
-  if (listed.every((line) => line.length <= line_width)) return listed;
+  const listed = formatList(titles, rows, WIDTH);
+  if (listed.every((line) => line.length <= WIDTH)) return listed;
   const label_width = Math.min(20, Math.max(...titles.map((title) => title.length)) + 2);
   return rows.flatMap((row, i) => [
     ...(i === 0 ? [] : ['']),
     ...titles.flatMap((title, column) =>
-      row[column] === ''
-        ? []
-        : wrapText(row[column]!, line_width, `${title} `.padEnd(label_width), ' '.repeat(label_width)),
+      row[column] === '' ? [] : paragraph(row[column]!, `${title} `.padEnd(label_width), ' '.repeat(label_width)),
     ),
   ]);
 }
 
 /** Entries as text; equal entries are merged. */
-export function describeEntries(entries: readonly Entry[], line_width: number): string[] {
+export function describeEntries(entries: readonly Entry[]): string[] {
   const alike = Map.groupBy(entries, ({ blocks }) => JSON.stringify(blocks));
   return [...alike.values()].flatMap(([entry], i) => {
     const { page, word, blocks, below } = entry!;
@@ -171,8 +168,8 @@ export function describeEntries(entries: readonly Entry[], line_width: number): 
       ...(i === 0 ? [] : ['']),
       `${page}: ${word}`,
       '',
-      ...describeBlocks(blocks, line_width),
-      ...(below.length === 0 ? [] : wrapText(`Keys: ${below.join(', ')}.`, line_width)),
+      ...describeBlocks(blocks),
+      ...(below.length === 0 ? [] : paragraph(`Keys: ${below.join(', ')}.`)),
     ];
   });
 }

@@ -12,13 +12,10 @@ import {
   type UpstreamTypeName,
 } from '../../../domain/upstreams/types/index.ts';
 import { SHIPPED_PROFILE } from '../../../pipeline/load/profile.ts';
-import { type Input, processInput } from '../client/client-write.ts';
-import type { CommandRow } from '../commands.ts';
+import { type Input, processInput } from '../client/client-options.ts';
+import { type CommandContext, type CommandRow, choice, EXIT_OK, option, usageError } from '../commands.ts';
 
-import type { CommandContext } from '../context.ts';
-import { EXIT_OK, usageError } from '../exit-codes.ts';
 import { enterDirectory, isTaken, programPath, shellWord, stagesTsconfig, writeNewFiles } from '../new-files.ts';
-import { choice, option } from '../options.ts';
 import { installedClients, NEUTRAL_PROFILE } from '../profiles.ts';
 
 const TEMPLATES = join(PACKAGE_ROOT, 'engine/edge/cli/init/project');
@@ -39,7 +36,6 @@ above.
 interface Written {
   readonly upstream: NewUpstream;
   readonly profile: NewProfile;
-  /** Whether an .npmrc was written. */
   readonly npmrc: boolean;
 }
 
@@ -127,7 +123,6 @@ async function init(
   return EXIT_OK;
 }
 
-/** The profile of the new configuration. */
 type NewProfile = typeof SHIPPED_PROFILE | typeof NEUTRAL_PROFILE;
 
 /** The profile: by option, by answer, or by the clients on the PATH. Raises StartError. */
@@ -154,7 +149,6 @@ function withProfile(name: string, text: string, profile: NewProfile): string {
   return text.replace(/^ {2}# profile: shipped/m, '  profile: shipped');
 }
 
-/** Options of the upstream. */
 interface UpstreamOptions {
   readonly upstreamUrl?: string;
   readonly upstreamType?: UpstreamTypeName;
@@ -170,7 +164,6 @@ interface NewUpstream {
 
 const KEY_ENV = 'UPSTREAM_KEY';
 
-/** The types of upstreams in a sentence. */
 function typesSaid(said: (name: string, speaks: string) => string): string {
   return UPSTREAM_TYPE_NAMES.map((name) => said(name, UPSTREAM_TYPES[name].init.speaks)).join(' or ');
 }
@@ -202,33 +195,27 @@ export async function chooseUpstream(
     (url !== undefined && PROBLEMS.url(url)) || (key_env !== undefined && PROBLEMS.key_env(key_env)) || undefined;
   if (problem !== undefined) throw usageError(problem);
   if (url === undefined && type !== undefined) throw usageError('--upstream-type needs --upstream-url');
-  const is_asked = url === undefined && input.answers;
-  const ask = async (question: string, usual: string, problemOf: (text: string) => string | undefined) => {
+  const usual = { type: type ?? DEFAULT_UPSTREAM_TYPE, key_env: key_env ?? KEY_ENV };
+  if (url !== undefined || !input.answers) return { base_url: url, ...usual };
+  const ask = async (question: string, fallback: string, problemOf: (text: string) => string | undefined) => {
     for (;;) {
-      const line = (await input.line(question, false)).trim() || usual;
-      const wrong = line === usual ? undefined : problemOf(line);
+      const line = (await input.line(question, false)).trim() || fallback;
+      const wrong = line === fallback ? undefined : problemOf(line);
       if (wrong === undefined) return line;
       print(`${wrong}\n`);
     }
   };
-  const base_url = is_asked
-    ? await ask('Address of your provider (Enter: a mock on this machine): ', '', PROBLEMS.url)
-    : url;
-  const is_own = base_url !== undefined && base_url !== '';
-  const asks = is_asked && is_own;
+  const base_url = await ask('Address of your provider (Enter: a mock on this machine): ', '', PROBLEMS.url);
+  if (base_url === '') return { base_url: undefined, ...usual };
+  const types = typesSaid((name, speaks) => `${speaks} (${name})`);
   return {
-    base_url: is_own ? base_url : undefined,
-    type: ((asks
-      ? await ask(
-          `Does it speak ${typesSaid((name, speaks) => `${speaks} (${name})`)}? [${DEFAULT_UPSTREAM_TYPE}] `,
-          DEFAULT_UPSTREAM_TYPE,
-          PROBLEMS.type,
-        )
-      : type) ?? DEFAULT_UPSTREAM_TYPE) as UpstreamTypeName,
-    key_env:
-      (asks && key_env === undefined
-        ? await ask(`Name of the variable with its key [${KEY_ENV}]: `, KEY_ENV, PROBLEMS.key_env)
-        : key_env) ?? KEY_ENV,
+    base_url,
+    type: (await ask(
+      `Does it speak ${types}? [${DEFAULT_UPSTREAM_TYPE}] `,
+      DEFAULT_UPSTREAM_TYPE,
+      PROBLEMS.type,
+    )) as UpstreamTypeName,
+    key_env: key_env ?? (await ask(`Name of the variable with its key [${KEY_ENV}]: `, KEY_ENV, PROBLEMS.key_env)),
   };
 }
 
@@ -252,7 +239,6 @@ function withUpstream(name: string, text: string, { base_url, type, key_env }: N
     .replace(/(?<=^ {4}type: ).+/m, (own) => (type === DEFAULT_UPSTREAM_TYPE ? own : type_line + protocols_line));
 }
 
-/** `appscli init`. */
 export const commands: readonly CommandRow[] = [
   {
     arguments: [['[directory]', 'directory for the files (default: the current one); created if missing']],

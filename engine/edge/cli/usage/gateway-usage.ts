@@ -1,20 +1,30 @@
 import { InvalidArgumentError } from 'commander';
 import { printable } from '../../../base/kit/text/printable.ts';
-import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import { USAGE_DIMENSIONS, type UsageDimension } from '../../../domain/budget/reports/usage.ts';
 
 import type { AnswerOf } from '../admin.ts';
-import type { CommandRow } from '../commands.ts';
-import type { CommandContext } from '../context.ts';
-import { usageError } from '../exit-codes.ts';
-import { adminAtGateway, inputOf } from '../gateway-admin.ts';
-import { assertPeriod, dayOrMoment, email, option, timeZone } from '../options.ts';
-import { showReport } from '../show.ts';
-import { formatList, formatTable, numbers, withoutEmptyColumns } from '../table.ts';
-import { formatMoment } from '../times.ts';
+import {
+  assertPeriod,
+  type CommandContext,
+  type CommandRow,
+  dayOrMoment,
+  option,
+  timeZone,
+  usageError,
+} from '../commands.ts';
+import { adminAtGateway, fields, inputOf } from '../gateway-admin.ts';
+import {
+  type Columns,
+  formatList,
+  formatMoment,
+  formatTable,
+  numbers,
+  paragraph,
+  showReport,
+  tableOf,
+} from '../output.ts';
 import type { UsageOptions } from './usage.ts';
 
-const WIDTH = 80;
 /** Most dimensions in a table. */
 export const IN_TABLE = 2;
 
@@ -55,7 +65,7 @@ function describeRows(
 ): string[] {
   const { since, until, time_zone, rows, total } = usage;
   const from = since === null ? '' : ` from ${formatMoment(since, time_zone)}`;
-  const period = wrapText(`Usage of ${printable(whose)}${from} to ${formatMoment(until, time_zone)}:`, WIDTH);
+  const period = paragraph(`Usage of ${printable(whose)}${from} to ${formatMoment(until, time_zone)}:`);
   if (total.requests === 0) return [...period, 'No requests.'];
   const cells = rows.map(({ of, others, sums }) => [
     others > 0 ? `(${others} others)` : by.map((dimension) => nameIn(of, dimension)).join(', '),
@@ -67,24 +77,25 @@ function describeRows(
   ];
 }
 
-const LIMIT_COLUMNS = ['LIMIT OF', 'PER', ...numbers('LIMIT', 'USED', 'LEFT'), 'UNIT', 'RESETS'];
+type Limit = AnswerOf<'listLimits'>['limits'][number];
 
-function describeLimits(limits: AnswerOf<'listLimits'>['limits'], line_width: number): string[] {
+const amount = (value: number | null, unit: string) =>
+  value === null ? '' : unit === 'usd' ? value.toFixed(2) : String(value);
+
+const LIMIT_COLUMNS: Columns<Limit> = [
+  ['LIMIT OF', ({ of }) => Array.from(Object.entries(of), ([scope, name]) => `${scope} ${name}`).join(', ')],
+  ['PER', ({ window }) => (window === 'open' ? 'at once' : window)],
+  ['LIMIT', ({ limit, unit }) => amount(limit, unit), 'number'],
+  ['USED', ({ window, in_flight, spent, unit }) => amount(window === 'open' ? in_flight : spent, unit), 'number'],
+  ['LEFT', ({ room, unit }) => amount(room, unit), 'number'],
+  ['UNIT', ({ unit }) => (unit === 'usd' ? 'USD' : unit)],
+  ['RESETS', ({ resets_at, time_zone }) => resets_at && formatMoment(resets_at, time_zone)],
+];
+
+function describeLimits(limits: readonly Limit[], line_width: number): string[] {
   const in_force = limits.filter(({ limit }) => limit !== null);
   if (in_force.length === 0) return ['No limits apply to you.'];
-  const amount = (value: number | null, unit: string) =>
-    value === null ? '' : unit === 'usd' ? value.toFixed(2) : String(value);
-  const rows = in_force.map(({ of, window, unit, limit, spent, in_flight, room, resets_at, time_zone }) => [
-    Object.entries(of)
-      .map(([scope, name]) => printable(`${scope} ${name}`))
-      .join(', '),
-    window === 'open' ? 'at once' : window,
-    ...[limit, window === 'open' ? in_flight : spent, room].map((value) => amount(value, unit)),
-    unit === 'usd' ? 'USD' : unit,
-    resets_at === null ? '' : formatMoment(resets_at, time_zone),
-  ]);
-  const table = withoutEmptyColumns(LIMIT_COLUMNS, rows);
-  return formatList(table.columns, table.rows, line_width);
+  return formatList(...tableOf(LIMIT_COLUMNS, in_force), line_width);
 }
 
 function nameIn(of: object, dimension: UsageDimension): string {
@@ -115,23 +126,12 @@ function dimensions(text: string): readonly UsageDimension[] {
 export const USAGE_OPTIONS = [
   option('--since <when>', 'from this time: 7d, 12h or a date', dayOrMoment),
   option('--until <when>', 'until this time (exclusive): 1d, 12h or a date', dayOrMoment),
-  option('--user <email>', 'only this user', email),
-  option('--team <name>', 'only this team'),
-  option('--project <name>', 'only this project'),
-  option('--model <id>', 'only this model'),
-  option('--upstream <name>', 'only this upstream'),
-  option('--upstream-model <id>', 'only this model id of the upstream'),
-  option('--protocol <name>', 'only this protocol: messages, chat, responses or count_tokens'),
-  option('--token <id>', 'only this access token'),
-  option('--token-group <name>', 'only access tokens of this group'),
-  option('--answered-model <name>', 'only responses of this model, if it differs from the requested one'),
-  option('--service-tier <name>', 'only this service tier, such as priority'),
-  option('--speed <name>', 'only this speed, such as fast'),
+  ...fields('getUsage', 'user', 'team', 'project', 'model', 'upstream', 'upstream_model', 'protocol', 'token'),
+  ...fields('getUsage', 'token_group', 'answered_model', 'service_tier', 'speed'),
   option('--by <what>', `group by up to four of ${USAGE_DIMENSIONS.join(', ')}; at most two for a table`, dimensions),
   option('--time-zone <name>', 'time zone of days, such as Europe/Berlin (default: spend_limits.time_zone)', timeZone),
 ];
 
-/** `appscli usage` in the package for developers: only at a gateway. */
 export const commands: readonly CommandRow[] = [
   {
     options: USAGE_OPTIONS,

@@ -1,6 +1,5 @@
 import { PROTOCOLS } from '../../../base/contract/protocol.ts';
 import { jsonText, printable, printableLines } from '../../../base/kit/text/printable.ts';
-import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import {
   reportUsage,
   type UsageDimension,
@@ -8,12 +7,16 @@ import {
   type UsageRow,
 } from '../../../domain/budget/reports/usage.ts';
 import { usageCsv, usageJson } from '../../../domain/budget/reports/usage-summary.ts';
-import { roundedUsd } from '../amounts.ts';
-import type { CommandRow } from '../commands.ts';
-import type { CommandContext } from '../context.ts';
-import { EXIT_OK, usageError } from '../exit-codes.ts';
-import { assertPeriod, byFieldNames, option } from '../options.ts';
-import { formatTable, numbers } from '../table.ts';
+import {
+  assertPeriod,
+  byFieldNames,
+  type CommandContext,
+  type CommandRow,
+  EXIT_OK,
+  option,
+  usageError,
+} from '../commands.ts';
+import { formatTable, numbers, paragraph, roundedUsd } from '../output.ts';
 import { withDatabase } from '../with-database.ts';
 import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
 
@@ -50,7 +53,6 @@ export async function usage(context: CommandContext, options: UsageOptions): Pro
 
 const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
 
-/** Layout of a table: rows with their own names, grouped below headings. */
 interface Layout {
   readonly title: string;
   /** `undefined` for a table without headings. */
@@ -58,7 +60,6 @@ interface Layout {
   nameOf(row: UsageRow): string;
 }
 
-/** A heading per caller, a row per model. */
 const BY_CALLER: Layout = { title: 'USER, MODEL', headingOf: callerOf, nameOf: modelOf };
 
 function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
@@ -88,17 +89,17 @@ export function describeUsage(rows: readonly UsageRow[], line_width: number, by?
     ...(heading === undefined ? [] : [printable(heading)]),
     ...lines.splice(0, own.length),
   ]);
-  return [titles!, ...described, total, ...describePossible(rows, line_width)];
+  return [titles!, ...described, total, ...describePossible(rows)];
 }
 
-function describePossible(rows: readonly UsageRow[], line_width: number): string[] {
+function describePossible(rows: readonly UsageRow[]): string[] {
   const beyond = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
   const in_cost = rows.reduce((sum, row) => sum + row.possible_nano_usd, 0n);
   const notes = [
     beyond > 0n && `Upstreams may bill up to ${roundedUsd(beyond, 6)} USD more for failed attempts.`,
     in_cost > 0n && `This includes ${roundedUsd(in_cost, 6)} USD that upstreams may bill for failed attempts.`,
   ];
-  return notes.flatMap((note) => (note === false ? [] : wrapText(note, line_width)));
+  return notes.flatMap((note) => (note === false ? [] : paragraph(note)));
 }
 
 function callerOf({ user, team, project }: UsageRow): string {
@@ -130,7 +131,6 @@ function numbersOf(rows: readonly UsageRow[]): string[] {
   ];
 }
 
-/** The part of the cost from later adjustments. */
 function adjustedOf(rows: readonly UsageRow[]): string {
   const total = rows.reduce((sum, row) => sum + row.adjusted_nano_usd, 0n);
   return total === 0n ? '' : roundedUsd(total, 6);
@@ -143,7 +143,6 @@ function briefly(count: number): string {
   return `${(count / (size as number)).toPrecision(4)}${unit}`;
 }
 
-/** `appscli usage`. */
 export const commands: readonly CommandRow[] = [
   {
     options: [...USAGE_OPTIONS, option('--csv', 'print CSV with exact numbers').conflicts(['json', 'baseUrl'])],

@@ -1,9 +1,8 @@
-import { type AnswerOf, addressOf, type InputOf, usePageSearch, useSession } from '../api.ts';
-import { Facts, mono, PageHead, say, Tabs, TimeText, To } from '../parts/basic.tsx';
+import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
+import { Facts, mono, PageHead, say, soft, Tabs, TimeText, To } from '../parts/basic.tsx';
 import { Panel } from '../parts/dialog.tsx';
-import type { Filter } from '../parts/field.tsx';
-import { type Columns, Files, ListPage } from '../parts/table.tsx';
-import { beginningOf } from '../ranges.ts';
+import { type Filter, PERIOD } from '../parts/field.tsx';
+import { type Columns, ListPage } from '../parts/table.tsx';
 
 /** Audit page: changes and refused sign-ins, with exports. */
 export function Page() {
@@ -14,12 +13,7 @@ export function Page() {
     <>
       <PageHead
         title="Audit"
-        intro={
-          <>
-            Changes and refused sign-ins. Model requests are under <To page={['/requests']}>Requests</To>. Times are in{' '}
-            {time_zone}.
-          </>
-        }
+        intro={say`Changes and refused sign-ins. Model requests are under ${<To page={['/requests']}>Requests</To>}. Times are in ${time_zone}.`}
       />
       <Tabs
         label="Lists"
@@ -34,24 +28,8 @@ export function Page() {
   );
 }
 
-/** Period of the URL, with days in the gateway's time zone; `until` is exclusive. */
-function usePeriod() {
-  const [{ since, until }] = usePageSearch();
-  const { time_zone } = useSession();
-  return {
-    since: beginningOf(since || undefined, time_zone),
-    until: beginningOf(until || undefined, time_zone),
-  };
-}
-
-const PERIOD: readonly Filter[] = [
-  { name: 'since', label: 'From', is_date: true },
-  { name: 'until', label: 'To (included)', is_date: true, is_end: true },
-];
-
 type Change = AnswerOf<'listChanges'>['changes'][number];
 
-/** Titles of audit actions. */
 const ACTIONS: Readonly<Record<Change['action'], string>> = {
   'token.create': 'Access token created',
   'token.rotate': 'Access token replaced',
@@ -75,9 +53,9 @@ const ACTIONS: Readonly<Record<Change['action'], string>> = {
 
 const CHANGE_FILTERS: readonly Filter[] = [
   ...PERIOD,
-  { name: 'actor', label: 'Actor' },
-  { name: 'subject', label: 'Subject' },
-  { name: 'action', label: 'Action', options: [['', 'All'], ...Object.entries(ACTIONS)] },
+  { name: 'actor' },
+  { name: 'subject' },
+  { name: 'action', options: [['', 'All'], ...Object.entries(ACTIONS)] },
 ];
 
 const CHANGE_COLUMNS: Columns<Change> = [
@@ -87,16 +65,11 @@ const CHANGE_COLUMNS: Columns<Change> = [
 ];
 
 function Changes() {
-  const [{ actor, action, subject }] = usePageSearch();
-  const input = { ...usePeriod(), actor, action: (action || undefined) as InputOf<'listChanges'>['action'], subject };
   return (
     <ListPage
       operation="listChanges"
-      input={input}
       title="Changes"
-      actions={
-        <Files of={{ CSV: addressOf('exportChangesCsv', input), 'JSON lines': addressOf('exportChanges', input) }} />
-      }
+      files={{ CSV: 'exportChangesCsv', 'JSON lines': 'exportChanges' }}
       filters={CHANGE_FILTERS}
       clear="Show all"
       page={50}
@@ -117,7 +90,6 @@ const KINDS: Readonly<Record<Change['actor']['kind'], string>> = {
   service: 'a service token',
 };
 
-/** One change in full, with links. */
 function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void }) {
   const { id, at, actor, action, subject, words, before, after } = change;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
@@ -127,12 +99,7 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
       <Facts
         of={{
           When: <TimeText at={at} form="long" />,
-          By: (
-            <>
-              <To page={['/audit', { actor: actor.name }]}>{actor.name}</To>{' '}
-              <span className="soft">({KINDS[actor.kind]})</span>
-            </>
-          ),
+          By: say`${<To page={['/audit', { actor: actor.name }]}>{actor.name}</To>} ${soft(`(${KINDS[actor.kind]})`)}`,
           Of: <To page={['/audit', { subject }]}>{subject}</To>,
           Action: say`${mono(action)}, change ${id}`,
         }}
@@ -154,7 +121,6 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
   );
 }
 
-/** The recorded value, and the one before. */
 function Value({ before, after }: { before: unknown; after: unknown }) {
   if (before === undefined || after === undefined) return valueWords(after ?? before);
   return (
@@ -181,7 +147,6 @@ function personIn({ action, subject, before, after }: Change): string | undefine
   return limited === undefined ? undefined : /^user (\S+@\S+)/.exec(limited)?.[1];
 }
 
-/** Other pages about the same person. */
 const PAGES_ABOUT = [
   ['/people', 'Sign-ins and sessions'],
   ['/tokens', 'Access tokens'],
@@ -219,18 +184,11 @@ const REFUSAL_COLUMNS: Columns<Refusal> = [
 ];
 
 function Refusals() {
-  const [{ user }] = usePageSearch();
-  const input = { ...usePeriod(), user };
-  const files = {
-    CSV: addressOf('exportRefusedSignInsCsv', input),
-    'JSON lines': addressOf('exportRefusedSignIns', input),
-  };
   return (
     <ListPage
       operation="listRefusedSignIns"
-      input={input}
       title="Refused sign-ins"
-      actions={<Files of={files} />}
+      files={{ CSV: 'exportRefusedSignInsCsv', 'JSON lines': 'exportRefusedSignIns' }}
       note="Kept for 14 days, the last ten per address."
       filters={[...PERIOD, { name: 'user', label: 'Who' }]}
       clear="Show all"

@@ -2,15 +2,16 @@ import { type ReactNode, useEffect, useMemo, useRef } from 'react';
 import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import {
   Badge,
-  Button,
   Card,
   CopyBlock,
   counted,
   EmptyState,
   Facts,
   Icon,
+  Lines,
   Loaded,
   longTime,
+  mono,
   PageHead,
   say,
   soft,
@@ -19,7 +20,7 @@ import {
   To,
   timeAt,
 } from '../parts/basic.tsx';
-import { Field, type Option } from '../parts/field.tsx';
+import { type Filter, Filters, type Option } from '../parts/field.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
 type Version = AnswerOf<'getConfigVersion'>;
@@ -27,7 +28,6 @@ type Rule = NonNullable<Version['rules']>[number];
 type Load = AnswerOf<'listConfigLoads'>['loads'][number];
 type FoundLoad = Version['load'];
 
-/** Views of the page, in order. */
 const VIEWS = {
   rules: 'Rules',
   shadow: 'Shadow rules',
@@ -65,7 +65,6 @@ interface PlaceProps {
   readonly version?: string | null;
 }
 
-/** Position in a file, as a link. */
 function Place({ file, line, version }: PlaceProps) {
   const of_version = version == null ? {} : { version };
   return (
@@ -95,47 +94,33 @@ const CAUSES = {
   signal: 'of a SIGHUP',
 } as const;
 
-/** Lines of each file by name; `null` if its text is not stored. */
 function linesByFile(files: Version['files']): ReadonlyMap<string, readonly string[] | null> {
   return new Map(files.map(({ name, text }) => [name, text?.replace(/\n$/, '').split('\n') ?? null]));
 }
 
-/** A note above the content. */
-function Note({ children, icon = 'info' }: { children: ReactNode; icon?: 'info' | 'alarm' }) {
+function Note({ children }: { children: ReactNode }) {
   return (
     <p className="config-note row boxed">
-      <Icon name={icon} />
+      <Icon name="info" />
       <span>{children}</span>
     </p>
   );
 }
 
-interface FindingsProps {
-  readonly findings: FoundLoad['findings'];
-  readonly version?: string | null;
-  /** Omits found and expected values. */
-  readonly is_brief?: boolean;
-}
-
-function Findings({ findings, version = null, is_brief = false }: FindingsProps) {
-  if (findings.length === 0) return null;
-  return (
-    <ul className="bare ruled any">
-      {findings.map(({ code, severity, message, file, line, found, expected, help }, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order.
-        <li key={i} className="stack near flush">
-          <p>
-            <Badge tone={severity === 'error' ? 'alarm' : 'warn'}>{severity === 'error' ? 'Error' : 'Warning'}</Badge>{' '}
-            <code>{code}</code> {message}
-          </p>
-          {!is_brief && found !== null && <p className="small">Found: {found}</p>}
-          {!is_brief && expected !== null && <p className="small">Expected: {expected}</p>}
-          {help !== null && <p className="small">What to do: {help}</p>}
-          <Place file={file} line={line} version={version} />
-        </li>
-      ))}
-    </ul>
-  );
+function Findings({ findings, version = null }: { findings: FoundLoad['findings']; version?: string | null }) {
+  const entries = findings.map(({ code, severity, message, file, line, found, expected, help }) => (
+    <div key={code} className="stack near flush">
+      <p>
+        <Badge tone={severity === 'error' ? 'alarm' : 'warn'}>{severity === 'error' ? 'Error' : 'Warning'}</Badge>{' '}
+        <code>{code}</code> {message}
+      </p>
+      {found !== null && <p className="small">Found: {found}</p>}
+      {expected !== null && <p className="small">Expected: {expected}</p>}
+      {help !== null && <p className="small">What to do: {help}</p>}
+      <Place file={file} line={line} version={version} />
+    </div>
+  ));
+  return <Lines of={entries} className="bare ruled any" />;
 }
 
 type State = AnswerOf<'getConfig'>;
@@ -143,24 +128,10 @@ type State = AnswerOf<'getConfig'>;
 /** Active versions of the replicas, and the failure of a newer one. */
 function InForce({ state }: { state: State }) {
   const { replicas, version, failing } = state;
-  const versions = new Set(replicas.map((each) => each.version));
-  const [only] = replicas;
   return (
     <>
       {failing !== null && <Failing load={failing} version={version} />}
-      {versions.size > 1 && (
-        <Note icon="alarm">Replicas run {versions.size} different versions, as during a rollout.</Note>
-      )}
-      {replicas.length === 1 && (
-        <p className="row flush">
-          <Badge tone="good">Active</Badge>
-          <span>
-            Version <VersionLink version={only!.version} />, loaded <TimeText at={only!.loaded_at} form="relative" />{' '}
-            because {CAUSES[only!.cause]}, on {only!.name}.
-          </span>
-        </p>
-      )}
-      {replicas.length > 1 && (
+      {replicas.length > 0 && (
         <Card title="Replicas">
           <DataTable
             label="Versions of the replicas"
@@ -194,16 +165,14 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
           the gateway reloads them.
         </p>
         {problem !== null && <p>{problem}</p>}
-        <Findings findings={findings.slice(0, 1)} version={load.version} is_brief />
+        <Findings findings={findings.slice(0, 1)} version={load.version} />
         {load.version !== null && (
-          <p>
+          <p className="row">
             {findings.length > 1 && (
-              <>
-                <Here to={{ version: load.version, view: 'findings' }}>All {findings.length} findings</Here>,{' '}
-              </>
+              <Here to={{ version: load.version, view: 'findings' }}>All {findings.length} findings</Here>
             )}
             {version !== null && (
-              <Here to={{ view: 'loads', from: version, to: load.version }}>diff to the active version</Here>
+              <Here to={{ view: 'loads', from: version, to: load.version }}>Diff to the active version</Here>
             )}
           </p>
         )}
@@ -214,25 +183,15 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
 
 function replicaColumns({ replica, version }: State): Columns<State['replicas'][number]> {
   return [
-    {
-      title: 'Replica',
-      cell: ({ name }) => (
-        <>
-          {name} {name === replica && <Badge>Current</Badge>}
-        </>
-      ),
-      sort: 'name',
-    },
+    { title: 'Replica', cell: ({ name }) => say`${name} ${name === replica && <Badge>Current</Badge>}`, sort: 'name' },
     {
       title: 'Version',
-      cell: (each) => (
-        <>
-          <VersionLink version={each.version} />{' '}
-          {version !== null && each.version !== version && (
-            <Here to={{ view: 'loads', from: version, to: each.version }}>differs</Here>
-          )}
-        </>
-      ),
+      cell: (each) => {
+        const differs = version !== null && each.version !== version && (
+          <Here to={{ view: 'loads', from: version, to: each.version }}>differs</Here>
+        );
+        return say`${<VersionLink version={each.version} />} ${differs}`;
+      },
       sort: 'version',
     },
     { title: 'Loaded', cell: 'loaded_at', sort: 'loaded_at' },
@@ -265,10 +224,8 @@ const PIECES = new RegExp(
     .join('|'),
   'gu',
 );
-/** Longer lines are not highlighted. */
 const CHARS_MAX = 2000;
 
-/** Tokens of a line with their kinds. */
 function piecesOf(line: string): readonly (readonly [kind: string, text: string])[] {
   if (line.length > CHARS_MAX) return [['plain', line]];
   return [...line.matchAll(PIECES)].map(({ 0: text, groups }) => [
@@ -280,14 +237,15 @@ function piecesOf(line: string): readonly (readonly [kind: string, text: string]
 interface ShownLine {
   readonly number: number;
   readonly text: string;
-  readonly kind?: 'same' | 'marked' | 'added' | 'removed';
+  /** `hunk`: the head of a part of a diff. */
+  readonly kind?: 'same' | 'marked' | 'added' | 'removed' | 'hunk';
 }
 
 /** Signs of diff lines, and their texts for screen readers. */
 const SIGNS = { same: [' ', ''], added: ['+', 'Added: '], removed: ['-', 'Removed: '] } as const;
 
-/** A line of YAML with its number. */
 function Line({ line: { number, text, kind } }: { line: ShownLine }) {
+  if (kind === 'hunk') return <span className="config-hunk">{`${text}\n`}</span>;
   const [sign, words] = kind === undefined || kind === 'marked' ? [] : SIGNS[kind];
   return (
     <span className={`config-line ${kind ?? ''}`}>
@@ -313,11 +271,15 @@ function Line({ line: { number, text, kind } }: { line: ShownLine }) {
   );
 }
 
-/** Scrollable lines of a file. */
-function Lines({ label, children }: { label: string; children: ReactNode }) {
+function Text({ label, of }: { label: string; of: readonly ShownLine[] }) {
   return (
     <pre className="config-yaml" role="region" aria-label={label} tabIndex={0}>
-      <code>{children}</code>
+      <code>
+        {of.map((line, i) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
+          <Line key={i} line={line} />
+        ))}
+      </code>
     </pre>
   );
 }
@@ -328,39 +290,26 @@ function WholeFile({ name, lines, marked }: { name: string; lines: readonly stri
   useEffect(() => {
     if (marked > 0) box.current?.querySelector('.marked')?.scrollIntoView({ block: 'center' });
   }, [marked]);
+  const shown = lines.map(
+    (text, i): ShownLine => ({ number: i + 1, text, ...(i + 1 === marked && { kind: 'marked' }) }),
+  );
   return (
     <div ref={box}>
-      <Lines label={name}>
-        {lines.map((text, i) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
-          <Line key={i} line={{ number: i + 1, text, ...(i + 1 === marked && { kind: 'marked' }) }} />
-        ))}
-      </Lines>
+      <Text label={name} of={shown} />
     </div>
   );
 }
 
 function FilesView({ version: { files } }: { version: Version }) {
-  const [{ file: selected, line }, change] = usePageSearch();
+  const [{ file: selected, line }] = usePageSearch();
   const file = files.find(({ name }) => name === selected) ?? (selected === undefined ? files[0] : undefined);
-  const own = files.filter(({ name }) => !ships(name));
-  const shipped = files.filter(({ name }) => ships(name));
   const number = Number(line);
-  const names = [...own, ...shipped].map(({ name }) => name);
   return (
     <div className="config-files">
       <nav aria-label="Files" className="config-file-list">
-        <FileList title="Own files" files={own} open={file?.name} />
-        <FileList title="Shipped files" files={shipped} open={file?.name} />
+        <FileList title="Own files" files={files.filter(({ name }) => !ships(name))} open={file?.name} />
+        <FileList title="Shipped files" files={files.filter(({ name }) => ships(name))} open={file?.name} />
       </nav>
-      <div className="config-file-choice">
-        <Field
-          label="File"
-          options={file === undefined ? [['', 'Choose a file'], ...names] : names}
-          value={file?.name ?? ''}
-          onValue={(name) => change({ view: 'files', file: name, line: undefined })}
-        />
-      </div>
       <Card title={file?.name ?? selected ?? 'Files'}>
         {file === undefined && <EmptyState title="File not in this version">Choose one from the list.</EmptyState>}
         {file?.text === null && (
@@ -403,9 +352,8 @@ function FileList({ title, files, open }: { title: string; files: Version['files
   );
 }
 
-/** Rules in words, beside their YAML. */
 function RulesView({ version: { rules, rule_kinds, files } }: { version: Version }) {
-  const [search, change] = usePageSearch();
+  const [{ rule: selected }] = usePageSearch();
   const texts = useMemo(() => linesByFile(files), [files]);
   if (rules === null) {
     return (
@@ -416,68 +364,48 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
       </Card>
     );
   }
-  const { rule: selected } = search;
   // By key, or by name only, as in links of other pages.
   const isSelected = (rule: Rule) => selected !== undefined && (ruleKey(rule) === selected || rule.name === selected);
-  const words = (search.find ?? '').trim().toLowerCase();
-  const fits = ({ name, text, effect, file }: Rule) =>
-    [name, text, effect, file].some((each) => each.toLowerCase().includes(words));
-  const with_shipped = search.shipped === 'yes' || rules.some((rule) => ships(rule.file) && isSelected(rule));
   const own = rules.filter(({ file }) => !ships(file));
-  const shown = (with_shipped ? rules : own).filter(fits);
-  const shipped = rules.length - own.length;
+  const shipped = rules.filter(({ file }) => ships(file));
+  const listOf = (all: readonly Rule[]) =>
+    rule_kinds.map(({ kind, title }) => {
+      const of_kind = all.filter((rule) => rule.kind === kind);
+      return (
+        of_kind.length > 0 && (
+          <Card key={kind} title={title}>
+            <ol className="bare ruled">
+              {of_kind.map((rule, i) => (
+                <RuleItem
+                  // biome-ignore lint/suspicious/noArrayIndexKey: several limits of one entry share their name.
+                  key={`${ruleKey(rule)} ${i}`}
+                  rule={rule}
+                  lines={texts.get(rule.file) ?? null}
+                  is_selected={isSelected(rule)}
+                />
+              ))}
+            </ol>
+          </Card>
+        )
+      );
+    });
   return (
     <div className="stack apart">
-      <div className="filters wide">
-        <Field
-          label="Find a rule"
-          type="search"
-          value={search.find ?? ''}
-          placeholder="Name, condition or effect"
-          onValue={(find) => change({ find, rule: undefined }, { replace: true })}
-        />
-        {shipped > 0 && (
-          <Button
-            aria-pressed={with_shipped}
-            onClick={() => change({ shipped: with_shipped ? undefined : 'yes', rule: undefined }, { replace: true })}
-          >
-            {with_shipped ? 'Hide' : 'Show'} {shipped} shipped rules
-          </Button>
-        )}
-        <p className="soft small flush" role="status">
-          {shown.length} of {rules.length} rules
-        </p>
-      </div>
       {selected !== undefined && !rules.some(isSelected) && <Note>Rule {selected} is not in this version.</Note>}
-      {shown.length === 0 && (
+      {own.length === 0 && (
         <Card>
-          <EmptyState title={words === '' ? 'No own rules' : 'No matching rules'}>
-            {words === ''
-              ? 'Write routing rules and limits in gateway.yaml, conditions of stages in pipelines.'
-              : 'Try another word, or show shipped rules.'}
+          <EmptyState title="No own rules">
+            Write routing rules and limits in gateway.yaml, conditions of stages in pipelines.
           </EmptyState>
         </Card>
       )}
-      {rule_kinds.map(({ kind, title }) => {
-        const of_kind = shown.filter((rule) => rule.kind === kind);
-        return (
-          of_kind.length > 0 && (
-            <Card key={kind} title={title}>
-              <ol className="bare ruled">
-                {of_kind.map((rule, i) => (
-                  <RuleItem
-                    // biome-ignore lint/suspicious/noArrayIndexKey: several limits of one entry share their name.
-                    key={`${ruleKey(rule)} ${i}`}
-                    rule={rule}
-                    lines={texts.get(rule.file) ?? null}
-                    is_selected={isSelected(rule)}
-                  />
-                ))}
-              </ol>
-            </Card>
-          )
-        );
-      })}
+      {listOf(own)}
+      {shipped.length > 0 && (
+        <details open={shipped.some(isSelected)}>
+          <summary>{`${shipped.length} shipped rules`}</summary>
+          <div className="stack apart">{listOf(shipped)}</div>
+        </details>
+      )}
     </div>
   );
 }
@@ -531,20 +459,15 @@ function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
   if (lines === null) return <p className="soft small">The text of this file is not stored.</p>;
   const cut = lines.slice(first_line - 1, last_line);
   const indent = /^ */.exec(cut[0] ?? '')![0].length;
-  return (
-    <Lines label={`YAML of ${name}`}>
-      {cut.map((line, i) => {
-        const text = line.slice(0, indent).trim() === '' ? line.slice(indent) : line;
-        // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
-        return <Line key={i} line={{ number: first_line + i, text }} />;
-      })}
-    </Lines>
-  );
+  const shown = cut.map((line, i) => {
+    const text = line.slice(0, indent).trim() === '' ? line.slice(indent) : line;
+    return { number: first_line + i, text };
+  });
+  return <Text label={`YAML of ${name}`} of={shown} />;
 }
 
 type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
 
-/** Shadow rules: what each would have done, and how to enforce it. */
 function ShadowView({ files }: { files: Version['files'] }) {
   const shadows = useOperation('listShadowRules', {}, { every_seconds: 60 });
   const texts = linesByFile(files);
@@ -578,7 +501,8 @@ function ShadowView({ files }: { files: Version['files'] }) {
 }
 
 function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[] | null }) {
-  const { requests, upstreams, last_at, last_request_id, patch, name, recorded_as } = rule;
+  const { requests, upstreams, last_at, last_request_id: request, patch, name, recorded_as } = rule;
+  const shown = request !== null && <To page={['/requests', { request }]}>Show the request</To>;
   return (
     <Card>
       <div className="config-rule">
@@ -593,14 +517,7 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
               Upstreams: upstreams
                 .map(({ upstream, requests: each }) => `${upstream ?? 'no upstream'}: ${each.toLocaleString('en')}`)
                 .join(', '),
-              'Last match': last_at !== null && (
-                <>
-                  <TimeText at={last_at} />{' '}
-                  {last_request_id !== null && (
-                    <To page={['/requests', { request: last_request_id }]}>Show the request</To>
-                  )}
-                </>
-              ),
+              'Last match': last_at !== null && say`${timeAt(last_at)} ${shown}`,
               'Recorded as': <code>{recorded_as}</code>,
             }}
           />
@@ -633,14 +550,13 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
 function wouldHave({ kind, requests }: ShadowRule): string {
   const noun = requests === 1 ? 'request' : 'requests';
   if (kind === 'routing') return `${noun} would have been routed elsewhere`;
-  if (kind === 'spend') return `${noun} would have been refused`;
+  if (kind === 'spend') return `${noun} would have been rejected`;
   return kind === 'on_error' ? `${noun} would have been answered by it` : `${noun} would have matched`;
 }
 
 type Diff = AnswerOf<'diffConfigVersions'>;
 type FileDiff = Diff['files'][number];
 
-/** Diff of two versions: rules, then lines. */
 function DiffView({ from, to }: { from: string; to: string }) {
   const diff = useOperation('diffConfigVersions', { from, to });
   return (
@@ -667,23 +583,21 @@ function RuleChanges({ rules }: { rules: Diff['rules'] }) {
     <Card title="Rules">
       {rules === null && <p className="soft">Not available: one of the versions has errors.</p>}
       {rules?.length === 0 && <p className="soft">No changes.</p>}
-      {rules !== null && rules.length > 0 && (
-        <ul className="bare ruled any">
-          {rules.map(({ before, after }, i) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order.
-            <li key={i} className="stack near flush">
-              <h3>
-                {(after ?? before)!.name}{' '}
-                <Badge tone={after === null ? 'warn' : 'info'}>
-                  {before === null ? 'Added' : after === null ? 'Removed' : 'Changed'}
-                </Badge>
-              </h3>
-              {before !== null && <p className={after === null ? '' : 'soft struck'}>{wordsOf('Before: ', before)}</p>}
-              {after !== null && <p>{wordsOf(before === null ? '' : 'After: ', after)}</p>}
-            </li>
-          ))}
-        </ul>
-      )}
+      <Lines
+        className="bare ruled any"
+        of={(rules ?? []).map(({ before, after }) => (
+          <div key={(after ?? before)!.name} className="stack near flush">
+            <h3>
+              {(after ?? before)!.name}{' '}
+              <Badge tone={after === null ? 'warn' : 'info'}>
+                {before === null ? 'Added' : after === null ? 'Removed' : 'Changed'}
+              </Badge>
+            </h3>
+            {before !== null && <p className={after === null ? '' : 'soft struck'}>{wordsOf('Before: ', before)}</p>}
+            {after !== null && <p>{wordsOf(before === null ? '' : 'After: ', after)}</p>}
+          </div>
+        ))}
+      />
     </Card>
   );
 }
@@ -699,18 +613,12 @@ function FileChange({ file: { name, change, hunks } }: { file: FileDiff }) {
   return (
     <Card title={name} actions={<Badge tone={change === 'removed' ? 'warn' : 'info'}>{CHANGES[change]}</Badge>}>
       {hunks === null && <p className="soft">No diff: it is code, too long or too different.</p>}
-      {hunks !== null && hunks.length > 0 && (
-        <Lines label={`Diff of ${name}`}>
-          {hunks.map((hunk) => (
-            <HunkLines key={`${hunk.old_line} ${hunk.new_line}`} hunk={hunk} />
-          ))}
-        </Lines>
-      )}
+      {hunks !== null && hunks.length > 0 && <Text label={`Diff of ${name}`} of={hunks.flatMap(hunkLines)} />}
     </Card>
   );
 }
 
-function HunkLines({ hunk }: { hunk: NonNullable<FileDiff['hunks']>[number] }) {
+function hunkLines(hunk: NonNullable<FileDiff['hunks']>[number]): readonly ShownLine[] {
   let [old_line, new_line] = [hunk.old_line, hunk.new_line];
   const lines = hunk.lines.map(({ kind, text }) => {
     const number = kind === 'removed' ? old_line : new_line;
@@ -718,28 +626,19 @@ function HunkLines({ hunk }: { hunk: NonNullable<FileDiff['hunks']>[number] }) {
     if (kind !== 'removed') new_line++;
     return { kind, text, number };
   });
-  return (
-    <>
-      <span className="config-hunk">{`Line ${hunk.new_line}\n`}</span>
-      {lines.map((line) => (
-        <Line key={`${line.kind} ${line.number}`} line={line} />
-      ))}
-    </>
-  );
+  return [{ kind: 'hunk', number: hunk.new_line, text: `Line ${hunk.new_line}` }, ...lines];
 }
 
 const PAGE = 50;
 
-/** Loads, and the diff of two versions. */
 function LoadsView() {
   const [{ before, from, to }] = usePageSearch();
   // The list below has the same query, so both share one request.
-  const cursor = /^\d{1,15}$/.test(before ?? '') ? Number(before) : undefined;
-  const { data } = useOperation('listConfigLoads', { limit: PAGE, before: cursor });
+  const { data } = useOperation('listConfigLoads', { limit: PAGE, before: before as never });
   const loads = data?.loads ?? [];
   return (
     <div className="stack apart">
-      <Compare loads={loads} from={from} to={to} />
+      <Compare loads={loads} />
       {from !== undefined && to !== undefined && <DiffView from={from} to={to} />}
       <ListPage
         operation="listConfigLoads"
@@ -804,36 +703,25 @@ function Changed({ load, loads }: { load: Load; loads: readonly Load[] }) {
   );
 }
 
-function Compare({ loads, from, to }: { loads: readonly Load[]; from: string | undefined; to: string | undefined }) {
-  const [, change] = usePageSearch();
+function Compare({ loads }: { loads: readonly Load[] }) {
+  const [search] = usePageSearch();
   const { time_zone } = useSession();
-  const versions = [...new Map(loads.toReversed().map((load) => [load.version, load])).values()].toReversed();
-  const options = versions.flatMap(({ version, at, failed }): Option[] => {
+  const versions = new Map(loads.toReversed().map((load) => [load.version, load]));
+  const options = [...versions.values()].toReversed().flatMap(({ version, at, failed }): Option[] => {
     if (version === null) return [];
-    const text = `${version}, loaded ${longTime(new Date(at), time_zone)}${failed ? ' (failed)' : ''}`;
-    return [[version, text]];
+    return [[version, `${version}, loaded ${longTime(new Date(at), time_zone)}${failed ? ' (failed)' : ''}`]];
   });
-  const field = (label: string, name: 'from' | 'to', selected: string | undefined) => {
-    const more: Option = selected === undefined ? ['', 'Choose a version'] : selected;
-    const is_known = versions.some(({ version }) => version === selected);
-    return (
-      <Field
-        label={label}
-        options={is_known ? options : [more, ...options]}
-        value={selected ?? ''}
-        onValue={(version) => change({ view: 'loads', [name]: version })}
-      />
-    );
+  const filter = (name: 'from' | 'to', label: string): Filter => {
+    const selected = search[name];
+    const more: readonly Option[] = selected === undefined || versions.has(selected) ? [] : [selected];
+    return {
+      name,
+      label,
+      options: [['', 'Choose a version'], ...more, ...options],
+      searchFor: (version) => ({ view: 'loads', [name]: version }),
+    };
   };
-  return (
-    <div className="filters wide">
-      {field('Compare', 'from', from)}
-      {field('with', 'to', to)}
-      {(from !== undefined || to !== undefined) && (
-        <Button onClick={() => change({ from: undefined, to: undefined })}>End comparison</Button>
-      )}
-    </div>
-  );
+  return <Filters of={[filter('from', 'Compare'), filter('to', 'with')]} />;
 }
 
 /** Configuration page: rules, files, findings, loads and diffs, shadow rules. */
@@ -918,18 +806,13 @@ function FindingsView({ load: { findings, problem } }: { load: FoundLoad }) {
   );
 }
 
-/** Note that the shown version is not active. */
-function OtherVersion({ version, active }: { version: Version; active: string | null }) {
+function OtherVersion({ version: { version, load }, active }: { version: Version; active: string | null }) {
+  const state = load.failed ? 'which failed to load' : 'which is not active';
+  const compare = active !== null && (
+    <Here to={{ view: 'loads', from: active, to: version }}>Compare it with the active version</Here>
+  );
+  const show = <Here to={{ version: undefined }}>show the active version</Here>;
   return (
-    <Note>
-      This is version <code>{version.version}</code>
-      {version.load.failed ? ', which failed to load' : ', which is not active'}.{' '}
-      {active !== null && (
-        <>
-          <Here to={{ view: 'loads', from: active, to: version.version }}>Compare it with the active version</Here> or{' '}
-          <Here to={{ version: undefined }}>show the active version</Here>.
-        </>
-      )}
-    </Note>
+    <Note>{say`This is version ${mono(version)}, ${state}. ${compare !== false && say`${compare} or ${show}.`}`}</Note>
   );
 }

@@ -12,6 +12,7 @@ import {
   Figures,
   Icon,
   Loaded,
+  longAt,
   Meter,
   num,
   PageHead,
@@ -19,14 +20,14 @@ import {
   say,
   share,
   short,
-  TimeText,
+  small,
   To,
   Trend,
   usd,
   When,
 } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
-import { Field } from '../parts/field.tsx';
+import { Filters } from '../parts/field.tsx';
 import { type Columns, DataTable } from '../parts/table.tsx';
 import { dayAfter, mondayBefore, today } from '../ranges.ts';
 import { amountWords, counterId, useWhose } from './limit-words.ts';
@@ -34,7 +35,7 @@ import { amountWords, counterId, useWhose } from './limit-words.ts';
 /** Client setup for this gateway, with one of the person's models. */
 function Connect() {
   const { public_url, sign_in } = useSession();
-  const [search, change] = usePageSearch();
+  const [search] = usePageSearch();
   const me = useOperation('getMe', {});
   return (
     <Card title="Connect a client">
@@ -47,29 +48,12 @@ function Connect() {
           return (
             <div className="stack apart">
               <p className="soft">
-                {sign_in === 'provider' ? (
-                  <>
-                    Sign in once on your machine, then run the command of your client. On machines without sign-in, use
-                    an <To page={['/tokens']}>access token</To>.
-                  </>
-                ) : (
-                  <>
-                    A client needs an access token: <To page={['/tokens']}>create one</To>. Then run the command of your
-                    client.
-                  </>
-                )}{' '}
+                {sign_in === 'provider'
+                  ? say`Sign in once on your machine, then run the command of your client. On machines without sign-in, use an ${<To page={['/tokens']}>access token</To>}.`
+                  : say`A client needs an access token: ${<To page={['/tokens']}>create one</To>}. Then run the command of your client.`}{' '}
                 Commands ask before they change a file.
               </p>
-              {models.length > 1 && (
-                <div className="filters">
-                  <Field
-                    label="Model"
-                    value={model}
-                    onValue={(chosen) => change({ model: chosen }, { replace: true })}
-                    options={models}
-                  />
-                </div>
-              )}
+              {models.length > 1 && <Filters of={[{ name: 'model', options: models, value: model }]} />}
               <ClientSetup model={model} credential={sign_in === 'provider' ? 'sign-in' : 'access-token'} />
               <Part title="Other clients of Messages, chat completions or Responses">
                 <p className="soft">Base URL; for SDKs of chat completions or Responses append /v1.</p>
@@ -83,7 +67,6 @@ function Connect() {
   );
 }
 
-/** Own usage of this week. */
 function Week() {
   const { person, time_zone } = useSession();
   const monday = mondayBefore(today(time_zone));
@@ -106,11 +89,7 @@ function Week() {
               figure: week_before.data === undefined ? '–' : usd(week_before.data.total.cost_usd),
               below: 'all seven days',
             },
-            {
-              title: 'My requests this week',
-              figure: short(total.requests),
-              below: 'sent to a model',
-            },
+            { title: 'My requests this week', figure: short(total.requests), below: 'sent to a model' },
             {
               title: 'Cache hits',
               figure: total.cache_hit_ratio === null ? '–' : share(total.cache_hit_ratio),
@@ -171,11 +150,7 @@ function Limit({ limit: each }: { limit: LimitInForce }) {
         share={limit === 0 ? 1 : (spent + reserved) / limit!}
         words={`${amountWords(spent, unit)} of ${amountWords(limit!, unit)}`}
       />
-      {resets_at !== null && (
-        <p className="soft small">
-          Resets <TimeText at={resets_at} form="relative" />, <TimeText at={resets_at} form="long" />
-        </p>
-      )}
+      {resets_at !== null && <p className="soft small">{say`Resets ${ago(resets_at)}, ${longAt(resets_at)}`}</p>}
     </li>
   );
 }
@@ -184,12 +159,11 @@ const TOKENS = 4;
 
 function Tokens() {
   const { person, sign_in } = useSession();
-  const tokens = useOperation('listTokens', { user: person.email, limit: 1000 });
+  const tokens = useOperation('listTokens', { user: person.email, state: 'in_force', limit: 1000 });
   return (
     <Card title="My tokens" actions={<To page={['/tokens', useOwn()]}>All my tokens</To>}>
       <Loaded query={tokens}>
-        {(answer) => {
-          const usable = answer.tokens.filter(({ state }) => state !== 'revoked' && state !== 'expired');
+        {({ tokens: usable }) => {
           if (usable.length === 0) {
             return (
               <EmptyState title="No access tokens yet">
@@ -229,7 +203,6 @@ type LookAt = Home['look_at'][number];
 
 const AT_ONCE = 3;
 
-/** State of the gateway: issues, and today's figures. */
 function State() {
   const home = useOperation('getHome', {}, { every_seconds: 30 });
   return (
@@ -257,22 +230,19 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
           None. All upstreams serve, the configuration is loaded, and no limit is near exhaustion.
         </p>
       ) : (
-        <ol className="home-list bare stack">
-          {shown.map((each) => (
-            <li key={`${each.kind} ${each.subject}`}>
-              <Badge tone={each.level}>{each.level === 'alarm' ? 'Alarm' : 'Warning'}</Badge>
-              <span className="any">
-                {each.text}
-                {each.at !== null && (
-                  <span className="soft small">
-                    {' '}
-                    <TimeText at={each.at} form="relative" />
-                  </span>
-                )}
-              </span>
-              <PlaceLink of={each} since={since} />
-            </li>
-          ))}
+        <ol className="bare stack">
+          {shown.map(({ kind, subject, level, text, at }) => {
+            const [to, words, searchFor] = PLACES[kind];
+            return (
+              <li key={`${kind} ${subject}`} className="row">
+                <Badge tone={level}>{level === 'alarm' ? 'Alarm' : 'Warning'}</Badge>
+                <span className="any">{say`${text} ${at !== null && small(ago(at))}`}</span>
+                <To page={[to, searchFor?.(subject, since)]} className="at-end">
+                  {words}
+                </To>
+              </li>
+            );
+          })}
         </ol>
       )}
       {left > 0 && (
@@ -288,7 +258,6 @@ type Place = readonly [to: string, words: string, search?: (subject: string | nu
 
 const UPSTREAMS: Place = ['/upstreams', 'Upstreams'];
 
-/** Page of each kind of issue, filtered by its subject. */
 const PLACES: Readonly<Record<LookAt['kind'], Place>> = {
   configuration_failed: ['/config', 'Findings'],
   configurations_differ: ['/config', 'Replicas'],
@@ -302,15 +271,12 @@ const PLACES: Readonly<Record<LookAt['kind'], Place>> = {
   estimates_grow: ['/usage', 'Usage', () => ({ range: 'today', by: 'upstream,estimated' })],
 };
 
-function PlaceLink({ of: { kind, subject }, since }: { of: LookAt; since: string }) {
-  const [to, words, searchFor] = PLACES[kind];
-  return <To page={[to, searchFor?.(subject, since)]}>{words}</To>;
-}
-
 function Today({ home: { today, yesterday, refused, upstreams, configuration, since } }: { home: Home }) {
   const { closed, drained, all } = upstreams;
   const out = new Set([...closed, ...drained]);
   const { is_failing, loaded_at, replicas } = configuration;
+  const failure = is_failing && <Badge tone="alarm">The last load failed</Badge>;
+  const among = replicas !== 1 && `, ${replicas} replicas`;
   return (
     <Figures
       of={[
@@ -320,7 +286,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
           below: <Trend now={today.cost_usd} before={yesterday.total.cost_usd} than="yesterday" />,
         },
         {
-          title: <To page={['/requests', { since, outcome: 'refused' }]}>Refused or failed today</To>,
+          title: <To page={['/requests', { since, outcome: 'refused' }]}>Rejected or failed today</To>,
           figure: num(refused.requests),
           below: say`and ${num(today.requests)} forwarded`,
         },
@@ -338,12 +304,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
         {
           title: <To page={['/config']}>Configuration</To>,
           figure: is_failing ? 'Failed' : loaded_at === null ? '–' : 'Loaded',
-          below: (
-            <>
-              {is_failing && <Badge tone="alarm">The last load failed</Badge>} {loaded_at !== null && ago(loaded_at)}
-              {replicas === 1 ? '' : `, ${replicas} replicas`}
-            </>
-          ),
+          below: say`${failure} ${loaded_at !== null && ago(loaded_at)}${among}`,
         },
       ]}
     />
@@ -366,9 +327,9 @@ function Refused({ home: { refused, since } }: { home: Home }) {
     { title: 'People', is_number: true, cell: 'people' },
   ];
   return (
-    <Card title="Refused or failed today">
+    <Card title="Rejected or failed today">
       <DataTable
-        label="Refused or failed today"
+        label="Rejected or failed today"
         columns={columns}
         rows={refused.by_error}
         keyOf={({ error }) => error}

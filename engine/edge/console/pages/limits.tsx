@@ -1,6 +1,6 @@
-import { useEffect, useId, useRef, useState } from 'react';
+import { useState } from 'react';
 import { isSpendWindow, perWindow, WINDOWS } from '../../../base/contract/windows.ts';
-import { type InputOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type InputOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { CountedLimit, Grant, LimitInForce, LimitRule, WrittenLimit } from '../operations.ts';
 import {
   ago,
@@ -19,18 +19,16 @@ import {
   mono,
   Opens,
   PageHead,
-  ProblemBox,
-  Skeleton,
   say,
   soft,
   TimeText,
   To,
   timeAt,
 } from '../parts/basic.tsx';
-import { amountField, OperationForm, Panel } from '../parts/dialog.tsx';
-import { Field, type Option } from '../parts/field.tsx';
+import { OperationForm, Panel } from '../parts/dialog.tsx';
+import { ENDED, Field, type Filter, Filters, filtersIn, type Option, titleOf } from '../parts/field.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
-import { rangeOfWindow } from '../ranges.ts';
+import { endOfWindow, rangeOfWindow } from '../ranges.ts';
 import {
   amountsWords,
   amountWords,
@@ -48,7 +46,6 @@ import {
 
 type Keys = Partial<Record<Scope, string>>;
 
-/** One counter: utilization, forecast, and the origin of its limit. */
 function CounterCard({ limit }: { limit: LimitInForce }) {
   const whose = useWhose(limit);
   const { window, resets_at, forecast, room, unit, reserved, in_flight } = limit;
@@ -77,7 +74,6 @@ function CounterCard({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** Actions on a limit. */
 function Actions({ limit }: { limit: LimitInForce }) {
   const [, change] = usePageSearch();
   const { person, time_zone } = useSession();
@@ -124,7 +120,6 @@ function Actions({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** Utilization bar with the amounts. */
 function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   const { unit, spent, reserved, room, in_flight, window } = limit;
   const used = window === 'open' ? in_flight : spent;
@@ -150,7 +145,7 @@ function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: Limit
     <Lines
       className="soft small any"
       of={[
-        !counted && 'gateway.yaml does not count this: overrides and raises have no effect.',
+        !counted && 'No rule of gateway.yaml uses this counter, so overrides and raises have no effect.',
         set !== null &&
           say`Set to ${amountWords(set.limit, unit)}${by(set.set_by, '')}, ${timeAt(set.set_at)}${because(set.reason)}`,
         ...grants.map(
@@ -173,7 +168,6 @@ function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: Limit
 
 type Written = Pick<WrittenLimit, 'rule' | 'mode' | 'always' | 'limit' | 'by_group' | 'condition'>;
 
-/** Name of a rule, and the requests it applies to. */
 function OfRule({ rule: written, is_replaced = false }: { rule: Written; is_replaced?: boolean }) {
   const { rule, mode, always, limit, by_group, condition } = written;
   return (
@@ -188,57 +182,11 @@ function OfRule({ rule: written, is_replaced = false }: { rule: Written; is_repl
   );
 }
 
-/** Scopes in the URL. */
-function scopesIn(search: PageSearch): Keys {
-  return Object.fromEntries(SCOPES.flatMap(({ scope }) => (search[scope] ? [[scope, search[scope]]] : [])));
-}
-
-const CLEARED = { ...Object.fromEntries(SCOPES.map(({ scope }) => [scope, undefined])), grants_after: undefined };
-
-/** Search for the limits of one scope. */
-function Finder() {
-  const [search] = usePageSearch();
-  const found = SCOPES.find(({ scope }) => search[scope])?.scope;
-  const text = (found && search[found]) ?? '';
-  // The key resets the fields when the URL changes.
-  return <FinderForm key={`${found} ${text}`} scope={found ?? 'user'} text={text} />;
-}
-
-function FinderForm(initial: { scope: Scope; text: string }) {
-  const [, change] = usePageSearch();
-  const [scope, setScope] = useState(initial.scope);
-  const [text, setText] = useState(initial.text);
-  return (
-    <form
-      className="filters"
-      role="search"
-      aria-label="Find limits"
-      onSubmit={(event) => {
-        event.preventDefault();
-        change({ ...CLEARED, [scope]: text.trim() });
-      }}
-    >
-      <Field
-        label="Scope"
-        value={scope}
-        onValue={(value) => setScope(value as Scope)}
-        options={SCOPES.map((each) => [each.scope, each.one])}
-      />
-      <Field
-        label={scope === 'user' ? 'E-mail address' : scope === 'token' ? 'Id' : 'Name'}
-        required
-        value={text}
-        onValue={setText}
-      />
-      <Button type="submit">Show</Button>
-      {initial.text !== '' && (
-        <Button kind="quiet" onClick={() => change(CLEARED)}>
-          Show all
-        </Button>
-      )}
-    </form>
-  );
-}
+const SCOPE_FILTERS: readonly Filter[] = SCOPES.map(({ scope, one }, i) => ({
+  name: scope,
+  label: titleOf(one),
+  is_minor: i > 1,
+}));
 
 const GRANT_COLUMNS: Columns<Grant> = [
   { title: 'Limit', cell: counterWords },
@@ -248,24 +196,12 @@ const GRANT_COLUMNS: Columns<Grant> = [
   { title: 'Until', cell: ({ expires_at, revoked_at }) => <TimeText at={revoked_at ?? expires_at} /> },
 ];
 
-/** Temporary raises (grants), newest first. */
 function Grants({ of }: { of: Keys }) {
-  const [{ ended }, change] = usePageSearch();
+  const [{ ended }] = usePageSearch();
   const { is_admin } = useSession().person;
-  const is_all = ended === 'true';
-  const toggle = (
-    <label className="row small">
-      <input
-        type="checkbox"
-        checked={is_all}
-        onChange={({ target }) => change({ ended: target.checked ? 'true' : undefined, grants_after: undefined })}
-      />
-      Show ended
-    </label>
-  );
   const columns: Columns<Grant> = [
     ...GRANT_COLUMNS,
-    is_all && {
+    ended !== undefined && {
       title: 'State',
       cell: ({ state }) => <Badge tone={state === 'active' ? 'good' : 'plain'}>{state}</Badge>,
     },
@@ -288,14 +224,13 @@ function Grants({ of }: { of: Keys }) {
   return (
     <ListPage
       operation="listGrants"
-      input={{ ...of, ended: is_all ? 'true' : 'false' }}
+      input={of}
       title="Temporary raises"
-      actions={toggle}
+      filters={[ENDED]}
       page={25}
-      turn="grants_after"
       lines={3}
       columns={columns}
-      empty={[is_all ? 'No temporary raises yet' : 'No active temporary raises']}
+      empty={[ended === undefined ? 'No active temporary raises' : 'No temporary raises yet']}
     />
   );
 }
@@ -328,11 +263,9 @@ interface LimitsProps {
   readonly of?: Keys;
   /** Filters and sorts the limits. */
   readonly chosen?: (limits: readonly LimitInForce[]) => readonly LimitInForce[];
-  /** Empty state. */
   readonly empty: readonly [title: string, why: string];
 }
 
-/** Limits shown before "Show all". */
 const SHOWN = 6;
 
 /** Limits as cards: of the given scopes, by default one's own or, for administrators, all. */
@@ -384,7 +317,6 @@ function AlsoWritten({ written }: { written: readonly WrittenLimit[] }) {
   );
 }
 
-/** Limits in use, the highest utilization first. */
 function nearest(limits: readonly LimitInForce[]): readonly LimitInForce[] {
   const used = ({ spent, reserved }: LimitInForce) => spent + reserved;
   // A limit of 0 is exhausted.
@@ -392,12 +324,10 @@ function nearest(limits: readonly LimitInForce[]): readonly LimitInForce[] {
   return limits.filter((each) => each.limit !== null && used(each) > 0).toSorted((a, b) => share(b) - share(a));
 }
 
-/** Limits with an override or a temporary raise. */
 function changed(limits: readonly LimitInForce[]): readonly LimitInForce[] {
   return limits.filter(({ set, grants }) => set !== null || grants.length > 0);
 }
 
-/** Rules of gateway.yaml in words, with today's counts. */
 function Rules() {
   const query = useOperation('listLimitRules', {}, { every_seconds: 30 });
   return (
@@ -447,7 +377,6 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
   );
 }
 
-/** Number of counters of a limit, and how many are exhausted or nearly so. */
 function Counted({ limit: { scope, window, counted, nearly_none, none_left } }: { limit: CountedLimit }) {
   const { time_zone } = useSession();
   const when = WINDOWS[window].now;
@@ -470,15 +399,15 @@ function Counted({ limit: { scope, window, counted, nearly_none, none_left } }: 
 function Refused({ rule, since }: { rule: LimitRule; since: string }) {
   const { mode, refused, refused_people, would_refuse } = rule;
   if (mode === 'shadow') {
-    if (would_refuse === 0) return <p className="soft small">Would have refused no requests today.</p>;
-    return <p className="small">Would have refused {counted(would_refuse, 'request')} today.</p>;
+    if (would_refuse === 0) return <p className="soft small">Would have rejected no requests today.</p>;
+    return <p className="small">Would have rejected {counted(would_refuse, 'request')} today.</p>;
   }
   if (refused === 0) return null;
   const error = rule.limits[0]?.unit === 'usd' ? 'spend_limit_exceeded' : 'rate_limit_exceeded';
   return (
     <p className="small">
-      Refused {counted(refused, 'request')} of {howMany(refused_people, 'user')} today.{' '}
-      <To page={['/requests', { error, since }]}>Show refused requests</To>
+      Rejected {counted(refused, 'request')} of {howMany(refused_people, 'user')} today.{' '}
+      <To page={['/requests', { error, since }]}>Show rejected requests</To>
     </p>
   );
 }
@@ -487,22 +416,17 @@ function Refused({ rule, since }: { rule: LimitRule; since: string }) {
 export function Page() {
   const [search, change] = usePageSearch();
   const { time_zone, person } = useSession();
-  const of = person.is_admin ? scopesIn(search) : {};
+  const of: Keys = person.is_admin ? filtersIn(search, SCOPE_FILTERS, time_zone) : {};
   const is_of_all = person.is_admin && Object.keys(of).length === 0;
-  const requested = person.is_admin ? undefined : counterOf(search.ask ?? '');
+  const named = counterOf((person.is_admin ? search.grant : search.ask) ?? '');
+  const [granted, requested] = person.is_admin ? [named] : [undefined, named];
   const what = person.is_admin
     ? 'Limits, their utilization, overrides and temporary raises.'
     : 'Your limits and what is left.';
   return (
     <>
-      <PageHead title="Limits" intro={`${what} Days begin at midnight, ${time_zone}.`}>
-        {person.is_admin && (
-          <Button kind="primary" onClick={() => change({ grant: 'new' })}>
-            Raise limit temporarily
-          </Button>
-        )}
-      </PageHead>
-      {person.is_admin && <Finder />}
+      <PageHead title="Limits" intro={`${what} Days begin at midnight, ${time_zone}.`} />
+      {person.is_admin && <Filters of={SCOPE_FILTERS} clear="Show all" resets={{ after: undefined }} />}
       {is_of_all ? (
         <>
           <Limits
@@ -525,10 +449,10 @@ export function Page() {
         />
       )}
       <Grants of={of} />
-      {person.is_admin && search.grant !== undefined && (
+      {granted !== undefined && (
         <GrantDialog
           key={search.grant}
-          fixed={counterOf(search.grant)}
+          counter={granted}
           amount={search.amount ?? ''}
           onClose={() => change({ grant: undefined, amount: undefined })}
         />
@@ -538,226 +462,86 @@ export function Page() {
   );
 }
 
-const DEBOUNCE_MS = 250;
-
-/** Debounces a value, so that not every keystroke sends a request. */
-function useDebounced<Value>(value: Value): Value {
-  const [late, setLate] = useState(value);
-  const text = JSON.stringify(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setLate(text === undefined ? (undefined as Value) : JSON.parse(text)), DEBOUNCE_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return late;
-}
-
-interface Kind extends Pick<Counter, 'window' | 'unit'> {
-  readonly scope: string;
-}
-
-/** Counters that exist without limits in gateway.yaml. */
-const ALWAYS: readonly Kind[] = [
-  { scope: 'user', window: 'day', unit: 'usd' },
-  { scope: 'team', window: 'month', unit: 'usd' },
-];
-const LABELS: Readonly<Record<Scope, string>> = {
-  user: 'E-mail address',
-  team: 'Team',
-  project: 'Project',
-  token: 'Access token id',
-  model: 'Model id',
-  upstream: 'Upstream',
-  rule: 'Rule with its own counters',
-};
-const UNITS = { usd: 'USD', requests: 'Requests', tokens: 'Tokens' } as const;
-
-interface Choice {
-  readonly kind: Kind;
-  readonly keys: Keys;
-}
-
-/** The chosen counter; `undefined` until all keys are filled in. */
-function chosenCounter({ kind: { scope, window, unit }, keys }: Choice): Counter | undefined {
-  const of = Object.fromEntries(scope.split('+').map((each) => [each, keys[each as Scope]?.trim() ?? '']));
-  return Object.values(of).every((key) => key !== '') ? { of, window, unit } : undefined;
-}
-
-/** Fields to choose a counter. */
-function ChooseCounter({ choice: { kind, keys }, onChoose }: { choice: Choice; onChoose: (choice: Choice) => void }) {
-  const rules = useOperation('listLimitRules', {});
-  const written = [...ALWAYS, ...(rules.data?.rules.flatMap(({ limits }) => limits) ?? [])];
-  const kinds = new Map([...written, ...written.flatMap(withinShared)].map((each) => [idOf(each), each]));
-  const people_id = useId();
-  const typed = useDebounced(keys.user?.trim() || undefined);
-  const people = useOperation('listPeople', { search: typed, limit: 10 }, { enabled: typed !== undefined });
-  return (
-    <>
-      <Field
-        label="Limit"
-        value={idOf(kind)}
-        onValue={(id) => onChoose({ kind: kinds.get(id)!, keys })}
-        options={[...kinds].map(([id, each]) => [id, kindWords(each)])}
-      />
-      {(kind.scope.split('+') as Scope[]).map((each) => (
-        <Field
-          key={each}
-          label={LABELS[each]}
-          type={each === 'user' ? 'email' : 'text'}
-          required
-          list={each === 'user' ? people_id : undefined}
-          value={keys[each] ?? ''}
-          onValue={(value) => onChoose({ kind, keys: { ...keys, [each]: value } })}
-        />
-      ))}
-      <datalist id={people_id}>
-        {people.data?.people.map(({ email }) => (
-          <option key={email} value={email} />
-        ))}
-      </datalist>
-    </>
-  );
-}
-
-/** The counter of one person within a shared limit. */
-function withinShared(kind: Kind): Kind[] {
-  const scopes = kind.scope.split('+');
-  return scopes.includes('user') || scopes.includes('token') ? [] : [{ ...kind, scope: `user+${kind.scope}` }];
-}
-
-function kindWords({ scope, window, unit }: Kind): string {
-  const who = scope.split('+').map((each) => (each === 'user' ? 'person' : each));
-  return `${UNITS[unit]} of one ${who.join(' and ')}, ${perWindow(window)}`;
-}
-
-function idOf({ scope, window, unit }: Kind): string {
-  return `${scope} ${window} ${unit}`;
-}
-
-const DAY_SECONDS = 86_400;
 const UNTIL_RESET: Option = ['reset', 'until it resets'];
 const SPANS: readonly Option[] = [
+  ['86400', 'for a day'],
   ['3600', 'for an hour'],
-  [String(DAY_SECONDS), 'for a day'],
-  [String(3 * DAY_SECONDS), 'for 3 days'],
-  [String(7 * DAY_SECONDS), 'for a week'],
-  [String(30 * DAY_SECONDS), 'for 30 days'],
+  ['259200', 'for 3 days'],
+  ['604800', 'for a week'],
+  ['2592000', 'for 30 days'],
 ];
 
-const amountOf = (unit: Counter['unit']) => amountField(unit === 'usd' ? 'number' : 'integer');
 const moreWords = (unit: Counter['unit']) => `Raise by (${unit === 'usd' ? 'USD' : unit})`;
-const REASON = {
-  label: 'Reason',
-  required: true,
-  maxLength: 200,
-  hint: 'Recorded in the audit log.',
-};
+const REASON = { required: true, hint: 'Recorded in the audit log.' };
 
-/** Raises a limit temporarily, with a preview. */
-function GrantDialog(props: { fixed: Counter | undefined; amount: string; onClose: () => void }) {
-  const { fixed, amount, onClose } = props;
-  const [choice, choose] = useState<Choice>({ kind: ALWAYS[0]!, keys: {} });
-  const counter = fixed ?? chosenCounter(choice);
-  const [much, setMuch] = useState(amount.trim());
+interface CounterDialog {
+  readonly counter: Counter;
+  readonly onClose: () => void;
+}
+
+function GrantDialog({ counter, amount, onClose }: CounterDialog & { amount: string }) {
+  const { of, window, unit } = counter;
   const { time_zone } = useSession();
-  const { window, unit } = fixed ?? choice.kind;
-  const request =
-    counter === undefined || !(Number(much) > 0)
-      ? undefined
-      : ({ ...counter.of, window, [unit]: Number(much) } as InputOf<'previewGrant'>);
-  const preview = usePreview(request, JSON.stringify(counter));
   const spans = isSpendWindow(window) ? [UNTIL_RESET, ...SPANS] : SPANS;
-  const [first] = spans === SPANS ? SPANS[1]! : UNTIL_RESET;
-  const untilOf = (span = first!) => {
-    if (span === 'reset' && spans !== SPANS) return preview.data?.before.resets_at ?? null;
-    const seconds = span === 'reset' ? DAY_SECONDS : Number(span);
-    return new Date(Date.now() + seconds * 1000).toISOString();
-  };
+  const endOf = (span = spans[0]![0]) =>
+    isSpendWindow(window) && span === 'reset'
+      ? endOfWindow(window, time_zone)
+      : new Date(Date.now() + Number(span) * 1000).toISOString();
   return (
     <OperationForm
       operation="grantLimit"
-      input={({ span, reason }) => {
-        const until = untilOf(span);
-        return request && until ? ({ ...request, expires_at: until, reason } as InputOf<'grantLimit'>) : undefined;
-      }}
-      fields={({ span }) => {
-        const until = untilOf(span);
-        return {
-          span: {
-            label: 'Duration',
-            options: spans,
-            initial: first,
-            hint: until !== null && say`Ends ${longAt(until)}`,
-          },
-          reason: REASON,
-        };
-      }}
-      done={({ grant: { expires_at } }) => {
+      input={({ span }) => ({ ...of, window, expires_at: endOf(span) })}
+      fields={({ span }) => ({
+        [unit]: { label: moreWords(unit), required: true, initial: amount.trim() },
+        span: { label: 'Duration', options: spans, hint: say`Ends ${longAt(endOf(span))}` },
+        reason: REASON,
+      })}
+      done={({ grant: { amount: granted, expires_at } }) => {
         const end = longTime(new Date(expires_at), time_zone);
-        return [`Raised ${counterWords(counter!)} by ${amountWords(Number(much), unit)} until ${end}.`];
+        return [`Raised ${counterWords(counter)} by ${amountWords(granted, unit)} until ${end}.`];
       }}
       onClose={onClose}
       title="Raise limit temporarily"
-      action={request === undefined ? 'Raise limit' : `Raise by ${amountWords(Number(much), unit)}`}
-      is_busy={(values) => request !== undefined && untilOf(values.span) === null && preview.error === null}
+      action={({ [unit]: much }) => (Number(much) > 0 ? `Raise by ${amountWords(Number(much), unit)}` : 'Raise limit')}
     >
-      {(field) => (
+      {(field, { [unit]: much }) => (
         <>
-          {fixed === undefined ? (
-            <ChooseCounter choice={choice} onChoose={choose} />
-          ) : (
-            <p>
-              Limit of <strong>{whoseWords(fixed.of)}</strong> {perWindow(fixed.window)}
-            </p>
-          )}
-          <div className="fitted">
-            <Field label={moreWords(unit)} required {...amountOf(unit)} value={much} onValue={setMuch} />
-            {field('span')}
-          </div>
+          <p>
+            Limit of <strong>{whoseWords(of)}</strong> {perWindow(window)}
+          </p>
+          <div className="fitted">{[unit, 'span'].map(field)}</div>
           {field('reason')}
-          <Preview is_complete={request !== undefined} preview={preview} />
+          <div className="stack boxed flush" aria-live="polite">
+            {Number(much) > 0 ? (
+              <Preview of={{ ...of, window, [unit]: Number(much) }} />
+            ) : (
+              <p className="soft small">Fill in the amount to see a preview.</p>
+            )}
+          </div>
         </>
       )}
     </OperationForm>
   );
 }
 
-type Preview = ReturnType<typeof usePreview>;
-
-/** Preview of a raise. Keeps the last preview of the same counter while an amount is typed. */
-function usePreview(request: InputOf<'previewGrant'> | undefined, counter: string | undefined) {
-  const late = useDebounced(request);
-  const { data, error, isPlaceholderData } = useOperation('previewGrant', late ?? ({} as InputOf<'previewGrant'>), {
-    enabled: late !== undefined,
-  });
-  const known = useRef<{ readonly counter: string | undefined; readonly data: typeof data }>(undefined);
-  const is_current = !isPlaceholderData && JSON.stringify(late) === JSON.stringify(request);
-  if (is_current && data !== undefined) known.current = { counter, data };
-  return {
-    data: known.current?.counter === counter ? known.current?.data : undefined,
-    error: is_current ? error : null,
-  };
-}
-
-function Preview({ is_complete, preview: { data, error } }: { is_complete: boolean; preview: Preview }) {
+function Preview({ of }: { of: InputOf<'previewGrant'> }) {
+  const preview = useOperation('previewGrant', of);
   return (
-    <div className="stack boxed flush" aria-live="polite">
-      {!is_complete && <p className="soft small">Fill in limit and amount to see a preview.</p>}
-      {is_complete && error !== null && <ProblemBox problem={error} />}
-      {is_complete && error === null && data === undefined && <Skeleton lines={3} label="Loading the preview" />}
-      {is_complete && error === null && data !== undefined && (
-        <>
-          <Used limit={data.before} label="Now" />
-          <Used limit={data.after} label="With the raise" />
-          {data.after.forecast !== null && <p className="soft small">{data.after.forecast.words}</p>}
-          {data.notes.map((note) => (
+    <Loaded query={preview} lines={3}>
+      {({ before, after, notes }) => (
+        <div className="stack">
+          <Used limit={before} label="Now" />
+          <Used limit={after} label="With the raise" />
+          {after.forecast !== null && <p className="soft small">{after.forecast.words}</p>}
+          {notes.map((note) => (
             <p key={note} className="limits-note">
               <Icon name="alarm" />
               {note}
             </p>
           ))}
-        </>
+        </div>
       )}
-    </div>
+    </Loaded>
   );
 }
 
@@ -802,10 +586,10 @@ function withoutGrants({ set, rules }: LimitInForce): number | undefined {
 function lessThanSpent({ spent, reserved, unit, window, grants }: LimitInForce, much: string): string {
   const amount = Number(much);
   if (much === '' || Number.isNaN(amount)) return '';
-  if (amount === 0) return 'A limit of 0 refuses every request.';
+  if (amount === 0) return 'A limit of 0 rejects every request.';
   const granted = grants.reduce((sum, grant) => sum + grant.amount, 0);
   if (window === 'open' || amount + granted > spent + reserved) return '';
-  return `${amountWords(spent + reserved, unit)} are already used: requests will be refused until the reset.`;
+  return `${amountWords(spent + reserved, unit)} are already used: requests will be rejected until the reset.`;
 }
 
 function ClearDialog({ limit }: { limit: LimitInForce }) {
@@ -842,7 +626,7 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
 }
 
 /** Text of a request to an administrator, with a link to the form; nothing is sent from here. */
-function AskDialog({ counter, onClose }: { counter: Counter; onClose: () => void }) {
+function AskDialog({ counter, onClose }: CounterDialog) {
   const [typed, setTyped] = useState('');
   const [reason, setReason] = useState('');
   const { public_url, person } = useSession();

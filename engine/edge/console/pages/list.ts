@@ -2,7 +2,6 @@ import type { ComponentType } from 'react';
 import type { IconName } from '../parts/basic.tsx';
 
 interface PageEntry {
-  /** Path below the console. */
   readonly path: string;
   readonly title: string;
   readonly icon: IconName;

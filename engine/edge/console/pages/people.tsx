@@ -1,14 +1,14 @@
-import { useState } from 'react';
 import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import {
   ago,
   Badge,
-  Button,
+  below,
   Card,
   counted,
   EmptyState,
   Facts,
   Loaded,
+  mono,
   Opens,
   PageHead,
   Part,
@@ -16,24 +16,17 @@ import {
   soft,
   TimeText,
   To,
+  timeAt,
   When,
 } from '../parts/basic.tsx';
 import { OperationForm, Panel } from '../parts/dialog.tsx';
+import { ENDED, type Filter } from '../parts/field.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
 
 type Person = AnswerOf<'listPeople'>['people'][number];
 
 const PEOPLE_COLUMNS: Columns<Person> = [
-  {
-    title: 'Person',
-    cell: ({ email, name }) => (
-      <span className="people-name stack near any">
-        {email}
-        {name !== null && <span className="soft small">{name}</span>}
-      </span>
-    ),
-    sort: 'email',
-  },
+  { title: 'Person', cell: ({ email, name }) => say`${email}${name !== null && below(name)}`, sort: 'email' },
   { title: 'Groups', cell: ({ groups }) => <Groups groups={groups} /> },
   { title: 'Last verified', cell: ({ signed_in_at }) => <When at={signed_in_at} />, sort: 'signed_in_at' },
   {
@@ -42,7 +35,7 @@ const PEOPLE_COLUMNS: Columns<Person> = [
     sort: ({ client_sessions, console_sessions }) => client_sessions + console_sessions,
   },
   { title: 'Access tokens', cell: 'tokens', sort: 'tokens', is_number: true },
-  { title: 'Notes', cell: (person) => <States person={person} /> },
+  { title: 'Notes', cell: notesOn },
 ];
 
 type Sessions = Pick<Person, 'client_sessions' | 'console_sessions'>;
@@ -67,7 +60,8 @@ function Groups({ groups, shown = 3 }: { groups: readonly string[]; shown?: numb
   );
 }
 
-function States({ person: { is_admin, own_tokens_suspended, open_to_sign_in, refused_at } }: { person: Person }) {
+function notesOn({ is_admin, own_tokens_suspended, open_to_sign_in, refused_at }: Person) {
+  if (!is_admin && !own_tokens_suspended && !open_to_sign_in && refused_at === null) return null;
   return (
     <span className="badges row any">
       {is_admin && <Badge tone="info">Administrator</Badge>}
@@ -89,7 +83,6 @@ const REFUSED_COLUMNS: Columns<Refused> = [
 ];
 const OWN_REFUSED_COLUMNS = REFUSED_COLUMNS.filter((column) => column && column.title !== 'Who');
 
-/** Recent refused sign-ins, of all people or one. */
 function RefusedSignIns({ user }: { user?: string }) {
   return (
     <ListPage
@@ -117,17 +110,12 @@ const REASONS: Readonly<Record<Refused['refused'], string>> = {
 };
 
 function Why({ refused: { refused, detail, groups, expected } }: { refused: Refused }) {
-  return (
-    <div className="people-why stack near any">
-      <span>{REASONS[refused] ?? refused}</span>
-      <span className="soft small">{detail}</span>
-      {expected.length > 0 && (
-        <span className="small">
-          Required: <Groups groups={expected} /> Received: <Groups groups={groups} />
-        </span>
-      )}
-    </div>
+  const required = expected.length > 0 && (
+    <span className="line small">
+      Required: <Groups groups={expected} /> Received: <Groups groups={groups} />
+    </span>
   );
+  return say`${REASONS[refused] ?? refused}${below(detail)}${required}`;
 }
 
 function EndAll({ person }: { person: Person }) {
@@ -183,7 +171,6 @@ function Deprovision({ person: { email, tokens, own_tokens, ...sessions } }: { p
   );
 }
 
-/** Reassigns an address to another account. */
 function Rebind({ person }: { person: Person }) {
   const { email, subject: former, tokens, client_sessions, console_sessions } = person;
   return (
@@ -241,20 +228,13 @@ const SESSION_COLUMNS: Columns<Session> = [
   { title: 'Since', cell: 'created_at', sort: 'created_at' },
   {
     title: 'Last seen',
-    cell: ({ seen_at, created_at }) => <TimeText at={seen_at ?? created_at} form="relative" />,
+    cell: ({ seen_at, created_at }) => ago(seen_at ?? created_at),
     sort: ({ seen_at, created_at }) => seen_at ?? created_at,
   },
   {
     title: 'Ends',
     cell: ({ revoked_at, revoked_because, expires_at }) =>
-      revoked_at === null ? (
-        <TimeText at={expires_at} form="relative" />
-      ) : (
-        <span className="stack near any">
-          <TimeText at={revoked_at} />
-          <span className="soft small">{revoked_because}</span>
-        </span>
-      ),
+      revoked_at === null ? ago(expires_at) : say`${timeAt(revoked_at)}${below(revoked_because)}`,
   },
   {
     title: 'Action',
@@ -267,13 +247,14 @@ const SESSION_COLUMNS: Columns<Session> = [
   },
 ];
 
-function SessionTable({ user, ended = false }: { user: string; ended?: boolean }) {
+function SessionTable({ user, filters = [] }: { user: string; filters?: readonly Filter[] }) {
   return (
     <ListPage
       operation="listSessions"
-      input={{ user, ended: ended ? 'true' : 'false', limit: 200 }}
+      input={{ user, limit: 200 }}
       title="Sessions"
       is_part
+      filters={filters}
       lines={2}
       columns={SESSION_COLUMNS}
       empty={['No sessions', 'Sessions begin with a sign-in, here or in a terminal.']}
@@ -284,19 +265,15 @@ function SessionTable({ user, ended = false }: { user: string; ended?: boolean }
 function Program({ session }: { session: Session }) {
   const { kind, current, refused_at, refused_from, client_address } = session;
   return (
-    <span className="stack near any">
+    <>
       <span className="badges row any">
         {programOf(session)}
         <Badge>{kind === 'console' ? 'Console' : 'Program'}</Badge>
         {current && <Badge tone="good">This browser</Badge>}
       </span>
-      <span className="soft small">from {client_address}</span>
-      {refused_at !== null && (
-        <span className="small">
-          Copied credentials were refused <TimeText at={refused_at} form="relative" />, from {refused_from}.
-        </span>
-      )}
-    </span>
+      {below(`from ${client_address}`)}
+      {refused_at !== null && below(say`Copied credentials were refused ${ago(refused_at)}, from ${refused_from}.`)}
+    </>
   );
 }
 
@@ -325,7 +302,6 @@ function EndSession({ session }: { session: Session }) {
   );
 }
 
-/** One person: account, groups, sessions, refused sign-ins, actions. */
 function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }) {
   const people = useOperation('listPeople', { user: email });
   return (
@@ -344,19 +320,17 @@ function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }
 }
 
 function PersonDetails({ person }: { person: Person }) {
-  const [with_ended, showEnded] = useState(false);
   const { email, client_sessions, console_sessions } = person;
   return (
     <div className="stack far">
       <PersonFacts person={person} />
       <Part title="Sessions">
-        <SessionTable user={email} ended={with_ended} />
-        <div className="row">
-          <Button kind="quiet" aria-pressed={with_ended} onClick={() => showEnded(!with_ended)}>
-            {with_ended ? 'Hide ended sessions' : 'Show ended sessions'}
-          </Button>
-          {client_sessions + console_sessions > 0 && <Opens shows={<EndAll person={person} />}>End all sessions</Opens>}
-        </div>
+        <SessionTable user={email} filters={[ENDED]} />
+        {client_sessions + console_sessions > 0 && (
+          <div>
+            <Opens shows={<EndAll person={person} />}>End all sessions</Opens>
+          </div>
+        )}
       </Part>
       <Part title="Refused sign-ins">
         <RefusedSignIns user={email} />
@@ -375,24 +349,15 @@ function PersonDetails({ person }: { person: Person }) {
 
 function PersonFacts({ person }: { person: Person }) {
   const { name, groups, issuer, subject, signed_in_at, tokens, own_tokens, own_tokens_suspend_at, email } = person;
-  const { is_admin, own_tokens_suspended, open_to_sign_in, refused_at } = person;
   const suspends = own_tokens_suspend_at && say`; suspended ${ago(own_tokens_suspend_at)} unless verified before`;
-  const has_notes = is_admin || own_tokens_suspended || open_to_sign_in || refused_at !== null;
   return (
     <Facts
       of={{
         Name: name,
-        Notes: has_notes && <States person={person} />,
+        Notes: notesOn(person),
         Groups: <Groups groups={groups} shown={20} />,
         Account:
-          subject === null ? (
-            soft('none yet: no sign-in with the address')
-          ) : (
-            <span className="people-name stack near any">
-              <code>{subject}</code>
-              <span className="soft small">{issuer}</span>
-            </span>
-          ),
+          subject === null ? soft('none yet: no sign-in with the address') : say`${mono(subject)}${below(issuer)}`,
         'Last verified': signed_in_at === null ? soft('never') : <TimeText at={signed_in_at} form="long" />,
         'Access tokens': say`${tokens} active, ${own_tokens} self-created${suspends}`,
         More: (
@@ -411,7 +376,7 @@ function PersonFacts({ person }: { person: Person }) {
 
 /** People page: people with their sessions, and refused sign-ins. */
 export function Page() {
-  const [{ search, user }, change] = usePageSearch();
+  const [{ user }, change] = usePageSearch();
   return (
     <>
       <PageHead
@@ -421,10 +386,9 @@ export function Page() {
       <Card>
         <ListPage
           operation="listPeople"
-          input={{ search }}
           title="People"
           is_part
-          filters={[{ name: 'search', label: 'Search', placeholder: 'Part of an address or name', maxLength: 200 }]}
+          filters={[{ name: 'search', placeholder: 'Part of an address or name' }]}
           page={50}
           columns={PEOPLE_COLUMNS}
           keyOf={({ email }) => email}

@@ -1,4 +1,4 @@
-import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useRef } from 'react';
 import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import {
   ago,
@@ -15,12 +15,12 @@ import {
   say,
   small,
   soft,
-  TimeText,
+  strong,
   To,
   type Tone,
   When,
 } from '../parts/basic.tsx';
-import { Field } from '../parts/field.tsx';
+import { Filters } from '../parts/field.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
 /** A section that scrolls into view and gets focus when its subject changes by a link elsewhere on the page. */
@@ -55,7 +55,6 @@ type Effective = AnswerOf<'getEffectivePolicy'>;
 type Origin = Effective['origins'][number];
 type Fetched = NonNullable<Effective['fetched']>;
 
-/** State of a person's clients, in words. */
 const FETCHED: Readonly<Record<Fetched, readonly [tone: Tone, word: string]>> = {
   current: ['good', 'Up to date'],
   older: ['warn', 'Outdated'],
@@ -74,19 +73,12 @@ const SETTING_COLUMNS: Columns<Origin> = [
   { title: 'Value', cell: ({ value }) => <code className="any">{JSON.stringify(value)}</code> },
   {
     title: 'From',
-    cell: ({ policy, file, line }) => (
-      <>
-        {policy}{' '}
-        <span className="soft small any">
-          {file}:{line}
-        </span>
-      </>
-    ),
+    cell: ({ policy, file, line }) => say`${policy} ${small(`${file}:${line}`)}`,
     sort: 'policy',
   },
   {
     title: 'Overrides',
-    cell: ({ replaces }) => (replaces.length === 0 ? soft('none') : replaces.join(', ')),
+    cell: ({ replaces }) => replaces.join(', ') || NONE,
   },
 ];
 
@@ -155,22 +147,14 @@ function WhoAsks({ effective, is_own }: { effective: Effective; is_own: boolean 
             : signed_in_at === null
               ? `${named}: never signed in`
               : say`${named}, as of the sign-in ${ago(signed_in_at)}`,
-        Clients: fetched !== null && (
-          <>
-            <FetchedBadge fetched={fetched} />{' '}
-            {fetched_at !== null && (
-              <span className="soft">
-                last fetched <TimeText at={fetched_at} form="relative" />
-              </span>
-            )}
-          </>
-        ),
+        Clients:
+          fetched !== null &&
+          say`${<FetchedBadge fetched={fetched} />} ${fetched_at !== null && soft(say`last fetched ${ago(fetched_at)}`)}`,
       }}
     />
   );
 }
 
-/** Whether a person's clients have their current settings. */
 function FetchedBadge({ fetched }: { fetched: Fetched }) {
   const [tone, word] = FETCHED[fetched];
   return <Badge tone={tone}>{word}</Badge>;
@@ -194,12 +178,8 @@ type Policy = AnswerOf<'listPolicies'>['policies'][number];
 const POLICY_COLUMNS: Columns<Policy> = [
   {
     title: 'Policy',
-    cell: ({ name, summary, is_default }) => (
-      <>
-        <strong>{name}</strong> {is_default && <Badge>default</Badge>}
-        <p className="soft">{summary}</p>
-      </>
-    ),
+    cell: ({ name, summary, is_default }) =>
+      say`${strong(name)} ${is_default && <Badge>default</Badge>}${<p className="soft">{summary}</p>}`,
     sort: 'name',
   },
   { title: 'For', cell: audienceOf },
@@ -223,38 +203,20 @@ function audienceOf({ is_default, groups, email_domains }: Policy): string {
   return words.length === 0 ? 'no one' : words.join(', ');
 }
 
-/** Preview of a person's settings, optionally in other groups; the inputs are in the URL. */
+/** Preview of a person's settings, optionally in other groups. */
 function Preview() {
-  const [{ user = '', groups = '' }, change] = usePageSearch();
+  const [{ user = '', groups = '' }] = usePageSearch();
   const { email } = useSession().person;
-  const [typed, setTyped] = useState({ user, groups });
-  useEffect(() => setTyped({ user, groups }), [user, groups]);
   const query = useOperation('getEffectivePolicy', { user: user || email, ...(groups !== '' && { groups }) });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    change({ user: typed.user.trim(), groups: typed.groups.trim() });
-  };
   return (
     <FocusSection label="Effective policy" subject={user}>
       <Card title="Effective policy">
-        <form className="filters wide" onSubmit={submit}>
-          <Field
-            label="E-mail address"
-            type="email"
-            value={typed.user}
-            placeholder={email}
-            onValue={(value) => setTyped({ ...typed, user: value })}
-          />
-          <Field
-            label="Groups, comma-separated"
-            value={typed.groups}
-            placeholder="groups of the last sign-in"
-            onValue={(value) => setTyped({ ...typed, groups: value })}
-          />
-          <Button type="submit" kind="primary">
-            Preview
-          </Button>
-        </form>
+        <Filters
+          of={[
+            { name: 'user', label: 'E-mail address', placeholder: email },
+            { name: 'groups', label: 'Groups, comma-separated', placeholder: 'groups of the last sign-in' },
+          ]}
+        />
         <Loaded query={query}>
           {(effective) => <EffectivePolicy effective={effective} is_own={effective.user === email} />}
         </Loaded>
@@ -263,7 +225,6 @@ function Preview() {
   );
 }
 
-/** Policies, preview of a person's settings, and people with their policies. */
 function AdminPage() {
   const [{ policy }, change] = usePageSearch();
   return (

@@ -1,11 +1,9 @@
-import { useInfiniteQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import {
   type AnswerOf,
   addressOf,
-  call,
+  type InputOf,
   type PageSearch,
-  type ProblemError,
   useOperation,
   usePageSearch,
   useSession,
@@ -15,7 +13,6 @@ import {
   Button,
   CopyBlock,
   CopyButton,
-  EmptyState,
   Facts,
   Icon,
   Lines,
@@ -25,8 +22,6 @@ import {
   num,
   PageHead,
   Part,
-  ProblemBox,
-  Skeleton,
   say,
   short,
   small,
@@ -39,16 +34,12 @@ import {
   usd,
 } from '../parts/basic.tsx';
 import { Panel } from '../parts/dialog.tsx';
-import { clearedFilters, type Filter, Filters, type Option } from '../parts/field.tsx';
-import { type Columns, DataTable, Files } from '../parts/table.tsx';
+import { type Filter, filtersIn, type Option, PERIOD } from '../parts/field.tsx';
+import { type Columns, Files, ListPage } from '../parts/table.tsx';
 
-/** Filters of the URL as parameters of the admin API. */
-type RequestFilters = Readonly<Partial<Record<string, string>>> & { readonly outcome?: 'refused' | 'failed' };
-
-/** Options of the result filter: `outcome` or `status` in the URL. */
 const RESULTS: readonly Option[] = [
   ['', 'Any'],
-  ['refused', 'Refused or failed'],
+  ['refused', 'Rejected or failed'],
   ['failed', 'Any error'],
   '2xx',
   '4xx',
@@ -56,70 +47,45 @@ const RESULTS: readonly Option[] = [
   '5xx',
 ];
 
-const isOutcome = (value: string | undefined) => value === 'refused' || value === 'failed';
-
-/** Filters of the list. */
-function filtersFor({ outcome, status = '' }: RequestFilters, is_admin: boolean): readonly Filter[] {
-  const result = outcome ?? status;
-  const is_listed = RESULTS.some((each) => [each].flat()[0] === result);
+function filtersFor({ outcome, status = '' }: PageSearch): readonly Filter[] {
+  const value = outcome ?? status;
+  const is_listed = RESULTS.some((each) => [each].flat()[0] === value);
   return [
-    ...(is_admin ? [{ name: 'user', label: 'Person' }] : []),
-    { name: 'model', label: 'Model' },
-    { name: 'upstream', label: 'Upstream' },
+    { name: 'user', label: 'Person' },
+    { name: 'model' },
+    { name: 'upstream' },
     {
       name: 'result',
-      label: 'Result',
-      options: is_listed ? RESULTS : [...RESULTS, result],
-      value: result,
-      searchFor: (value) => ({
-        outcome: isOutcome(value) ? value : '',
-        status: isOutcome(value) ? '' : value,
-        failed: '',
-      }),
+      options: is_listed ? RESULTS : [...RESULTS, value],
+      value,
+      searchFor: (result) =>
+        result === 'refused' || result === 'failed' ? { outcome: result, status: '' } : { outcome: '', status: result },
     },
-    { name: 'since', label: 'From', is_date: true },
-    { name: 'until', label: 'To (included)', is_date: true, is_end: true },
-    { name: 'team', label: 'Team', is_minor: true },
-    { name: 'project', label: 'Project', is_minor: true },
+    ...PERIOD,
+    { name: 'team', is_minor: true },
+    { name: 'project', is_minor: true },
     { name: 'token', label: 'Token id', is_minor: true },
-    { name: 'token_group', label: 'Token group', is_minor: true },
-    { name: 'client', label: 'Client', is_minor: true },
+    { name: 'token_group', is_minor: true },
+    { name: 'client', is_minor: true },
     { name: 'error', label: 'Error code', is_minor: true },
   ];
 }
 
-const NAMES = Object.keys(clearedFilters(filtersFor({}, true)));
-
-/** Filters of the URL, without invalid ones. */
-function filtersOf(search: PageSearch): RequestFilters {
-  const all: PageSearch = { ...search, ...(search.failed === 'yes' && { outcome: 'failed' }), failed: undefined };
-  const isValid = (name: string, value: string) =>
-    name === 'status' ? /^[1-5](\d\d|xx)$/.test(value) : name !== 'outcome' || isOutcome(value);
-  return Object.fromEntries(
-    NAMES.flatMap((name) => {
-      const value = all[name]?.trim();
-      return value && isValid(name, value) ? [[name, value]] : [];
-    }),
-  );
-}
-
 type RequestRow = AnswerOf<'listRequests'>['requests'][number];
 
-/** Live requests kept in memory; the list below has older ones. */
 const KEPT_MAX = 200;
 
-/** State of the live view. */
 type LiveState = 'off' | 'opening' | 'live' | 'reconnecting' | 'ended';
 
 /** New matching requests, newest first, while `is_on`. After a reconnect the server sends the missed ones. */
 function useLive(
-  filters: RequestFilters,
+  filters: PageSearch,
   is_on: boolean,
 ): { readonly rows: readonly RequestRow[]; readonly state: LiveState } {
   const [rows, setRows] = useState<readonly RequestRow[]>([]);
   const [state, setState] = useState<LiveState>('off');
   const { since: _since, until: _until, ...live_filters } = filters;
-  const address = addressOf('watchRequests', live_filters);
+  const address = addressOf('watchRequests', live_filters as InputOf<'watchRequests'>);
   const waiting = useRef<RequestRow[]>([]);
   useEffect(() => {
     setRows([]);
@@ -153,19 +119,11 @@ function useLive(
   return { rows, state };
 }
 
-type Ended = Pick<RequestRow, 'status' | 'error' | 'aborted'>;
-
-function resultOf({ status, error, aborted }: Ended): readonly [tone: Tone, words: string] {
-  if (aborted) return ['plain', 'client left'];
-  if (status === null) return ['plain', 'no status'];
-  if (status < 400) return ['good', String(status)];
-  if (error === null) return ['alarm', `${status} failed`];
-  return status < 500 ? ['warn', `${status} refused`] : ['alarm', `${status} failed`];
-}
-
-function Result({ request }: { request: Ended }) {
-  const [tone, words] = resultOf(request);
-  return <Badge tone={tone}>{words}</Badge>;
+function Result({ request: { status, error, aborted } }: { request: RequestRow }) {
+  if (aborted || status === null) return <Badge>{aborted ? 'disconnected' : 'no status'}</Badge>;
+  if (status < 400) return <Badge tone="good">{status}</Badge>;
+  if (error !== null && status < 500) return <Badge tone="warn">{`${status} rejected`}</Badge>;
+  return <Badge tone="alarm">{`${status} failed`}</Badge>;
 }
 
 const NOTHING = <span className="soft">–</span>;
@@ -177,12 +135,8 @@ const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
   is_admin
     ? {
         title: 'Person and client',
-        cell: ({ user, client }) => (
-          <>
-            {user ?? soft('unknown')}
-            {client !== null && <span className="line soft small any">{client}</span>}
-          </>
-        ),
+        cell: ({ user, client }) =>
+          say`${user ?? soft('unknown')}${client !== null && <span className="line soft small any">{client}</span>}`,
       }
     : { title: 'Client', cell: ({ client }) => client ?? NOTHING },
   { title: 'Result', cell: (request) => <Result request={request} /> },
@@ -203,14 +157,9 @@ const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
   {
     title: 'Cost',
     cell: ({ cost_usd, cost_estimated }) =>
-      cost_usd === null ? (
-        NOTHING
-      ) : (
-        <>
-          {cost_estimated && <span title="Estimated: the upstream did not report usage">≈ </span>}
-          {usd(cost_usd)}
-        </>
-      ),
+      cost_usd === null
+        ? NOTHING
+        : say`${cost_estimated && <span title="Estimated: the upstream did not report usage">≈ </span>}${usd(cost_usd)}`,
     is_number: true,
   },
   { title: 'First byte', cell: ({ ttfb_ms }) => took(ttfb_ms), is_number: true },
@@ -222,7 +171,7 @@ function ModelPath({ request: { asked_model, sent_model, answered_model } }: { r
   const all = [asked_model, sent_model, answered_model].filter((name) => name !== null);
   const names = all.filter((name, i) => i === 0 || name !== all[i - 1]);
   if (names.length === 0) return NOTHING;
-  const words = 'Requested model, then the model sent upstream or answering';
+  const words = 'Model: requested → sent → reported by the upstream';
   return (
     <span className="any" title={names.length === 1 ? undefined : words}>
       {names.join(' → ')}
@@ -238,12 +187,11 @@ const ENDS: Readonly<Record<Trace['stages'][number]['end'], readonly [words: str
   answered: ['answered', 'good'],
   skipped: ['skipped', 'plain'],
   shadow: ['shadow', 'info'],
-  refused: ['refused', 'warn'],
+  refused: ['rejected', 'warn'],
   failed: ['failed', 'alarm'],
   left_out: ['failed, skipped', 'alarm'],
 };
 
-/** Decision trace of a request, in order. */
 function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | null }) {
   const { rules, attempts, dropped, shadow, config } = trace;
   const routing = rules.filter(({ kind }) => kind === 'routing');
@@ -270,7 +218,7 @@ function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | n
         </Part>
       )}
       {shadow.length > 0 && (
-        <Part title="Shadow mode: would have acted">
+        <Part title="Matched in shadow mode">
           <Lines of={shadow} />
         </Part>
       )}
@@ -431,7 +379,6 @@ function Replay({ replay: { words, limits, rules, upstreams } }: { replay: Answe
 
 type Found = AnswerOf<'getRequest'>;
 
-/** One request: its outcome and decision trace. */
 function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
   const query = useOperation('getRequest', { id });
   return (
@@ -488,7 +435,6 @@ function RequestFacts({ request }: { request: RequestRow }) {
   );
 }
 
-/** Requested, sent and returned model. */
 function Path({ request, bytes }: { request: RequestRow; bytes: string | null }) {
   const { asked_model, sent_model, answered_model, upstream, client, attempts } = request;
   const steps = [
@@ -537,24 +483,23 @@ function Ledger({ rows: [first, ...later] }: { rows: Found['ledger'] }) {
 export function Page() {
   const { person, time_zone } = useSession();
   const [search, change] = usePageSearch();
-  const filters = filtersOf(search);
+  const filters = filtersFor(search);
+  const input = filtersIn(search, filters, time_zone);
   const is_live = search.live === 'yes';
-  const live = useLive(filters, is_live);
+  const live = useLive(input, is_live);
   const [tone, words] = LIVE_WORDS[live.state];
-  const input = { ...filters, ...(filters.since || filters.until ? { time_zone } : {}) };
   return (
     <>
       <PageHead
         title="Requests"
-        intro={`${person.is_admin ? 'All requests' : 'Your requests'} with their routing, refusals and costs. Times are in ${time_zone}.`}
+        intro={`${person.is_admin ? 'All requests' : 'Your requests'} with their routing, rejections and costs. Times are in ${time_zone}.`}
       >
         <Button aria-pressed={is_live} onClick={() => change({ live: is_live ? undefined : 'yes' })}>
           <Icon name={is_live ? 'pause' : 'play'} />
           {is_live ? 'Stop live view' : 'Watch live'}
         </Button>
-        <Files of={{ CSV: addressOf('exportRequestsCsv', input), 'JSON lines': addressOf('exportRequests', input) }} />
+        <Files of={{ CSV: 'exportRequestsCsv', 'JSON lines': 'exportRequests' }} input={input} />
       </PageHead>
-      <Filters of={filtersFor(filters, person.is_admin)} clear="Clear filters" />
       {is_live && (
         <p className={`requests-live row flush ${tone}`} role="status">
           <span className="requests-live-mark" aria-hidden="true" />
@@ -562,12 +507,38 @@ export function Page() {
           {live.rows.length > 0 && ` ${live.rows.length} so far.`}
         </p>
       )}
-      <List input={input} live_rows={live.rows} />
+      <ListPage
+        operation="listRequests"
+        // Developers see a refusal for a link to the requests of others.
+        input={{ user: search.user }}
+        title="Requests, the newest first"
+        is_part
+        filters={filters.filter(({ name }) => person.is_admin || name !== 'user')}
+        clear="Clear filters"
+        rows={({ requests }) => (search.after === undefined ? withLive(live.rows, requests) : requests)}
+        page={50}
+        lines={12}
+        columns={person.is_admin ? COLUMNS.admin : COLUMNS.own}
+        opens="request"
+        empty={({ searched_to }) => {
+          if (searched_to !== null)
+            return ['No matching requests so far', say`Searched back to ${longAt(searched_to)}.`];
+          return Object.keys(input).length > 0
+            ? ['No matching requests', 'Remove a filter or choose a longer period.']
+            : ['No requests yet', 'Set up a client; its first request appears here within a second.'];
+        }}
+      />
       {search.request !== undefined && (
         <RequestDrawer id={search.request} onClose={() => change({ request: undefined })} />
       )}
     </>
   );
+}
+
+/** Listed requests below the live ones. */
+function withLive(live: readonly RequestRow[], listed: readonly RequestRow[]): readonly RequestRow[] {
+  const known = new Set(listed.map(({ id }) => id));
+  return [...live.filter(({ id }) => !known.has(id)), ...listed];
 }
 
 const LIVE_WORDS: Readonly<Record<LiveState, readonly [tone: Tone, words: string]>> = {
@@ -577,63 +548,3 @@ const LIVE_WORDS: Readonly<Record<LiveState, readonly [tone: Tone, words: string
   reconnecting: ['warn', 'Connection lost, reconnecting. Missed requests will follow.'],
   ended: ['alarm', 'The live view has ended: your session is over, or too many are open. Stop and start it again.'],
 };
-
-const PAGE_ROWS = 50;
-
-/** List of requests with infinite scrolling, below the live ones. */
-function List({ input, live_rows }: { input: object; live_rows: readonly RequestRow[] }) {
-  const [search, change] = usePageSearch();
-  const { is_admin } = useSession().person;
-  const page_input = { ...input, limit: PAGE_ROWS };
-  const query = useInfiniteQuery<AnswerOf<'listRequests'>, ProblemError>({
-    queryKey: ['listRequests', page_input],
-    queryFn: ({ pageParam, signal }) =>
-      call('listRequests', { ...page_input, ...(typeof pageParam === 'string' && { after: pageParam }) }, signal),
-    initialPageParam: undefined,
-    getNextPageParam: ({ next }) => next,
-  });
-  const { data, error, hasNextPage, isFetchingNextPage, fetchNextPage, refetch } = query;
-  const retry = () => void (hasNextPage && data !== undefined ? fetchNextPage() : refetch());
-  const problem = error !== null && <ProblemBox problem={error} onRetry={retry} />;
-  if (data === undefined) return problem || <Skeleton lines={12} label="Requests are loading" />;
-  const listed = data.pages.flatMap(({ requests }) => requests);
-  const known = new Set(listed.map(({ id }) => id));
-  const rows = [...live_rows.filter(({ id }) => !known.has(id)), ...listed];
-  const last = data.pages.at(-1)!;
-  return (
-    <>
-      {rows.length === 0 && !hasNextPage && <Nothing is_filtered={NAMES.some((name) => name in input)} />}
-      {rows.length > 0 && (
-        <DataTable
-          label="Requests, the newest first"
-          columns={is_admin ? COLUMNS.admin : COLUMNS.own}
-          rows={rows}
-          onOpen={({ id }) => change({ request: id })}
-          isOpen={({ id }) => id === search.request}
-        />
-      )}
-      {problem}
-      {hasNextPage && (
-        <div className="row">
-          <Button is_busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>
-            {last.requests.length < PAGE_ROWS ? 'Search further back' : 'Show older requests'}
-          </Button>
-          {last.searched_to !== null && (
-            <span className="soft small">
-              Searched back to <TimeText at={last.searched_to} form="long" />.
-            </span>
-          )}
-        </div>
-      )}
-    </>
-  );
-}
-
-function Nothing({ is_filtered }: { is_filtered: boolean }) {
-  if (is_filtered) {
-    return <EmptyState title="No matching requests">Remove a filter or choose a longer period.</EmptyState>;
-  }
-  return (
-    <EmptyState title="No requests yet">Set up a client; its first request appears here within a second.</EmptyState>
-  );
-}

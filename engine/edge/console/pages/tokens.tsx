@@ -11,18 +11,17 @@ import {
   counted,
   EmptyState,
   Loaded,
+  longAt,
   Opens,
   PageHead,
   say,
   Tabs,
-  TimeText,
   To,
   type Tone,
-  useClose,
   When,
 } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
-import { OperationForm, Panel } from '../parts/dialog.tsx';
+import { CloseButton, OperationForm, Panel } from '../parts/dialog.tsx';
 import type { Option } from '../parts/field.tsx';
 import { type Column, type Columns, ListPage } from '../parts/table.tsx';
 
@@ -34,7 +33,6 @@ const LIVES: readonly Option[] = [
 ];
 const EXPIRES = { label: 'Expires', initial: String(90 * DAY_SECONDS) } as const;
 
-/** Grace periods of a replaced token. */
 const OVERLAPS: readonly Option[] = [
   [String(DAY_SECONDS), 'a day'],
   ['3600', 'an hour'],
@@ -46,7 +44,7 @@ const OVERLAPS: readonly Option[] = [
 const STATES: Readonly<Record<ServiceToken['state'] | Token['state'], readonly [tone: Tone, means?: string]>> = {
   active: ['good'],
   replaced: ['info', 'Rotated; valid until it expires.'],
-  suspended: ['warn', 'Refused until its owner signs in again.'],
+  suspended: ['warn', 'Rejected until its owner signs in again.'],
   unowned: ['warn', 'Its owner is no longer an administrator; rotate it to take it over.'],
   revoked: ['plain'],
   expired: ['plain'],
@@ -54,16 +52,9 @@ const STATES: Readonly<Record<ServiceToken['state'] | Token['state'], readonly [
 
 function State({ token, children }: { token: Token | ServiceToken; children?: ReactNode }) {
   const [tone, means] = STATES[token.state];
-  return (
-    <>
-      <Badge tone={tone}>{token.state}</Badge>
-      {means !== undefined && below(means)}
-      {children}
-    </>
-  );
+  return say`${<Badge tone={tone}>{token.state}</Badge>}${means !== undefined && below(means)}${children}`;
 }
 
-/** Actions on an active token. */
 const ACTIONS: Column<Token | ServiceToken> = {
   title: 'Actions',
   cell: (token) =>
@@ -97,18 +88,10 @@ function MadeDialog({ made, title, onClose }: { made: Made; title: string; onClo
       </p>
       <CopyBlock text={made.token} label="The new token" />
       {made.group !== undefined && <NextSteps group={made.group} />}
-      <Done />
+      <div className="row end">
+        <CloseButton kind="primary">I have it</CloseButton>
+      </div>
     </Panel>
-  );
-}
-
-function Done() {
-  return (
-    <div className="row end">
-      <Button kind="primary" onClick={useClose()}>
-        I have it
-      </Button>
-    </div>
   );
 }
 
@@ -130,7 +113,6 @@ interface TokenDialog {
 
 const isOfModels = (token: Token | ServiceToken): token is Token => 'group' in token;
 
-/** Rotates a token; the old one stays valid for a grace period. */
 function RotateDialog({ token }: TokenDialog) {
   const of_models = isOfModels(token);
   return (
@@ -160,7 +142,6 @@ function RotateDialog({ token }: TokenDialog) {
   );
 }
 
-/** Revokes a token, after a warning. */
 function RevokeDialog({ token }: TokenDialog) {
   const of_models = isOfModels(token);
   return (
@@ -179,7 +160,7 @@ function RevokeDialog({ token }: TokenDialog) {
       {of_models ? (
         <>
           <p>
-            Clients that use <code>{token.prefix}…</code> of {token.user} are refused within a second. This cannot be
+            Clients that use <code>{token.prefix}…</code> of {token.user} are rejected within a second. This cannot be
             undone; to replace the token without downtime, rotate it.
           </p>
           <Used token={token} />
@@ -196,18 +177,13 @@ function RevokeDialog({ token }: TokenDialog) {
 
 function Used({ token: { last_used_at } }: { token: Token }) {
   if (last_used_at === null) return <p className="soft">Never used.</p>;
-  return (
-    <p className="soft">
-      Last used <TimeText at={last_used_at} form="relative" />, <TimeText at={last_used_at} form="long" />.
-    </p>
-  );
+  return <p className="soft">{say`Last used ${ago(last_used_at)}, ${longAt(last_used_at)}.`}</p>;
 }
 
 interface Creating {
   readonly onClose: () => void;
 }
 
-/** Creates an access token and shows it once. */
 function CreateDialog({ group: wanted, onClose }: Creating & { group: string | undefined }) {
   const { person, sign_in } = useSession();
   const groups = useOperation('listTokenGroups', {});
@@ -227,11 +203,7 @@ function CreateDialog({ group: wanted, onClose }: Creating & { group: string | u
     <OperationForm
       operation="createToken"
       fields={({ group }) => ({
-        name: {
-          label: 'Name',
-          hint: 'Device or purpose, such as laptop.',
-          maxLength: 120,
-        },
+        name: { hint: 'Device or purpose, such as laptop.' },
         ...(open.length > 0 && {
           group: {
             label: 'Token group',
@@ -244,7 +216,7 @@ function CreateDialog({ group: wanted, onClose }: Creating & { group: string | u
         ...(person.is_admin && {
           user: owner,
           team: { label: 'Team (for limits and usage)' },
-          project: { label: 'Project' },
+          project: {},
         }),
       })}
       done={(made) => ({
@@ -277,7 +249,6 @@ function CreateDialog({ group: wanted, onClose }: Creating & { group: string | u
   );
 }
 
-/** Descriptions of scopes. */
 const SCOPES: Readonly<Record<ServiceScope, string>> = {
   'tokens:read': 'see access tokens and token groups',
   'tokens:write': 'create, rotate and revoke access tokens',
@@ -294,14 +265,13 @@ const SCOPES: Readonly<Record<ServiceScope, string>> = {
   'changes:read': 'see the audit log of changes',
 };
 
-/** Creates a service token and shows it once. */
 function CreateServiceToken({ onClose }: Creating) {
   return (
     <OperationForm
       operation="createServiceToken"
       fields={{
         name: { label: 'Program', hint: 'Such as nightly cost report.' },
-        scopes: { label: 'Scopes', choices: SCOPES },
+        scopes: { choices: SCOPES },
         expires_in_seconds: { ...EXPIRES, options: LIVES },
       }}
       done={(made) => ({
@@ -337,7 +307,6 @@ function TokenGroups() {
   );
 }
 
-/** Models listed before the rest is counted. */
 const NAMED = 6;
 
 function Group({ group }: { group: TokenGroup }) {
@@ -397,23 +366,16 @@ const STATE_FILTER: readonly Option[] = [
   'all',
 ];
 
-/** Access tokens, newest first, with the filters of the URL. */
 function TokenList() {
-  const [search, change] = usePageSearch();
+  const [search] = usePageSearch();
   const { is_admin } = useSession().person;
   const groups = useOperation('listTokenGroups', {});
-  const state = STATE_FILTER.flatMap((each) => [each].flat()).find((each) => each === search.state) ?? 'in_force';
+  const { state = 'in_force' } = search;
   const names = groups.data?.token_groups.map(({ name }) => name) ?? [];
   return (
     <ListPage
       operation="listTokens"
-      input={{
-        order: 'newest',
-        user: search.user,
-        group: search.group,
-        search: search.search,
-        state: state === 'all' ? undefined : (state as InputOf<'listTokens'>['state']),
-      }}
+      input={{ order: 'newest', state: state === 'all' ? undefined : (state as InputOf<'listTokens'>['state']) }}
       title={is_admin ? 'Access tokens' : 'Your tokens'}
       filters={[
         {
@@ -424,35 +386,21 @@ function TokenList() {
         },
         {
           name: 'group',
-          label: 'Group',
           options: [['', 'all'], ...new Set([...names, ...[search.group ?? []].flat()])],
         },
-        { name: 'state', label: 'State', value: state, options: STATE_FILTER },
+        { name: 'state', value: state, options: STATE_FILTER },
       ]}
+      clear="Clear filters"
       page={50}
       columns={[...columnsFor(is_admin), ACTIONS]}
-      narrowed={[
-        'No matching tokens',
-        <Button
-          key="all"
-          kind="quiet"
-          onClick={() => change({ user: '', group: '', search: '', state: '', after: '' })}
-        >
-          Clear filters
-        </Button>,
-      ]}
+      narrowed={['No matching tokens', 'Clear the filters to find more.']}
       empty={['No tokens yet', 'Create one per device or purpose.']}
     />
   );
 }
 
 function Named({ token: { name, prefix }, children = name }: { token: Token | ServiceToken; children?: ReactNode }) {
-  return (
-    <>
-      {children}
-      <code className="line soft small">{prefix}…</code>
-    </>
-  );
+  return say`${children}${<code className="line soft small">{prefix}…</code>}`;
 }
 
 function columnsFor(is_admin: boolean): Columns<Token> {
@@ -469,23 +417,15 @@ function columnsFor(is_admin: boolean): Columns<Token> {
     },
     is_admin && {
       title: 'Owner',
-      cell: ({ user, self_service, created_by }) => (
-        <>
-          <To page={['/people', { user }]}>{user}</To>
-          {!self_service && <span className="line soft small">created by {created_by}</span>}
-        </>
-      ),
+      cell: ({ user, self_service, created_by }) =>
+        say`${<To page={['/people', { user }]}>{user}</To>}${!self_service && below(`created by ${created_by}`)}`,
     },
     { title: 'Group', cell: 'group' },
     {
       title: 'State',
       cell: (token) => (
         <State token={token}>
-          {token.suspends_at !== null && (
-            <span className="line soft small">
-              suspended <TimeText at={token.suspends_at} form="relative" /> unless its owner signs in
-            </span>
-          )}
+          {token.suspends_at !== null && below(say`suspended ${ago(token.suspends_at)} unless its owner signs in`)}
         </State>
       ),
     },
@@ -500,7 +440,7 @@ const SERVICE_COLUMNS: Columns<ServiceToken> = [
   { title: 'Owner', cell: ({ owner, created_by }) => owner ?? created_by },
   { title: 'State', cell: (token) => <State token={token} /> },
   { title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
-  { title: 'Expires', cell: ({ expires_at }) => <TimeText at={expires_at} form="relative" /> },
+  { title: 'Expires', cell: ({ expires_at }) => ago(expires_at) },
   ACTIONS,
 ];
 

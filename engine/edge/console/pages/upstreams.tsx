@@ -14,7 +14,6 @@ import {
   Opens,
   PageHead,
   ProblemBox,
-  relativeTime,
   say,
   share,
   shortTime,
@@ -26,7 +25,7 @@ import {
   took,
 } from '../parts/basic.tsx';
 import { OperationForm } from '../parts/dialog.tsx';
-import { Field } from '../parts/field.tsx';
+import { Filters, type Option } from '../parts/field.tsx';
 import { type Column, type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
 type Upstream = AnswerOf<'listUpstreams'>['upstreams'][number];
@@ -42,7 +41,7 @@ const STATES: Readonly<Record<Upstream['state'], { word: string; tone: Tone; mea
     tone: 'warn',
     means: 'It responded 429: the rate limit of the account is exhausted',
   },
-  credential: { word: 'Credential refused', tone: 'alarm', means: 'It refused the credential of the gateway' },
+  credential: { word: 'Credential rejected', tone: 'alarm', means: 'It rejected the credential of the gateway' },
   model_missing: { word: 'Model missing', tone: 'warn', means: 'It does not serve this model' },
   drained: { word: 'Drained', tone: 'info', means: 'It gets no new requests' },
   unknown: { word: 'Unknown', tone: 'plain', means: 'This replica has no state of it' },
@@ -51,7 +50,7 @@ const STATES: Readonly<Record<Upstream['state'], { word: string; tone: Tone; mea
 const INCIDENTS: Readonly<Record<Incident['kind'], string>> = {
   open: 'Breaker open',
   unreachable: 'Unreachable',
-  credential: 'Credential refused',
+  credential: 'Credential rejected',
   limited: 'Rate-limited (429)',
 };
 
@@ -76,24 +75,17 @@ function duration(ms: number): string {
 
 const routeNames = (names: readonly string[]) => names.map((name) => `"${name}"`).join(', ');
 
-/** Drains an upstream; warns about routes without another one. */
 function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upstream }) {
   const left_alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
   return (
     <OperationForm
       operation="drainUpstream"
       input={{ name }}
-      fields={{
-        reason: {
-          label: 'Reason',
-          hint: 'Optional; shown to all administrators.',
-          maxLength: 200,
-        },
-      }}
+      fields={{ reason: { hint: 'Optional; shown to all administrators.' } }}
       done={({ routes_without_upstream: none }) =>
         none.length === 0
           ? [`Drained ${name}. Its routes use their other upstreams.`]
-          : [`Drained ${name}. No upstream is left for ${routeNames(none)}: their requests are refused.`, 'warn']
+          : [`Drained ${name}. No upstream is left for ${routeNames(none)}: their requests are rejected.`, 'warn']
       }
       title={`Drain ${name}?`}
       action={`Drain ${name}`}
@@ -107,7 +99,7 @@ function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upst
         <div className="problem" role="alert">
           <p>
             <strong>No other upstream for {left_alone.length === 1 ? 'the route' : 'the routes'}</strong>{' '}
-            {routeNames(left_alone)}: their requests are refused until it is resumed.
+            {routeNames(left_alone)}: their requests are rejected until it is resumed.
           </p>
         </div>
       )}
@@ -145,7 +137,6 @@ function StateBadge({ upstream: { state, models, configured, elsewhere } }: { up
   return <Badge tone={tone}>{`${word} for ${models.length === 1 ? 'one model' : `${models.length} models`}`}</Badge>;
 }
 
-/** Incidents of an upstream, one line each. */
 function StateLines({ upstream }: { upstream: Upstream }) {
   const { state, drained, models, elsewhere, breaker, until, last_failure } = upstream;
   const is_well = state === 'closed' || state === 'drained' || state === 'unknown';
@@ -156,11 +147,7 @@ function StateLines({ upstream }: { upstream: Upstream }) {
         drained !== null &&
           say`Drained by ${strong(drained.by)} ${ago(drained.at)}${drained.reason === null ? '.' : `: ${drained.reason}`}`,
         !is_well && <StateWords {...{ state, until, last_failure }} />,
-        ...models.map((model) => (
-          <>
-            <code>{model.upstream_model}</code>: <StateWords {...model} />
-          </>
-        )),
+        ...models.map((model) => say`${mono(model.upstream_model)}: ${<StateWords {...model} />}`),
         ...elsewhere.map(({ replica, kind, upstream_model, until: end, last }) => {
           const model = upstream_model !== null && say`, ${mono(upstream_model)}`;
           const why = `${INCIDENTS[kind].toLowerCase()}${last === null ? '' : ` (${last})`}`;
@@ -175,7 +162,7 @@ function StateLines({ upstream }: { upstream: Upstream }) {
 
 function StateWords({ state, until, last_failure }: Pick<Upstream, 'state' | 'until' | 'last_failure'>) {
   const why = last_failure === null ? '' : ` (${last_failure})`;
-  const end = until !== null && say`, until ${timeAt(until)} (${relativeTime(new Date(until))})`;
+  const end = until !== null && say`, until ${timeAt(until)} (${ago(until)})`;
   return say`${STATES[state].means}${why}${end}`;
 }
 
@@ -213,7 +200,6 @@ interface TrafficProps {
   readonly span: Span;
 }
 
-/** Attempts over time by outcome. */
 function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
   const { time_zone } = useSession();
   const timeOf = (part: number) =>
@@ -241,12 +227,10 @@ function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
 
 interface Shown {
   readonly upstream: Upstream;
-  /** Absent while it loads. */
   readonly traffic: Traffic | undefined;
   readonly span: Span | undefined;
 }
 
-/** One upstream: state, traffic, routes, drain and resume. */
 function UpstreamCard({ upstream, traffic, span }: Shown) {
   const { name, drained, in_flight, routes } = upstream;
   const id = useId();
@@ -297,12 +281,7 @@ function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: numbe
         look="cells large"
         of={{
           Attempts: say`${num(attempts)}${ofAll(traffic.share, ' of all')}`,
-          Served: (
-            <>
-              <To page={['/requests', { upstream, since, until }]}>{num(served)}</To>
-              {ofAll(served / attempts)}
-            </>
-          ),
+          Served: say`${<To page={['/requests', { upstream, since, until }]}>{num(served)}</To>}${ofAll(served / attempts)}`,
           Failed: num(failed),
           'Rate-limited (429)': num(limited),
           'First byte p50': took(p50_ms),
@@ -316,7 +295,6 @@ function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: numbe
   );
 }
 
-/** Outcomes of unsuccessful attempts, the most frequent first. */
 function Outcomes({ traffic: { upstream, outcomes, attempts }, span: { since, until } }: TrafficProps) {
   return (
     <div className="stack near">
@@ -325,13 +303,13 @@ function Outcomes({ traffic: { upstream, outcomes, attempts }, span: { since, un
         Most of them failed over to another upstream.{' '}
         <To page={['/requests', { upstream, since, until, outcome: 'failed' }]}>Requests that failed here</To>
       </p>
-      <ul className="stack near">
-        {outcomes.map(({ outcome, means, attempts: of_it }) => (
-          <li key={outcome}>
-            <strong>{num(of_it)}</strong> {soft(say`(${share(of_it / attempts)})`)} {means}
-          </li>
-        ))}
-      </ul>
+      <Lines
+        className="stack near"
+        of={outcomes.map(
+          ({ means, attempts: of_it }) =>
+            say`${strong(num(of_it))} ${soft(say`(${share(of_it / attempts)})`)} ${means}`,
+        )}
+      />
     </div>
   );
 }
@@ -381,12 +359,17 @@ function lasted({ began_at, until, ended_at }: Incident): ReactNode {
   if (ended_at !== null) return duration(Date.parse(ended_at) - from);
   if (Date.parse(until) > Date.now()) return <Badge tone="warn">ongoing</Badge>;
   const words = `${duration(Date.parse(until) - from)} or more`;
-  return <span title="No request since, or the replica has stopped.">{words}</span>;
+  return <span title="End unknown: no request since, or the replica stopped.">{words}</span>;
 }
+
+const TRAFFIC: readonly Option[] = [
+  ['', 'Last hour'],
+  ['day', 'Last day'],
+];
 
 /** Upstreams page: states, traffic, incidents, drain and resume. */
 export function Page() {
-  const [search, change] = usePageSearch();
+  const [search] = usePageSearch();
   const window = search.window === 'day' ? 'day' : 'hour';
   const states = useOperation('listUpstreams', {}, { every_seconds: 5 });
   const traffic = useOperation('getUpstreamTraffic', { window }, { every_seconds: 30 });
@@ -394,15 +377,7 @@ export function Page() {
   return (
     <>
       <PageHead title="Upstreams" intro="States, traffic and incidents of upstreams.">
-        <Field
-          label="Traffic"
-          options={[
-            ['hour', 'Last hour'],
-            ['day', 'Last day'],
-          ]}
-          value={window}
-          onValue={(value) => change({ window: value === 'hour' ? undefined : value })}
-        />
+        <Filters of={[{ name: 'window', label: 'Traffic', options: TRAFFIC }]} />
       </PageHead>
       <Loaded query={states} lines={8}>
         {({ replica, upstreams }) => (
@@ -429,10 +404,9 @@ export function Page() {
       </Loaded>
       <ListPage
         operation="listUpstreamIncidents"
-        input={{ upstream: search.upstream || undefined }}
         title="Incidents"
         note="Open breakers and rate-limited accounts in the last 30 days, as seen by each replica."
-        filters={[{ name: 'upstream', label: 'Upstream', options: [['', 'All upstreams'], ...names] }]}
+        filters={[{ name: 'upstream', options: [['', 'All upstreams'], ...names] }]}
         every_seconds={15}
         page={25}
         columns={INCIDENT_COLUMNS}

@@ -1,6 +1,7 @@
-import { type FormEvent, type ReactNode, useMemo, useState } from 'react';
+import { type ReactNode, useMemo } from 'react';
 import { REPORT_TIMES, type ReportTime } from '../../../base/contract/windows.ts';
-import { type AnswerOf, addressOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
+import { OPERATIONS } from '../operations.ts';
 import { type Bar, BarChart } from '../parts/bar-chart.tsx';
 import {
   Button,
@@ -8,7 +9,6 @@ import {
   Choice,
   EmptyState,
   Figures,
-  Icon,
   Loaded,
   num,
   PageHead,
@@ -16,12 +16,13 @@ import {
   share,
   short,
   shortUsd,
+  soft,
   To,
   Trend,
   trendWords,
   usd,
 } from '../parts/basic.tsx';
-import { Field, Filters } from '../parts/field.tsx';
+import { Field, type Filter, Filters, filtersIn, PERIOD, titleOf } from '../parts/field.tsx';
 import { type Column, type Columns, DataTable, Files } from '../parts/table.tsx';
 import {
   dayAfter,
@@ -37,7 +38,6 @@ import {
   today,
 } from '../ranges.ts';
 
-/** Dimensions of usage with their titles. */
 const DIMENSIONS = {
   user: 'Person',
   team: 'Team',
@@ -53,21 +53,14 @@ const DIMENSIONS = {
   speed: 'Speed',
   status: 'Status',
   estimated: 'Estimated',
-  ...(Object.fromEntries(REPORT_TIMES.map((time) => [time, `${time[0]!.toUpperCase()}${time.slice(1)}`])) as Record<
-    ReportTime,
-    string
-  >),
+  ...(Object.fromEntries(REPORT_TIMES.map((time) => [time, titleOf(time)])) as Record<ReportTime, string>),
 } as const;
 type Dimension = keyof typeof DIMENSIONS;
 
-const NO_FILTER = new Set<Dimension>(['status', 'estimated', ...REPORT_TIMES]);
+const FILTERS: readonly Filter[] = OPERATIONS.getUsage.query
+  .filter(isDimension)
+  .map((name, i) => ({ name, label: DIMENSIONS[name], is_minor: i > 4 }));
 
-const FILTERS = (Object.keys(DIMENSIONS) as Dimension[]).filter((name) => !NO_FILTER.has(name));
-
-/** Dimensions that the list of requests can filter by. */
-const OF_REQUESTS = ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'status'];
-
-/** Most dimensions at once. */
 const MOST = 4;
 
 function isDimension(text: string): text is Dimension {
@@ -78,17 +71,9 @@ function isTime(name: string): name is ReportTime {
   return (REPORT_TIMES as readonly string[]).includes(name);
 }
 
-/** Dimensions of the URL. */
 function dimensionsOf({ by }: PageSearch, fallback: Dimension): Dimension[] {
   const named = (by ?? '').split(',').filter(isDimension);
   return named.length === 0 ? [fallback] : [...new Set(named)].slice(0, MOST);
-}
-
-type Filtered = Readonly<Partial<Record<Dimension, string>>>;
-
-/** Filters of the URL. */
-function filtersOf(search: PageSearch): Filtered {
-  return Object.fromEntries(FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : [])));
 }
 
 /** Next dimension for a drill-down. */
@@ -121,14 +106,7 @@ function Ranges() {
   return (
     <div className="usage-range filters">
       <Choice label="Time" options={RANGE_TITLES} value={range} onValue={choose} />
-      {range === 'custom' && (
-        <Filters
-          of={[
-            { name: 'since', label: 'From', is_date: true },
-            { name: 'until', label: 'To (included)', is_date: true, is_end: true },
-          ]}
-        />
-      )}
+      {range === 'custom' && <Filters of={PERIOD} />}
     </div>
   );
 }
@@ -159,54 +137,6 @@ function Grouping({ by }: { by: readonly Dimension[] }) {
     </div>
   );
 }
-
-function FilterBy({ filters }: { filters: Filtered }) {
-  const [, change] = usePageSearch();
-  const { is_admin } = useSession().person;
-  const [name, setName] = useState<Dimension>('model');
-  const [value, setValue] = useState('');
-  const add = (event: FormEvent) => {
-    event.preventDefault();
-    if (value.trim() === '') return;
-    change({ [name]: value.trim(), rows: undefined });
-    setValue('');
-  };
-  return (
-    <div className="usage-filters filters">
-      <form className="filters" onSubmit={add}>
-        <Field
-          label="Filter"
-          value={name}
-          onValue={(chosen) => setName(chosen as Dimension)}
-          options={FILTERS.filter((each) => is_admin || each !== 'user').map((each) => [each, DIMENSIONS[each]])}
-        />
-        <Field label="equals" value={value} onValue={setValue} placeholder={PLACEHOLDERS[name] ?? ''} />
-        <Button type="submit">Add filter</Button>
-      </form>
-      {Object.keys(filters).length > 0 && (
-        <ul className="row bare" aria-label="Filters">
-          {(Object.entries(filters) as [Dimension, string][]).map(([each, filter_value]) => (
-            <li key={each}>
-              <Button className="any" onClick={() => change({ [each]: undefined, rows: undefined })}>
-                <span>
-                  {DIMENSIONS[each]}: <strong>{filter_value}</strong>
-                </span>
-                <span className="unseen">, remove filter</span>
-                <Icon name="close" />
-              </Button>
-            </li>
-          ))}
-        </ul>
-      )}
-    </div>
-  );
-}
-
-const PLACEHOLDERS: Readonly<Partial<Record<Dimension, string>>> = {
-  user: 'ana@example.com',
-  protocol: 'messages',
-  token: 'tok_…',
-};
 
 type Usage = AnswerOf<'getUsage'>;
 
@@ -307,7 +237,6 @@ function costsBefore(
 
 type Sums = Usage['total'];
 
-/** Totals of a period, compared with the previous one. */
 function Summary({ usage: { total, previous } }: { usage: Usage }) {
   const before = previous?.total;
   const cached = total.cache_read_tokens + total.cache_write_5m_tokens + total.cache_write_1h_tokens;
@@ -339,7 +268,6 @@ function Summary({ usage: { total, previous } }: { usage: Usage }) {
   );
 }
 
-/** A share, or a dash. */
 function Ratio({ of }: { of: number | null }) {
   return of === null ? '–' : share(of);
 }
@@ -357,12 +285,11 @@ interface Row extends UsageRow {
   readonly share: number;
 }
 
-/** Table of usage by the chosen dimensions. */
-function UsageTable({ usage }: { usage: Usage }) {
+function UsageTable({ usage, filters }: { usage: Usage; filters: PageSearch }) {
   const [search, change] = usePageSearch();
   const by = useMemo(() => usage.by.filter(isDimension), [usage]);
   const rows = useMemo(() => rowsOf(usage), [usage]);
-  const columns = useMemo(() => columnsOf(usage, by, search), [usage, by, search]);
+  const columns = useMemo(() => columnsOf(usage, by, filters), [usage, by, filters]);
   return (
     <Card title={`By ${by.map((name) => DIMENSIONS[name].toLowerCase()).join(', ')}`}>
       <DataTable label="Usage" columns={columns} rows={rows} keyOf={({ key }) => key} />
@@ -399,7 +326,7 @@ function numbers(title: string, of: (sums: Sums) => number, cell?: (row: Row) =>
 function columnsOf(
   { previous, total, since, until }: Usage,
   by: readonly Dimension[],
-  search: PageSearch,
+  filters: PageSearch,
 ): Columns<Row> {
   const estimated = ({ cost_usd, estimated_usd }: Sums) => (cost_usd > 0 ? estimated_usd / cost_usd : 0);
   const period = { ...(since !== null && { since }), until };
@@ -421,14 +348,19 @@ function columnsOf(
         title: 'Change',
         is_number: true,
         sort: ({ sums, before }) => sums.cost_usd - (before ?? 0),
-        cell: ({ sums, before }) => <ToBefore now={sums.cost_usd} before={before} />,
+        cell: ({ sums: { cost_usd }, before }) =>
+          before === undefined
+            ? null
+            : before === 0
+              ? soft(cost_usd === 0 ? '–' : 'new')
+              : trendWords(cost_usd, before),
       },
     numbers(
       'Requests',
       ({ requests }) => requests,
       ({ of, others, sums: { requests } }) => {
         const count = num(requests);
-        const to = others > 0 ? undefined : requestsOf({ ...filtersOf(search), ...of });
+        const to = others > 0 ? undefined : requestsOf({ ...filters, ...of });
         if (to === undefined) return count;
         return (
           <To page={['/requests', { ...to, ...period }]} title="Show these requests">
@@ -455,7 +387,8 @@ function columnsOf(
 
 /** URL parameters for the requests of a row; `undefined` if the list of requests cannot filter by its values. */
 function requestsOf(names: UsageRow['of']): PageSearch | undefined {
-  const is_known = ([name, value]: [string, string | null]) => value !== null && OF_REQUESTS.includes(name);
+  const is_known = ([name, value]: [string, string | null]) =>
+    value !== null && OPERATIONS.listRequests.query.includes(name);
   return Object.entries(names).every(is_known) ? (names as PageSearch) : undefined;
 }
 
@@ -466,7 +399,6 @@ interface NameProps {
   readonly by: readonly Dimension[];
 }
 
-/** Value of a dimension, with a drill-down link. */
 function Name({ row, name, is_first, by }: NameProps) {
   const [search] = usePageSearch();
   if (row.others > 0) return is_first ? <em>{`${row.others} others`}</em> : null;
@@ -485,7 +417,7 @@ function Name({ row, name, is_first, by }: NameProps) {
 function narrowed(name: Dimension, value: string, by: readonly Dimension[]): PageSearch | undefined {
   const rest = by.filter((each) => each !== name);
   const next = (rest.length > 0 ? rest : [finer(by, name)]).join(',');
-  if (FILTERS.includes(name)) return { [name]: value, by: next, rows: undefined };
+  if (OPERATIONS.getUsage.query.includes(name)) return { [name]: value, by: next, rows: undefined };
   const period = isTime(name) ? periodOfStep(value, name) : undefined;
   return period && { ...period, range: undefined, by: next, rows: undefined };
 }
@@ -501,16 +433,6 @@ function Cost({ row: { sums, share } }: { row: Row }) {
   );
 }
 
-function ToBefore({ now, before }: { now: number; before: number | undefined }) {
-  if (before === undefined) return null;
-  if (before === 0) return <span className="soft">{now === 0 ? '–' : 'new'}</span>;
-  return (
-    <span className="number" title={`Before: ${before} USD`}>
-      {trendWords(now, before)}
-    </span>
-  );
-}
-
 /** Rows shown by default; the rest is summed up. */
 const ROWS = 50;
 const ALL_ROWS = 1000;
@@ -520,7 +442,7 @@ export function Page() {
   const [search] = usePageSearch();
   const { time_zone, person } = useSession();
   const by = dimensionsOf(search, person.is_admin ? 'user' : 'model');
-  const filters = filtersOf(search);
+  const filters = filtersIn(search, FILTERS, time_zone);
   const period = periodOf(search, time_zone);
   const compare = period.since === undefined ? {} : ({ compare: 'previous' } as const);
   const query = { ...period, ...filters, by: by.join(',') };
@@ -532,12 +454,16 @@ export function Page() {
         title="Usage"
         intro={`${person.is_admin ? 'Tokens and cost of all requests' : 'Tokens and cost of your requests'}, from the ledger. Days begin at midnight, ${time_zone}.`}
       >
-        <Files of={{ 'Download CSV': addressOf('exportUsage', query) }} />
+        <Files of={{ 'Download CSV': 'exportUsage' }} input={query} />
       </PageHead>
       <div className="usage-controls">
         <Ranges />
         <Grouping by={by} />
-        <FilterBy filters={filters} />
+        <Filters
+          of={FILTERS.filter(({ name }) => person.is_admin || name !== 'user')}
+          clear="Clear filters"
+          resets={{ rows: undefined }}
+        />
       </div>
       <Loaded query={usage} lines={8}>
         {(answer) =>
@@ -560,7 +486,7 @@ export function Page() {
                 step={stepOf(answer.since, answer.until)}
                 since={answer.since}
               />
-              <UsageTable usage={answer} />
+              <UsageTable usage={answer} filters={filters} />
             </div>
           )
         }

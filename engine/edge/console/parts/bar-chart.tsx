@@ -6,9 +6,7 @@ import { type Column, type Columns, DataTable } from './table.tsx';
 /** A stacked bar with a value per series. */
 export interface Bar {
   readonly key: string;
-  /** Axis label. */
   readonly name: string;
-  /** Full name. */
   readonly title: string;
   readonly values: readonly number[];
   /** Value of the previous period, drawn as a line; absent if unknown. */
@@ -22,12 +20,12 @@ interface ChartProps {
   readonly bars: readonly Bar[];
   /** Formats a value; for the axis with the distance of the grid lines, which decides the precision. */
   readonly format: (value: number, step?: number) => string;
-  /** Name of `before`. */
   readonly before_name?: string;
   /** Called when a bar is pressed, or its button in the table. */
   readonly onChoose?: (bar: Bar) => void;
 }
 
+const colourOf = (series: number) => ({ background: `var(--chart-${series + 1})` });
 const total = ({ values }: Bar) => values.reduce((sum, value) => sum + value, 0);
 
 /** Stacked bars over time, with the same data as an accessible table. */
@@ -58,7 +56,7 @@ export function BarChart(props: ChartProps) {
           {series.length > 1 &&
             series.map((name, i) => (
               <li key={name}>
-                <span className={`chart-swatch of-${i + 1}`} aria-hidden="true" />
+                <span className="chart-swatch" style={colourOf(i)} aria-hidden="true" />
                 {name}
               </li>
             ))}
@@ -127,7 +125,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
           >
             {values.map((value, part) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: the series is the index.
-              <div key={part} className={`of-${part + 1}`} style={{ blockSize: `${height(value)}%` }} />
+              <div key={part} className="chart-part" style={{ ...colourOf(part), blockSize: `${height(value)}%` }} />
             ))}
             {before !== undefined && <div className="chart-before" style={{ insetBlockEnd: `${height(before)}%` }} />}
           </div>
@@ -143,7 +141,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
               series.map((name, i) =>
                 pointed.values[i] === 0 ? null : (
                   <span key={name} className="soft">
-                    <span className={`chart-swatch of-${i + 1}`} /> {name}: {format(pointed.values[i]!)}
+                    <span className="chart-swatch" style={colourOf(i)} /> {name}: {format(pointed.values[i]!)}
                   </span>
                 ),
               )}

@@ -267,7 +267,7 @@ export function longTime(date: Date, time_zone: string): string {
 }
 
 /** Relative time: `3 minutes ago`, `in 2 hours`. */
-export function relativeTime(date: Date): string {
+function relativeTime(date: Date): string {
   const seconds = (date.getTime() - Date.now()) / 1000;
   const [unit, size] = STEPS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1];
   return RELATIVE.format(Math.round(seconds / size), unit);
@@ -283,7 +283,6 @@ export function took(ms: number | null): string {
 interface Figure {
   readonly title: ReactNode;
   readonly figure: ReactNode;
-  /** Caption. */
   readonly below: ReactNode;
 }
 
@@ -346,7 +345,7 @@ export function trendWords(now: number, before: number): string {
 /** Page header: title, intro, actions. */
 export function PageHead({ title, intro, children }: { title: string; intro?: ReactNode; children?: ReactNode }) {
   return (
-    <header className="page-head">
+    <header className="page-head row spread">
       <div>
         <h1>{title}</h1>
         {intro !== undefined && <p className="soft">{intro}</p>}
@@ -490,7 +489,7 @@ export function Loaded<Answer>({
   children,
 }: {
   query: UseQueryResult<Answer, ProblemError>;
-  lines?: number;
+  lines?: number | undefined;
   children: (answer: Answer) => ReactNode;
 }) {
   const { data, error, isFetching, isPlaceholderData } = query;
@@ -526,7 +525,7 @@ export function NoticeArea({ children }: { children: ReactNode }) {
       {children}
       <div className="notice-area" role="status" aria-live="polite">
         {notice !== undefined && (
-          <div className={`notice ${notice.tone}`}>
+          <div className={`notice row ${notice.tone}`}>
             <p>{notice.text}</p>
             <Button kind="quiet" onClick={() => setNotice(undefined)}>
               Close
@@ -547,11 +546,6 @@ const ShowContext = createContext<(dialog: ReactNode) => void>(() => {});
 
 /** Closes the enclosing dialog or drawer. */
 export const CloseContext = createContext<() => void>(() => {});
-
-/** Closes the enclosing dialog or drawer. */
-export function useClose(): () => void {
-  return use(CloseContext);
-}
 
 /** Renders the dialogs of `Opens` outside their rows, as their action may remove the row. */
 export function DialogArea({ children }: { children: ReactNode }) {

@@ -1,19 +1,9 @@
 import { Dialog as Base } from '@base-ui/react/dialog';
-import { type FormEvent, type InputHTMLAttributes, type ReactNode, useRef, useState } from 'react';
+import { type FormEvent, type InputHTMLAttributes, type ReactNode, use, useRef, useState } from 'react';
 import { type AnswerOf, type InputOf, type OperationName, useChange } from '../api.ts';
 import { type DescribedField, OPERATIONS } from '../operations.ts';
-import {
-  Button,
-  type ButtonKind,
-  CloseContext,
-  DialogArea,
-  Icon,
-  ProblemBox,
-  type Tone,
-  useClose,
-  useNotify,
-} from './basic.tsx';
-import { Field, type Option } from './field.tsx';
+import { Button, type ButtonKind, CloseContext, DialogArea, Icon, ProblemBox, type Tone, useNotify } from './basic.tsx';
+import { Field, type Option, titleOf } from './field.tsx';
 
 interface PanelProps {
   readonly title: string;
@@ -27,7 +17,7 @@ interface PanelProps {
  */
 export function Panel({ title, onClose, children, kind = 'dialog' }: PanelProps & { kind?: 'dialog' | 'drawer' }) {
   const body = useRef<HTMLDivElement>(null);
-  const around = useClose();
+  const around = use(CloseContext);
   const close = onClose ?? around;
   // Focuses the first field, except on touch screens, where the keyboard would cover the dialog.
   const firstField = (by: string) =>
@@ -37,7 +27,7 @@ export function Panel({ title, onClose, children, kind = 'dialog' }: PanelProps 
       <Base.Portal>
         <Base.Backdrop className="backdrop" />
         <Base.Popup className={kind} initialFocus={kind === 'dialog' ? firstField : true}>
-          <header className="panel-head">
+          <header className="panel-head row spread">
             <Base.Title>{title}</Base.Title>
             <Base.Close className="button quiet" aria-label="Close">
               <Icon name="close" />
@@ -54,12 +44,17 @@ export function Panel({ title, onClose, children, kind = 'dialog' }: PanelProps 
   );
 }
 
+/** A button that closes the enclosing dialog or drawer. */
+export function CloseButton({ kind, children }: { kind: ButtonKind; children: ReactNode }) {
+  return <Base.Close className={`button ${kind}`}>{children}</Base.Close>;
+}
+
 /** A field of a form, validated by the operation's field of the same name; other fields are local to the form. */
 interface FormField extends Omit<InputHTMLAttributes<HTMLInputElement>, 'value' | 'onChange'> {
-  readonly label: string;
+  /** By default the name. */
+  readonly label?: string;
   readonly hint?: ReactNode;
   readonly options?: readonly Option[];
-  /** Checkboxes: values with their texts. */
   readonly choices?: Readonly<Record<string, string>>;
   /** Initial value; by default the first option or empty. */
   readonly initial?: string | undefined;
@@ -72,18 +67,16 @@ type Derived<Type> = Type | ((values: Values) => Type);
 
 interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps, 'children'> {
   readonly operation: Name;
-  /** Input in addition to the fields; a function returns the whole input, or `undefined` while it is incomplete. */
-  readonly input?: Partial<InputOf<Name>> | ((values: Values) => InputOf<Name> | undefined);
+  /** Input in addition to the fields. */
+  readonly input?: Derived<Partial<InputOf<Name>>>;
   readonly fields?: Derived<Fields>;
   /** Notice after success, or an element that replaces the form. */
   readonly done: (
     answer: AnswerOf<Name>,
     sent: InputOf<Name>,
   ) => readonly [text: string, tone?: Tone] | { readonly shows: ReactNode };
-  /** Text of the submit button. */
   readonly action: Derived<string>;
   readonly kind?: ButtonKind;
-  readonly is_busy?: Derived<boolean>;
   /** Content before the fields, or a function that places the fields. */
   readonly children?: ReactNode | ((field: (name: string) => ReactNode, values: Values) => ReactNode);
 }
@@ -93,10 +86,10 @@ interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps
  * names one.
  */
 export function OperationForm<Name extends OperationName>(props: OperationFormProps<Name>) {
-  const { operation, input = {}, fields = {}, done, action, kind = 'primary', is_busy = false, children } = props;
+  const { operation, input = {}, fields = {}, done, action, kind = 'primary', children } = props;
   const change = useChange(operation);
   const notify = useNotify();
-  const around = useClose();
+  const around = use(CloseContext);
   const close = props.onClose ?? around;
   const [typed, setTyped] = useState<Values>({});
   const [after, showAfter] = useState<ReactNode>();
@@ -109,7 +102,7 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
   const field = (name: string) => (
     <OperationField
       key={name}
-      field={described[name]!}
+      field={{ label: titleOf(name), ...described[name] }}
       known={known[name]}
       error={about === name ? wrong : undefined}
       value={values[name]!}
@@ -118,9 +111,7 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
   );
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    const sent =
-      typeof input === 'function' ? input(values) : ({ ...input, ...inputOf(known, values) } as InputOf<Name>);
-    if (sent === undefined) return;
+    const sent = { ...derive(input, values), ...inputOf(known, values) } as InputOf<Name>;
     change.mutate(sent, {
       onSuccess(answer) {
         const result = done(answer, sent);
@@ -140,8 +131,8 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
           <ProblemBox problem={change.error} />
         )}
         <div className="row end">
-          <Button onClick={close}>Cancel</Button>
-          <Button type="submit" kind={kind} is_busy={derive(is_busy, values) || change.isPending}>
+          <CloseButton kind="secondary">Cancel</CloseButton>
+          <Button type="submit" kind={kind} is_busy={change.isPending}>
             {derive(action, values)}
           </Button>
         </div>
@@ -174,13 +165,13 @@ function inputOf(known: Readonly<Record<string, DescribedField>>, values: Values
 }
 
 /** Attributes of a number field; `number` allows decimals. */
-export function amountField(type: DescribedField['type']) {
+function amountField(type: DescribedField['type']) {
   const pattern = type === 'integer' ? ' *[0-9]{1,12} *' : ' *[0-9]{1,7}([.][0-9]{1,9})? *';
   return { inputMode: 'decimal', pattern, title: 'Digits, such as 20' } as const;
 }
 
 interface OperationFieldProps {
-  readonly field: FormField;
+  readonly field: FormField & { readonly label: string };
   readonly known: DescribedField | undefined;
   readonly error: string | undefined;
   readonly value: string;

@@ -1,6 +1,6 @@
 import { type InputHTMLAttributes, type ReactNode, useId, useState } from 'react';
 import { type PageSearch, usePageSearch } from '../api.ts';
-import { dayAfter, isDay } from '../ranges.ts';
+import { beginningOf, dayAfter, isDay } from '../ranges.ts';
 import { Button } from './basic.tsx';
 
 /** An option: a value, with its text if that differs. */
@@ -81,15 +81,13 @@ function SearchField({ value, onValue, ...rest }: FieldProps & { readonly value:
 
 /** A filter of a list, stored in the URL. */
 export interface Filter {
-  /** URL parameter. */
   readonly name: string;
-  readonly label: string;
+  readonly label?: string;
   readonly options?: readonly Option[];
   readonly is_date?: boolean;
   /** End date: the field shows the last day, the URL has the day after (exclusive). */
   readonly is_end?: boolean;
   readonly placeholder?: string;
-  readonly maxLength?: number;
   /** Whether it is behind "More filters". */
   readonly is_minor?: boolean;
   /** Value, if it is not that of the URL parameter. */
@@ -98,9 +96,35 @@ export interface Filter {
   readonly searchFor?: (value: string) => PageSearch;
 }
 
+/** Filters of a period. */
+export const PERIOD: readonly Filter[] = [
+  { name: 'since', label: 'From', is_date: true },
+  { name: 'until', label: 'To (included)', is_date: true, is_end: true },
+];
+
+/** Filter of lists that leave out what has ended. */
+export const ENDED: Filter = {
+  name: 'ended',
+  label: 'State',
+  options: [
+    ['', 'active'],
+    ['true', 'all'],
+  ],
+};
+
 /** URL parameters that clear the filters. */
-export function clearedFilters(of: readonly Filter[]): PageSearch {
+function clearedFilters(of: readonly Filter[]): PageSearch {
   return Object.fromEntries(of.flatMap(({ name, searchFor }) => Object.entries(searchFor?.('') ?? { [name]: '' })));
+}
+
+/** Parameters of an operation for the filters of the URL; days become times, in the gateway's time zone. */
+export function filtersIn(search: PageSearch, of: readonly Filter[], time_zone: string): PageSearch {
+  const dates = of.filter(({ is_date }) => is_date).map(({ name }) => name);
+  const named = Object.keys(clearedFilters(of)).flatMap((name) => {
+    const value = search[name]?.trim();
+    return value ? [[name, dates.includes(name) ? beginningOf(value, time_zone) : value]] : [];
+  });
+  return Object.fromEntries(named);
 }
 
 /** Filters of a list, stored in the URL so that a link shows the same list. */
@@ -108,14 +132,12 @@ export function Filters({
   of,
   clear,
   resets = {},
-  children,
 }: {
   readonly of: readonly Filter[];
   /** Text of the button that clears all filters; absent: no button. */
   readonly clear?: string | undefined;
   /** URL parameters reset by each change, such as the cursor. */
   readonly resets?: PageSearch;
-  readonly children?: ReactNode;
 }) {
   const [search, change] = usePageSearch();
   const field = (filter: Filter) => <FilterField key={filter.name} filter={filter} resets={resets} />;
@@ -125,7 +147,6 @@ export function Filters({
     <search className="stack">
       <div className="filters">
         {of.filter(({ is_minor }) => !is_minor).map(field)}
-        {children}
         {clear !== undefined && Object.keys(none).some((name) => search[name]) && (
           <Button kind="quiet" onClick={() => change({ ...none, ...resets })}>
             {clear}
@@ -143,7 +164,7 @@ export function Filters({
 }
 
 function FilterField({ filter, resets }: { filter: Filter; resets: PageSearch }) {
-  const { name, label, options, is_date, is_end, placeholder, maxLength = 254, searchFor } = filter;
+  const { name, label = titleOf(name), options, is_date, is_end, placeholder, searchFor } = filter;
   const [search, change] = usePageSearch();
   const value = filter.value ?? search[name] ?? '';
   const set = (text: string) => change({ ...(searchFor?.(text) ?? { [name]: text }), ...resets });
@@ -151,9 +172,14 @@ function FilterField({ filter, resets }: { filter: Filter; resets: PageSearch })
   // A link from another page may contain a time.
   if (!is_date || value.includes('T')) {
     return (
-      <SearchField label={label.replace(' (included)', '')} {...{ value, placeholder, maxLength }} onValue={set} />
+      <SearchField label={label.replace(' (included)', '')} {...{ value, placeholder, maxLength: 254 }} onValue={set} />
     );
   }
   const moved = (day: string, days: number) => (is_end && isDay(day) ? dayAfter(day, days) : day);
   return <Field type="date" label={label} value={moved(value, -1)} onValue={(day) => set(moved(day, 1))} />;
+}
+
+/** Name of a field or parameter for people: `Token group`. */
+export function titleOf(name: string): string {
+  return `${name[0]!.toUpperCase()}${name.slice(1)}`.replaceAll('_', ' ');
 }

@@ -1,8 +1,17 @@
 import { type ReactNode, useMemo, useState } from 'react';
-import { type AnswerOf, type InputOf, type OperationName, type RowOf, useOperation, usePageSearch } from '../api.ts';
+import {
+  type AnswerOf,
+  addressOf,
+  type InputOf,
+  type OperationName,
+  type RowOf,
+  useOperation,
+  usePageSearch,
+  useSession,
+} from '../api.ts';
 import { OPERATIONS } from '../operations.ts';
 import { Button, Card, EmptyState, Icon, Loaded, num, TimeText } from './basic.tsx';
-import { clearedFilters, type Filter, Filters } from './field.tsx';
+import { type Filter, Filters, filtersIn } from './field.tsx';
 
 type Key<Row> = keyof Row & string;
 
@@ -15,7 +24,6 @@ export interface Column<Row> {
   readonly cell: Key<Row> | ((row: Row) => ReactNode);
   /** Sort key; absent: not sortable. */
   readonly sort?: Key<Row> | ((row: Row) => string | number);
-  /** Right-aligned. */
   readonly is_number?: boolean;
 }
 
@@ -23,15 +31,14 @@ export interface Column<Row> {
 export type Columns<Row> = readonly (Column<Row> | false)[];
 
 interface TableProps<Row> {
-  /** Accessible name. */
   readonly label: string;
   readonly columns: Columns<Row>;
   readonly rows: readonly Row[];
-  /** By default the id. */
   readonly keyOf?: ((row: Row) => string) | undefined;
   /** Called by the button in the first column. */
   readonly onOpen?: ((row: Row) => void) | undefined;
-  readonly isOpen?: ((row: Row) => boolean) | undefined;
+  /** Key of the open row. */
+  readonly open?: string | undefined;
 }
 
 /** Rows rendered at once; thousands would slow down the browser. */
@@ -39,7 +46,7 @@ const AT_ONCE = 100;
 
 /** A sortable table; on narrow screens each row is a block of names and values. */
 export function DataTable<Row extends object>(props: TableProps<Row>) {
-  const { label, columns, rows, keyOf = idOf, onOpen, isOpen } = props;
+  const { label, columns, rows, keyOf = idOf, onOpen, open } = props;
   const [sorting, sortBy] = useState<Sorting | undefined>();
   const [shown, setShown] = useState(AT_ONCE);
   const kept = columns.flatMap((column) => (column === false ? [] : [{ id: column.title, ...column }]));
@@ -59,7 +66,7 @@ export function DataTable<Row extends object>(props: TableProps<Row>) {
           </thead>
           <tbody role="rowgroup">
             {sorted.slice(0, shown).map((row) => (
-              <tr key={keyOf(row)} role="row" className={isOpen?.(row) ? 'open' : undefined}>
+              <tr key={keyOf(row)} role="row" className={keyOf(row) === open ? 'open' : undefined}>
                 {kept.map((column, i) => (
                   <td
                     key={column.id}
@@ -105,7 +112,6 @@ function cellOf<Row>({ cell }: Column<Row>, row: Row): ReactNode {
 }
 
 interface Sorting {
-  /** Column id. */
   readonly id: string;
   readonly is_descending: boolean;
 }
@@ -148,21 +154,20 @@ function HeadCell<Row>({
   );
 }
 
-/** Empty state of a list: a title and a hint. */
 type Empty = readonly [title: string, more?: ReactNode];
 
 interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowOf<Name>>, 'label' | 'rows'> {
   readonly operation: Name;
+  /** Input in addition to the filters. */
   readonly input?: InputOf<Name>;
-  /** Title of the card, and accessible name of the table. */
   readonly title: string;
   /** Without a card of its own. */
   readonly is_part?: boolean;
   readonly note?: ReactNode;
-  /** Beside the title. */
   readonly actions?: ReactNode;
+  /** Operations that export what is listed, by title. */
+  readonly files?: Readonly<Record<string, OperationName>>;
   readonly filters?: readonly Filter[];
-  /** Text of the button that clears all filters. */
   readonly clear?: string;
   readonly empty: Empty | ((answer: AnswerOf<Name>) => Empty);
   /** Empty state with active filters. */
@@ -171,81 +176,73 @@ interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowO
   readonly rows?: (answer: AnswerOf<Name>) => readonly RowOf<Name>[];
   /** Page size; absent: no paging. */
   readonly page?: number;
-  /** URL parameter of the cursor; by default that of the operation. */
-  readonly turn?: string;
   /** URL parameter of the open entry. */
   readonly opens?: string;
   readonly drawer?: (row: RowOf<Name>, close: () => void) => ReactNode;
   readonly every_seconds?: number;
-  /** Lines of the skeleton. */
   readonly lines?: number;
 }
 
-/**
- * The list of an operation. Filters, cursor and open entry are in the URL; shows an empty state without entries.
- */
+/** The list of an operation, or an empty state. Filters, cursor and open entry are in the URL. */
 export function ListPage<Name extends OperationName>(props: ListPageProps<Name>) {
-  const { operation, input, title, filters, empty, narrowed, page, drawer, keyOf = idOf, lines = 5 } = props;
+  const { operation, title, filters = [], files, empty, narrowed, page, opens, drawer, every_seconds, lines } = props;
+  const { keyOf = idOf } = props;
   const [search, change] = usePageSearch();
+  const { time_zone } = useSession();
   const { query, rows: list_name } = OPERATIONS[operation];
-  const begin = query.includes('before') ? 'before' : 'after';
-  const { turn = begin, opens } = props;
-  const from = begin === 'before' && !/^\d{1,15}$/.test(search[turn] ?? '') ? undefined : search[turn];
-  const paged = page === undefined ? {} : { limit: page, [begin]: begin === 'before' && from ? Number(from) : from };
-  const every = props.every_seconds === undefined ? {} : { every_seconds: props.every_seconds };
-  const list_query = useOperation(operation, { ...input, ...paged } as InputOf<Name>, every);
-  const listOf = (answer: AnswerOf<Name>) => answer[list_name as keyof AnswerOf<Name>] as readonly RowOf<Name>[];
-  const rowsOf = props.rows ?? listOf;
-  const is_narrowed = Object.keys(clearedFilters(filters ?? [])).some((name) => search[name]);
-  const emptyOf = (answer: AnswerOf<Name>) => (typeof empty === 'function' ? empty(answer) : empty);
-  const emptyState = ([words, more]: Empty) => <EmptyState title={words}>{more}</EmptyState>;
+  const cursor = query.includes('before') ? 'before' : 'after';
+  const paged = page === undefined ? {} : { limit: page, [cursor]: search[cursor] };
+  const filtered = filtersIn(search, filters, time_zone);
+  const input = { ...filtered, ...props.input } as InputOf<Name>;
+  const list_query = useOperation(operation, { ...input, ...paged }, { every_seconds });
+  const rowsOf =
+    props.rows ?? ((answer: AnswerOf<Name>) => answer[list_name as keyof typeof answer] as readonly RowOf<Name>[]);
+  const emptyOf = (answer: AnswerOf<Name>) => {
+    if (narrowed !== undefined && Object.keys(filtered).length > 0) return narrowed;
+    return typeof empty === 'function' ? empty(answer) : empty;
+  };
   const open =
     list_query.data && opens ? rowsOf(list_query.data).find((row) => keyOf(row) === search[opens]) : undefined;
   const list = (
     <>
       {props.note !== undefined && <p className="soft small">{props.note}</p>}
-      {filters !== undefined && (
+      {filters.length > 0 && (
         <Filters
           of={filters}
           clear={props.clear}
-          resets={{ [turn]: undefined, ...(opens !== undefined && { [opens]: undefined }) }}
+          resets={{ [cursor]: undefined, ...(opens !== undefined && { [opens]: undefined }) }}
         />
       )}
       <Loaded query={list_query} lines={lines}>
         {(answer) => (
           <>
             {rowsOf(answer).length === 0 ? (
-              emptyState((is_narrowed && narrowed) || emptyOf(answer))
+              <EmptyState title={emptyOf(answer)[0]}>{emptyOf(answer)[1]}</EmptyState>
             ) : (
               <DataTable
                 label={title}
                 columns={props.columns}
                 rows={rowsOf(answer)}
                 keyOf={keyOf}
-                {...(opens !== undefined && {
-                  onOpen: (row: RowOf<Name>) => change({ [opens]: keyOf(row) }),
-                  isOpen: (row: RowOf<Name>) => keyOf(row) === search[opens],
-                })}
+                onOpen={opens === undefined ? undefined : (row) => change({ [opens]: keyOf(row) })}
+                open={opens && search[opens]}
               />
             )}
-            {page !== undefined && <Turn name={turn} next={(answer as Paged).next ?? null} />}
+            {page !== undefined && (
+              <Turn name={cursor} next={(answer as { next?: string | number | null }).next ?? null} />
+            )}
           </>
         )}
       </Loaded>
       {open !== undefined && drawer?.(open, () => change({ [opens!]: undefined }))}
     </>
   );
-  return props.is_part ? (
-    list
-  ) : (
-    <Card title={title} actions={props.actions}>
+  if (props.is_part) return list;
+  return (
+    <Card title={title} actions={files === undefined ? props.actions : <Files of={files} input={input} />}>
       {list}
     </Card>
   );
-}
-
-interface Paged {
-  readonly next?: string | number | null;
 }
 
 /** Buttons to the next and the first page; `name` is the URL parameter of the cursor. */
@@ -260,14 +257,14 @@ function Turn({ name, next }: { name: string; next: string | number | null }) {
   );
 }
 
-/** Download links by title. */
-export function Files({ of }: { of: Readonly<Record<string, string>> }) {
+/** Download links of exporting operations, by title. */
+export function Files({ of, input }: { of: Readonly<Record<string, OperationName>>; input: object }) {
   return (
     <div className="row">
-      {Object.entries(of).map(([name, address]) => (
-        <a key={name} className="button secondary" href={address} download>
+      {Object.entries(of).map(([title, operation]) => (
+        <a key={title} className="button secondary" href={addressOf(operation, input as never)} download>
           <Icon name="down" />
-          {name}
+          {title}
         </a>
       ))}
     </div>

@@ -1,6 +1,7 @@
 import { failed } from '../../../base/contract/checks.ts';
+import type { Fields } from '../../../base/kit/json/fields.ts';
 import { printableLine } from '../../../base/kit/text/printable.ts';
-import { closest, listed } from '../../../base/kit/text/suggest.ts';
+import { listed } from '../../../base/kit/text/suggest.ts';
 import { isTable, tablesIn, valueAt } from '../../client-files/broken-file.ts';
 import { type ClientSpec, type Credential, isWindow } from '../../client-files/clients.ts';
 import { pathOfFile } from '../../client-files/names.ts';
@@ -18,8 +19,6 @@ import {
   windowOf,
 } from './sources.ts';
 
-type Fields = Readonly<Record<string, unknown>>;
-
 /** Reads the build CLI's configuration. */
 export function readBuildCli(workstation: Workstation, sources: Sources): Reading {
   const { values, paths } = sources;
@@ -28,11 +27,9 @@ export function readBuildCli(workstation: Workstation, sources: Sources): Readin
   if (of_gateway.length === 0) return {};
   const named = workstation.env[workstation.names.build_cli.model_variable] || valueAt(values, ['models', 'default']);
   const aliases = entries.map(([alias]) => alias);
-  const alike = closest(String(named), aliases);
   const [alias, entry] =
     entries.find(([name]) => name === named) ??
     of_gateway.find(([, { model }]) => model === named) ??
-    entries.find(([name]) => name === alike) ??
     (of_gateway.length === 1 ? of_gateway[0]! : []);
   const readAll = (root_url: string | undefined) =>
     of_gateway

@@ -1,6 +1,6 @@
 import { failed } from '../../../base/contract/checks.ts';
 import { printableWord } from '../../../base/kit/text/printable.ts';
-import { closest, listed } from '../../../base/kit/text/suggest.ts';
+import { listed } from '../../../base/kit/text/suggest.ts';
 import { tablesIn } from '../../client-files/broken-file.ts';
 import { type Credential, isWindow } from '../../client-files/clients.ts';
 import type { Diagnosis, Workstation } from '../workstation.ts';
@@ -30,12 +30,7 @@ export function readCodingCli(workstation: Workstation, sources: Sources): Readi
   const is_meant = chosen_name === undefined && of_gateway.length > 0 && !is_signed_in;
   const chosen = sections.find(([name]) => name === chosen_name);
   if (!is_chosen && !is_meant && chosen === undefined) return {};
-  const alike = closest(
-    String(chosen_name),
-    sections.map(([name]) => name),
-  );
-  const [alias, section] =
-    chosen ?? sections.find(([name]) => name === alike) ?? (of_gateway.length === 1 ? of_gateway[0]! : []);
+  const [alias, section] = chosen ?? (of_gateway.length === 1 ? of_gateway[0]! : []);
   if (alias === undefined || section === undefined) return { findings: [noProvider(sources, sections)] };
   if (built_in.includes(alias)) return { findings: [reserved(sources, alias)] };
   const path = ['model_providers', alias];

@@ -1,11 +1,11 @@
 /** Classification of a text in a field for a variable name. */
-export type VariableText =
+type VariableText =
   | { readonly kind: 'name' | 'reference'; readonly name: string }
   | { readonly kind: 'key'; readonly key: string }
   | { readonly kind: 'empty' };
 
 /** Classification of a text in a field for a key: a usable key, or a common mistake. */
-export type KeyText =
+type KeyText =
   | { readonly kind: 'key' | 'padded'; readonly key: string }
   | { readonly kind: 'reference'; readonly name: string }
   | { readonly kind: 'placeholder' | 'empty' };

@@ -1,5 +1,4 @@
 import { dirname, join } from 'node:path';
-import { warning } from '../../../base/contract/checks.ts';
 import { HELPER, isWindow, SIGN_IN, TIERS } from '../../client-files/clients.ts';
 import { pathOfFile } from '../../client-files/names.ts';
 import type { Diagnosis, Workstation } from '../workstation.ts';
@@ -84,7 +83,6 @@ export function readMessages(workstation: Workstation, sources: Sources): Readin
       ...(signs_in || text !== undefined || helper !== undefined
         ? []
         : [without(sources, sent, `${prefix}_AUTH_TOKEN`)]),
-      ...[address, token].flatMap((text) => (text === undefined ? [] : overriddenVariables(sources, text))),
     ],
   };
 }
@@ -117,20 +115,4 @@ function lentOut(sources: Sources, credential: Text, address: Text): Diagnosis {
   const found = `a project file names the gateway, and the client sends it the credential from ${placeOf(credential.found.source, credential.path)}; the doctor did not send it`;
   const remedy = `if you do not trust that gateway, do not start the client here; else query it with --base-url, or remove ${address.path.at(-1)} from that file`;
   return { ...noKey(sources, placeOf(address.found.source, address.path), found, remedy), verdict: 'warning' };
-}
-
-/** Places whose value of a variable is overridden by another place. */
-function overriddenVariables({ all }: Sources, { text, found, path }: Text): Diagnosis[] {
-  const name = path.at(-1)!;
-  const others = all.filter(({ values, kind, ...source }) => {
-    const value = (values.env as Record<string, unknown> | undefined)?.[name];
-    return source.path !== found.source.path && value !== undefined && value !== '' && String(value).trim() !== text;
-  });
-  return others.map((source) =>
-    warning(`${name} is overridden by ${placeOf(found.source, path)}`, `remove ${name} from one of the two`, {
-      id: 'messages.passed_over',
-      title: 'overridden variable',
-      where: placeOf(source, path),
-    }),
-  );
 }

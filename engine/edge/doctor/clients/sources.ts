@@ -1,6 +1,7 @@
 import { findNodeAtLocation, parseTree } from 'jsonc-parser';
 import { failed, warning } from '../../../base/contract/checks.ts';
 import { StartError } from '../../../base/contract/start-error.ts';
+import type { Fields } from '../../../base/kit/json/fields.ts';
 import { urlProblem } from '../../../base/kit/net/addresses.ts';
 import { printableWord } from '../../../base/kit/text/printable.ts';
 import { API_PATH } from '../../client/base-url.ts';
@@ -12,8 +13,6 @@ import { pathOfFile } from '../../client-files/names.ts';
 import { lineInToml } from '../../client-files/toml-text.ts';
 import type { Diagnosis, Fix, HelperCommand, Workstation } from '../workstation.ts';
 import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** A configuration source of a client: its environment, or a file. */
 export interface Source {

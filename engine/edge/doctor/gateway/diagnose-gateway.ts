@@ -10,7 +10,6 @@ import { createGatewayClient, type GatewayClient, noResponse } from '../../selfc
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { Connection, Diagnosis, Workstation } from '../workstation.ts';
 import {
-  evaluateClock,
   evaluateWindow,
   findModel,
   type ListedModel,
@@ -18,7 +17,6 @@ import {
   readModels,
   refusedToken,
   requestedModel,
-  tokenTextProblem,
 } from './evaluations.ts';
 
 const LIST = '/v1/models?limit=1000';
@@ -32,28 +30,22 @@ const NO_TOKEN = '';
 /** Timeout of one request, in seconds: longer than clients wait, to tell a slow gateway from an unreachable one. */
 const SECONDS = 10;
 
-/** One gateway to diagnose from one workstation. */
 interface Inquiry {
   readonly workstation: Workstation;
   /** Without `/v1` and without a trailing slash. */
   readonly root_url: string;
-  /** The clients that use it. */
   readonly connections: readonly Connection[];
-  /** Timeout of one request. */
   readonly seconds: number;
 }
 
-/** Titles of diagnoses, by the last part of their ids. */
 const TITLES = {
   address: 'Address of the gateway',
   models: 'List of models',
   token: 'Token',
-  clock: 'Clock',
   model: 'Model',
   context_window: 'Context window',
 } as const;
 
-/** Makes a diagnosis of an outcome, with the clients' tokens masked. */
 function diagnose(
   { root_url, connections }: Pick<Inquiry, 'root_url' | 'connections'>,
   what: keyof typeof TITLES,
@@ -112,8 +104,9 @@ async function askGateway(inquiry: Inquiry): Promise<Diagnosis[]> {
     const clients = [...new Set(connections.map(({ client }) => CLIENTS[client].title))];
     const named = by_token.size === 1 ? {} : { of: clients.join(', ') };
     const scope = { ...inquiry, connections };
-    const problem = token === NO_TOKEN ? undefined : tokenTextProblem(token);
-    if (problem !== undefined) {
+    if (!/^[\x21-\x7e]*$/.test(token)) {
+      const found = 'the token contains a space or a character that HTTP headers cannot carry';
+      const problem = failed(found, 'paste the token exactly as you received it');
       diagnoses.push(diagnose(scope, 'token', problem, named));
       continue;
     }
@@ -128,8 +121,7 @@ async function askGateway(inquiry: Inquiry): Promise<Diagnosis[]> {
       ca: [...(tls.getCACertificates?.('default') ?? tls.rootCertificates), ...connections.flatMap(authoritiesIn)],
     });
     try {
-      const with_clock = diagnoses.every(({ id }) => id !== 'gateway.clock');
-      const result = await askWithToken(scope, gateway, { token, named, with_clock });
+      const result = await askWithToken(scope, gateway, { token, named });
       diagnoses.push(...result.diagnoses);
       if (!result.goes_on) break;
     } finally {
@@ -150,7 +142,6 @@ function authoritiesIn({ authorities = [] }: Connection): string[] {
   });
 }
 
-/** The outcome of the model list request with one token. */
 interface TokenDiagnosis {
   readonly diagnoses: readonly Diagnosis[];
   /** Whether requests with other tokens can still succeed. */
@@ -160,14 +151,9 @@ interface TokenDiagnosis {
 async function askWithToken(
   inquiry: Inquiry,
   gateway: GatewayClient,
-  {
-    token,
-    named,
-    with_clock,
-  }: { readonly token: string; readonly named: { readonly of?: string }; readonly with_clock: boolean },
+  { token, named }: { readonly token: string; readonly named: { readonly of?: string } },
 ): Promise<TokenDiagnosis> {
   const { workstation, root_url, seconds, connections } = inquiry;
-  const asked_at = workstation.now();
   let answer: Answer;
   try {
     answer = await readAnswer(await gateway.ask({ path: LIST, ...(token === NO_TOKEN ? { token: null } : {}) }));
@@ -176,8 +162,6 @@ async function askWithToken(
   }
   const models = readModels(answer);
   const diagnoses = [diagnose(inquiry, 'models', evaluateList(answer, models, connections), named)];
-  const clock = evaluateClock(answer.headers, asked_at + answer.head_ms / 2);
-  if (with_clock && clock !== undefined) diagnoses.push(diagnose(inquiry, 'clock', clock));
   const is_json = nonApiResponse(answer) === undefined;
   if (is_json && (answer.status === 401 || answer.status === 403) && token !== NO_TOKEN) {
     const refused = refusedToken(answer, { token, root_url, now: workstation.now() });

@@ -1,8 +1,7 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import { type CheckOutcome, failed, ok, warning } from '../../../base/contract/checks.ts';
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
-import { type Answer, errorText, fieldsOf, shortText } from '../../selfcheck/answer.ts';
-import { clockIn, spanText } from '../host/host.ts';
+import { type Answer, errorText, shortText } from '../../selfcheck/answer.ts';
 import type { Connection } from '../workstation.ts';
 
 /** An entry of a gateway's model list. */
@@ -82,29 +81,8 @@ export function evaluateWindow(
   );
 }
 
-/** Why the text of a token cannot be sent; `undefined` where it can. Never repeats the token. */
-export function tokenTextProblem(token: string): CheckOutcome | undefined {
-  const problem = PROBLEMS.find(([is]) => is.test(token));
-  return problem && failed(problem[1], problem[2]);
-}
-
-const AS_IT_IS = 'paste the token exactly as you received it';
-
-const PROBLEMS: readonly (readonly [RegExp, string, string])[] = [
-  [/^$/, 'the token is empty', AS_IT_IS],
-  [/^\s|\s$/, 'the token has a space or line break at its beginning or end', AS_IT_IS],
-  [/^bearer\s/i, 'the token begins with "Bearer", which clients add themselves', AS_IT_IS],
-  [/^(["']).*\1$/s, 'the token is in quotes, which are sent with it', AS_IT_IS],
-  [
-    /^<.*>$|^\$\{?\w+\}?$|^%\w+%$|^(?:your|my)[-_ ]?(?:api[-_ ]?)?(?:key|token)/i,
-    'a placeholder stands in place of the token',
-    'use a real token: run appscli login, or ask your gateway administrator',
-  ],
-  [/[^\x21-\x7e]/, 'the token contains a character that HTTP headers cannot carry', AS_IT_IS],
-];
-
 /** The unverified `exp` claim of a session token, in milliseconds since the epoch; `undefined` for other tokens. */
-export function sessionEnd(token: string): number | undefined {
+function sessionEnd(token: string): number | undefined {
   const [, claims = ''] = /^[\w-]+\.([\w-]{2,8192})\.[\w-]+$/.exec(token) ?? [];
   try {
     const { exp } = JSON.parse(Buffer.from(claims, 'base64url').toString('utf8'));
@@ -115,7 +93,7 @@ export function sessionEnd(token: string): number | undefined {
 }
 
 /** A token, and the gateway that it was sent to. */
-export interface TokenUse {
+interface TokenUse {
   readonly token: string;
   readonly root_url: string;
   /** Milliseconds since the epoch. */
@@ -152,18 +130,4 @@ export function refusedToken(answer: Answer, { token, root_url, now }: TokenUse)
   }
   const remedy = `check that it is complete, and from this gateway instead of a model provider; ${is_session ? login : 'else create a new token, or ask for one'}`;
   return failed(`the gateway does not know the token (status ${answer.status})`, remedy, { details });
-}
-
-const NOTICED_SECONDS = 60;
-const HARMFUL_SECONDS = 300;
-
-/** Compares this machine's clock to the gateway's Date header; `undefined` without a usable one. */
-export function evaluateClock(headers: IncomingHttpHeaders, now: number): CheckOutcome | undefined {
-  const theirs_ahead_ms = clockIn(headers, now);
-  if (theirs_ahead_ms === undefined) return undefined;
-  const seconds = Math.abs(theirs_ahead_ms) / 1000;
-  if (seconds < NOTICED_SECONDS) return ok('the clocks of this machine and of the gateway agree');
-  const found = `this machine's clock is ${spanText(seconds)} ${theirs_ahead_ms < 0 ? 'ahead of' : 'behind'} the gateway's: tokens and certificates seem expired, or not valid yet`;
-  const remedy = 'synchronise the wrong clock over the network (NTP)';
-  return seconds < HARMFUL_SECONDS ? warning(found, remedy) : failed(found, remedy);
 }

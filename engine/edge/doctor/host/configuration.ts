@@ -7,7 +7,6 @@ import { load } from '../../../pipeline/load/index.ts';
 import type { Diagnosis } from '../workstation.ts';
 import { counted, type HostOptions } from './host.ts';
 
-/** Findings to list one by one. */
 const FINDINGS_MAX = 10;
 /** Findings that `host.variables` reports in more detail. */
 const OF_VARIABLES: readonly string[] = ['W7004'];

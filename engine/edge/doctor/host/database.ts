@@ -8,27 +8,23 @@ import { findServer } from '../../../base/store/database-server.ts';
 import { DATABASE, USER } from '../../../base/store/embedded/postgres-cluster.ts';
 import { findExistingHome } from '../../../base/store/embedded/postgres-home.ts';
 import { readServerState } from '../../../base/store/embedded/postgres-process.ts';
-import { migrationState, migrations, OLDEST_POSTGRES, unknownSchema } from '../../../base/store/migrate.ts';
-import { describeOutage } from '../../../base/store/postgres-client.ts';
-import { clientConfig, type PostgresSettings } from '../../../base/store/postgres-connection.ts';
 import {
-  type DatabaseRole,
-  grantHelp,
-  listRights,
-  migrateHelp,
+  migrationState,
+  migrations,
   missingRights,
+  OLDEST_POSTGRES,
   ROLES_SQL,
   readDatabaseRole,
-  schemaHelp,
-} from '../../../base/store/rights.ts';
-import { listForeignSpools } from '../../../base/store/spool/spool-names.ts';
+  roleProblem,
+  unknownSchema,
+} from '../../../base/store/migrate.ts';
+import { describeOutage } from '../../../base/store/postgres-client.ts';
+import { clientConfig, type PostgresSettings } from '../../../base/store/postgres-connection.ts';
+import { listForeignSpools } from '../../../base/store/spool/spool-files.ts';
 import type { Diagnosis } from '../workstation.ts';
 import { type Host, type Machine, placeOf } from './host.ts';
-import { diagnosisOf, type LiveOutcome, wrong } from './live/probe.ts';
+import { diagnosisOf, type LiveOutcome, SILENT, wrong } from './live/probe.ts';
 
-const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
-
-/** SQLSTATE `insufficient_privilege`. */
 const FORBIDDEN = '42501';
 
 /** Connects to the configured database and reads its version and schema. Read-only; starts no server. */
@@ -98,22 +94,27 @@ async function wayToDatabase(
   }
 }
 
-/** Its version, and the state of its schema. */
 async function inspectDatabase(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
   const { rows } = await client.query<{ version: string }>("select current_setting('server_version') as version");
-  const { version = '' } = rows[0] ?? {};
+  const server = `PostgreSQL ${rows[0]!.version.split(' ')[0]}`;
   const standing = await readDatabaseRole((text) => client.query(text));
   const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
-  const { host, port, database } = client;
-  const location = `${host}:${port}/${database}`;
-  const is_complete = applied === migrations.length && unknown.length === 0;
+  if (unknown.length > 0) {
+    const { what, remedy } = unknownSchema(unknown);
+    return wrong(`${server} at ${client.host}:${client.port}/${client.database}, ${what}`, remedy);
+  }
+  const is_complete = applied === migrations.length;
   const missing = is_complete ? await missingRights((text) => client.query(text)) : [];
-  const outcome = evaluate(`PostgreSQL ${version.split(' ')[0]}`, location, { applied, unknown, standing, missing });
-  if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
-  return { ...outcome, warnings: await unknownSpools(client, spool_dir) };
+  const problem = roleProblem(standing, { is_complete, missing });
+  if (problem !== undefined) return wrong(`${server}, but ${problem.what}`, problem.remedy);
+  if (!is_complete) {
+    const done = applied === 0 ? 'no tables yet' : `${applied} of ${migrations.length} migrations`;
+    return { ok: true, what: `${server}, ${done}; the gateway applies the rest when it starts` };
+  }
+  const warnings = spool_dir === undefined ? [] : await unknownSpools(client, spool_dir);
+  return { ok: true, what: `${server}, schema up to date`, warnings };
 }
 
-/** Warnings about spool files of another database. */
 async function unknownSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
   const { rows } = await client.query<{ id: string }>('select id from database_identity');
   const { id = '' } = rows[0] ?? {};
@@ -127,34 +128,8 @@ async function unknownSpools(client: pg.Client, spool_dir: string): Promise<stri
   }
 }
 
-function evaluate(
-  server: string,
-  location: string,
-  found: {
-    readonly applied: number;
-    readonly unknown: readonly string[];
-    readonly standing: DatabaseRole;
-    readonly missing: readonly string[];
-  },
-): LiveOutcome {
-  const { applied, unknown, standing, missing } = found;
-  const { user, schema, may_migrate } = standing;
-  const total = migrations.length;
-  if (unknown.length > 0) {
-    const { what, remedy } = unknownSchema(unknown);
-    return wrong(`${server} at ${location}, ${what}`, remedy);
-  }
-  if (schema === null)
-    return wrong(`${server}, but ${user} has no usage right on any schema of its search path`, schemaHelp(standing));
-  if (missing.length > 0) return wrong(`${server}, but ${user} lacks ${listRights(missing)}`, grantHelp(missing, user));
-  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
-  const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
-  if (!may_migrate) return wrong(`${server}, ${done}, and ${user} lacks the rights to migrate`, migrateHelp(standing));
-  return { ok: true, what: `${server}, ${done}; the gateway applies the rest when it starts` };
-}
-
 /** The diagnoses of the database, and the offset of its clock from this machine's, in milliseconds. */
-export interface FoundDatabase {
+interface FoundDatabase {
   readonly diagnoses: readonly Diagnosis[];
   readonly ahead_ms: number | undefined;
 }
@@ -191,23 +166,8 @@ export function evaluateDatabase(facts: DatabaseFacts, host: Pick<Host, 'config'
     ...(version < OLDEST_POSTGRES
       ? [failed(`${version}: the gateway needs ${OLDEST_POSTGRES} or later`, remedy, of_version)]
       : []),
-    evaluateWritable(facts),
     ...evaluateConnections(facts, host),
   ];
-}
-
-function evaluateWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
-  const base = { id: 'database.writable', title: 'write access to the database' };
-  if (is_standby) {
-    const remedy = 'use the primary server in the URL, or an address that follows it';
-    return failed('a standby server, which is read-only', remedy, base);
-  }
-  if (!is_read_only) return ok('a primary server, which accepts writes', base);
-  return failed(
-    'transactions are read-only by default (default_transaction_read_only)',
-    'find the cause, often a full disk; then: alter database ... reset default_transaction_read_only',
-    base,
-  );
 }
 
 const NEARLY_ALL = 0.9;
@@ -231,8 +191,6 @@ function evaluateConnections(facts: DatabaseFacts, { config, running }: Pick<Hos
 export interface DatabaseFacts {
   /** Major version. */
   readonly version: number;
-  readonly is_standby: boolean;
-  readonly is_read_only: boolean;
   /** Connections available to programs, connections in use, and the setting that limits them. */
   readonly usable: number;
   readonly in_use: number;
@@ -242,8 +200,7 @@ export interface DatabaseFacts {
 }
 
 const SETTINGS = `
-select current_setting('server_version_num')::integer / 10000 as version, pg_is_in_recovery() as is_standby,
-  coalesce((select reset_val = 'on' from pg_settings where name = 'default_transaction_read_only'), false) as is_read_only,
+select current_setting('server_version_num')::integer / 10000 as version,
   current_setting('max_connections')::integer as max_connections,
   current_setting('superuser_reserved_connections')::integer
     + coalesce(current_setting('reserved_connections', true)::integer, 0) as reserved,
@@ -256,7 +213,7 @@ select count(*)::integer as all, count(*) filter (where datname = current_databa
   count(*) filter (where usename = current_user)::integer as of_user
 from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()`;
 
-interface Settings extends Pick<DatabaseFacts, 'version' | 'is_standby' | 'is_read_only'> {
+interface Settings extends Pick<DatabaseFacts, 'version'> {
   readonly max_connections: number;
   readonly reserved: number;
   readonly database_limit: number;
@@ -269,12 +226,11 @@ interface Counts {
   readonly of_user: number;
 }
 
-/** Reads the facts over a read-only connection. */
 async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<DatabaseFacts> {
   const rowOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows[0]!;
   const settings = await rowOf<Settings>(SETTINGS);
   const counts = await rowOf<Counts>(CONNECTIONS);
-  return { ...settings, ...connectionsOf(settings, counts), ahead_ms: await clockAhead(client, machine) };
+  return { version: settings.version, ...connectionsOf(settings, counts), ahead_ms: await clockAhead(client, machine) };
 }
 
 function connectionsOf(

@@ -1,15 +1,15 @@
 import { type CheckResult, skipped } from '../../../base/contract/checks.ts';
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
+import type { Exchange } from '../../../base/kit/net/exchange.ts';
 import { secretIn, secretPlace } from '../../../base/kit/secret-names.ts';
 import type { Diagnosis } from '../workstation.ts';
 import { checkConfiguration, checkVariables } from './configuration.ts';
 import { diagnoseDatabase } from './database.ts';
 import { type ClockReading, checkClock, clockIn, type Host, type HostOptions, placeOf } from './host.ts';
-import { checkListener, checkRunningGateway } from './listening.ts';
-import { checkUpstream, withListedModels } from './live/check-live.ts';
-import { diagnosisOf, type ProbeAnswer } from './live/probe.ts';
+import { checkListener, checkReadiness } from './listening.ts';
+import { checkUpstream } from './live/check-live.ts';
+import { diagnosisOf } from './live/probe.ts';
 import { checkProvider } from './live/provider.ts';
-import { telemetryTrials } from './live/telemetry.ts';
 import { checkPublicUrl } from './public-url.ts';
 
 /**
@@ -30,7 +30,7 @@ export async function* diagnoseHost(options: HostOptions): AsyncGenerator<CheckR
   // Not awaited yet: a rejection must not be unhandled in the meantime.
   for (const pending of [database, ...services]) pending.catch(() => {});
   for (const found of diagnoses) yield since(found);
-  for (const found of checkRunningGateway(host)) yield since(found);
+  if (running !== undefined) yield since(checkReadiness(running));
   yield since(checkVariables(options, loaded, running !== undefined));
   const { diagnoses: of_database, ahead_ms } = await database;
   for (const found of of_database) yield since(found);
@@ -55,23 +55,16 @@ function stopwatch(): (found: Diagnosis) => CheckResult {
   };
 }
 
-/** The diagnosis of a service that the gateway calls. */
-export interface FoundService {
+interface FoundService {
   readonly diagnoses: readonly Diagnosis[];
   readonly clock?: ClockReading;
 }
 
-/** Diagnoses all HTTP services of the gateway concurrently: identity provider, upstreams, collectors. Costs nothing. */
+/** Diagnoses the HTTP services of the gateway concurrently: identity provider and upstreams. Costs nothing. */
 function diagnoseServices(host: Host): Promise<FoundService>[] {
-  const { config, env, timeout_seconds } = host;
-  const collectors = telemetryTrials(config, env, timeout_seconds).map(async ([title, attempt]) => {
-    const base = { id: 'telemetry.reach', title, where: placeOf(host, '/telemetry') };
-    return { diagnoses: [diagnosisOf(base, await attempt())] };
-  });
   return [
     diagnoseProvider(host),
-    ...config.upstreams.map((upstream, index) => diagnoseUpstream(host, upstream, index)),
-    ...collectors,
+    ...host.config.upstreams.map((upstream, index) => diagnoseUpstream(host, upstream, index)),
   ];
 }
 
@@ -79,7 +72,7 @@ function diagnoseServices(host: Host): Promise<FoundService>[] {
 async function found(
   host: Host,
   of: string,
-  ask: (seen: (answer: ProbeAnswer) => void) => Promise<Diagnosis>,
+  ask: (seen: (answer: Exchange) => void) => Promise<Diagnosis>,
 ): Promise<FoundService> {
   let ahead_ms: number | undefined;
   const diagnosis = await ask(({ headers }) => {
@@ -105,10 +98,12 @@ async function diagnoseUpstream(host: Host, upstream: UpstreamConfig, index: num
     (variable) => variable !== undefined && (secretIn(variable, env) ?? '') === '',
   );
   return found(host, `the upstream ${name}`, async (seen) => {
-    const options = { config, env, timeout_seconds };
-    const reached = await checkUpstream(upstream, options, seen);
-    const outcome = await withListedModels(reached, { ...options, upstream });
-    if (missing === undefined || !/credential/.test(outcome.what)) return diagnosisOf(base, outcome);
+    let status = 0;
+    const outcome = await checkUpstream(upstream, { config, env, timeout_seconds }, (answer) => {
+      status = answer.status;
+      seen(answer);
+    });
+    if (missing === undefined || (status !== 401 && status !== 403)) return diagnosisOf(base, outcome);
     const unknown = `reachable; the credential was not tested, because ${secretPlace(missing)} is not set here`;
     return skipped(unknown, base);
   });

@@ -1,4 +1,3 @@
-import { statSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { networkInterfaces } from 'node:os';
 import { failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
@@ -10,10 +9,7 @@ import type { DirectAsk, RunningGateway } from './listening.ts';
 
 /** A gateway host, as checks see it. Tests provide a fake. */
 export interface Machine {
-  /** Addresses of its network interfaces. */
   readonly addresses: readonly string[];
-  /** Modification time of a file, in milliseconds since the epoch; `undefined` if it does not exist. */
-  changedAt(path: string): number | undefined;
   /** Milliseconds since the epoch. */
   now(): number;
 }
@@ -22,7 +18,6 @@ export interface Machine {
 export function thisMachine(): Machine {
   return {
     addresses: Object.values(networkInterfaces()).flatMap((all) => all?.map(({ address }) => address) ?? []),
-    changedAt: (path) => statSync(path, { throwIfNoEntry: false })?.mtimeMs,
     now: () => Date.now(),
   };
 }
@@ -30,10 +25,8 @@ export function thisMachine(): Machine {
 /** Input of the checks of a gateway host. */
 export interface HostOptions {
   readonly config_file: string;
-  /** The shipped stages. */
   readonly stages: readonly StageDefinition[];
   readonly env: NodeJS.ProcessEnv;
-  /** Timeout of each request. */
   readonly timeout_seconds: number;
   readonly machine: Machine;
 }
@@ -44,7 +37,6 @@ export interface Host extends HostOptions {
   readonly loaded: Loaded;
   /** The gateway that runs at the configured listen address. */
   readonly running: RunningGateway | undefined;
-  /** Sends requests to it. */
   readonly direct: DirectAsk | undefined;
 }
 
@@ -91,34 +83,10 @@ export function checkClock(readings: readonly ClockReading[], clock_skew_seconds
 }
 
 function offsetText(ahead_ms: number): string {
-  if (Math.abs(ahead_ms) < 1000) return 'the same';
-  return `${spanText(ahead_ms / 1000)} ${ahead_ms > 0 ? 'ahead' : 'behind'}`;
-}
-
-const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
-const STEP = 1024;
-
-/** A size as text: `512 MiB`, `1.5 GiB`. */
-export function sizeText(bytes: number): string {
-  let [value, unit] = [bytes, 0];
-  while (value >= STEP && unit < UNITS.length - 1) {
-    value /= STEP;
-    unit++;
-  }
-  const shown = value >= 10 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1);
-  return `${shown} ${UNITS[unit]}`;
-}
-
-const MINUTE = 60;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-
-/** A duration as text: `45 s`, `12 min`, `5 h`, `3 days`. */
-export function spanText(seconds: number): string {
-  const span = Math.abs(seconds);
-  if (span < 2 * MINUTE) return `${span < 10 ? Number(span.toFixed(1)) : Math.round(span)} s`;
-  if (span < 2 * HOUR) return `${Math.round(span / MINUTE)} min`;
-  return span < 2 * DAY ? `${Math.round(span / HOUR)} h` : `${Math.round(span / DAY)} days`;
+  const seconds = Math.abs(ahead_ms) / 1000;
+  if (seconds < 1) return 'the same';
+  const span = seconds < 120 ? `${Math.round(seconds)} s` : `${Math.round(seconds / 60)} min`;
+  return `${span} ${ahead_ms > 0 ? 'ahead' : 'behind'}`;
 }
 
 /** A count with its noun: `1 file`, `2 files`. */

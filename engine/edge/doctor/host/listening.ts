@@ -4,16 +4,15 @@ import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { parseListenAddress } from '../../../base/kit/net/addresses.ts';
 import { readCertificates } from '../../../base/kit/net/certificates.ts';
 import { type Exchange, type ExchangeRequest, exchange } from '../../../base/kit/net/exchange.ts';
-import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
+import { formatNetworkError, networkFault } from '../../../base/kit/net/format-network-error.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
 import { printableLine } from '../../../base/kit/text/printable.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
 import { PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
 import type { Diagnosis } from '../workstation.ts';
-import { counted, type Host, placeOf } from './host.ts';
+import { type Host, placeOf } from './host.ts';
 
-/** What listens at the configured address. */
-export interface FoundListening {
+interface FoundListening {
   readonly diagnoses: readonly Diagnosis[];
   readonly running: RunningGateway | undefined;
   readonly direct: DirectAsk | undefined;
@@ -70,9 +69,10 @@ async function askListener(host: ConfiguredHost, url: string, result: MakeResult
     return result(warning(`${found}, and this program is ${own}`, remedy), running, ask);
   } catch (error) {
     const reason = formatNetworkError(error, timeout_seconds);
-    if (reason === 'connection refused')
-      return result(ok('nothing listens there: the port is free, and no gateway runs'));
-    if (!/certificate/.test(reason)) return result(taken(config.server.listen, `not a gateway: ${reason}`));
+    const fault = networkFault(error);
+    if (fault === 'refused') return result(ok('nothing listens there: the port is free, and no gateway runs'));
+    if (fault !== 'untrusted' && fault !== 'expired')
+      return result(taken(config.server.listen, `not a gateway: ${reason}`));
     return result(
       failed(
         `the listener's certificate differs from server.tls.cert_file: ${reason}`,
@@ -88,58 +88,20 @@ const taken = (listen: string, why: string) =>
     `stop it, or change the port of ${listen} in server.listen, and in server.public_url if it has the same port`,
   );
 
-/** Whether the running gateway is ready, and has loaded the current files. */
-export function checkRunningGateway(host: Host): Diagnosis[] {
-  const { running } = host;
-  if (running === undefined) return [];
-  return [evaluateReadiness(running), ...evaluateLoadedConfig(host, running)].map((outcome) => ({
-    where: running.url,
-    ...outcome,
-  }));
-}
-
-/** Tolerance for inexact file times and clocks. */
-const SLACK_MS = 2000;
-
-function evaluateLoadedConfig({ loaded, machine }: Host, { readiness }: RunningGateway): Diagnosis[] {
-  const { loaded_at, failing_since } = readiness ?? {};
-  // A custom pipeline for /readyz may omit it.
-  if (loaded_at === undefined) return [];
-  const base = { id: 'gateway.configuration', title: 'configuration of the running gateway' };
-  const reload = 'send it a SIGHUP (kill -HUP PID)';
-  if (failing_since !== undefined) {
-    const found = `reloads fail since ${printableLine(failing_since)}: it cannot use the current files`;
-    return [failed(found, `fix the error in its log, then ${reload}`, base)];
-  }
-  const at = new Date(loaded_at).toISOString();
-  const newer = loaded.files.filter((file) => (machine.changedAt(file) ?? 0) > loaded_at + SLACK_MS);
-  if (newer.length === 0) return [ok(`loaded ${at}`, base)];
-  const found = `${counted(newer.length, 'file')} changed since it was loaded (${at})`;
-  const remedy = `${reload}, or start it with --watch; server.listen, database and TLS on or off need a restart`;
-  return [warning(found, remedy, { ...base, details: newer.slice(0, 10) })];
-}
-
-function evaluateReadiness({ readiness }: RunningGateway): Diagnosis {
-  const base = { id: 'gateway.ready', title: 'readiness of the running gateway' };
+/** Whether the running gateway is ready. */
+export function checkReadiness({ url, readiness }: RunningGateway): Diagnosis {
+  const base = { id: 'gateway.ready', title: 'readiness of the running gateway', where: url };
   if (readiness === undefined) {
     const remedy = 'ignore this if a pipeline of yours serves it; else see the log of the gateway';
     return warning('GET /readyz does not respond as the shipped pipeline does', remedy, base);
   }
-  const { status, state, reason, upstreams } = readiness;
-  const details = Object.entries(upstreams)
-    .filter(([, entry]) => entry !== 'closed')
-    .map(([name, entry]) => `upstream ${name} is ${entry}: see appscli upstreams list`);
-  const more = { ...base, details };
-  if (status === 200 && state === 'ok') {
-    if (details.length === 0) return ok('ready', more);
-    const found = 'ready, but some upstreams are unavailable';
-    return warning(found, 'see the checks of these upstreams below', more);
-  }
+  const { status, state, reason } = readiness;
+  if (status === 200 && state === 'ok') return ok('ready', base);
   const why = reason === undefined ? '' : `: ${printableLine(reason)}`;
   return (status === 200 ? warning : failed)(
     `${printableLine(state)}${why}`,
     'see the checks of the database below, and the log of the gateway',
-    more,
+    base,
   );
 }
 
@@ -149,11 +111,6 @@ export interface Readiness {
   /** `ok`, `degraded`, `unavailable` or `stopping`, and why. */
   readonly state: string;
   readonly reason: string | undefined;
-  /** When the active configuration was loaded, in milliseconds since the epoch; since when reloads fail (ISO 8601). */
-  readonly loaded_at: number | undefined;
-  readonly failing_since: string | undefined;
-  /** State of each upstream by name. */
-  readonly upstreams: Readonly<Record<string, string>>;
 }
 
 /** A gateway of this program that runs at the configured listen address. */
@@ -208,30 +165,10 @@ export async function askWhoItIs(ask: DirectAsk, seconds: number) {
 async function askReadiness(ask: DirectAsk, seconds: number): Promise<Readiness | undefined> {
   try {
     const answer = await ask('/readyz', { seconds });
-    return readReadiness(answer.status, JSON.parse(answer.body.toString('utf8')));
+    const { status: state, reason } = JSON.parse(answer.body.toString('utf8'));
+    if (typeof state !== 'string') return undefined;
+    return { status: answer.status, state, reason: typeof reason === 'string' ? reason : undefined };
   } catch {
     return undefined;
   }
-}
-
-function readReadiness(status: number, body: unknown): Readiness | undefined {
-  const { status: state, reason, configuration, upstreams } = (body ?? {}) as Readonly<Record<string, unknown>>;
-  if (typeof state !== 'string') return undefined;
-  const { loaded_at, failing_since } = (configuration ?? {}) as Readonly<Record<string, unknown>>;
-  const at = Date.parse(String(loaded_at));
-  const states = typeof upstreams === 'object' && upstreams !== null ? Object.entries(upstreams) : [];
-  return {
-    status,
-    state,
-    reason: typeof reason === 'string' ? reason : undefined,
-    loaded_at: Number.isNaN(at) ? undefined : at,
-    failing_since: typeof failing_since === 'string' ? failing_since : undefined,
-    upstreams: Object.fromEntries(states.map(([name, entry]) => [name, stateOf(entry)])),
-  };
-}
-
-function stateOf(entry: unknown): string {
-  if (typeof entry === 'string') return entry;
-  const { state } = (entry ?? {}) as { readonly state?: unknown };
-  return typeof state === 'string' ? state : 'unknown';
 }

@@ -1,23 +1,20 @@
-import { lookup } from 'node:dns/promises';
 import { request as askPlain } from 'node:http';
 import { request as askSecure } from 'node:https';
-import { isIP } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
 import { type CheckOutcome, failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import { exchange } from '../../../base/kit/net/exchange.ts';
 import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
 import { printableLine } from '../../../base/kit/text/printable.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
 import { REQUEST_ID_HEADER } from '../../../pipeline/run/headers.ts';
-import { PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
-import { type Answer, fieldsOf, nonApiResponse, readAnswer } from '../../selfcheck/answer.ts';
+import { CALLBACK_PATH, CONSOLE_SIGN_IN_PATH, PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
+import { type Answer, nonApiResponse, readAnswer, shortText } from '../../selfcheck/answer.ts';
 import { noResponse } from '../../selfcheck/ask.ts';
-import { probeSignIn } from '../../selfcheck/sign-in-page.ts';
+import { checkWithoutToken } from '../../selfcheck/checks.ts';
 import type { Diagnosis } from '../workstation.ts';
-import { type Host, placeOf, sizeText } from './host.ts';
+import { type Host, placeOf } from './host.ts';
 import { type DirectAsk, isOfConfiguration, recognise } from './listening.ts';
 
-/** The public URL under test, and how to reach it. */
 interface PublicUrlProbe {
   readonly host: Host;
   /** Without a trailing slash. */
@@ -34,39 +31,11 @@ export async function* checkPublicUrl(host: Host): AsyncGenerator<Diagnosis> {
   const where = placeOf(host, '/server/public_url');
   const ask: DirectAsk = (path, request) => exchange(root_url + path, request);
   const probe: PublicUrlProbe = { host, root_url, where, ask };
-  const name = await checkName(probe);
-  yield name;
-  if (name.verdict !== 'ok') return;
   const { diagnosis, is_ours } = await checkDestination(probe);
   yield diagnosis;
   if (!is_ours) return;
   // In sequence: concurrent requests would distort the measured times.
   for (const check of [checkModelList, checkSignIn, checkBodySize]) yield* await check(probe);
-}
-
-async function checkName({ host: { timeout_seconds }, root_url, where }: PublicUrlProbe): Promise<Diagnosis> {
-  const { hostname } = new URL(root_url);
-  const base = { id: 'public_url.name', title: 'name of the public URL', where };
-  const name = hostname.replace(/^\[|\]$/g, '');
-  if (isIP(name) !== 0) return ok(`${name} is an IP address`, base);
-  const unknown = (why: string) =>
-    warning(
-      `${name} cannot be resolved from here: ${why}`,
-      `add it to the DNS; if only users' DNS has it, ${FROM_USERS} ${root_url}/healthz`,
-      base,
-    );
-  try {
-    const found = await Promise.race([lookup(name, { all: true }), silence(timeout_seconds)]);
-    if (found === undefined) return unknown(`no response within ${timeout_seconds} seconds`);
-    const addresses = found.map(({ address }) => address).slice(0, 5);
-    return ok(`${name} resolves to ${addresses.join(', ')}`, base);
-  } catch (error) {
-    return unknown(formatNetworkError(error, timeout_seconds));
-  }
-}
-
-function silence(seconds: number): Promise<undefined> {
-  return delay(seconds * 1000, undefined, { ref: false });
 }
 
 async function checkDestination(
@@ -124,38 +93,43 @@ async function servesClients({ ask, host }: PublicUrlProbe): Promise<boolean> {
   }
 }
 
-/** How long clients wait for the model list. */
-const MODELS_SECONDS = 3;
-
-async function checkModelList({ ask, where }: PublicUrlProbe): Promise<Diagnosis[]> {
-  const path = '/v1/models?limit=1000';
-  const base = { id: 'public_url.models', title: 'model list without a credential', where, sent: `GET ${path}` };
+/** Whether the model list is rejected without a credential, as the self-check tests it. */
+async function checkModelList({ ask, host, root_url, where }: PublicUrlProbe): Promise<Diagnosis[]> {
+  const base = { id: 'public_url.models', title: 'model list without a credential', where };
   try {
-    const answer = await readAnswer(await ask(path, { seconds: MODELS_SECONDS }));
-    const { status, total_ms } = answer;
-    const foreign = nonApiResponse(answer);
-    if (foreign !== undefined) return [failed(`expected JSON, got ${foreign.found}`, foreign.remedy, base)];
-    if (status === 401 || status === 403)
-      return [ok(`rejected in JSON (status ${status}) after ${Math.round(total_ms)} ms`, base)];
-    const found = `status ${status} instead of 401`;
-    const remedy = 'does a proxy on the way add a credential? Then anybody who reaches it has access';
-    return [warning(found, remedy, base)];
+    const outcome = await checkWithoutToken({ ask: ({ path }) => ask(path, { seconds: host.timeout_seconds }) });
+    return [{ ...base, ...outcome }];
   } catch (error) {
-    const remedy = 'clients give up after three seconds: find what is slow in the proxy';
-    return [failed(formatNetworkError(error, MODELS_SECONDS), remedy, base)];
+    return [{ ...base, ...noResponse(error, root_url, host.timeout_seconds) }];
   }
 }
 
-/** Whether the console's sign-in page leads to the identity provider, if one is configured. */
+/** Whether the console's sign-in page redirects to the identity provider, if one is configured. Follows no redirect. */
 async function checkSignIn({ host, ask, root_url, where }: PublicUrlProbe): Promise<Diagnosis[]> {
   if (host.config.auth?.oidc === undefined) return [];
   const base = { id: 'public_url.sign_in', title: 'sign-in to the console', where };
   const request = { seconds: host.timeout_seconds, headers: { accept: 'text/html' } };
   try {
-    return [{ ...base, ...(await probeSignIn({ root_url, get: (path) => ask(path, request) })) }];
+    const answer = await readAnswer(await ask(CONSOLE_SIGN_IN_PATH, request));
+    return [{ ...base, ...classifySignIn(root_url, answer) }];
   } catch (error) {
     return [skipped(`unknown: ${formatNetworkError(error, host.timeout_seconds)}`, base)];
   }
+}
+
+function classifySignIn(root_url: string, answer: Answer): CheckOutcome {
+  const { location = '' } = answer.headers;
+  const to = URL.canParse(location, root_url) ? new URL(location, root_url) : undefined;
+  if (to?.searchParams.has('client_id') !== true) {
+    const { found } = nonApiResponse(answer) ?? { found: `status ${answer.status}` };
+    const remedy = `make the proxy forward ${CONSOLE_SIGN_IN_PATH} and ${CALLBACK_PATH} with the host and port of the request (nginx: proxy_set_header Host $http_host), without its own redirect or sign-in`;
+    return failed(`expected a redirect to the identity provider, got ${found}`, remedy);
+  }
+  const back = to.searchParams.get('redirect_uri');
+  if (back === null || back === new URL(`${root_url}${CALLBACK_PATH}`).href)
+    return ok(`redirects to the identity provider at ${shortText(to.origin)}`);
+  const remedy = 'correct server.public_url, or the target of the proxy';
+  return failed(`the redirect URI ${shortText(back)} is not below this address`, remedy);
 }
 
 /** Whether proxies accept requests as large as the gateway does. Sends no body. */
@@ -163,7 +137,8 @@ async function checkBodySize({ host, root_url, where }: PublicUrlProbe): Promise
   const { config, timeout_seconds: seconds } = host;
   const { body_bytes } = config.server.limits;
   const base = { id: 'public_url.body_size', title: 'large requests', where };
-  const requests = `requests of ${sizeText(body_bytes)} (server.limits.body_bytes)`;
+  const mebibytes = Math.ceil(body_bytes / (1024 * 1024));
+  const requests = `requests of ${mebibytes} MiB (server.limits.body_bytes)`;
   const status = await announceBody(root_url, { bytes: body_bytes, seconds });
   // The gateway requires a credential before it accepts a body.
   if (status === 100 || status === 401) return [ok(`proxies accept ${requests}`, base)];
@@ -171,8 +146,7 @@ async function checkBodySize({ host, root_url, where }: PublicUrlProbe): Promise
     const why = status === undefined ? 'no response in time' : `status ${status}`;
     return [skipped(`unknown whether proxies accept ${requests} (${why})`, base)];
   }
-  const megabytes = Math.ceil(body_bytes / (1024 * 1024));
-  const remedy = `raise its limit to the gateway's (nginx: client_max_body_size ${megabytes}m): long sessions and images need it`;
+  const remedy = `raise its limit to the gateway's (nginx: client_max_body_size ${mebibytes}m): long sessions and images need it`;
   return [failed(`a proxy on the way rejects ${requests} (status 413)`, remedy, base)];
 }
 

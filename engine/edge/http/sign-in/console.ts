@@ -42,7 +42,7 @@ import {
   sessionCookie,
   signInCookies,
 } from './cookies.ts';
-import { errorPage, type Html, html, layout, mark } from './pages.ts';
+import { html, mark } from './pages.ts';
 import {
   CONSOLE_LINK_PATH,
   CONSOLE_PATH,
@@ -61,6 +61,7 @@ import {
 } from './refusals.ts';
 import {
   type Answer,
+  errorAnswer,
   logged,
   mountRoutes,
   type Route,
@@ -129,35 +130,19 @@ export function browserName(user_agent = ''): string {
 const FORWARDING = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip'];
 const LOOPBACK = /^(?:::ffff:)?127(?:\.\d{1,3}){3}$|^::1$/;
 
-type HeadAndSocket = Pick<IncomingMessage, 'headers' | 'socket'>;
-
-/** Whether a request comes from this machine, without a proxy. */
-function isLocal({ headers, socket }: HeadAndSocket): boolean {
-  return LOOPBACK.test(socket.remoteAddress ?? '') && FORWARDING.every((name) => headers[name] === undefined);
-}
-
-/** Requires a request from this machine, for access without sign-in. Raises forbidden. */
-export function requireLocal(request: HeadAndSocket, { server }: Pick<GatewayConfig, 'server'>): void {
+/** Requires a request from this machine, without a proxy, for access without sign-in. Raises forbidden. */
+export function requireLocal(
+  { headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>,
+  { server }: Pick<GatewayConfig, 'server'>,
+): void {
+  const is_direct =
+    LOOPBACK.test(socket.remoteAddress ?? '') && FORWARDING.every((name) => headers[name] === undefined);
   // A tunnel may add no header, but its requests have the public name of this machine as Host.
-  const has_loopback_host = isLoopbackUrl(`http://${request.headers.host}`);
-  if (isLocal(request) && has_loopback_host && isLoopbackUrl(server.public_url)) return;
+  if (is_direct && isLoopbackUrl(`http://${headers.host}`) && isLoopbackUrl(server.public_url)) return;
   throw new StageError(
     'forbidden',
     'Without an identity provider the console opens only on the gateway host, with a loopback server.public_url such as http://127.0.0.1:8080. Open it there (or through "ssh -L"), or set auth.oidc in gateway.yaml so that people can sign in.',
   );
-}
-
-/**
- * Whether a browser used another name of this machine than the public URL, such as `localhost` for 127.0.0.1. Cookies belong to a
- * host name (RFC 6265 section 8.5), so the sign-in cookie would be missing at the callback. A proxy may rewrite the Host header;
- * `Connection: keep-alive`, which is hop-by-hop (RFC 9110 section 7.6.1), shows that the browser wrote it.
- */
-function cameByOtherName(request: HeadAndSocket, public_url: string): boolean {
-  const { host, connection } = request.headers;
-  const came_to = `http://${host}`;
-  if (!isLoopbackUrl(public_url) || !isLoopbackUrl(came_to)) return false;
-  if (!isLocal(request) || connection?.toLowerCase() !== 'keep-alive') return false;
-  return new URL(came_to).hostname !== new URL(public_url).hostname;
 }
 
 /** Header of the console's own requests; a form, image or link of another site cannot send it. */
@@ -185,7 +170,7 @@ function requireSameOrigin({ method, headers }: Pick<IncomingMessage, 'method' |
 function notSameOrigin(): StageError {
   return new StageError(
     'forbidden',
-    'This request has the cookie of the console, but no page of the console sent it. Use the console or a session token.',
+    'Cross-site request rejected: it has a console cookie, but did not come from the console. Use the console or a session token.',
   );
 }
 
@@ -195,7 +180,6 @@ const DUE_MS = 15 * 60_000;
 const RETRY_MS = 60_000;
 const MAX_TRIED = 10_000;
 
-/** Result of a recheck. */
 interface Checked {
   readonly person: Person;
   /** Whether the identity provider just confirmed it. */
@@ -282,7 +266,6 @@ interface ConsoleCallerOptions {
   readonly telemetry: Pick<Telemetry, 'operation'>;
 }
 
-/** The caller of a request, and the session that identifies it. */
 interface ConsoleVisit {
   readonly caller: Caller;
   readonly session: ConsoleSession;
@@ -393,7 +376,8 @@ export function beginConsole(sign_in: SignIn): Route {
   const prefix = prefixOf(issuer);
   const isExposed = !issuer.startsWith('https:') && !isLoopbackUrl(issuer);
   return {
-    path: CONSOLE_SIGN_IN_PATH,
+    // Some proxies write a trailing slash.
+    path: [CONSOLE_SIGN_IN_PATH, `${CONSOLE_SIGN_IN_PATH}/`],
     speaks: 'page',
     operation: 'gateway.sign_in',
     head: false,
@@ -404,10 +388,6 @@ export function beginConsole(sign_in: SignIn): Route {
       if (isExposed) return overHttp(visit);
       const query = readQuery(req.originalUrl);
       const to = returnPath(query.get('back_to'), prefix);
-      // Redirects at most once: with `at=public_url` the browser uses the public URL, whatever the Host header says.
-      if (query.get('at') !== 'public_url' && cameByOtherName(req, issuer)) {
-        return { status: 303, location: `${signInAgain(sign_in, to).href}&at=public_url` };
-      }
       const attempt = newConsoleAttempt(to, clock.now());
       try {
         const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
@@ -422,20 +402,14 @@ export function beginConsole(sign_in: SignIn): Route {
   };
 }
 
-/** The same route with a trailing slash, as some proxies write it. */
-export function beginConsoleWithSlash(sign_in: SignIn): Route {
-  return { ...beginConsole(sign_in), path: `${CONSOLE_SIGN_IN_PATH}/` };
-}
-
 /** Refuses a sign-in over plain HTTP: the cookie could be intercepted. */
-function overHttp({ reference }: Visit): Answer {
-  const page = errorPage({
+function overHttp(visit: Visit): Answer {
+  const texts = {
     title: 'The console needs HTTPS',
     sentence: 'This gateway uses plain HTTP, so others on the network could take over your session.',
     advice: 'Tell your administrator: server.public_url in gateway.yaml must be an https or loopback URL.',
-    reference,
-  });
-  return { status: 403, page, result: { outcome: 'refused', error_type: 'http' } };
+  };
+  return errorAnswer(visit, 403, texts, { outcome: 'refused', error_type: 'http' });
 }
 
 /**
@@ -481,15 +455,14 @@ async function endFormer({ identity, issuer }: SignIn, { req }: Visit): Promise<
   if (former?.person !== undefined) await identity.sessions.end(former.person.session_id, 'signed in anew', 'person');
 }
 
-function consoleFlow({ issuer, addressOf }: SignIn, { req, reference }: Visit, to: string): SignInFlow {
+function consoleFlow({ issuer, addressOf }: SignIn, visit: Visit, to: string): SignInFlow {
   return {
-    client: browserName(req.headers['user-agent']),
-    client_address: addressOf(req),
+    client: browserName(visit.req.headers['user-agent']),
+    client_address: addressOf(visit.req),
     again: signInAgain({ issuer }, to),
     async refuse({ message, advice = 'To try again, sign in again.', reason }) {
-      const again = signInAgain({ issuer }, to, true);
-      const page = errorPage({ title: 'Access denied', sentence: message, advice, again, reference });
-      return { status: 403, page, result: { outcome: 'refused', error_type: reason } };
+      const texts = { title: 'Access denied', sentence: message, advice, again: signInAgain({ issuer }, to, true) };
+      return errorAnswer(visit, 403, texts, { outcome: 'refused', error_type: reason });
     },
   };
 }
@@ -508,11 +481,9 @@ function consoleLink(
     speaks: 'page',
     head: false,
     async get(visit) {
-      const { req, reference } = visit;
-      const no = (status: number, sentence: string, advice = HOW): Answer => ({
-        status,
-        page: errorPage({ title: 'This link does not open the console', sentence, advice, reference }),
-      });
+      const { req } = visit;
+      const no = (status: number, sentence: string, advice = HOW) =>
+        errorAnswer(visit, status, { title: 'This link does not open the console', sentence, advice });
       if (isCrossSiteEmbed(req.headers)) return no(403, 'The page cannot be embedded.');
       try {
         requireLocal(req, config);
@@ -530,26 +501,16 @@ function consoleLink(
   };
 }
 
-/** Sign-in page of a gateway without an identity provider. */
-function consoleWithoutProvider(): Route {
-  const page = errorPage({
-    title: 'Open the console with a link',
-    sentence: 'This gateway has no identity provider, so there is no sign-in.',
-    advice: HOW,
-  });
-  return { path: CONSOLE_SIGN_IN_PATH, speaks: 'page', any: () => ({ status: 404, page }) };
-}
-
-/** Link page of a gateway with an identity provider. */
-function consoleLinkOff(issuer: string): Route {
-  const page = errorPage({
-    title: 'Sign in instead',
-    sentence: 'Links of "appscli console" are for gateways without an identity provider.',
-    advice: 'Sign in with your company account.',
-    again: { href: `${issuer}${CONSOLE_SIGN_IN_PATH}`, label: 'Sign in' },
-  });
-  return { path: CONSOLE_LINK_PATH, speaks: 'page', any: () => ({ status: 404, page }) };
-}
+const WITHOUT_PROVIDER: Route = {
+  path: CONSOLE_SIGN_IN_PATH,
+  speaks: 'page',
+  any: (visit) =>
+    errorAnswer(visit, 404, {
+      title: 'Open the console with a link',
+      sentence: 'This gateway has no identity provider, so there is no sign-in.',
+      advice: HOW,
+    }),
+};
 
 function signedOut(issuer: string, atProvider: () => Promise<URL | undefined>): Route {
   return {
@@ -557,27 +518,17 @@ function signedOut(issuer: string, atProvider: () => Promise<URL | undefined>): 
     speaks: 'page',
     async get() {
       // The page does not depend on the provider.
-      const url = await atProvider().catch(() => undefined);
-      return { status: 200, page: signedOutPage(`${issuer}${CONSOLE_PATH}`, url) };
-    },
-  };
-}
-
-function signedOutPage(console_url: string, provider_url: URL | undefined): string {
-  return layout({
-    title: 'Signed out',
-    content: html`${mark('good')}
+      const at_provider = await atProvider().catch(() => undefined);
+      const content = html`${mark('good')}
 <div role="status">
 <h1>You are signed out of the console</h1>
 <p>The session in this browser has ended. Programs in your terminal stay signed in.</p>
 </div>
-${provider_url && stillSignedIn(provider_url)}
-<p class="actions"><a class="button primary" href="${console_url}">Sign in again</a></p>`,
-  });
-}
-
-function stillSignedIn({ href }: URL): Html {
-  return html`<p class="soft">You may still be signed in at your identity provider, which then needs no password. On a shared computer, <a href="${href}" rel="noreferrer">sign out there, too</a>.</p>`;
+${at_provider && html`<p class="soft">You may still be signed in at your identity provider, which then needs no password. On a shared computer, <a href="${at_provider.href}" rel="noreferrer">sign out there, too</a>.</p>`}
+<p class="actions"><a class="button primary" href="${issuer}${CONSOLE_PATH}">Sign in again</a></p>`;
+      return { status: 200, page: { title: 'Signed out', content } };
+    },
+  };
 }
 
 /** Makes the function that returns the `ConsoleSession` of engine/edge/console/api.ts. Raises forbidden, temporarily_unavailable, store_unavailable. */
@@ -585,7 +536,6 @@ function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
   const common = {
     sign_in: config.auth?.oidc === undefined ? 'link' : 'provider',
     name: config.branding?.name ?? 'Model gateway',
-    support_url: config.branding?.support_url ?? null,
     version: programVersion(),
     time_zone: config.spend_limits?.time_zone ?? 'UTC',
     public_url: issuerOf(config),
@@ -596,25 +546,16 @@ function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
   return async (req: Request, res: Response): Promise<object> => {
     const client_sha256 = (await clientPackage(config))?.sha256 ?? null;
     try {
-      return { ...shown(await callers.identify(req, res)), signed_out_because: null, client_sha256, ...common };
+      const { caller, session } = await callers.identify(req, res);
+      const { principal, is_admin, email } = caller;
+      const person = { email: session.operator ?? email, name: principal.name ?? null, is_admin };
+      return { person, signed_out_because: null, client_sha256, ...common };
     } catch (error) {
       if (!(error instanceof StageError) || error.status !== 401) throw error;
       const signed_out_because = error.code === 'credential_missing' ? null : error.message;
-      return { person: null, expires_at: null, idle_until: null, signed_out_because, client_sha256, ...common };
+      return { person: null, signed_out_because, client_sha256, ...common };
     }
   };
-}
-
-function shown({ caller, session }: ConsoleVisit) {
-  const { operator, person: about } = session;
-  const { principal, is_admin, email } = caller;
-  const person = {
-    email: operator ?? email,
-    name: principal.name ?? null,
-    is_admin,
-    session_id: about?.session_id ?? null,
-  };
-  return { person, expires_at: session.ends_at.toISOString(), idle_until: session.expires_at.toISOString() };
 }
 
 /**
@@ -633,12 +574,8 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
   const issuer = issuerOf(config);
   const { origin } = new URL(issuer);
   const provider = async () => identity?.provider.signOutUrl();
-  const pages = [
-    signedOut(issuer, provider),
-    ...(identity === undefined
-      ? [consoleWithoutProvider(), consoleLink(config, callers, log)]
-      : [consoleLinkOff(issuer)]),
-  ];
+  const without_provider = identity === undefined ? [WITHOUT_PROVIDER, consoleLink(config, callers, log)] : [];
+  const pages = [signedOut(issuer, provider), ...without_provider];
   const router = Router({ caseSensitive: true, strict: true });
   router.use(CONSOLE_PATH, (_req, res, next) => {
     res.setHeaders(new Headers(CONSOLE_HEADERS));

@@ -63,7 +63,6 @@ export function signInCookies(issuer: string) {
       const too_many = others.slice(0, Math.max(0, others.length + 1 - MAX_KEPT));
       return [...too_many.map(cleared), kept(name, value)];
     },
-    /** `set-cookie` that removes the cookie of a state. */
     clear: (state: string) => cleared(nameOf(state)),
   };
 }
@@ -156,7 +155,6 @@ export async function openAttempt(
   return attempt.expires_at > now ? attempt : undefined;
 }
 
-/** Compares secrets in constant time. */
 function sameSecret(one: string, other: string): boolean {
   return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'));
 }

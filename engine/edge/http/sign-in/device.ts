@@ -12,15 +12,7 @@ import {
   openAttempt,
   signInCookies,
 } from './cookies.ts';
-import {
-  confirmPage,
-  declinedPage,
-  enterCodePage,
-  errorPage,
-  expiredPage,
-  signInOffPage,
-  successPage,
-} from './pages.ts';
+import { confirmPage, declinedPage, enterCodePage, expiredPage, signInOffPage, successPage } from './pages.ts';
 import {
   CALLBACK_PATH,
   DEVICE_AUTHORIZATION_PATH,
@@ -43,6 +35,7 @@ import {
 } from './refusals.ts';
 import {
   type Answer,
+  errorAnswer,
   logged,
   mountRoutes,
   OAuthError,
@@ -59,7 +52,10 @@ import {
 
 const CACHE_SECONDS = 300;
 
-/** OAuth server metadata (RFC 8414). Does not depend on the identity provider. */
+/**
+ * OAuth server metadata (RFC 8414). Does not depend on the identity provider. For an issuer with a path, the metadata is also at the
+ * location of section 3.1: at the root of the host, before that path.
+ */
 export function discovery({ issuer }: SignIn): Route {
   const json = {
     issuer,
@@ -74,18 +70,10 @@ export function discovery({ issuer }: SignIn): Route {
     service_documentation: `${issuer}${PROTOCOL_PATH}`,
   };
   const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
-  return { path: DISCOVERY_PATH, speaks: 'json', get: () => ({ status: 200, headers, json }) };
-}
-
-/**
- * The metadata also at the location of RFC 8414 section 3.1 for an issuer with a path: at the root of the host, before that path.
- * Most programs look below the issuer, as in OpenID Connect.
- */
-export function discoveryAtRoot(sign_in: SignIn): Route[] {
-  const { pathname } = new URL(sign_in.issuer);
+  const { pathname } = new URL(issuer);
   // Other characters have a meaning in router patterns.
-  if (pathname === '/' || !/^[\w./~-]+$/.test(pathname)) return [];
-  return [{ ...discovery(sign_in), path: `${DISCOVERY_PATH}${pathname}` }];
+  const at_root = pathname !== '/' && /^[\w./~-]+$/.test(pathname) ? [`${DISCOVERY_PATH}${pathname}`] : [];
+  return { path: [DISCOVERY_PATH, ...at_root], speaks: 'json', get: () => ({ status: 200, headers, json }) };
 }
 
 /** Begins a sign-in: issues a device code to the program and a user code for the person (RFC 8628 section 3.1). */
@@ -161,15 +149,13 @@ export function device(sign_in: SignIn): Route {
       return { status: 200, page: confirmPage({ grant, now: new Date(clock.now()), login_notice }) };
     },
     async post(visit) {
-      const { req, reference } = visit;
+      const { req } = visit;
       if (!isSameOrigin(req.headers, origin)) {
-        const page = errorPage({
+        return errorAnswer(visit, 403, {
           title: 'This form came from another site',
           sentence: 'The gateway accepts this form only from its own page.',
           advice: 'Open the address your terminal shows, and continue from there.',
-          reference,
         });
-        return { status: 403, page };
       }
       const parameters = await readForm(req, form);
       const action = parameters.get('action') ?? 'approve';
@@ -181,7 +167,7 @@ export function device(sign_in: SignIn): Route {
       // After a refusal, another account may continue the sign-in until the terminal has polled the result.
       if (action === 'other') await device_grants.reopen(typed);
       const grant = await enter(addressOf(req), typed);
-      if (grant === undefined) return action === 'other' ? tooLate(reference) : unknown(typed);
+      if (grant === undefined) return action === 'other' ? errorAnswer(visit, 400, TOO_LATE) : unknown(typed);
       if (action !== 'deny') return redirectToProvider(sign_in, visit, grant, action === 'other');
       const denied = await device_grants.deny(grant.id);
       if (!denied) return { status: 400, page: expiredPage() };
@@ -192,15 +178,11 @@ export function device(sign_in: SignIn): Route {
 
 const isAction = (text: string) => ['approve', 'other', 'deny'].includes(text);
 
-function tooLate(reference: Visit['reference']): Answer {
-  const page = errorPage({
-    title: 'Your terminal has stopped waiting',
-    sentence: 'It has received the refusal of the sign-in.',
-    advice: 'Start signing in again there. On the page that opens, choose "Use another account".',
-    reference,
-  });
-  return { status: 400, page };
-}
+const TOO_LATE = {
+  title: 'Your terminal has stopped waiting',
+  sentence: 'It has received the refusal of the sign-in.',
+  advice: 'Start signing in again there. On the page that opens, choose "Use another account".',
+};
 
 /** Redirects the address with a trailing slash to the page. */
 export function deviceWithSlash({ issuer }: SignIn): Route {
@@ -280,15 +262,14 @@ const EXPIRED: Answer = {
 /** Response at the end of a sign-in, with what the cookie keeps of a successful one. */
 type Ended = Answer & { readonly finished?: FinishedAttempt };
 
-function nothingToFinish({ issuer }: Pick<SignIn, 'issuer'>, { reference }: Visit): Answer {
-  const page = errorPage({
+function nothingToFinish({ issuer }: Pick<SignIn, 'issuer'>, visit: Visit): Answer {
+  const texts = {
     title: 'There is no sign-in to finish here',
     sentence: `The sign-in is over, took longer than ten minutes, or began in another browser or at another address than ${issuer}.`,
     advice:
       'If your terminal still waits, open the address it shows again, in this browser. Otherwise start the sign-in again there. Cookies must be allowed for this site.',
-    reference,
-  });
-  return { status: 400, page, result: { outcome: 'refused', error_type: 'unknown' } };
+  };
+  return errorAnswer(visit, 400, texts, { outcome: 'refused', error_type: 'unknown' });
 }
 
 /** Completes a device sign-in. Its state is used up: after a failure the person begins again with the code. */
@@ -329,11 +310,16 @@ export function signInOff(
     error_description:
       'Sign-in is off: this gateway has no identity provider (auth.oidc in gateway.yaml). Use an access token, which begins with "gw_".',
   };
-  const for_programs = [DISCOVERY_PATH, DEVICE_AUTHORIZATION_PATH, TOKEN_PATH, REVOCATION_PATH].map(
-    (path): Route => ({ path, speaks: 'json', any: () => ({ status: 404, json }) }),
+  const page = signInOffPage();
+  return mountRoutes(
+    [
+      {
+        path: [DISCOVERY_PATH, DEVICE_AUTHORIZATION_PATH, TOKEN_PATH, REVOCATION_PATH],
+        speaks: 'json',
+        any: () => ({ status: 404, json }),
+      },
+      { path: [DEVICE_PATH, `${DEVICE_PATH}/`, CALLBACK_PATH], speaks: 'page', any: () => ({ status: 404, page }) },
+    ],
+    options,
   );
-  const for_browsers = [DEVICE_PATH, `${DEVICE_PATH}/`, CALLBACK_PATH].map(
-    (path): Route => ({ path, speaks: 'page', any: () => ({ status: 404, page: signInOffPage() }) }),
-  );
-  return mountRoutes([...for_programs, ...for_browsers], options);
 }

@@ -2,9 +2,9 @@ import type { Router } from 'express';
 import { clientCommand } from '../../../base/contract/client-package.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
 import { createOriginReader } from '../client.ts';
-import { beginConsole, beginConsoleWithSlash } from './console.ts';
-import { callback, device, deviceAuthorization, deviceWithSlash, discovery, discoveryAtRoot } from './device.ts';
-import { html, layout } from './pages.ts';
+import { beginConsole } from './console.ts';
+import { callback, device, deviceAuthorization, deviceWithSlash, discovery } from './device.ts';
+import { html, type Page } from './pages.ts';
 import { CONSOLE_PATH, DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
 import { type Answer, mountRoutes, type SignIn, type SignInOptions } from './routes.ts';
 import { revoke, token } from './token.ts';
@@ -31,14 +31,14 @@ export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'lo
 }
 
 /** @param root the public URL without a slash at its end. */
-export function frontPage(root: string, signs_in: boolean): string {
+export function frontPage(root: string, signs_in: boolean): Page {
   const device = `${root}${DEVICE_PATH}`;
   const credential = signs_in
     ? html`<p>Sign in from your terminal with your company account:</p>
 <pre><code>${clientCommand(root, 'login')}</code></pre>
 <p class="soft">Clients with gateway sign-in need only the address. Does your terminal show a code? <a href="${device}">Enter it here</a>.</p>`
     : html`<p>You need an access token (<code>gw_…</code>). Ask your administrator for one.</p>`;
-  return layout({
+  return {
     title: 'Model gateway',
     content: html`<h1>This is a gateway to language models</h1>
 <p class="soft">It serves clients such as the coding client in your terminal. For people there is <a href="${root}${CONSOLE_PATH}">the console</a>.</p>
@@ -49,7 +49,7 @@ ${credential}
 <dt>All others</dt><dd><code>${root}/v1</code></dd>
 </dl>
 <p class="small"><a href="${root}${PROTOCOL_PATH}">Protocol reference for client authors</a></p>`,
-  });
+  };
 }
 
 export { type ConsoleCallers, consoleSessionRoutes, createConsoleCallers } from './console.ts';
@@ -82,20 +82,9 @@ export function signInRoutes(options: SignInOptions): Router {
     form: { clock: options.clock, seconds: config.server.timeouts.request_body_seconds },
     addressOf: (req) => origin_reader.address(req.socket.remoteAddress, req.headers),
   };
-  const routes = [
-    discovery,
-    deviceAuthorization,
-    device,
-    deviceWithSlash,
-    callback,
-    token,
-    revoke,
-    beginConsole,
-    beginConsoleWithSlash,
-  ];
-  return mountRoutes([...routes.map((route) => route(sign_in)), ...discoveryAtRoot(sign_in)], {
-    ...options,
-    provider_url: config.auth?.oidc?.issuer_url,
-    branding: config.branding,
-  });
+  const routes = [discovery, deviceAuthorization, device, deviceWithSlash, callback, token, revoke, beginConsole];
+  return mountRoutes(
+    routes.map((route) => route(sign_in)),
+    { ...options, provider_url: config.auth?.oidc?.issuer_url, branding: config.branding },
+  );
 }

@@ -125,30 +125,14 @@ const ICON = `data:image/svg+xml,${encodeURIComponent(
 
 const STYLE: Html = { markup: `<style>${PAGE_STYLE}</style>` };
 
-const titleEnd = (name: string): Html => html` · ${name}</title>`;
-const brand = (name: string): Html => html`<span>${name}</span>`;
-const TITLE_END = titleEnd(PRODUCT);
-const BRAND = brand(PRODUCT);
-const PAGE_END: Html = { markup: '</body>\n</html>' };
-
-/**
- * Adds the configured branding to a page: name and support link. Replaces markup, which escaped text can never contain.
- */
-export function branded(page: string, { name, support_url }: BrandingConfig = {}): string {
-  const help =
-    support_url === undefined
-      ? PAGE_END
-      : html`<footer class="help"><a href="${support_url}" rel="noreferrer">Get help</a></footer>
-${PAGE_END}`;
-  const named = name ?? PRODUCT;
-  return page
-    .replace(TITLE_END.markup, () => titleEnd(named).markup)
-    .replace(BRAND.markup, () => brand(named).markup)
-    .replace(PAGE_END.markup, () => help.markup);
+/** A page: its title, and what is in its main part. */
+export interface Page {
+  readonly title: string;
+  readonly content: Html;
 }
 
-/** A whole HTML page. */
-export function layout(page: { readonly title: string; readonly content: HtmlValue }): string {
+/** A whole HTML page, with the configured name and support link. */
+export function layout({ title, content }: Page, { name = PRODUCT, support_url }: BrandingConfig = {}): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -156,19 +140,20 @@ export function layout(page: { readonly title: string; readonly content: HtmlVal
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="robots" content="noindex, nofollow">
-<title>${page.title}${TITLE_END}
+<title>${title} · ${name}</title>
 <link rel="icon" href="${ICON}">
 ${STYLE}
 </head>
 <body>
 <header class="brand">
 <svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" aria-hidden="true"><path d="${GATE}"/></svg>
-${BRAND}
+<span>${name}</span>
 </header>
 <main>
-${page.content}
+${content}
 </main>
-${PAGE_END}
+${support_url && html`<footer class="help"><a href="${support_url}" rel="noreferrer">Get help</a></footer>`}
+</body>
 </html>
 `.markup;
 }
@@ -224,10 +209,10 @@ export function enterCodePage(
     readonly problem?: string | undefined;
     readonly login_notice?: string | undefined;
   } = {},
-): string {
+): Page {
   const { user_code, problem, login_notice } = options;
   const invalid = problem === undefined ? undefined : html` aria-invalid="true"`;
-  return layout({
+  return {
     title: problem === undefined ? 'Enter your code' : 'Check your code',
     content: html`<h1>Enter your code</h1>
 <p class="soft">Your terminal shows a code of eight letters. Type it here to sign in on that terminal.</p>
@@ -239,7 +224,7 @@ ${problem === undefined ? undefined : html`<p class="alert" role="alert" id="pro
 <p class="hint" id="hint">Like WDJB-MJHT. Case and the dash don't matter.</p>
 <div class="actions"><button class="primary" type="submit">Continue</button></div>
 </form>`,
-  });
+  };
 }
 
 /**
@@ -250,9 +235,9 @@ export function confirmPage(options: {
   readonly grant: PendingGrant;
   readonly now: Date;
   readonly login_notice?: string | undefined;
-}): string {
+}): Page {
   const { grant, now, login_notice } = options;
-  return layout({
+  return {
     title: 'Confirm sign-in',
     content: html`<h1>Is this you signing in?</h1>
 <p>Continue only if you started this sign-in yourself, and your terminal shows exactly this code.</p>
@@ -272,25 +257,20 @@ ${notice(login_notice)}
 <button class="secondary" type="submit" name="action" value="other">Use another account</button>
 </div>
 </form>`,
-  });
+  };
 }
 
 /** The page after a successful sign-in. */
-export function successPage(options: {
-  readonly email: string;
-  /** Name of the program, as on the confirmation page. */
-  readonly client?: string | undefined;
-}): string {
-  const { email, client } = options;
-  return layout({
+export function successPage({ email, client = '' }: { readonly email: string; readonly client?: string }): Page {
+  return {
     title: 'Signed in',
     content: html`${mark('good')}
 <div role="status">
 <h1>You are signed in</h1>
-<p>${client === undefined || client === '' ? 'Your terminal' : client} now works as <strong>${email}</strong>.</p>
+<p>${client === '' ? 'Your terminal' : client} now works as <strong>${email}</strong>.</p>
 </div>
 <p class="soft">You can close this window and go back to your terminal.</p>`,
-  });
+  };
 }
 
 /** The page for a person whom the identity provider or the gateway refuses. */
@@ -301,7 +281,7 @@ export function deniedPage(options: {
   readonly reference?: Reference | undefined;
   /** User code of the sign-in, to continue it with another account. The page is then shown at /oauth/callback. */
   readonly user_code?: string | undefined;
-}): string {
+}): Page {
   const { reason, reference, user_code } = options;
   const { advice = 'The sign-in in your terminal has ended too. To try again, start it there.' } = options;
   const more =
@@ -311,12 +291,12 @@ export function deniedPage(options: {
 <input type="hidden" name="user_code" value="${user_code}">
 <p class="actions"><button class="primary" type="submit" name="action" value="other">Use another account</button></p>
 </form>`;
-  return errorPage({ title: 'Access denied', sentence: reason, advice, reference, more });
+  return errorPage({ title: 'Access denied', sentence: reason, advice, more }, reference);
 }
 
 /** The page after "This was not me". */
-export function declinedPage(): string {
-  return layout({
+export function declinedPage(): Page {
+  return {
     title: 'Sign-in refused',
     content: html`${mark('good')}
 <div role="status">
@@ -324,11 +304,11 @@ export function declinedPage(): string {
 <p>Nobody was signed in, and the code is no longer valid.</p>
 </div>
 <p class="soft">If somebody asked you to enter that code, tell your administrator: it may have been an attempt to use your account. You can close this window.</p>`,
-  });
+  };
 }
 
 /** The page for an expired or used code. */
-export function expiredPage(): string {
+export function expiredPage(): Page {
   return errorPage({
     title: 'This code is no longer valid',
     sentence: 'It has expired or was already used. Codes last ten minutes and work once.',
@@ -342,18 +322,19 @@ export interface Reference {
   readonly at: Date;
 }
 
-/** Any other error page. */
-export function errorPage(options: {
+/** Texts of an error page. */
+export interface ErrorTexts {
   readonly title: string;
   readonly sentence: string;
   readonly advice: string;
   /** A URL of the gateway; never one from a request. */
   readonly again?: { readonly href: string; readonly label: string } | undefined;
-  readonly reference?: Reference | undefined;
   readonly more?: Html | undefined;
-}): string {
-  const { title, sentence, advice, again, more, reference } = options;
-  return layout({
+}
+
+/** Any other error page. */
+export function errorPage({ title, sentence, advice, again, more }: ErrorTexts, reference?: Reference): Page {
+  return {
     title,
     content: html`${mark('alarm')}
 <div role="alert">
@@ -364,11 +345,11 @@ export function errorPage(options: {
 ${more}
 ${again && html`<p class="actions"><a class="button primary" href="${again.href}">${again.label}</a></p>`}
 ${reference && html`<p class="reference">For your administrator: request ${reference.request_id}, <time datetime="${reference.at.toISOString()}">${reference.at.toISOString().slice(0, 10)} ${clockTime(reference.at)}</time></p>`}`,
-  });
+  };
 }
 
 /** The page at the sign-in paths of a gateway that has no identity provider. */
-export function signInOffPage(): string {
+export function signInOffPage(): Page {
   return errorPage({
     title: 'Sign-in is not set up',
     sentence: 'This gateway has no identity provider.',

@@ -120,7 +120,7 @@ ${table(['protocol', 'base URL of clients', 'request'], rows)}
 
 \`<root>\` is the URL of this gateway. If the model's provider speaks the client's protocol, bodies and streams pass through unchanged,
 with fields and headers unknown to the gateway. Otherwise they are translated: what the other protocol cannot express is omitted,
-rephrased, or refused with \`not_translatable\` and the name of the \`rule\`. Token counting works for models whose provider
+rephrased, or rejected with \`not_translatable\` and the name of the \`rule\`. Token counting works for models whose provider
 supports it; for others the response is 501 \`not_supported\`, never an estimate. Requests are plain HTTP: a WebSocket handshake gets
 426. A \`ping\` event in a Messages stream, or a comment line in other streams, is a keep-alive while the provider is silent.
 
@@ -159,7 +159,7 @@ forms (\`application/x-www-form-urlencoded\`), responses are JSON.
    the same refresh token again; processes that share one get the same successor within half a minute.
    503 with \`temporarily_unavailable\` once, then 401 with \`invalid_grant\`: read the stored credentials again, as another process may have renewed them; if none did, sign in again.
    Any 503 with \`temporarily_unavailable\`: nothing is decided; retry after \`retry-after\`.
-6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session or refresh token, ends the session (RFC 7009). Its tokens are refused
+6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session or refresh token, ends the session (RFC 7009). Its tokens are rejected
    everywhere within a second.
 
 Errors have the form of RFC 6749: \`{"error": "...", "error_description": "..."}\`. Limits per address and ${limits.window_seconds} seconds:
@@ -204,15 +204,15 @@ function spending({ server }: GatewayConfig): string {
     [`${name('reset')}, ${name('overage-reset')}`, 'when the limit resets, in seconds since the epoch'],
     [name('representative-claim'), '`overage`; only on success'],
     [name('overage-status'), 'the same as the status; only on success'],
-    [name('overage-utilization'), 'share spent or reserved, two decimals below 1; `1` on a refusal'],
-    [name('overage-surpassed-threshold'), '`0.75` or `0.95` once exceeded; `1` on a refusal'],
-    [name('overage-period'), '`daily`, `weekly` or `monthly`; only on a refusal'],
+    [name('overage-utilization'), 'share spent or reserved, two decimals below 1; `1` on a rejection'],
+    [name('overage-surpassed-threshold'), '`0.75` or `0.95` once exceeded; `1` on a rejection'],
+    [name('overage-period'), '`daily`, `weekly` or `monthly`; only on a rejection'],
     [name('overage-disabled-reason'), '`org_spend_cap_reached`; `fetch_error` if the limits cannot be read'],
-    [name('overage-scope'), '`group_pool`: the limit is shared with others; only on a refusal'],
+    [name('overage-scope'), '`group_pool`: the limit is shared with others; only on a rejection'],
   ];
   return `## Spending
 
-For callers with a spend limit, responses and refusals report the limit with the highest utilization or the latest reset.
+For callers with a spend limit, responses and rejections report the limit with the highest utilization or the latest reset.
 Rate limit headers of a model's provider are removed, except from its errors.
 
 ${table(['header', 'meaning'], rows)}
@@ -223,7 +223,7 @@ ${table(['header', 'meaning'], rows)}
 For a limit that an administrator set at run time, \`rule\` is \`set at run time\` and \`set_at\` is the time. With grants,
 \`granted_usd\` (or \`granted\`) is their part of the limit, and \`granted_until\` the end of the first.
 In the Messages envelope \`resets_at\` is a time such as \`2026-03-11T00:00:00.000Z\`; in that of chat completions and Responses it
-is seconds since the epoch, and \`reset_time\` is the text. There the type of a refusal that lasts longer than a minute is
+is seconds since the epoch, and \`reset_time\` is the text. There the type of a rejection that lasts longer than a minute is
 \`usage_limit_reached\`, for every limit${refusalHeader(server)}.`;
 }
 

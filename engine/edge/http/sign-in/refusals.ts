@@ -12,9 +12,9 @@ import { noteRefusal } from '../../../domain/identity/provider/refused-sign-ins.
 import type { Device, PendingGrant } from '../../../domain/identity/sessions/device-grants.ts';
 import type { ClaimProblem } from '../../../domain/identity/sessions/people.ts';
 import { notePerson } from '../request-identity.ts';
-import { deniedPage, errorPage } from './pages.ts';
+import { deniedPage } from './pages.ts';
 import { CALLBACK_PATH, DEVICE_PATH } from './paths.ts';
-import { type Answer, logged, type SignIn, type Visit } from './routes.ts';
+import { type Answer, errorAnswer, logged, type SignIn, type Visit } from './routes.ts';
 
 const CLIENT_CHARS = 80;
 const ADDRESS_CHARS = 64;
@@ -74,43 +74,42 @@ export function providerFailure(
   { problem, message }: ProviderError,
 ): Answer {
   // Only the message: the cause may quote a response of the provider.
-  const { reference } = visit;
   const fields = { reason: message, ...logged(visit) };
   if (problem === 'unavailable') {
     sign_in.log.warn(fields, 'a sign-in is delayed: the identity provider is unavailable');
-    const page = errorPage({
-      title: 'The identity provider is unavailable',
-      sentence: "Your company's sign-in is not available at the moment.",
-      advice: waitAdvice(again),
-      again,
-      reference,
-    });
-    const result = { outcome: 'failed', error_type: 'provider_unavailable' } as const;
-    return { status: 503, page, headers: { 'retry-after': '5' }, result };
+    const answer = errorAnswer(
+      visit,
+      503,
+      {
+        title: 'The identity provider is unavailable',
+        sentence: "Your company's sign-in is not available at the moment.",
+        advice: waitAdvice(again),
+        again,
+      },
+      { outcome: 'failed', error_type: 'provider_unavailable' },
+    );
+    return { ...answer, headers: { 'retry-after': '5' } };
   }
   sign_in.log.error(fields, 'a sign-in failed: invalid response from the identity provider');
-  const page = errorPage({
-    title: 'Invalid response from the identity provider',
-    sentence: "The gateway could not process the response of your company's sign-in.",
-    advice: 'Try again. If it fails again, tell your administrator; the log of the gateway has the reason.',
-    again,
-    reference,
-  });
-  return { status: 502, page, result: { outcome: 'failed', error_type: 'provider_invalid' } };
+  return errorAnswer(
+    visit,
+    502,
+    {
+      title: 'Invalid response from the identity provider',
+      sentence: "The gateway could not process the response of your company's sign-in.",
+      advice: 'Try again. If it fails again, tell your administrator; the log of the gateway has the reason.',
+      again,
+    },
+    { outcome: 'failed', error_type: 'provider_invalid' },
+  );
 }
 
 /** Error page for an outage of the database. Raises any other error. */
-export function storeFailure({ reference }: Visit, again: RetryLink, error: unknown): Answer {
+export function storeFailure(visit: Visit, again: RetryLink, error: unknown): Answer {
   if (!isUnavailable(error)) throw error;
-  const page = errorPage({
-    title: 'Not available at the moment',
-    sentence: error.message,
-    advice: waitAdvice(again),
-    again,
-    reference,
-  });
-  const result = { outcome: 'failed', error_type: 'store_unavailable' } as const;
-  return { status: 503, page, headers: { 'retry-after': '1' }, result };
+  const texts = { title: 'Not available at the moment', sentence: error.message, advice: waitAdvice(again), again };
+  const answer = errorAnswer(visit, 503, texts, { outcome: 'failed', error_type: 'store_unavailable' });
+  return { ...answer, headers: { 'retry-after': '1' } };
 }
 
 const waitAdvice = ({ pending = '' }: RetryLink) => `Wait a moment, then try again. ${pending}`.trim();
@@ -182,7 +181,6 @@ export async function identifyPerson(
   return { person: admission.person, grant };
 }
 
-/** Refuses a person whom the configuration does not admit. */
 async function refusePerson(
   sign_in: SignIn,
   visit: Visit,

@@ -11,7 +11,7 @@ import type { AccountCheckContext } from '../../../domain/identity/deprovisionin
 import { REQUEST_ID_HEADER } from '../../../pipeline/run/headers.ts';
 import { identityOf } from '../request-identity.ts';
 import { isCrossSiteEmbed } from './cookies.ts';
-import { branded, errorPage, pageHeaders, type Reference } from './pages.ts';
+import { type ErrorTexts, errorPage, layout, type Page, pageHeaders, type Reference } from './pages.ts';
 
 /** OAuth error codes of sign-in: RFC 6749 section 5.2, RFC 8628 section 3.5, RFC 7009 section 2.2.1. */
 export type OAuthErrorCode =
@@ -78,7 +78,6 @@ export function tooManyRequests(
 
 const FORM = 'application/x-www-form-urlencoded';
 
-/** Size and time limits for reading a form. */
 interface FormLimits {
   readonly clock: Clock;
   readonly seconds: number;
@@ -177,7 +176,6 @@ async function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Re
   }
 }
 
-/** Result of a visit in telemetry: its outcome, and the reason of a failure. */
 interface VisitResult {
   readonly outcome:
     | 'begun'
@@ -192,7 +190,6 @@ interface VisitResult {
   readonly error_type?: string;
 }
 
-/** Name of a route's operation in telemetry. */
 type VisitOperation = Extract<OperationName, 'gateway.sign_in' | 'gateway.session'>;
 
 function recordVisit(
@@ -259,10 +256,15 @@ export type Answer = {
   readonly result?: VisitResult;
 } & (
   | { readonly json: object }
-  | { readonly page: string }
+  | { readonly page: Page }
   | { readonly markdown: string }
   | { readonly location: string }
 );
+
+/** An error page as an answer. @param result for telemetry; absent: not recorded */
+export function errorAnswer({ reference }: Visit, status: number, texts: ErrorTexts, result?: VisitResult): Answer {
+  return { status, page: errorPage(texts, reference), ...(result && { result }) };
+}
 
 /** Log fields of a visit. */
 export function logged({ reference, trace }: Visit): { readonly request_id: string; readonly trace_id: string } {
@@ -271,9 +273,9 @@ export function logged({ reference, trace }: Visit): { readonly request_id: stri
 
 type Handler = (visit: Visit) => Answer | Promise<Answer>;
 
-/** One path with its handlers and the format of its errors. GET also serves HEAD, unless it has side effects. */
+/** One path, or several, with its handlers and the format of its errors. GET also serves HEAD, unless it has side effects. */
 export interface Route {
-  readonly path: string;
+  readonly path: string | string[];
   readonly speaks: 'json' | 'page';
   /** Operation name in telemetry; absent: not recorded. */
   readonly operation?: VisitOperation;
@@ -343,7 +345,7 @@ function send(res: Response, { reference }: Visit, answer: Answer, look: Look) {
 }
 
 function written(answer: Answer, { page_headers, branding }: Look) {
-  if ('page' in answer) return { body: branded(answer.page, branding), headers: page_headers };
+  if ('page' in answer) return { body: layout(answer.page, branding), headers: page_headers };
   if ('location' in answer) return { body: '', headers: { ...DATA_HEADERS, location: answer.location } };
   if ('json' in answer) {
     return { body: JSON.stringify(answer.json), headers: { ...DATA_HEADERS, 'content-type': 'application/json' } };
@@ -397,7 +399,7 @@ function refusal(route: Route, { reference }: Visit, error: OAuthError): Answer 
     title: 'Sign-in failed',
     advice: 'Start signing in again in your terminal.',
   };
-  return { ...common, page: errorPage({ ...texts, sentence: error.message, reference }) };
+  return { ...common, page: errorPage({ ...texts, sentence: error.message }, reference) };
 }
 
 /** Replaces characters that RFC 6749 section 5.2 forbids in `error_description`. */

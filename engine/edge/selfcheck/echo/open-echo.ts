@@ -7,11 +7,13 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Protocol } from '../../../base/contract/protocol.ts';
-import { StartError } from '../../../base/contract/start-error.ts';
 import { decompressor } from '../../../base/kit/decompressor.ts';
 import { parseBounded } from '../../../base/kit/json/bounded.ts';
+import type { Fields } from '../../../base/kit/json/fields.ts';
+import { explainListenError } from '../../../base/kit/net/listen-error.ts';
 import { readAll } from '../../../base/kit/read-all.ts';
-import { echoError, VOICES } from './answers.ts';
+import type { ModelUsage } from '../../../domain/protocols/translation/conversation.ts';
+import { echoDocument, echoError, echoEvents } from './answers.ts';
 
 /** Largest body, as in the real APIs. */
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
@@ -51,7 +53,8 @@ export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
     server.listen(port, host);
     await once(server, 'listening');
   } catch (error) {
-    throw whyNot(error as NodeJS.ErrnoException, `${isIPv6(host) ? `[${host}]` : host}:${port}`, option);
+    const listen = `${isIPv6(host) ? `[${host}]` : host}:${port}`;
+    throw explainListenError(error as NodeJS.ErrnoException, listen, option);
   }
   return {
     url: `http://${hostToName(host)}:${(server.address() as AddressInfo).port}`,
@@ -63,18 +66,6 @@ export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
       await closed;
     },
   };
-}
-
-function whyNot(error: NodeJS.ErrnoException, listen: string, option: string): StartError {
-  const why: Readonly<Record<string, string>> = {
-    EADDRINUSE: 'is in use by another program; use another port',
-    EACCES: 'requires privileges; use a port from 1024 up',
-  };
-  const reason =
-    why[error.code ?? ''] ??
-    `is unusable (${error.code ?? 'unknown error'}); use an address of this machine and a free port`;
-  const what = option === '--echo' ? 'the echo upstream' : 'the mock';
-  return new StartError(`${what}: ${listen} ${reason}, such as ${option} 127.0.0.1:4010`, { cause: error });
 }
 
 /** The host name for other machines: this machine's name if it listens on all addresses. */
@@ -162,7 +153,7 @@ async function answer(
 ): Promise<void> {
   const { error } = scripted;
   if (error !== undefined) return send(res, error.status, error.body, error.headers);
-  const fields = fieldsOf(body);
+  const fields = fieldsIn(body);
   if (fields === undefined)
     return send(res, 400, echoError(protocol, 'invalid_request_error', 'The body is not a JSON object.'));
   const counts_only = end.endsWith('/count_tokens');
@@ -170,9 +161,9 @@ async function answer(
   if (fault !== undefined) return send(res, 400, echoError(protocol, 'invalid_request_error', fault));
   if (counts_only) return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }));
   const wanted = { model: String(fields.model), answer: scripted };
-  if (fields.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)));
+  if (fields.stream !== true) return send(res, 200, echoDocument(protocol, wanted));
   res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
-  await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), scripted)), res);
+  await pipeline(Readable.from(paced(echoEvents(protocol, wanted), scripted)), res);
 }
 
 /** Yields events at the configured pace. For `breaks_off` it raises mid-stream, which closes the connection. */
@@ -191,10 +182,10 @@ async function* paced(
   throw new Error('a self-check asked for a stream that breaks off');
 }
 
-function fieldsOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
+function fieldsIn(body: Buffer): Fields | undefined {
   try {
     const value = parseBounded(body.toString());
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+    return typeof value === 'object' && value !== null ? (value as Fields) : undefined;
   } catch {
     return undefined;
   }
@@ -219,20 +210,15 @@ export interface EchoedRequest {
 
 /** A scripted response of the echo upstream. */
 export interface EchoAnswer {
-  /** An error response instead of the default one. */
   readonly error?: {
     readonly status: number;
     readonly headers?: Readonly<Record<string, string>>;
     readonly body: string;
   };
-  /** Text of the response; a short sentence by default. */
   readonly text?: string;
-  /** Pause between the events of a stream; none by default. */
   readonly pause_ms?: number;
-  /** Number of text events in a stream. */
   readonly pieces?: number;
-  /** Fields that override the default `usage`. */
-  readonly usage?: Readonly<Record<string, unknown>>;
+  readonly usage?: ModelUsage;
   /** Serialised events to insert before the end of a Messages stream. */
   readonly extra_events?: string;
   /** Whether the connection closes in the middle of a stream. */
@@ -266,7 +252,6 @@ export interface EchoPlace {
   readonly host?: string;
   /** Any free port by default. */
   readonly port?: number;
-  /** Text of the response to requests without a marker. */
   readonly says?: string;
   /** The models on its list, by default only `ECHO_MODEL`. It also serves every other model. */
   readonly models?: readonly string[];
@@ -286,12 +271,10 @@ interface Awaited extends Expected {
   seen: number;
 }
 
-/** Markers with the first request of each. Limits the buffered bytes. */
 class Inbox {
   #buffered_bytes = 0;
   readonly #awaited: Awaited[] = [];
 
-  /** @param answer response to requests with the marker. */
   expect(answer: EchoAnswer): Expected {
     const forgotten = this.#awaited.length < EXPECTED_MAX ? undefined : this.#awaited.shift();
     if (forgotten?.request !== undefined) this.give(forgotten.request.body.length);
@@ -337,8 +320,6 @@ function wordOf(length: number): string {
     '',
   );
 }
-
-type Fields = Readonly<Record<string, unknown>>;
 
 const isText = (value: unknown) => typeof value === 'string' && value !== '';
 const isCount = (value: unknown) => Number.isInteger(value) && Number(value) > 0;

@@ -27,9 +27,7 @@ export interface Change {
     | 'requests';
   /** Subject: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
   readonly subject: string;
-  /** What changes, in words. */
   readonly change: string;
-  /** Further lines. */
   readonly details?: readonly string[];
   /** Number of affected past requests, and their people. */
   readonly requests?: number;
@@ -110,20 +108,19 @@ function relativePath(text: string, directory: string): string {
   return text.startsWith(directory + sep) ? relative(directory, text) : text;
 }
 
-/** A differing value with its path. */
-export interface ValueChange {
-  /** Keys joined by dots; empty when the compared values themselves differ. */
-  readonly path: string;
-  /** `300 -> 60`. */
-  readonly change: string;
-}
-
 function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The innermost differing values; lists as a whole, long lists by removed and added items. */
-export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
+/**
+ * The innermost differing values, each as `300 -> 60` with its keys joined by dots; lists as a whole, long lists by removed and added
+ * items. The path is empty when the compared values themselves differ.
+ */
+export function compareValues(
+  before: unknown,
+  after: unknown,
+  path = '',
+): { readonly path: string; readonly change: string }[] {
   if (isMapping(before) && isMapping(after)) {
     const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
     // Settings may have names of Object.prototype.
@@ -137,7 +134,6 @@ export function compareValues(before: unknown, after: unknown, path = ''): Value
   return [{ path, change: change ?? `${shown(before)} -> ${shown(after)}` }];
 }
 
-/** Most items, before and after together, that are shown in full. */
 const FEW_ITEMS = 12;
 
 /** Removed and added items of a long list; `undefined` for a short list, or if only the order changed. */

@@ -3,11 +3,9 @@ import { type AccessRule, accessRules } from '../../../base/rules/config-rules.t
 import { formatCondition } from '../../../base/rules/format-condition.ts';
 import { asChange, type Change, compareNames, compareValues, diffByName, shown, type Usable } from './change.ts';
 import { diffLimits, type ReadSpending } from './limits.ts';
-import { diffModels } from './models.ts';
-import { diffPipelines } from './pipelines.ts';
 import { diffPolicies } from './policies.ts';
-import { diffRoutes } from './routes.ts';
-import { diffSettings, diffUpstreams } from './settings.ts';
+import { diffModels, diffRoutes } from './routes.ts';
+import { diffPipelines, diffSettings, diffUpstreams } from './settings.ts';
 
 /**
  * Effects of a new configuration: models, access rules, policies, routes, limits, prices, upstreams, pipelines, other settings.
@@ -34,7 +32,6 @@ export async function diffConfigurations(
 const formatRule = ({ logic, mode }: AccessRule): string =>
   `${mode === 'shadow' ? 'would refuse, in shadow mode,' : 'refuses'} ${logic === true ? 'everything' : `when ${formatCondition(logic)}`}`;
 
-/** Added, removed and changed access rules. */
 function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[] {
   const byName = (config: GatewayConfig) => new Map(accessRules(config).map((rule) => [rule.name, rule]));
   return diffByName('access', [byName(before), byName(after)], {
@@ -47,7 +44,6 @@ function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[] {
   });
 }
 
-/** Prices derived from others by default. */
 const DERIVED = ['cache_read', 'cache_write_5m', 'cache_write_1h', 'audio_input', 'audio_output'];
 const ELSEWHERE = 'what the section prices or the catalogue says';
 

@@ -17,13 +17,10 @@ import { asChange, type Change, compareNames, isSame } from './change.ts';
 /** Reads what was spent in the current calendar window. */
 export type ReadSpending = (window: SpendWindow) => Promise<readonly SpendingRow[]>;
 
-/** A limit without its position. */
 type Limit = Omit<SpendLimit, 'pointer'>;
 
-/** The limits of one default or rule; at least one. */
 type Limits = readonly Limit[];
 
-/** Callers over a limit that are named. */
 const NAMED_MAX = 5;
 
 function limitsOf(config: GatewayConfig): Map<string, Limits> {
@@ -42,7 +39,6 @@ function formatLimits(limits: Limits): string {
 const partOf = (row: SpendingRow, scope: SpendScope): string | null =>
   scope === 'rule' ? null : row[scope === 'token' ? 'token_id' : scope];
 
-/** Counter key of a row; `undefined` if it lacks one of the scopes. */
 function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
   const keys = scopes.map((scope) => partOf(row, scope));
   return keys.every((key) => key !== null) ? counterKey(keys) : undefined;
@@ -68,7 +64,6 @@ function isCounted({ scope, window }: Limit, limits: readonly Limit[]): boolean 
   return [...ALWAYS_COUNTED, ...limits].some((other) => other.scope === scope && other.window === window);
 }
 
-/** A number of counters in words. */
 function describeWho({ scopes }: Limit, count: number): string {
   if (scopes.length > 1) return `${count} ${count === 1 ? 'combination' : 'combinations'} of ${scopes.join(' and ')}`;
   return `${count} ${scopes[0]}${count === 1 ? '' : 's'}`;

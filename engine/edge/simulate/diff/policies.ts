@@ -3,7 +3,6 @@ import type { Policy } from '../../../base/source/spec.ts';
 import { createManagedPolicies, inOrder, layOver, MODELS_KEY } from '../../../domain/policies/managed-policies.ts';
 import { asChange, type Change, compareNames, compareValues, type Usable } from './change.ts';
 
-/** People with the same policies in both configurations. */
 interface Audience {
   readonly name: string;
   readonly groups: readonly string[];
@@ -60,7 +59,6 @@ export function diffPolicies(before: Usable, after: Usable): Change[] {
   return [...diffAudiences(before, after), ...diffOrder(before, after)];
 }
 
-/** Policies with a new precedence over others, which affects people who get both. */
 function diffOrder(before: Usable, after: Usable): Change[] {
   if (!isInForce(before) || !isInForce(after)) return [];
   const ranks = new Map(matched(before).map(({ name }, rank) => [name, rank]));
@@ -74,7 +72,6 @@ function diffOrder(before: Usable, after: Usable): Change[] {
   });
 }
 
-/** Policies except the default, the highest precedence last. */
 function matched({ config, policies }: Usable): readonly Policy[] {
   return inOrder(policies).filter(({ name }) => name !== config.policies?.managed?.default_policy);
 }

@@ -5,8 +5,41 @@ import { formatCondition } from '../../../base/rules/format-condition.ts';
 import { simplify } from '../../../base/rules/simplify.ts';
 import { callerWithToken, createModelCatalog } from '../../../domain/upstreams/models.ts';
 import { modelFacts } from '../../../domain/upstreams/routes.ts';
-import { type Change, isSame } from './change.ts';
-import { groupsOf } from './models.ts';
+import { type Change, diffByName, isSame, lossAndGain } from './change.ts';
+
+/** Token groups of a configuration, the implicit one included. */
+export function groupsOf({ token_groups }: GatewayConfig): string[] {
+  return token_groups.length === 0 ? ['all'] : token_groups.map(({ name }) => name);
+}
+
+/** What a token group opens where gateway.yaml names no models, in words. */
+function listedModels({ token_groups }: GatewayConfig): Map<string, string[]> {
+  const groups = token_groups.length === 0 ? [{ name: 'all', models: ['*'] }] : token_groups;
+  const wordsOf = (glob: string) => (glob === '*' ? 'what the upstreams list' : `what the upstreams list of ${glob}`);
+  return new Map(groups.map(({ name, models = [] }) => [name, models.map(wordsOf)]));
+}
+
+function modelsOf(config: GatewayConfig): Map<string, string[]> {
+  if (config.from_model_lists) return listedModels(config);
+  const catalog = createModelCatalog(config);
+  const ids = (group: string) =>
+    catalog.all.filter((model) => catalog.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);
+  return new Map(groupsOf(config).map((group) => [group, ids(group)]));
+}
+
+/** Models that token groups gain and lose. */
+export function diffModels(before: GatewayConfig, after: GatewayConfig): Change[] {
+  return diffByName(
+    'models',
+    [modelsOf(before), modelsOf(after)],
+    {
+      gone: () => 'is gone: its tokens can use no model any more',
+      added: (models) => `is new, with ${models.join(', ') || 'no model'}`,
+      changed: (old, now) => [lossAndGain(old, now).join('; ')].filter(Boolean),
+    },
+    (group) => `group ${group}`,
+  );
+}
 
 /** Where a request goes under a condition that is not decided by caller and model alone. */
 interface Branch {
@@ -51,20 +84,7 @@ function formatBranches(branches: readonly Branch[]): string {
     .join('; ');
 }
 
-interface Move {
-  readonly models: Map<string, string[]>;
-  readonly from: string;
-  readonly to: string;
-}
-
-interface Use {
-  readonly group: string;
-  readonly old_model: ModelConfig;
-  readonly new_model: ModelConfig;
-}
-
-/** Who uses which models that both configurations allow. */
-function sharedUses(before: GatewayConfig, after: GatewayConfig): Use[] {
+function sharedUses(before: GatewayConfig, after: GatewayConfig) {
   const [old_catalog, new_catalog] = [createModelCatalog(before), createModelCatalog(after)];
   const old_groups = new Set(groupsOf(before));
   return groupsOf(after).flatMap((group) =>
@@ -81,18 +101,22 @@ function sharedUses(before: GatewayConfig, after: GatewayConfig): Use[] {
 
 /** Requests that go to another upstream than before, per token group and model. */
 export function diffRoutes(before: GatewayConfig, after: GatewayConfig): Change[] {
-  const moves = new Map<string, Move>();
-  for (const { group, old_model, new_model } of sharedUses(before, after)) {
+  const moved = sharedUses(before, after).flatMap(({ group, old_model, new_model }) => {
     const [old_branches, new_branches] = [branchesOf(before, group, old_model), branchesOf(after, group, new_model)];
-    if (isSame(old_branches, new_branches)) continue;
-    const [from, to] = [formatBranches(old_branches), formatBranches(new_branches)];
-    const move = moves.get(`${from}\n${to}`) ?? { models: new Map<string, string[]>(), from, to };
-    move.models.set(group, [...(move.models.get(group) ?? []), new_model.id]);
-    moves.set(`${from}\n${to}`, move);
-  }
-  return [...moves.values()].flatMap(({ models, from, to }) => {
+    if (isSame(old_branches, new_branches)) return [];
+    return [{ group, id: new_model.id, from: formatBranches(old_branches), to: formatBranches(new_branches) }];
+  });
+  const moves = Map.groupBy(moved, ({ from, to }) => `${from}\n${to}`);
+  return [...moves.values()].flatMap((together) => {
+    const { from, to } = together[0]!;
+    const by_group = Map.groupBy(together, ({ group }) => group);
     // Groups that move the same models are told together.
-    const groups_by_models = Map.groupBy(models.keys(), (group) => models.get(group)!.join(', '));
+    const groups_by_models = Map.groupBy(by_group.keys(), (group) =>
+      by_group
+        .get(group)!
+        .map(({ id }) => id)
+        .join(', '),
+    );
     const brief = !`${from}${to}`.includes(' when ');
     return [...groups_by_models].map(([ids, groups]) => ({
       section: 'routes' as const,

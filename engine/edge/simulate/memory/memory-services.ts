@@ -1,36 +1,26 @@
-/** In-memory services for stages. */
-
 import { randomUUID } from 'node:crypto';
 import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
-import type {
-  AuditRecord,
-  BearerTokens,
-  Clock,
-  Log,
-  Principal,
-  SharedServices,
-} from '../../../base/contract/services.ts';
+import type { AuditRecord, Clock, Log, Principal, SharedServices } from '../../../base/contract/services.ts';
 import type { FrozenClock } from '../../../base/kit/clock.ts';
 import { compileCondition } from '../../../base/rules/compile.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { createSecrets } from '../../../base/store/secrets.ts';
-import { servesWithoutReservations } from '../../../domain/budget/spool/without-store.ts';
+import { servesWithoutReservations } from '../../../domain/budget/limits/spend-limits.ts';
 import { AccessTokens } from '../../../domain/identity/tokens/access-tokens.ts';
 import { generateToken, hashToken } from '../../../domain/identity/tokens/token-format.ts';
 import { createManagedPolicies } from '../../../domain/policies/managed-policies.ts';
 import { createModelCatalog } from '../../../domain/upstreams/models.ts';
 import { createUpstreamStates, notifyUpstreams } from '../../../domain/upstreams/states/upstream-states.ts';
 import type { RequestContext } from '../../../pipeline/run/context.ts';
-import type { LogRecord } from '../suite/played.ts';
+import type { LogRecord } from '../suite/play.ts';
 import { MemoryLedger } from './memory-ledger.ts';
 
 /** Prefix of every fake secret, to detect leaks. */
 export const SECRET_MARK = 'secret-of-';
 
-/** Records and log lines of one request. */
-export interface Recorded {
+interface Recorded {
   readonly audit: AuditRecord[];
   readonly log: LogRecord[];
   readonly refused: { destination: string; stage: string | undefined }[];
@@ -94,12 +84,9 @@ export function openMemoryServices(options: {
   return { services, ledger, tokens, states, recorded };
 }
 
-/** Properties of a credential. Times in milliseconds since the epoch. */
 interface CredentialInput {
-  /** Id of the token or session. */
   readonly id: string;
   readonly user: string;
-  /** Token name; by default `test`. */
   readonly name?: string | undefined;
   /** Token group; a session may have none. */
   readonly group: string | undefined;
@@ -113,19 +100,10 @@ interface CredentialInput {
 }
 
 /** In-memory credentials; the gateway's own code verifies access tokens. */
-export interface MemoryTokens extends BearerTokens {
-  /** Creates an access token and returns its text. */
-  add(input: CredentialInput): string;
-  /** Creates a session and returns a fake session token. */
-  signIn(input: CredentialInput): string;
-}
+export type MemoryTokens = ReturnType<typeof openMemoryTokens>;
 
 /** Opens an empty set of credentials. While `isAway()`, only cached tokens are verified. */
-function openMemoryTokens(options: {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly isAway: () => boolean;
-}): MemoryTokens {
+function openMemoryTokens(options: { readonly clock: Clock; readonly log: Log; readonly isAway: () => boolean }) {
   const { clock, log, isAway } = options;
   const rows = new Map<string, object>();
   const table: Pick<Database, 'query' | 'listen'> = {
@@ -141,8 +119,8 @@ function openMemoryTokens(options: {
   const sessions = new Map<string, () => Principal>();
   const dateOf = (moment: number | undefined) => (moment === undefined ? null : new Date(moment));
   return {
-    verify: (token) => sessions.get(token)?.() ?? access.verify(token),
-    signIn(input) {
+    verify: (token: string) => sessions.get(token)?.() ?? access.verify(token),
+    signIn(input: CredentialInput) {
       const token = `session-${randomUUID()}`;
       const principal = principalOf(input);
       sessions.set(token, () => {
@@ -153,12 +131,22 @@ function openMemoryTokens(options: {
       });
       return token;
     },
-    add({ id, user, name = 'test', group, groups, team = null, project = null, expires_at, revoked_at }) {
+    add({ id, user, name = 'test', group, groups, team, project, expires_at, revoked_at }: CredentialInput) {
       const token = generateToken();
       const hash = hashToken(token);
       const email = user.toLowerCase();
       rows.set(hash, {
-        ...{ hash, id, name, token_group: group, team, project, principal_id: `user:${email}`, email, groups },
+        ...{
+          hash,
+          id,
+          name,
+          token_group: group,
+          team: team ?? null,
+          project: project ?? null,
+          principal_id: `user:${email}`,
+          email,
+          groups,
+        },
         ...{ expires_at: dateOf(expires_at), revoked_at: dateOf(revoked_at) },
       });
       return token;

@@ -6,7 +6,7 @@ import type { SourcePosition } from '../../../base/source/node.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../../base/source/spec.ts';
 import { spendLimits } from '../../../domain/budget/limits/spend-limits.ts';
 import { constantGuard } from '../../../pipeline/load/lints.ts';
-import type { Played } from './played.ts';
+import type { Played } from './play.ts';
 
 /** A decision and the ways it can fall, each with whether a test saw it. */
 export interface Point {
@@ -14,15 +14,6 @@ export interface Point {
   readonly kind: 'guard' | 'on_error' | 'routing rule' | 'access rule' | 'spend rule';
   readonly name: string;
   readonly outcomes: ReadonlyMap<string, boolean>;
-}
-
-/** The decisions of one file. */
-export interface FileCoverage {
-  readonly file: string;
-  readonly points: readonly Point[];
-  /** Outcomes seen, and all there are. */
-  readonly seen: number;
-  readonly total: number;
 }
 
 /** A record of decisions seen. */
@@ -100,7 +91,8 @@ export function createCoverage() {
     }
   }
 
-  function files(): FileCoverage[] {
+  /** The decisions of each file, with the number of outcomes seen and of all. */
+  function files() {
     const by_file = Map.groupBy(named(points.values()), ({ position }) => position.file);
     return [...by_file].map(([file, all]) => {
       const outcomes = all.flatMap((point) => [...point.outcomes.values()]);
@@ -131,8 +123,7 @@ export function createCoverage() {
   };
 }
 
-/** Points with names that tell the uses of one place apart. */
-function named(points: Iterable<OpenPoint>): readonly OpenPoint[] {
+function named(points: Iterable<OpenPoint>): readonly Point[] {
   const by_place = Map.groupBy(points, ({ kind, position }) => `${kind}\n${placeOf(position)}`);
   return [...by_place.values()].flatMap((uses) =>
     uses.length === 1 ? uses : uses.map((point) => ({ ...point, name: `${point.use?.pipeline}/${point.name}` })),

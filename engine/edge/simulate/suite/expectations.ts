@@ -3,7 +3,7 @@
 import type { ChargedAttempt } from '../../../base/contract/money.ts';
 import { flatFacts } from '../../../base/rules/fact-view.ts';
 import type { Expectations, HeaderValues, UpstreamExpectation } from '../../../pipeline/load/tests/test-case.ts';
-import type { Call, Played } from './played.ts';
+import type { Call, Played } from './play.ts';
 
 /** Something that is not as expected. */
 export interface Mismatch {
@@ -15,7 +15,6 @@ export interface Mismatch {
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
-/** A value as it is shown to people. */
 function show(value: unknown): string {
   return value === undefined ? 'nothing' : JSON.stringify(value);
 }
@@ -26,7 +25,6 @@ function isMapping(value: unknown): value is Record<string, unknown> {
 
 const escaped = (key: string): string => key.replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** One mismatch at a place unless something holds. */
 const unless = (holds: boolean | undefined, pointer: string, expected: string, found: string): Mismatch[] =>
   holds ? [] : [{ pointer, expected, found }];
 
@@ -45,7 +43,6 @@ function missing(wanted: unknown, found: unknown, pointer: string): Mismatch[] {
   return unless(is_same, pointer, show(wanted), show(found));
 }
 
-/** Headers that are not as wished for. */
 function headerMismatches(wanted: HeaderValues = {}, found: Headers, pointer: string): Mismatch[] {
   return Object.entries(wanted).flatMap(([name, value]) => missing(value, found[name] ?? null, `${pointer}/${name}`));
 }
@@ -135,7 +132,6 @@ function stageMismatches({ runs = [], skips = [] }: Expectations, { trace }: Pla
   ];
 }
 
-/** What must hold for every request, whatever its test says. */
 function alwaysMismatches({ ended, broken_promises, unscripted }: Played): Mismatch[] {
   const said = 'every upstream that is asked is among those under `upstreams`';
   return [
@@ -192,7 +188,6 @@ function chargedAttempts({ attempts, ledger }: Played): readonly object[] {
   return attempts.map((attempt, i) => ({ ...attempt, ...lone, ...charged?.[i] }));
 }
 
-/** Every attempt in order, each with as much as is said of it. */
 function attemptMismatches({ attempts: wanted }: Expectations, played: Played): Mismatch[] {
   const { attempts } = played;
   if (wanted === undefined || wanted.length === attempts.length) {

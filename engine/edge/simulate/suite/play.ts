@@ -5,6 +5,7 @@
  */
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../../base/contract/config.ts';
 import type { ChargedAttempt } from '../../../base/contract/money.ts';
+import type { AttemptRecord, AuditRecord, FactView } from '../../../base/contract/services.ts';
 import { NO_TELEMETRY } from '../../../base/contract/telemetry.ts';
 import { frozenClock } from '../../../base/kit/clock.ts';
 import { isJson } from '../../../base/kit/media-type.ts';
@@ -14,19 +15,90 @@ import type { Balance, Counted } from '../../../domain/budget/limits/headroom.ts
 import { counterKey } from '../../../domain/budget/limits/spend-limits.ts';
 import { rolesOf, tokenGroupOf } from '../../../domain/identity/deprovisioning/deprovision.ts';
 import { generateToken } from '../../../domain/identity/tokens/token-format.ts';
-import { type Caller, DEFAULT_CALLER, DEFAULT_START, type Spent } from '../../../pipeline/load/tests/test-case.ts';
+import {
+  type Caller,
+  type CaseRequest,
+  type CaseUpstream,
+  type CaseUpstreams,
+  DEFAULT_CALLER,
+  DEFAULT_START,
+  type Granted,
+  type Spent,
+} from '../../../pipeline/load/tests/test-case.ts';
 import { buildPlan } from '../../../pipeline/run/plan.ts';
 import { servePlan } from '../../http/app.ts';
 import { GatewayServer } from '../../http/server.ts';
-import { clientRequest, credentialHeaders, proxyHeaders, send } from '../client.ts';
-import type { LedgerRow } from '../memory/memory-ledger.ts';
+import { type ClientResponse, clientRequest, credentialHeaders, proxyHeaders, send } from '../client.ts';
+import type { Attempt, LedgerRow } from '../memory/memory-ledger.ts';
 import { type MemoryTokens, openMemoryServices, SECRET_MARK } from '../memory/memory-services.ts';
 import { createConfinement } from '../no-network.ts';
 import { openUpstream, type Received, type ScriptedUpstream } from '../upstream.ts';
 import { openScripts, type UpstreamScripts } from '../upstream-script.ts';
 import { passTime } from '../virtual-time.ts';
-import type { Call, Played, Playground, PlayInput, PlayOptions } from './played.ts';
-import { createWatch } from './watch.ts';
+import { createWatch, type RequestTrace } from './watch.ts';
+
+/** A request as an upstream received it. */
+export interface Call extends Received {
+  readonly upstream: string;
+  /** Path and query string below the upstream's base URL, base path included. */
+  readonly url: string;
+}
+
+/** A record of the gateway's log. */
+export interface LogRecord {
+  readonly level: 'warn' | 'error';
+  readonly message: string;
+  readonly reason: string | undefined;
+}
+
+/** Everything that is known about one request after it is over. */
+export interface Played {
+  /** `undefined` when the client left before the head. */
+  readonly response: ClientResponse | undefined;
+  readonly sent_body: Buffer;
+  readonly calls: readonly Call[];
+  /** What the upstream that answered last was to send. */
+  readonly upstream_body: Buffer;
+  /** Upstreams that were asked although the test does not say what they do. */
+  readonly unscripted: readonly string[];
+  /** Whether the test says of no upstream what it does: all of them answered with an empty body. */
+  readonly is_unscripted: boolean;
+  /** What happened inside; `undefined` when no pipeline took the request. */
+  readonly trace: RequestTrace | undefined;
+  /** All facts at the end; empty when no pipeline took the request. */
+  readonly facts: FactView;
+  readonly attempts: readonly AttemptRecord[];
+  /** Reservations that were tried, with the state of every limit at that moment. */
+  readonly reservations: readonly Attempt[];
+  readonly ledger: readonly LedgerRow[];
+  readonly audit: readonly AuditRecord[];
+  readonly log: readonly LogRecord[];
+  /** Connections that stages tried to open and that were refused. */
+  readonly refused: readonly { readonly destination: string; readonly stage: string | undefined }[];
+  readonly ended: boolean;
+  readonly broken_promises: readonly string[];
+}
+
+interface PlayInput {
+  readonly request: CaseRequest;
+  /** Path of a request that names none. */
+  readonly path: string;
+  readonly caller?: Caller;
+  readonly upstream?: CaseUpstream | undefined;
+  readonly upstreams?: CaseUpstreams | undefined;
+}
+
+interface PlayOptions {
+  readonly loaded: Loaded;
+  /** Start of time; a date with a time zone, or milliseconds since the epoch. */
+  readonly at?: string | number;
+  /** `away`: tokens can't be verified and nothing can be reserved. */
+  readonly database?: 'there' | 'away';
+  /** Whether callers have an address or region, which a trusted proxy then tells. */
+  readonly behind_proxy?: boolean;
+  /** Stands for all upstreams. */
+  readonly upstream: ScriptedUpstream;
+}
 
 /** An upstream that responds 404 until a script is set. */
 export function openSilentUpstream(): Promise<ScriptedUpstream> {
@@ -76,9 +148,9 @@ function brokenInvariants(played: Omit<Played, 'broken_promises'>, token: string
   ];
 }
 
-/** Opens a simulated gateway in front of an upstream. Throws if a stage cannot be created. */
-async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise<Playground> {
-  const { at = DEFAULT_START, database = 'there', behind_proxy = false } = options;
+/** Opens a simulated gateway. Requests come one after another and share budgets. Throws if a stage cannot be created. */
+export async function openPlayground(options: PlayOptions) {
+  const { at = DEFAULT_START, database = 'there', behind_proxy = false, upstream } = options;
   const upstreams = options.loaded.config?.upstreams ?? [];
   const doors = await upstream.doors(upstreams.length);
   const loaded = confine(options.loaded, doors, behind_proxy);
@@ -86,7 +158,6 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   const clock = frozenClock(at);
   const isAway = () => database === 'away';
   const { services, ledger, tokens, states, recorded } = openMemoryServices({ loaded, upstreams, clock, isAway });
-  /** Upstream scripts of the current request. */
   let scripts: UpstreamScripts | undefined;
   const confinement = createConfinement({
     onRefused: (destination, stage) => recorded.refused.push({ destination, stage }),
@@ -99,7 +170,6 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   const server = new GatewayServer({ plan: servePlan(plan, log), log, clock, telemetry: NO_TELEMETRY });
   const { host, port } = await server.listen();
 
-  /** Sends one request and waits until it is finished. */
   async function playOne(input: PlayInput, token: string): Promise<Omit<Played, 'broken_promises'>> {
     const { request, caller = {}, path } = input;
     const marks = [upstream.requests.length, ledger.attempts.length, ledger.rows.length] as const;
@@ -148,20 +218,22 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   }
 
   return {
-    config,
     now: () => clock.now(),
-    drain(names) {
+    /** Drains these upstreams and no others. */
+    drain(names: readonly string[]) {
       const drained = { by: 'the test', at: clock.now() };
       states.setDrained(new Map(names.map((name) => [name, drained])));
     },
-    advance: (milliseconds) => clock.advance(milliseconds),
-    spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
-    grant(granted, caller) {
+    advance: (milliseconds: number) => clock.advance(milliseconds),
+    /** Puts something on a counter; the key of a user, team, project or token is the caller's own unless it is given. */
+    spend: (spent: Spent, caller: Caller) => ledger.put(balanceOf(spent, caller, config)),
+    /** Grants room on top of a limit; keys as for `spend`. */
+    grant(granted: Granted, caller: Caller) {
       const { spent, reserved, ...name } = balanceOf(granted, caller, config);
       ledger.grant(name, spent || reserved, Date.parse(granted.until));
     },
-    count: (counted) => ledger.count(counted),
-    async play(input) {
+    count: (counted: Counted) => ledger.count(counted),
+    async play(input: PlayInput): Promise<Played> {
       const token = tokenFor(input.caller ?? {}, tokens, config, clock.now());
       const reserved_before = ledger.reserved();
       const played = await playOne(input, token);
@@ -175,35 +247,26 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   };
 }
 
-/** Opens a simulated gateway. Throws if a stage cannot be created. */
-export async function openPlayground(options: PlayOptions): Promise<Playground> {
-  if (options.upstream !== undefined) return openOn(options.upstream, options);
-  const upstream = await openSilentUpstream();
-  try {
-    const playground = await openOn(upstream, options);
-    return { ...playground, close: () => playground.close().finally(() => upstream.close()) };
-  } catch (error) {
-    await upstream.close();
-    throw error;
-  }
-}
-
 /** Simulates one request in a new gateway; for `explain`. */
 export async function play(
-  options: PlayOptions & { readonly counted?: Counted; readonly drained?: readonly string[] },
+  options: Omit<PlayOptions, 'upstream'> & { readonly counted?: Counted; readonly drained?: readonly string[] },
   input: PlayInput,
 ): Promise<Played> {
-  const playground = await openPlayground(options);
+  const upstream = await openSilentUpstream();
   try {
-    if (options.counted !== undefined) playground.count(options.counted);
-    if (options.drained !== undefined) playground.drain(options.drained);
-    return await playground.play(input);
+    const playground = await openPlayground({ ...options, upstream });
+    try {
+      if (options.counted !== undefined) playground.count(options.counted);
+      if (options.drained !== undefined) playground.drain(options.drained);
+      return await playground.play(input);
+    } finally {
+      await playground.close();
+    }
   } finally {
-    await playground.close();
+    await upstream.close();
   }
 }
 
-/** Token group of a caller; a signed-in person may have none. */
 function groupFor({ kind, group, groups = [] }: Caller, config: GatewayConfig): string | undefined {
   if (kind === 'session') return group ?? tokenGroupOf(config, groups);
   return group ?? config.token_groups[0]?.name ?? 'all';

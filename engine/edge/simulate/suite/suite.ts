@@ -1,4 +1,3 @@
-/** Finds test files, loads what they are about, and runs their cases. */
 import { dirname, resolve, sep } from 'node:path';
 import type { StageDefinition } from '../../../base/contract/stage.ts';
 import type { Diagnostic } from '../../../base/source/diagnostics/diagnostic.ts';
@@ -19,8 +18,7 @@ import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configur
 import type { ScriptedUpstream } from '../upstream.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
 import { type Mismatch, mismatches } from './expectations.ts';
-import { openPlayground, openSilentUpstream } from './play.ts';
-import type { Played } from './played.ts';
+import { openPlayground, openSilentUpstream, type Played } from './play.ts';
 
 /** Something that is not as a test expects, and where the test says so. */
 export interface Problem extends Mismatch {
@@ -34,7 +32,6 @@ export interface CaseResult {
   readonly name: string;
   readonly position: SourcePosition;
   readonly problems: readonly Problem[];
-  /** One per request. */
   readonly played: readonly Played[];
 }
 
@@ -57,20 +54,10 @@ function createMistakes() {
       for (const [file, text] of found.sources) sources.set(file, text);
       return wrong.length === 0;
     },
-    /** The same, of findings. */
     takeFrom(findings: Findings): boolean {
       return this.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
     },
   };
-}
-
-/** What a test file is about. */
-interface Subject {
-  readonly test: TestFile;
-  /** The configuration as it stands in its file. */
-  readonly unchanged: Loaded;
-  /** The configuration of each case. */
-  readonly loaded: readonly Loaded[];
 }
 
 /** Whether a decision is to be covered: the operator's, and those of the shipped pipelines by their own tests. */
@@ -84,7 +71,7 @@ async function loadSubject(
   gateway_file: string | undefined,
   stages: readonly StageDefinition[],
   mistakes: ReturnType<typeof createMistakes>,
-): Promise<Subject | undefined> {
+) {
   const shared = await loadUnderTest(test, gateway_file, 'file', stages);
   if (!mistakes.take(shared)) return undefined;
   const findings = createFindings();
@@ -103,6 +90,8 @@ async function loadSubject(
   const unchanged = changes ? await loadUnderTest(test, gateway_file, 'nobody', stages) : shared;
   return ok && fits ? { test, unchanged, loaded } : undefined;
 }
+
+type Subject = NonNullable<Awaited<ReturnType<typeof loadSubject>>>;
 
 /**
  * Reads all test files and loads what they are about. Nothing runs yet but the operator's own stage modules.
@@ -139,14 +128,10 @@ export async function openSuite(options: {
     return { file, pipeline, cases: cases.map(({ name }, index) => ({ name, run: () => run(index) })) };
   });
   return {
-    /** Test files without mistakes, with a configuration without mistakes. */
     files,
-    /** How many test files were found, broken ones included. */
     found: found.length,
-    /** Errors of test files and of the configurations they are about. */
     diagnostics: mistakes.all(),
     sources: mistakes.sources,
-    /** What the cases run so far have seen. */
     coverage,
     close: () => upstream.close(),
   };

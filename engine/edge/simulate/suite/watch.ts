@@ -14,13 +14,9 @@ import type { Confinement } from '../no-network.ts';
 export interface StageTrace {
   readonly entry: StageEntry;
   readonly list: 'stages' | 'on_error' | 'finally';
-  /** Its guard, when it was evaluated. */
   guard: { readonly held: boolean; readonly facts: FactView } | undefined;
-  /** Whether one of its hooks ran. */
   ran: boolean;
-  /** Facts it wrote, by dotted path. */
   readonly wrote: Map<string, unknown>;
-  /** What it threw. */
   raised: { readonly code: string | undefined; readonly message: string } | undefined;
   /** What it ended the request with: a status of its own, or the upstream's response. */
   answered: { readonly kind: 'answer' | 'relay'; readonly status: number } | undefined;
@@ -29,18 +25,12 @@ export interface StageTrace {
 /** What happened inside the gateway on one request. */
 export interface RequestTrace {
   readonly pipeline: PipelineSpec;
-  /** Every entry of the pipeline, in order. */
   readonly stages: readonly StageTrace[];
-  /** All facts at the end. */
   facts: FactView;
-  /** What became of each attempt to have the request served. */
   attempts: readonly AttemptRecord[];
 }
 
-/** A watch over the requests to one plan, which must come one after another. */
-export type Watch = ReturnType<typeof createWatch>;
-
-/** Creates a watch. `factsOf` reads all facts of a request. */
+/** Creates a watch over the requests to one plan, which must come one after another. `factsOf` reads all facts of a request. */
 export function createWatch(factsOf: Services['facts'], confinement: Confinement) {
   let trace: RequestTrace | undefined;
   let latest: StageContext | undefined;
@@ -79,7 +69,6 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     }
   }
 
-  /** Runs a hook and notes what it did. */
   function around<T>(
     pipeline: PipelineSpec,
     id: string,
@@ -160,9 +149,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
   };
   return {
     observer,
-    /** Starts anew: what happens from now on belongs to the next request. */
     begin,
-    /** Makes the hooks that are still waited for fail. */
     giveUp: () => given_up.reject(new Error('nothing happened any more, and the test gave the stage up')),
     /** What happened since; `undefined` when no pipeline took the request. */
     trace() {
@@ -172,7 +159,6 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
       }
       return trace;
     },
-    /** Grows with everything that happens. */
     get activity() {
       return activity;
     },

@@ -1,11 +1,11 @@
 /** The names that a configuration defines, and findings about other names. @module */
 import { matchesGlob } from '../../../base/kit/glob.ts';
-import { almost, didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
+import { almost, oneOf } from '../../../base/kit/text/suggest.ts';
 import type { FactNames, NameProblem, NameSet } from '../../../base/rules/check.ts';
 import type { Findings } from '../../../base/source/findings.ts';
 import { childOf, entriesOf, type MapNode, quote, textOf } from '../../../base/source/node.ts';
 import type { KnownNames } from '../annotations.ts';
-import { DROPPED_GROUP, isKept, keptGroups } from './link-auth.ts';
+import { GROUPS } from './link-auth.ts';
 import { itemsAt, textsAt, type Written } from './link-keys.ts';
 
 /** An open set of names: an unknown name is a mistake only if it is almost a known one. */
@@ -31,13 +31,6 @@ const GROUP_SOURCES = [
   'projects.*.groups.*',
 ];
 
-function groupSources(root: MapNode): readonly (readonly Written[])[] {
-  return GROUP_SOURCES.map((path) => {
-    const texts = textsAt(childOf(root, 'auth'), path);
-    return path.startsWith('oidc.keep_groups') ? texts.filter(({ text }) => !text.includes('*')) : texts;
-  });
-}
-
 const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
 
 /** The groups that a request can have; `undefined` where the configuration has no groups. */
@@ -46,23 +39,22 @@ function groupNames(root: MapNode, token_groups: readonly string[] | undefined):
   const has_oidc = childOf(root, 'auth', 'oidc') !== undefined;
   // A file without either is probably unfinished.
   if (!has_oidc && childOf(root, 'token_groups') === undefined) return undefined;
-  const kept = has_oidc ? keptGroups(root) : [];
-  const sources = has_oidc ? groupSources(root).flatMap((texts) => texts.map(({ text }) => text)) : [];
-  const known = [...new Set([...sources, ...token_groups])];
+  const kept = has_oidc ? namesAt(root, 'auth.oidc.keep_groups.*') : [];
+  const sources = has_oidc ? GROUP_SOURCES.flatMap((path) => namesAt(root, `auth.${path}`)) : [];
+  const known = [...new Set([...sources, ...token_groups])].filter((name) => !name.includes('*'));
   const open =
     has_oidc && childOf(root, 'auth', 'known_groups') === undefined ? openNames('group', known, MAKE_KNOWN) : undefined;
   const problem = (name: string, message: string): NameProblem => {
-    const help = oneOf(name, known, 'groups');
-    const where = 'f the identity provider has it, name it under `auth.known_groups`';
-    return { code: 'W7200', message, help: has_oidc ? `${help}${help.endsWith('?') ? ' I' : '; i'}${where}` : help };
+    const where = has_oidc ? ' (if the identity provider has it, name it under `auth.known_groups`)' : '';
+    return { code: 'W7200', message, help: `${oneOf(name, known, 'groups')}${where}` };
   };
   return {
     problemOf(name) {
-      if (known.includes(name)) return undefined;
-      if (!isKept(kept, name)) {
-        const message = `the group ${quote(name)} has no effect: ${DROPPED_GROUP.why}`;
-        return { code: 'W7050', message, help: DROPPED_GROUP.help };
+      if (!token_groups.includes(name) && kept.length > 0 && !kept.some((glob) => matchesGlob(glob, name))) {
+        const message = `the group ${quote(name)} has no effect: \`keep_groups\` drops it at sign-in`;
+        return { code: 'W7050', message, help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`' };
       }
+      if (known.includes(name)) return undefined;
       if (open !== undefined) return open.problemOf(name);
       return problem(name, `there is no group ${quote(name)}`);
     },
@@ -89,38 +81,31 @@ export function checkGroups(groups: readonly Written[], set: NameSet | undefined
 /** Checks the groups of gateway.yaml outside of conditions. */
 export function linkGroups(root: MapNode, groups: NameSet | undefined, findings: Findings): void {
   if (groups === undefined) return;
-  for (const path of ['routing.rules.*.group', 'models.*.aliases.*.groups.*'])
+  const has_oidc = childOf(root, 'auth', 'oidc') !== undefined;
+  for (const path of ['routing.rules.*.group', 'models.*.aliases.*.groups.*', ...(has_oidc ? GROUPS : [])])
     checkGroups(textsAt(root, path), groups, findings);
-  if (childOf(root, 'auth', 'oidc') === undefined) return;
-  const kept = keptGroups(root);
-  // Groups that `keep_groups` drops are reported together.
-  const members = textsAt(root, 'token_groups.*.members.*').filter(({ text }) => isKept(kept, text));
-  checkGroups(members, groups, findings);
   const by_group = itemsAt(root, 'spend_limits.rules').flatMap((rule) =>
     entriesOf(childOf(rule, 'limit_usd_by_group')),
   );
   for (const { key, key_mark } of by_group)
     if (key.trim() !== '') report({ text: key, mark: key_mark }, groups, findings);
-  checkSources(root, findings);
+  if (has_oidc) checkSources(root, findings);
 }
 
 /** Reports groups that are almost a group of a more reliable list. */
 function checkSources(root: MapNode, findings: Findings): void {
-  const known = new Set<string>();
-  for (const names of groupSources(root)) {
+  const known: string[] = [];
+  for (const path of GROUP_SOURCES) {
+    const names = textsAt(root, `auth.${path}`).filter(({ text }) => !text.includes('*'));
     const reliable = openNames('group', [...known], MAKE_KNOWN);
-    for (const name of names) if (!known.has(name.text)) report(name, reliable, findings);
-    for (const { text } of names) known.add(text);
+    for (const name of names) report(name, reliable, findings);
+    known.push(...names.map(({ text }) => text));
   }
 }
 
 const namesAt = (root: MapNode, path: string): readonly string[] => [
   ...new Set(textsAt(root, path).map(({ text }) => text)),
 ];
-
-/** Likely globs for a name: `coder-*` for `coder-1`. */
-const patternsOf = (name: string): string[] =>
-  [...name.matchAll(/[-_.:/@]/g)].map(({ index }) => `${name.slice(0, index + 1)}*`);
 
 /** A closed set of names: any other name is a mistake. */
 function listedNames(what: string, many: string, known: readonly string[], meant = new Map<string, string>()): NameSet {
@@ -132,9 +117,7 @@ function listedNames(what: string, many: string, known: readonly string[], meant
     },
     problemOfGlob(glob) {
       if (known.some((name) => matchesGlob(glob, name))) return undefined;
-      const patterns = glob.endsWith('*') ? known.flatMap(patternsOf) : [];
-      const meant = didYouMean(glob, patterns) ?? help(glob);
-      return { code: 'W7202', message: `no ${what} matches ${quote(glob)}`, help: meant };
+      return { code: 'W7202', message: `no ${what} matches ${quote(glob)}`, help: help(glob) };
     },
   };
 }

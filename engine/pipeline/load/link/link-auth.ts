@@ -1,4 +1,3 @@
-import { matchesGlob } from '../../../base/kit/glob.ts';
 import { isLoopbackUrl, parseListenAddress } from '../../../base/kit/net/addresses.ts';
 import type { Findings } from '../../../base/source/findings.ts';
 import {
@@ -36,13 +35,10 @@ export function linkAuth(root: MapNode, findings: Findings): void {
   for (const issuer of textsAt(oidc, 'issuer_url')) checkIssuer(issuer, oidc, findings);
   for (const url of textsAt(root, 'server.public_url')) checkPublicUrl(url, root, findings);
   checkCredential(oidc, findings);
-  checkKeys(childOf(auth, 'session'), findings);
   checkScopes(childOf(oidc, 'scopes'), findings);
   checkVerification(oidc, findings);
   for (const key of CLAIM_KEYS) for (const claim of textsAt(oidc, key)) checkClaim(key, claim, findings);
-  const groups = groupsNamed(root, auth, oidc);
-  for (const node of groups) checkGroupName(node, findings);
-  reportDroppedGroups(groups, keptGroups(root), findings, childOf(oidc, 'keep_groups'));
+  for (const path of GROUPS) for (const { node } of textsAt(root, path)) checkGroupName(node, findings);
 }
 
 /** Reports sign-in settings without an identity provider. */
@@ -108,27 +104,6 @@ function checkCredential(oidc: Node, findings: Findings): void {
   const private_key = secretEntryOf(oidc, 'private_key_env');
   reportExclusiveSecrets(oidc, ['client_secret_env', 'private_key_env'], findings);
   if (private_key !== undefined) reportExclusive(oidc, ['token_endpoint_auth_method', private_key.key], findings);
-  const id = entryOf(oidc, 'private_key_id');
-  if (id === undefined || private_key !== undefined) return;
-  findings.report('W7050', id.key_mark, '`private_key_id` has no effect without a private key', {
-    help: 'set `private_key_env` or `private_key_file`, or remove `private_key_id`',
-  });
-}
-
-/** Reports previous keys that repeat another key: after a rotation, the two must differ. */
-function checkKeys(session: Node | undefined, findings: Findings): void {
-  const keys = [
-    secretEntryOf(session, 'signing_key_env')?.value,
-    ...itemsAt(session, 'previous_signing_keys').map((item) => secretEntryOf(item, 'key_env')?.value),
-  ];
-  keys.forEach((node, index) => {
-    const first = keys.findIndex((other) => other !== undefined && textOf(other) === textOf(node));
-    if (node === undefined || textOf(node) === undefined || first === index) return;
-    const why = keys[0] !== undefined && first === 0 ? 'it is the signing key itself' : 'it is listed already';
-    findings.report('W7050', node.mark, `this previous key has no effect: ${why}`, {
-      help: 'name the variable or file with the former key',
-    });
-  });
 }
 
 function checkScopes(node: Node | undefined, findings: Findings): void {
@@ -159,10 +134,11 @@ function checkVerification(oidc: Node, findings: Findings): void {
 
 function checkClaim(key: string, { text: claim, mark }: Written, findings: Findings): void {
   if (claim.startsWith('/')) {
-    const problem = pointerProblem(claim);
-    if (problem === undefined) return;
-    const message = `the value of ${keyName(key)} has the wrong form`;
-    findings.report('C3006', mark, message, { expected: `a JSON pointer, ${problem}` });
+    if (!/~(?![01])|\/(?:\/|$)/.test(claim)) return;
+    findings.report('C3006', mark, `the value of ${keyName(key)} has the wrong form`, {
+      expected:
+        'a JSON pointer with a name after every slash, such as /realm_access/roles; in names, ~ is ~0 and / is ~1',
+    });
   } else if (/^(?:\$\.|#\/)?[\w-]+(?:[./][\w-]+)+$/.test(claim)) {
     findings.report('W7053', mark, `${quote(claim)} is read as the name of one claim, not as a path`, {
       help: `for a nested claim write /${claim.replace(/^[$#][./]/, '').replaceAll('.', '/')}`,
@@ -170,21 +146,14 @@ function checkClaim(key: string, { text: claim, mark }: Written, findings: Findi
   }
 }
 
-function pointerProblem(pointer: string): string | undefined {
-  if (/~(?![01])/.test(pointer)) return 'in which ~ is written ~0 and a slash inside a name ~1';
-  if (/\/(?:\/|$)/.test(pointer)) return 'with a name after every slash, such as /realm_access/roles';
-  return undefined;
-}
-
-/** All group names of gateway.yaml outside of conditions. */
-function groupsNamed(root: MapNode, auth: Node | undefined, oidc: Node): readonly Node[] {
-  return [
-    ...itemsAt(oidc, 'allowed_groups'),
-    ...itemsAt(auth, 'admin_groups'),
-    ...['teams', 'projects'].flatMap((key) => itemsAt(auth, key)).flatMap((item) => itemsAt(item, 'groups')),
-    ...itemsAt(root, 'token_groups').flatMap((group) => itemsAt(group, 'members')),
-  ];
-}
+/** Groups of the identity provider, outside of conditions and of `limit_usd_by_group`. */
+export const GROUPS = [
+  'auth.oidc.allowed_groups.*',
+  'auth.admin_groups.*',
+  'auth.teams.*.groups.*',
+  'auth.projects.*.groups.*',
+  'token_groups.*.members.*',
+];
 
 /** Reports a glob where only the name of a group is allowed. */
 export function checkGroupName(node: Node, findings: Findings): void {
@@ -198,41 +167,4 @@ export function checkGroupName(node: Node, findings: Findings): void {
       help: 'list the groups',
     },
   );
-}
-
-/** The globs of `keep_groups`; empty when all groups are kept. */
-export const keptGroups = (root: MapNode): readonly string[] =>
-  textsAt(root, 'auth.oidc.keep_groups.*').map(({ text }) => text);
-
-/** Whether a group is kept at sign-in. */
-export const isKept = (kept: readonly string[], group: string): boolean =>
-  kept.length === 0 || kept.some((glob) => matchesGlob(glob, group));
-
-/** The finding about a group that `keep_groups` drops. */
-export const DROPPED_GROUP = {
-  why: '`keep_groups` drops it at sign-in',
-  help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
-} as const;
-
-/**
- * Reports groups that the configuration uses and `keep_groups` drops at sign-in.
- * @param keep_groups where several such groups are reported: then the list itself is probably wrong
- */
-export function reportDroppedGroups(
-  groups: readonly Node[],
-  kept: readonly string[],
-  findings: Findings,
-  keep_groups?: Node,
-): void {
-  const forgotten = groups.filter((node) => textOf(node) !== undefined && !isKept(kept, textOf(node)!));
-  const names = [...new Set(forgotten.map((node) => textOf(node)!))];
-  if (keep_groups !== undefined && names.length > 1) {
-    const message = `\`keep_groups\` drops groups that this file uses: ${names.join(', ')}`;
-    findings.report('W7050', keep_groups.mark, message, { help: 'add them, or globs that match them' });
-    return;
-  }
-  for (const node of forgotten)
-    findings.report('W7050', node.mark, `the group ${quote(textOf(node)!)} has no effect: ${DROPPED_GROUP.why}`, {
-      help: DROPPED_GROUP.help,
-    });
 }

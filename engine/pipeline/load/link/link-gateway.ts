@@ -1,7 +1,6 @@
 import { resolve } from 'node:path';
 import type { GatewayConfig, RouteUpstream } from '../../../base/contract/config.ts';
 import { NO_MODEL } from '../../../base/contract/no-model.ts';
-import type { Protocol } from '../../../base/contract/protocol.ts';
 import { matchesGlob } from '../../../base/kit/glob.ts';
 import { isLoopbackUrl, parseListenAddress, urlProblem } from '../../../base/kit/net/addresses.ts';
 import { decidingVariable, proxyProblem } from '../../../base/kit/net/proxy-route.ts';
@@ -11,6 +10,7 @@ import { looksSecret } from '../../../base/source/diagnostics/secrets.ts';
 import type { Findings } from '../../../base/source/findings.ts';
 import {
   childOf,
+  type Entry,
   entriesOf,
   entryOf,
   itemsOf,
@@ -24,13 +24,7 @@ import {
 } from '../../../base/source/node.ts';
 import { fieldRule, PRIVILEGED_NAMES } from '../../../domain/protocols/body/privileged-fields.ts';
 import { DEFINITIONS } from '../../../domain/protocols/definitions.ts';
-import {
-  decisionOf,
-  isPrivilegedHeader,
-  PRIVILEGED_HEADERS,
-  traceHeaderOf,
-  whyNotFixed,
-} from '../../../domain/upstreams/headers.ts';
+import { decisionOf, isPrivilegedHeader, PRIVILEGED_HEADERS, whyNotFixed } from '../../../domain/upstreams/headers.ts';
 import {
   DEFAULT_UPSTREAM_TYPE,
   isUpstreamType,
@@ -38,7 +32,6 @@ import {
   UPSTREAM_TYPES,
   type UpstreamTypeName,
 } from '../../../domain/upstreams/types/index.ts';
-import type { UpstreamType } from '../../../domain/upstreams/types/upstream-type.ts';
 import type { AnnotationContext, KnownNames } from '../annotations.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
 import {
@@ -99,9 +92,9 @@ function checkReserved({ root, findings }: Linked): void {
     });
   }
   for (const model of itemsAt(root, 'models')) {
-    for (const name of [childOf(model, 'id'), ...itemsAt(model, 'aliases')]) {
-      if (name === undefined || (textOf(name) ?? textOf(childOf(name, 'name'))) !== NO_MODEL.id) continue;
-      findings.report('C4005', name.mark, `the name ${quote(NO_MODEL.id)} is reserved for requests without a model`, {
+    for (const node of [childOf(model, 'id'), ...aliasesOf(model).map((alias) => alias.node)]) {
+      if (node === undefined || textOf(node) !== NO_MODEL.id) continue;
+      findings.report('C4005', node.mark, `the name ${quote(NO_MODEL.id)} is reserved for requests without a model`, {
         help: 'rename the model: the ledger identifies models by name',
       });
     }
@@ -111,7 +104,7 @@ function checkReserved({ root, findings }: Linked): void {
 function checkUpstream(upstream: Node, findings: Findings): void {
   const keys = ['api_key_env', 'auth_token_env'];
   reportExclusiveSecrets(upstream, keys, findings);
-  checkProtocols(upstream, findings);
+  checkType(upstream, findings);
   checkBaseUrl(upstream, findings);
   linkHeaders(upstream, findings);
   linkQuery(upstream, findings);
@@ -133,60 +126,31 @@ function typeNameOf(upstream: Node): UpstreamTypeName {
   return isUpstreamType(name) ? name : DEFAULT_UPSTREAM_TYPE;
 }
 
-/** Advice to write another type, of those that `fits` selects. */
-function otherTypes(fits: (type: UpstreamType) => boolean, where: (type: UpstreamType) => string): string {
-  const names = UPSTREAM_TYPE_NAMES.filter((name) => fits(UPSTREAM_TYPES[name]));
-  return names.map((name) => `, or write \`type: ${name}\` where ${where(UPSTREAM_TYPES[name])}`).join('');
-}
-
-const OFFERED = Object.values(UPSTREAM_TYPES).flatMap((type) => type.selectable_protocols);
-
-function checkProtocols(upstream: Node, findings: Findings): void {
-  const report = (mark: Mark, message: string, help: string) => findings.report('C4022', mark, message, { help });
-  const supports = childOf(upstream, 'supports');
-  const [profile, bound, protocols] = ['profile', 'max_tokens_field', 'protocols'].map((key) => entryOf(upstream, key));
-  const spoken = itemsOf(protocols?.value).map(textOf);
+/** Reports keys that an upstream of this type cannot have. */
+function checkType(upstream: Node, findings: Findings): void {
   const name = typeNameOf(upstream);
-  const type = UPSTREAM_TYPES[name];
-  if (!type.counts_tokens && supports !== undefined && flagOf(supports, 'count_tokens') === true)
-    report(
-      childOf(supports, 'count_tokens')!.mark,
-      `an upstream of type ${name} has no endpoint that counts tokens`,
-      'remove `count_tokens`, or set it to false',
-    );
-  const has_named_headers = type.protocols.some(
-    (protocol) => Object.keys(DEFINITIONS[protocol].form_headers).length > 0,
-  );
-  if (!has_named_headers && profile !== undefined)
-    report(
-      profile.key_mark,
-      'only upstreams that speak Messages have a profile',
-      `remove \`profile\`: an upstream of type ${name} gets the same header names whatever its vendor`,
-    );
-  const has_bounds = (protocol: Protocol) => DEFINITIONS[protocol].output.fields.length > 1;
-  const bounded = type.protocols.filter(has_bounds);
-  if (bound !== undefined && !bounded.some((protocol) => spoken.length === 0 || spoken.includes(protocol)))
-    report(
-      bound.key_mark,
-      '`max_tokens_field` is only for chat completions',
-      `remove \`max_tokens_field\`${otherTypes(
-        (other) => other.protocols.some(has_bounds),
-        () => 'the upstream speaks chat completions',
-      )}`,
-    );
-  const offered = type.selectable_protocols;
+  const { protocols, selectable_protocols, summary, counts_tokens } = UPSTREAM_TYPES[name];
+  const refuse = (entry: Entry | undefined, message: string, help = `remove ${keyName(entry?.key ?? '')}`) => {
+    if (entry !== undefined) findings.report('C4022', entry.key_mark, message, { help });
+  };
+  const spoken = textsAt(upstream, 'protocols.*').map(({ text }) => text);
+  const supports = childOf(upstream, 'supports');
+  if (!counts_tokens && supports !== undefined && flagOf(supports, 'count_tokens') === true)
+    refuse(entryOf(supports, 'count_tokens'), `an upstream of type ${name} has no endpoint that counts tokens`);
+  if (!protocols.some((protocol) => Object.keys(DEFINITIONS[protocol].form_headers).length > 0))
+    refuse(entryOf(upstream, 'profile'), 'only upstreams that speak Messages have a profile');
+  const bounded = protocols.filter((protocol) => DEFINITIONS[protocol].output.fields.length > 1);
+  if (!bounded.some((protocol) => spoken.length === 0 || spoken.includes(protocol)))
+    refuse(entryOf(upstream, 'max_tokens_field'), '`max_tokens_field` is only for chat completions');
+  const known: readonly string[] = selectable_protocols;
   // What no type offers, the schema refuses.
-  const others = OFFERED.filter((protocol) => spoken.includes(protocol) && !offered.includes(protocol));
-  if (protocols !== undefined && (offered.length === 0 || others.length > 0))
-    report(
-      protocols.key_mark,
-      `an upstream of type ${name} only speaks ${type.summary}`,
-      `remove \`protocols\`${otherTypes(
-        ({ selectable_protocols: known }) => known.length > 0 && others.every((each) => known.includes(each)),
-        ({ summary }) => `it speaks ${summary}`,
-      )}`,
-    );
+  if (known.length > 0 && spoken.every((protocol) => known.includes(protocol) || !OFFERED.includes(protocol))) return;
+  const others = UPSTREAM_TYPE_NAMES.filter((other) => UPSTREAM_TYPES[other].selectable_protocols.length > 0);
+  const help = `remove \`protocols\`, or choose another type: ${others.join(', ')}`;
+  refuse(entryOf(upstream, 'protocols'), `an upstream of type ${name} only speaks ${summary}`, help);
 }
+
+const OFFERED: readonly string[] = Object.values(UPSTREAM_TYPES).flatMap((type) => type.selectable_protocols);
 
 /** Reports a base URL with a part of the request path, and one without encryption. */
 function checkBaseUrl(upstream: Node, findings: Findings): void {
@@ -210,9 +174,9 @@ function reportUnencrypted(mark: Mark, url: string, what: string, findings: Find
   });
 }
 
-/** Names of headers that hold secrets. */
+/** Names of headers and query parameters that hold secrets; servers and proxies log query strings. */
 const SECRET_NAME =
-  /(?:^|-)(?:api-?key|key|token|secret|password|passwd|auth|authorization|credentials?|cookie|jwt|signature)$/;
+  /(?:^|[-_.])(?:(?:api)?key|token|secret|password|passwd|pwd|auth|authorization|credentials?|cookie|jwt|sig|signature)$/i;
 
 /** Cookies and account keys are credentials under any name. */
 const isCookie = (key: string): boolean =>
@@ -239,16 +203,12 @@ function linkHeaders(upstream: Node, findings: Findings): void {
   }
 }
 
-/** Names of query parameters that hold secrets: servers and proxies log query strings. */
-const SECRET_PARAMETER =
-  /^code$|(?:^|[-_.])(?:(?:api)?key|token|secret|password|passwd|pwd|auth|authorization|credentials?|jwt|sig|signature)$/i;
-
 /** Reports query parameters that determine the model or the price, and literal secrets among them. */
 function linkQuery(upstream: Node, findings: Findings): void {
   for (const { key, key_mark, value } of entriesOf(childOf(upstream, 'query'))) {
     const decides = fieldRule(key, true)?.decides;
     const text = textOf(value);
-    if (text !== undefined && (SECRET_PARAMETER.test(key) || looksSecret(text))) {
+    if (text !== undefined && (key === 'code' || SECRET_NAME.test(key) || looksSecret(text))) {
       findings.hide(value);
       findings.report('C4081', value.mark, `the query parameter ${quote(key)} contains a secret`, {
         expected: 'a parameter that may appear in logs, such as api-version',
@@ -261,11 +221,6 @@ function linkQuery(upstream: Node, findings: Findings): void {
     }
   }
 }
-
-const TRACE_HELP = {
-  baggage: 'remove it: baggage never reaches an upstream',
-  trace: 'remove it: `telemetry.propagate` controls the trace headers that upstreams get',
-} as const;
 
 /** Reports names in `allow_fields` and `allow_headers` that have no effect there: most likely they are misspelt. */
 function linkAllowed(upstream: Node, findings: Findings): void {
@@ -284,14 +239,8 @@ function linkAllowed(upstream: Node, findings: Findings): void {
   const known = PRIVILEGED_HEADERS.map(({ name }) => name);
   for (const { text: header, mark } of textsAt(upstream, 'allow_headers.*')) {
     if (isPrivilegedHeader(header)) continue;
-    const carries = traceHeaderOf(header.toLowerCase());
-    if (carries === undefined)
-      report(
-        mark,
-        `the header ${quote(header)} needs no allowance: it is never dropped`,
-        didYouMean(header, known, otherwise),
-      );
-    else report(mark, `\`allow_headers\` does not control the header ${quote(header)}`, TRACE_HELP[carries]);
+    const message = `the header ${quote(header)} needs no allowance: \`allow_headers\` does not control it`;
+    report(mark, message, didYouMean(header, known, otherwise));
   }
 }
 
@@ -309,20 +258,12 @@ function checkModels({ root, names: { upstream: upstreams }, findings }: Linked)
   });
 }
 
-/** An alias of a model, for all callers or for some groups. */
-interface Alias {
-  readonly node: Node;
-  readonly name: string | undefined;
-  readonly groups: readonly (string | undefined)[] | undefined;
-}
-
-function aliasesOf(model: Node): readonly Alias[] {
-  return itemsAt(model, 'aliases').map((item) => {
-    if (item.kind !== 'map') return { node: item, name: textOf(item), groups: undefined };
+/** The aliases of a model, for all callers or for some groups. */
+const aliasesOf = (model: Node) =>
+  itemsAt(model, 'aliases').map((item) => {
     const node = childOf(item, 'name') ?? item;
-    return { node, name: textOf(node), groups: itemsAt(item, 'groups').map(textOf) };
+    return { node, name: textOf(node), groups: item.kind === 'map' ? itemsAt(item, 'groups').map(textOf) : undefined };
   });
-}
 
 /** Reports names of more than one model: for each group, an id or alias must name one model. */
 function checkAliases(models: readonly Node[], findings: Findings): void {
@@ -506,23 +447,20 @@ function checkCircle(root: MapNode, node: Node | undefined, findings: Findings):
   });
 }
 
-/** Reports a signal that is sent to the path of another one. */
+/** Reports a signal that is sent to the path of another one, or nowhere. */
 function checkPaths(otlp: Node, findings: Findings): void {
   for (const signal of SIGNALS) {
     const own = childOf(otlp, ENDPOINTS[signal]);
     const node = own ?? childOf(otlp, 'endpoint');
     const { origin, pathname = '/' } = usableUrl(node) ?? {};
+    const wanted = own === undefined ? 'traces' : signal;
+    const ends_in = SIGNAL_PATH.exec(pathname)?.[1] ?? (own === undefined ? undefined : signal);
     const is_sent = flagOf(otlp, signal) ?? signal !== 'logs';
-    const ends_in = SIGNAL_PATH.exec(pathname)?.[1] ?? (own === undefined ? 'nothing' : signal);
-    const is_right = ends_in === signal || (own === undefined && ends_in === 'traces');
-    if (node === undefined || pathname === '/' || !is_sent || is_right) continue;
-    const meant = `${origin}${pathname.replace(SIGNAL_PATH, '').replace(/\/+$/, '')}/v1/${own === undefined ? 'traces' : signal}`;
-    const message =
-      own === undefined
-        ? `${signal} are sent nowhere: this URL does not end in /v1/traces`
-        : `${signal} would be sent to this URL, which does not end in /v1/${signal}`;
-    const or = own === undefined ? `, or set \`${ENDPOINTS[signal]}\`` : '';
-    findings.report('W7087', node.mark, message, { help: `write ${meant}${or}` });
+    if (node === undefined || pathname === '/' || !is_sent || ends_in === wanted) continue;
+    const where = own === undefined ? 'nowhere: this URL' : 'to this URL, which';
+    findings.report('W7087', node.mark, `${signal} are sent ${where} does not end in /v1/${wanted}`, {
+      help: `write ${origin}${pathname.replace(SIGNAL_PATH, '').replace(/\/+$/, '')}/v1/${wanted}`,
+    });
     if (own === undefined || signal === 'traces') return;
   }
 }
@@ -576,17 +514,11 @@ export function checkRoutes(config: GatewayConfig, root: MapNode, findings: Find
 /** Reports an order in which no upstream has a weight above 0. */
 function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): void {
   const { upstreams, pointer } = route;
-  if (pointer === undefined) return;
-  for (const [order, entries] of Map.groupBy(upstreams, (entry) => entry.order)) {
+  for (const [order, entries] of pointer === undefined ? [] : Map.groupBy(upstreams, (entry) => entry.order)) {
     if (entries.some(({ weight }) => weight > 0)) continue;
-    const index = upstreams.indexOf(entries[0]!);
-    const alone = entries.length === 1;
-    const message = alone
-      ? `the weight of ${quote(entries[0]!.upstream)} is 0, and no other upstream has the order ${order}`
-      : `the weights of all upstreams of order ${order} are 0`;
-    findings.report('C4023', markOfEntry(root, route, index, 'weight'), message, {
-      expected: 'an upstream of the same order with a weight above 0',
-      help: alone ? 'remove `weight`: the order says when it is used' : 'give one of them a weight, such as 1',
+    const mark = markOfEntry(root, route, upstreams.indexOf(entries[0]!), 'weight');
+    findings.report('C4023', mark, `no upstream of order ${order} has a weight above 0`, {
+      help: 'give one of them a weight, such as 1, or remove `weight`: the order says when an upstream is used',
     });
   }
 }
@@ -596,18 +528,31 @@ type Options = Pick<AnnotationContext, 'env' | 'environment' | 'findings'> & {
   readonly directory: string;
 };
 
+const EXPECTED = 'none, http://host:port or https://host:port';
+
 /** Reports unusable proxies, of upstreams and of the environment. */
-export function linkWays(root: MapNode, options: Options): void {
+export function checkProxies(root: MapNode, options: Options): void {
+  const urls = ['auth.oidc.issuer_url', 'telemetry.otlp.endpoint', 'telemetry.forward_to.*.url'];
   for (const upstream of itemsAt(root, 'upstreams')) {
     const proxy = childOf(upstream, 'proxy');
     if (proxy !== undefined) checkProxy(proxy, options);
     else for (const url of textsAt(upstream, 'base_url')) checkEnvironment(url, options);
   }
-  for (const path of ['auth.oidc.issuer_url', 'telemetry.otlp.endpoint', 'telemetry.forward_to.*.url'])
-    for (const url of textsAt(root, path)) checkEnvironment(url, options);
+  for (const url of urls.flatMap((path) => textsAt(root, path))) checkEnvironment(url, options);
 }
 
-const EXPECTED = 'none, http://host:port or https://host:port';
+/** Reports an unusable proxy of the environment that requests to a server would use. */
+function checkEnvironment({ text, mark }: Written, { env, environment, findings }: Options): void {
+  if (environment === 'ignored' || urlProblem(text, 'endpoint') !== undefined) return;
+  const { host, hostname } = new URL(text);
+  const { name = '', is_proxy } = decidingVariable(new URL(text), env) ?? {};
+  const problem = is_proxy ? proxyProblem(env[name]!) : undefined;
+  if (problem === undefined) return;
+  findings.report('C4082', mark, `requests to ${host} go through the proxy of ${name}, which ${problem}`, {
+    help: `correct ${name}, or list ${hostname} in NO_PROXY to connect directly`,
+    once: true,
+  });
+}
 
 function checkProxy(proxy: Node, { env, environment, findings, directory }: Options): void {
   const entry = secretEntryOf(proxy, 'url_env');
@@ -638,18 +583,4 @@ function checkProxy(proxy: Node, { env, environment, findings, directory }: Opti
   const meant = /[.:]/.test(text) ? `write http://${text}` : 'to use none, write `proxy: none`';
   const help = has_scheme ? undefined : meant;
   findings.report('C4082', proxy.mark, `${keyName('proxy')} ${problem}`, { expected: EXPECTED, help });
-}
-
-/** Reports an unusable proxy of the environment that requests to a server would use. */
-function checkEnvironment({ text, mark }: Written, { env, environment, findings }: Options): void {
-  if (environment === 'ignored' || urlProblem(text, 'endpoint') !== undefined) return;
-  const url = new URL(text);
-  const variable = decidingVariable(url, env);
-  const problem = variable?.is_proxy ? proxyProblem(env[variable.name]!) : undefined;
-  if (problem === undefined) return;
-  const { name } = variable!;
-  findings.report('C4082', mark, `requests to ${url.host} go through the proxy of ${name}, which ${problem}`, {
-    help: `correct ${name}, or list ${url.hostname} in NO_PROXY to connect directly`,
-    once: true,
-  });
 }

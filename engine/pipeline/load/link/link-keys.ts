@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { secretKeys } from '../../../base/kit/secret-names.ts';
 import { oneOf } from '../../../base/kit/text/suggest.ts';
 import type { Findings } from '../../../base/source/findings.ts';
@@ -53,6 +54,19 @@ export function repeated<T>(
   const named = items.filter((item) => nameOf(item) !== undefined);
   const groups = Map.groupBy(named, nameOf).values();
   return [...groups].flatMap(([first, ...later]) => later.map((item) => [item, first!] as const));
+}
+
+/** The name of a YAML file without its extension. */
+export const nameOf = (file: string): string => basename(file).replace(/\.ya?ml$/, '');
+
+/** Reports a fragment or policy whose file has another name. */
+export function reportOtherName(what: string, node: Node | undefined, file: string, findings: Findings): void {
+  const name = textOf(node);
+  if (node === undefined || name === undefined || name === nameOf(file)) return;
+  findings.report('C2010', node.mark, `the ${what} is named ${quote(name)}, but its file is not`, {
+    found: basename(file),
+    help: `rename one of them: a ${what} is found by the name of its file`,
+  });
 }
 
 /** Reports entries of a list with the same name. */

@@ -19,7 +19,6 @@ import {
 import { createPriceBook, midnightOf, type PriceBook, SERVED_PRICES } from '../../../domain/budget/prices/prices.ts';
 import { reaches } from '../../../domain/upstreams/routes.ts';
 import type { KnownNames } from '../annotations.ts';
-import { DROPPED_GROUP, isKept, keptGroups } from './link-auth.ts';
 import { itemsAt, reportUnknown, textsAt } from './link-keys.ts';
 
 /** Checks amounts, spend rules and price entries; tolerates values that validation rejected. */
@@ -27,7 +26,6 @@ export function linkMoney(root: MapNode, known: KnownNames, findings: Findings):
   for (const { node, convert } of amountsOf(root)) checkExact(node, convert, findings);
   for (const rule of itemsAt(root, 'spend_limits.rules')) {
     checkSpendRule(rule, findings);
-    checkGroups(rule, root, known, findings);
   }
   for (const row of itemsAt(root, 'prices.rows')) checkPriceRow(row, known, findings);
   const percent = entryOf(childOf(root, 'spend_limits'), 'overshoot_percent');
@@ -113,21 +111,6 @@ function checkSpendRule(rule: Node, findings: Findings): void {
   });
 }
 
-/** Reports amounts for groups that cannot have members: the intended callers would get the general amount. */
-function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }: KnownNames, findings: Findings): void {
-  if (token_groups === undefined) return;
-  const can_sign_in = childOf(root, 'auth', 'oidc') !== undefined;
-  const kept = can_sign_in ? keptGroups(root) : [];
-  for (const { key, key_mark } of entriesOf(childOf(rule, 'limit_usd_by_group'))) {
-    if (key.trim() === '' || token_groups.includes(key)) continue;
-    if (can_sign_in && isKept(kept, key)) continue;
-    const { why, help } = can_sign_in
-      ? DROPPED_GROUP
-      : { why: 'it is not a token group, and there is no sign-in', help: oneOf(key, token_groups, 'token groups') };
-    findings.report('W7050', key_mark, `the group ${quote(key)} has no effect: ${why}`, { help });
-  }
-}
-
 function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownNames, findings: Findings): void {
   if (upstreams !== undefined)
     for (const upstream of textsAt(row, 'upstream')) reportUnknown(upstream, 'upstream', upstreams, findings);
@@ -168,17 +151,10 @@ export function checkPrices(config: GatewayConfig, root: MapNode, findings: Find
     return;
   }
   const used = new Set<number | undefined>();
-  config.models.forEach((model, index) => {
+  for (const model of config.models) {
     if (model.pricing === undefined) checkPriced(model, config, book, root, findings);
     for (const { name } of config.upstreams) for (const { row } of book.periods(model.id, name)) used.add(row);
-    const { above_input_tokens = 0 } = model.pricing?.long_context ?? {};
-    if (above_input_tokens < model.context_window) return;
-    const { mark } = nodeAt(root, `/models/${index}/pricing/long_context/above_input_tokens`);
-    const message = `this price tier never applies: \`context_window\` is ${model.context_window} tokens`;
-    findings.report('W7050', mark, message, {
-      help: 'set context_window to what the model accepts, or remove the tier',
-    });
-  });
+  }
   config.prices?.rows.forEach(({ models: globs }, index) => {
     // Entries for unknown models are reported as such.
     if (used.has(index) || !config.models.some(({ id }) => globs.some((glob) => matchesGlob(glob, id)))) return;

@@ -119,17 +119,12 @@ function errorCodes(node: Node | undefined, { findings }: LinkContext): Readonly
 
 /** @returns whether the stage belongs into the list */
 function checkList(definition: StageDefinition, name: Node, list: List, { findings, stages }: LinkContext): boolean {
-  const stage = quote(definition.name);
   if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
-  if (list === 'on_error') {
-    findings.report('C4008', name.mark, `the stage ${stage} cannot respond to an error`, {
-      help: 'use the stage reject or respond',
-    });
-  } else {
-    findings.report('C4008', name.mark, `the stage ${stage} does not belong under \`${list}\``, {
-      help: `move it to \`${definition.place}:\`${stages.own.has(definition.name) ? `, or write \`place: '${list}'\` in its definition` : ''}`,
-    });
-  }
+  const problem = list === 'on_error' ? 'cannot respond to an error' : `does not belong under \`${list}\``;
+  const or = stages.own.has(definition.name) ? `, or write \`place: '${list}'\` in its definition` : '';
+  findings.report('C4008', name.mark, `the stage ${quote(definition.name)} ${problem}`, {
+    help: list === 'on_error' ? 'use the stage reject or respond' : `move it to \`${definition.place}:\`${or}`,
+  });
   return false;
 }
 

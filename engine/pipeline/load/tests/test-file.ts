@@ -5,7 +5,7 @@ import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { FACTS } from '../../../base/contract/facts.ts';
 import { mayBeStageFact } from '../../../base/contract/own-facts.ts';
 import { isSpendWindow, LIMIT_WINDOWS, WINDOWS } from '../../../base/contract/windows.ts';
-import { almost, closest, didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
+import { didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
 import { createConditionChecker } from '../../../base/rules/check.ts';
 import { isFact } from '../../../base/rules/fact-paths.ts';
 import type { Findings } from '../../../base/source/findings.ts';
@@ -28,7 +28,7 @@ import { type PipelineSpec, positionOf } from '../../../base/source/spec.ts';
 import { validate } from '../../../base/source/validate.ts';
 import { midnightOf } from '../../../domain/budget/prices/prices.ts';
 import { checkAnnotations } from '../annotations.ts';
-import { reportExclusive, reportUnknown, textsAt, type Written } from '../link/link-keys.ts';
+import { reportExclusive, reportUnknown, textsAt } from '../link/link-keys.ts';
 import {
   type Caller,
   type CaseRequest,
@@ -45,41 +45,6 @@ import {
 /** Names at a path. A value of another type counts as the empty name, which is always unknown. */
 const writtenNamesAt = (root: Node, path: string) =>
   scalarsAt(root, path.split('.')).map((node) => ({ text: textOf(node) ?? '', mark: node.mark }));
-
-/** Tests may use unknown names on purpose; only a name that is almost a known one is probably a mistake. */
-function reportAlmost(
-  what: string,
-  { text, mark }: Written,
-  known: readonly string[],
-  findings: Findings,
-  near = almost,
-): void {
-  const meant = known.includes(text) ? undefined : near(text, known);
-  if (meant === undefined) return;
-  findings.report('W7201', mark, `the ${what} ${quote(text)} is almost ${quote(meant)}`, {
-    help: `did you mean \`${meant}\`?`,
-  });
-}
-
-/** Checks the groups, team, project and model of a step. The model of a rejected request need not exist. */
-function checkNames(step: Node, { auth, models, token_groups }: GatewayConfig, findings: Findings): void {
-  const assigned = [...(auth?.teams ?? []), ...(auth?.projects ?? [])].flatMap(({ groups }) => groups);
-  const signing_in = [auth?.known_groups, auth?.oidc?.allowed_groups, auth?.admin_groups, assigned];
-  const groups = [...signing_in.flatMap((list) => list ?? []), ...token_groups.map(({ name }) => name)];
-  for (const group of textsAt(step, 'caller.groups.*')) reportAlmost('group', group, groups, findings);
-  for (const what of ['team', 'project'] as const) {
-    const known = (auth?.[`${what}s`] ?? []).map(({ name }) => name);
-    for (const name of textsAt(step, `caller.${what}`)) reportAlmost(what, name, known, findings);
-  }
-  const status = childOf(step, 'expect', 'status');
-  const is_refused = status?.kind === 'scalar' && Number(status.value) >= 400;
-  if (is_refused || childOf(step, 'expect', 'error') !== undefined) return;
-  const known = models.flatMap(({ id, aliases, group_aliases }) => [
-    ...[id, ...aliases],
-    ...group_aliases.map(({ name }) => name),
-  ]);
-  for (const model of textsAt(step, 'request.json.model')) reportAlmost('model', model, known, findings, closest);
-}
 
 /** Checks the caller of a step of a case. */
 function checkCaller(step: Node, config: GatewayConfig, findings: Findings): void {
@@ -103,64 +68,41 @@ const AMOUNTS: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
 );
 const ALL_AMOUNTS = ['usd', 'reserved_usd', 'requests', 'tokens'];
 
-/** Checks the entries under `spent:` and `grants:` of a case. */
-function checkSpent(node: Node, findings: Findings): void {
-  for (const item of ['spent', 'grants'].flatMap((key) => itemsOf(childOf(node, key)))) {
-    checkAmount(item, findings);
-    checkKey(item, childOf(node, 'caller'), findings);
-  }
-}
-
 function checkAmount(item: Node, findings: Findings): void {
   const window = textOf(childOf(item, 'window')) ?? '';
   const fitting = AMOUNTS[window] ?? [];
-  for (const key of ALL_AMOUNTS) {
-    const entry = entryOf(item, key);
-    if (entry === undefined || fitting.includes(key)) continue;
-    findings.report('C4009', entry.key_mark, `\`${key}\` does not apply to the window ${quote(window)}`, {
+  const wrong = entriesOf(item).find(({ key }) => ALL_AMOUNTS.includes(key) && !fitting.includes(key));
+  if (wrong !== undefined) {
+    findings.report('C4009', wrong.key_mark, `\`${wrong.key}\` does not apply to the window ${quote(window)}`, {
       help: `use \`${fitting.join('` or `')}\``,
     });
     return;
   }
-  const present = fitting.flatMap((key) => entryOf(item, key) ?? []);
-  const [, second] = present;
-  if (window === 'minute' && second !== undefined) {
-    findings.report('C4009', second.key_mark, '`requests` and `tokens` are separate limits', {
-      help: 'write an entry for each of them',
-    });
-    return;
-  }
+  reportExclusive(item, ['requests', 'tokens'], findings);
   // `reserved_usd` is additional to `usd`.
-  if (present.some(({ key }) => key !== 'reserved_usd')) return;
-  const needed = fitting.filter((key) => key !== 'reserved_usd').map((key) => `\`${key}\``);
-  findings.report('C3002', item.mark, `${needed.join(' or ')} is missing`, {
-    help: `add the usage of the ${quote(window)}: ${needed.join(' or ')}`,
+  const needed = fitting.filter((key) => key !== 'reserved_usd');
+  if (needed.some((key) => entryOf(item, key) !== undefined)) return;
+  const names = needed.map((key) => `\`${key}\``).join(' or ');
+  findings.report('C3002', item.mark, `${names} is missing`, {
+    help: `add the usage of the ${quote(window)}: ${names}`,
   });
 }
 
+const textsOf = (node: Node | undefined) =>
+  (node?.kind === 'list' ? node.items : node === undefined ? [] : [node]).map((each) => textOf(each) ?? '');
+
 function checkKey(item: Node, caller: Node | undefined, findings: Findings): void {
-  const scope_node = childOf(item, 'scope');
-  const key_node = childOf(item, 'key');
-  const texts = (node: Node | undefined) =>
-    node?.kind === 'list' ? itemsOf(node).map((each) => textOf(each) ?? '') : node ? [textOf(node) ?? ''] : [];
-  const scopes = texts(scope_node);
-  const keys = texts(key_node);
-  if (key_node !== undefined) {
-    if (keys.length === scopes.length) return;
-    findings.report('C8004', key_node.mark, `there is a key for ${keys.length} of ${scopes.length} scopes`, {
-      help: `name one for each, in this order: ${scopes.join(', ')}`,
-    });
-    return;
-  }
-  for (const scope of scopes) {
-    if (scope === 'user' || scope === 'token' || childOf(caller, scope) !== undefined) continue;
-    const own = scope === 'team' || scope === 'project';
-    const problem = own ? `the caller has no ${scope}` : `the ${scope} is missing`;
-    const names = scopes.map((each) => `<${each}>`).join(', ');
-    const key = `key: ${scopes.length === 1 ? names : `[${names}]`}`;
-    const help = own ? `give the caller one, or name it: ${key}` : `name it: ${key}`;
-    findings.report('C8004', scope_node?.mark ?? item.mark, problem, { help });
-  }
+  const key = childOf(item, 'key');
+  const scopes = textsOf(childOf(item, 'scope'));
+  // The key of a scope that is not written is that of the caller.
+  const missing = scopes.filter((scope) => !['user', 'token'].includes(scope) && childOf(caller, scope) === undefined);
+  const is_complete = key === undefined ? missing.length === 0 : textsOf(key).length === scopes.length;
+  if (is_complete) return;
+  const names = scopes.map((scope) => `<${scope}>`).join(', ');
+  const what = key === undefined ? `the ${missing[0]} is missing` : 'each scope needs a key';
+  findings.report('C8004', (key ?? childOf(item, 'scope') ?? item).mark, what, {
+    help: `write \`key: ${scopes.length === 1 ? names : `[${names}]`}\``,
+  });
 }
 
 // Checks the upstreams of a case.
@@ -230,28 +172,22 @@ function checkLeaving(step: Node, first: Node, findings: Findings): void {
   });
 }
 
-/** Milliseconds since the epoch; `undefined` for an invalid date. */
-function momentOf(text: string): number | undefined {
-  return midnightOf(text.slice(0, 'YYYY-MM-DD'.length)) === undefined ? undefined : Date.parse(text);
-}
-
 function checkTimes(root: MapNode, node: Node, findings: Findings): void {
-  const start = textOf(childOf(node, 'at')) === undefined ? textOf(childOf(root, 'at')) : undefined;
-  let now = (start === undefined ? undefined : momentOf(start)) ?? Date.parse(DEFAULT_START);
-  for (const [index, step] of stepNodes(node).entries()) {
-    const at = childOf(step, 'at');
-    const text = textOf(at);
-    if (at === undefined || text === undefined) continue;
-    const moment = momentOf(text);
-    if (moment === undefined) {
-      findings.report('C8004', at.mark, `there is no day ${quote(text.slice(0, 'YYYY-MM-DD'.length))}`);
-    } else if (index > 0 && moment < now) {
-      findings.report('C8004', at.mark, 'this time is before the step above it', {
-        found: text,
-        expected: `${new Date(now).toISOString()} or later`,
-      });
-    } else {
-      now = moment;
+  let now = Date.parse(textOf(childOf(root, 'at')) ?? DEFAULT_START);
+  for (const step of stepNodes(node)) {
+    for (const { text, mark } of textsAt(step, 'at')) {
+      const day = text.slice(0, 'YYYY-MM-DD'.length);
+      const moment = Date.parse(text);
+      if (midnightOf(day) === undefined) {
+        findings.report('C8004', mark, `there is no day ${quote(day)}`);
+      } else if (step !== node && moment < now) {
+        findings.report('C8004', mark, 'this time is before the step above it', {
+          found: text,
+          expected: `${new Date(now).toISOString()} or later`,
+        });
+      } else {
+        now = moment;
+      }
     }
   }
 }
@@ -260,7 +196,10 @@ function checkCases(root: MapNode, findings: Findings): void {
   const names = new Set<string>();
   for (const node of itemsOf(childOf(root, 'cases'))) {
     checkTimes(root, node, findings);
-    checkSpent(node, findings);
+    for (const item of ['spent', 'grants'].flatMap((key) => itemsOf(childOf(node, key)))) {
+      checkAmount(item, findings);
+      checkKey(item, childOf(node, 'caller'), findings);
+    }
     for (const step of stepNodes(node)) {
       reportExclusive(childOf(step, 'request'), ['json', 'text'], findings);
       checkScripts(step, findings);
@@ -272,24 +211,6 @@ function checkCases(root: MapNode, findings: Findings): void {
     if (names.has(text)) findings.report('C4005', name.mark, `two cases are called ${quote(text)}`);
     names.add(text);
   }
-}
-
-const OF_GATEWAY = 'gateway.test.yaml';
-
-function checkGatewayBeside(file: string, findings: Findings): void {
-  if (basename(file) !== OF_GATEWAY || existsSync(join(dirname(file), 'gateway.yaml'))) return;
-  findings.report('C8002', { file }, 'there is no gateway.yaml beside gateway.test.yaml');
-}
-
-/** Checks that the file is named after the pipeline. */
-function checkFileName({ file, root, pipeline }: TestFile, findings: Findings): void {
-  const base = basename(file);
-  if (base === OF_GATEWAY || base.startsWith(`${pipeline}.`)) return;
-  const { mark } = childOf(root, 'pipeline')!;
-  findings.report('C8002', mark, `the tests of the pipeline ${quote(pipeline)} are in another pipeline's file`, {
-    found: base,
-    expected: `${pipeline}.test.yaml, or gateway.test.yaml beside gateway.yaml`,
-  });
 }
 
 interface RawStep {
@@ -334,7 +255,8 @@ export function readTestFile(file: string, findings: Findings): TestFile | undef
   const conditions = createConditionChecker(undefined, findings);
   checkAnnotations(root, validated, { findings, env: {}, environment: 'ignored', conditions });
   checkCases(root, findings);
-  checkGatewayBeside(file, findings);
+  if (basename(file) === 'gateway.test.yaml' && !existsSync(join(dirname(file), 'gateway.yaml')))
+    findings.report('C8002', { file }, 'there is no gateway.yaml beside gateway.test.yaml');
   if (findings.errors() > before) return undefined;
   const value = validated.value as { pipeline: string; at?: string; cases: readonly RawCase[] };
   return {
@@ -356,7 +278,6 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
     });
     return;
   }
-  checkFileName(test, findings);
   const ids = [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally].map(({ id }) => id);
   for (const step of itemsOf(childOf(test.root, 'cases')).flatMap(stepNodes)) {
     for (const { text, mark } of ['expect.runs.*', 'expect.skips.*'].flatMap((path) => writtenNamesAt(step, path))) {
@@ -373,7 +294,6 @@ export function checkCase(test: TestFile, index: number, config: GatewayConfig, 
   const node = nodeAt(test.root, `/cases/${index}`);
   for (const step of stepNodes(node)) {
     checkCaller(step, config, findings);
-    checkNames(step, config, findings);
     checkUpstreamNames(step, upstreams, findings);
   }
 }

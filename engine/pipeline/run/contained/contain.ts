@@ -43,7 +43,6 @@ import type { AuditFieldSink } from './stage-data.ts';
 
 type Last = 'finish' | 'finally';
 
-/** The timeout of a stage's hooks. */
 interface Timeout {
   readonly id: string;
   /** No timeout where absent. */
@@ -73,6 +72,12 @@ export function containHooks(
       return report(ctx, moment, error);
     }
   };
+  // A stage that fails at one event of a stream mostly fails at all of them.
+  const reported = new WeakSet<RequestContext>();
+  const reportEvent = (ctx: RequestContext, error: unknown) => {
+    if (!reported.has(ctx)) report(ctx, 'event', error);
+    reported.add(ctx);
+  };
   const runner = contained ?? made;
   const used = (['request', 'attempt', 'response', 'rewrite'] as const).filter((moment) => made[moment] !== undefined);
   return {
@@ -83,10 +88,10 @@ export function containHooks(
       event(ctx: RequestContext, event) {
         try {
           if (contained === undefined) made.event!(ctx, event);
-          else contained.event(ctx, event);
+          else contained.event(ctx, event, (error) => reportEvent(ctx, error));
         } catch (error) {
           // The client already has the bytes; a failing observer must not end its stream.
-          report(ctx, 'event', error);
+          reportEvent(ctx, error);
         }
       },
     }),
@@ -114,7 +119,6 @@ async function close(made: StageHooks, timeout: Timeout, log: Log): Promise<void
   }
 }
 
-/** The hooks of a contained stage. */
 class ContainedStage {
   readonly #stage: CompiledStage;
   readonly #made: StageHooks;
@@ -176,7 +180,7 @@ class ContainedStage {
   }
 
   /** Passes a copy of the event and does not wait for a promise, but logs its failure. */
-  event(ctx: RequestContext, event: ResponseEvent): void {
+  event(ctx: RequestContext, event: ResponseEvent, onLateError: (error: unknown) => void): void {
     if (ctx.left_out?.has(this.#stage)) return;
     const guard = new Guard(ctx, this.#stage);
     let goes_on = false;
@@ -185,7 +189,6 @@ class ContainedStage {
       // `isThenable` can throw, too: the result may be a proxy.
       if (!isThenable(returned)) return;
       goes_on = true;
-      const onLateError = (error: unknown) => this.#report(ctx, 'event', error);
       waitFor(() => returned, this.#timeout, { guard, onLateError })
         .catch(onLateError)
         .finally(() => guard.end());

@@ -26,10 +26,7 @@ function isPlain(value: unknown): boolean {
 const isField = (value: unknown): boolean =>
   Array.isArray(value) ? value.length <= ENTRIES_MAX && value.every(isPlain) : isPlain(value);
 
-/**
- * Adds fields of a stage. Throws for large or nested values: audit records are kept for years, and are buffered in memory
- * during a database outage.
- */
+/** Adds fields of a stage. Throws for large or nested values: they are kept for years, and buffered during outages. */
 export function withAuditFields(before: AuditFields, stage: string, record: AuditRecord): AuditFields {
   const fields = Object.entries({ ...record }).filter(([, value]) => value !== undefined);
   for (const [name, value] of fields) {

@@ -4,7 +4,7 @@ import { it } from 'node:test';
 import type { GatewayConfig } from '../../../../engine/base/contract/config.ts';
 import { browserName, requireLocal, returnPath } from '../../../../engine/edge/http/sign-in/console.ts';
 
-it('a browser is called by its name, its version and the system, and by nothing it makes up', () => {
+it('a browser is named by its name, its version and the system, and by nothing it makes up', () => {
   const chrome = 'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0';
   assert.equal(browserName(`${chrome} Safari/537.36`), 'Chrome 142 on Windows');
   assert.equal(browserName(`${chrome} Safari/537.36 Edg/142.0.0.0`), 'Edge 142 on Windows');
@@ -39,16 +39,19 @@ it('only this machine itself opens the console without a sign-in', () => {
   }
 });
 
-it('a page that is wanted is one of the console, also below the path of the public URL', () => {
+it('a target page is one of the console, also below the path of the public URL', () => {
   assert.equal(returnPath('/console/usage?by=user', ''), '/console/usage?by=user');
   assert.equal(returnPath('/models/console/usage?by=user', '/models'), '/console/usage?by=user');
   assert.equal(returnPath('/console', '/models'), '/console');
-  for (const other of [undefined, '', '/', '/device', '//evil.example/console', '/models/evil', '/console/../device']) {
-    assert.equal(returnPath(other, '/models'), '/console');
+  const elsewhere = ['https://evil.example', '//evil.example/console', '/\\evil.example', '/console//evil.example'];
+  const hostile = ['javascript:alert(1)', '/console/../../evil', '/console/%0d%0aset-cookie:x=y/..//', '/consoles'];
+  const others = [undefined, '', '/', '/device', '/models/evil', '/console/sign-in', '/console/sign-out'];
+  for (const other of [...others, ...elsewhere, ...hostile]) {
+    assert.equal(returnPath(other, '/models'), '/console', other);
   }
 });
 
-it('a page that is wanted has room in a cookie, in whatever letters it is written', () => {
+it('a target page fits into a cookie, in any letters', () => {
   assert.equal(returnPath(`/console/usage?team=${'x'.repeat(900)}`, '').length, 920);
   assert.equal(returnPath(`/console/usage?team=${'\u20ac'.repeat(900)}`, ''), '/console');
 });

@@ -1,5 +1,6 @@
 import type { GatewayConfig, UpstreamConfig } from '../../../../base/contract/config.ts';
-import { formatNetworkError } from '../../../../base/kit/net/format-network-error.ts';
+import { type Exchange, exchange } from '../../../../base/kit/net/exchange.ts';
+import { formatNetworkError, networkFault } from '../../../../base/kit/net/format-network-error.ts';
 import {
   configuredProxyRoute,
   describeProxyRoute,
@@ -12,7 +13,7 @@ import { CATALOGUE_DATE, hasPrice } from '../../../../domain/budget/prices/catal
 import { upstreamPaths } from '../../../../domain/upstreams/headers.ts';
 import { fetchModelList, listHeaders } from '../../../../domain/upstreams/lists/ask-list.ts';
 import { UPSTREAM_TYPES } from '../../../../domain/upstreams/types/index.ts';
-import { type LiveCheck, type LiveOutcome, type ProbeAnswer, probe, wrong } from './probe.ts';
+import { type LiveCheck, type LiveOutcome, wrong } from './probe.ts';
 import { checkProvider } from './provider.ts';
 
 /** Default timeout of each check, in seconds. */
@@ -33,10 +34,7 @@ export async function checkLive(
   const { telemetryTrials } = await import('./telemetry.ts');
   const upstreams = config.upstreams.map((upstream): [string, Reach] => [
     `upstream ${upstream.name}`,
-    async () => {
-      const options = { config, env, timeout_seconds };
-      return withListedModels(await checkUpstream(upstream, options), { ...options, upstream });
-    },
+    () => checkUpstream(upstream, { config, env, timeout_seconds }),
   ]);
   const { auth } = config;
   const reaches: (readonly [string, Reach])[] = [
@@ -64,8 +62,17 @@ interface LiveOptions {
 /** Requests the list of models, which needs the credential and costs nothing. `seen` receives the response. */
 export async function checkUpstream(
   upstream: UpstreamConfig,
+  options: LiveOptions,
+  seen: (answer: Exchange) => void = () => {},
+): Promise<LiveOutcome> {
+  const reached = await reachUpstream(upstream, options, seen);
+  return options.config.from_model_lists && reached.ok ? withListedModels(reached, upstream, options) : reached;
+}
+
+async function reachUpstream(
+  upstream: UpstreamConfig,
   { config, env, timeout_seconds }: LiveOptions,
-  seen: (answer: ProbeAnswer) => void = () => {},
+  seen: (answer: Exchange) => void,
 ): Promise<LiveOutcome> {
   const { base_url, api_key_env, auth_token_env } = upstream;
   const url = new URL(modelsPath(upstream), base_url).href;
@@ -74,20 +81,26 @@ export async function checkUpstream(
   const credential = api_key_env ?? auth_token_env;
   const headers = listHeaders(upstream, { server: config.server, secret: (variable) => secretIn(variable, env) });
   try {
-    const answer = await probe(url, { headers, timeout_seconds, read_body: false, proxy: way.proxy });
+    const answer = await exchange(url, {
+      headers: { accept: 'application/json', ...headers },
+      seconds: timeout_seconds,
+      read_body: false,
+      proxy: way.proxy,
+    });
     seen(answer);
     return {
       ...classifyUpstream(answer, credential === undefined ? undefined : secretPlace(credential), upstream),
       way: describeProxyRoute(way),
     };
   } catch (error) {
-    const what = formatNetworkError(error, timeout_seconds);
-    const help = /proxy/.test(what)
-      ? `check the proxy in ${way.by}`
-      : /credential/.test(what)
-        ? `replace ${secretPlace(credential ?? '')}`
-        : `check base_url: ${base_url}`;
-    return { ...wrong(what, help), way: describeProxyRoute(way) };
+    const fault = networkFault(error);
+    const help =
+      fault === 'proxy'
+        ? `check the proxy in ${way.by}`
+        : fault === 'credential'
+          ? `replace ${secretPlace(credential ?? '')}`
+          : `check base_url: ${base_url}`;
+    return { ...wrong(formatNetworkError(error, timeout_seconds), help), way: describeProxyRoute(way) };
   }
 }
 
@@ -104,7 +117,7 @@ function upstreamWay({ base_url, proxy }: UpstreamConfig, env: NodeJS.ProcessEnv
 }
 
 function classifyUpstream(
-  { status, headers }: ProbeAnswer,
+  { status, headers }: Exchange,
   variable: string | undefined,
   upstream: UpstreamConfig,
 ): LiveOutcome {
@@ -144,18 +157,14 @@ function notFound(upstream: UpstreamConfig): string {
   return `${found}; ${advice}`;
 }
 
-/** How many ids to show. */
 const SHOWN_MAX = 10;
 
-/**
- * Adds to the outcome of a reachable upstream which of its listed models a gateway.yaml without `models` serves. Other
- * configurations keep their outcome.
- */
-export async function withListedModels(
+/** Adds which models on its list a gateway.yaml without `models` serves. */
+async function withListedModels(
   outcome: LiveOutcome,
-  { config, upstream, env, timeout_seconds: seconds }: LiveOptions & { readonly upstream: UpstreamConfig },
+  upstream: UpstreamConfig,
+  { config, env, timeout_seconds: seconds }: LiveOptions,
 ): Promise<LiveOutcome> {
-  if (!config.from_model_lists || !outcome.ok) return outcome;
   const list = await fetchModelList(upstream, {
     server: config.server,
     secret: (name) => secretIn(name, env) ?? '',

@@ -2,13 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import type { GatewayConfig, OidcConfig } from '../../../../base/contract/config.ts';
-import type { Log } from '../../../../base/contract/services.ts';
 import { StartError } from '../../../../base/contract/start-error.ts';
 import { systemClock } from '../../../../base/kit/clock.ts';
-import { formatNetworkError } from '../../../../base/kit/net/format-network-error.ts';
+import { type Exchange, wholeExchange } from '../../../../base/kit/net/exchange.ts';
+import { formatNetworkError, networkFault } from '../../../../base/kit/net/format-network-error.ts';
 import { describeProxyRoute, proxyRouteTo, UnusableProxy } from '../../../../base/kit/net/proxy-route.ts';
 import { secretIn, secretPlace } from '../../../../base/kit/secret-names.ts';
-import { claimRoot } from '../../../../domain/identity/provider/claims.ts';
 import { decidingGroups } from '../../../../domain/identity/provider/deciding-groups.ts';
 import {
   type IdentityProvider,
@@ -19,7 +18,7 @@ import {
 import { OpenIdProvider } from '../../../../domain/identity/provider/provider-client.ts';
 import { otherMethod, secretMethod } from '../../../../domain/identity/provider/provider-errors.ts';
 import { requestedScopes, type ScopeGap, scopeGaps, textsOf } from '../../../../domain/identity/provider/scopes.ts';
-import { type LiveOutcome, type ProbeAnswer, probe, wrong } from './probe.ts';
+import { type LiveOutcome, SILENT, wrong } from './probe.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 
@@ -35,7 +34,7 @@ export async function checkProvider(
   config: GatewayConfig,
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
-  seen: (answer: ProbeAnswer) => void = () => {},
+  seen: (answer: Exchange) => void = () => {},
 ): Promise<LiveOutcome> {
   const oidc = config.auth!.oidc!;
   try {
@@ -47,11 +46,10 @@ export async function checkProvider(
   }
 }
 
-/** How to send requests to the provider. */
 interface ProviderProbe {
   readonly env: NodeJS.ProcessEnv;
   readonly timeout_seconds: number;
-  readonly seen: (answer: ProbeAnswer) => void;
+  readonly seen: (answer: Exchange) => void;
 }
 
 async function askProvider(
@@ -68,10 +66,9 @@ async function askProvider(
   // The gateway's own timeout applies, even if the check allows more.
   const limit_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
   const get = (url: string, accept: string) =>
-    probe(url, {
+    wholeExchange(url, {
       headers: { accept },
-      timeout_seconds: limit_seconds,
-      read_body: true,
+      seconds: limit_seconds,
       proxy: proxyRouteTo(new URL(url), env).proxy,
       ...(ca && { ca }),
     });
@@ -82,8 +79,9 @@ async function askProvider(
       return readDocument(answer, url, what);
     } catch (error) {
       const reason = formatNetworkError(error, limit_seconds);
-      if (/not trusted/.test(reason)) return wrong(reason, 'set ca_file to the certificate of its authority');
-      return wrong(reason, /proxy/.test(reason) ? 'check the proxy in HTTPS_PROXY' : remedy);
+      const fault = networkFault(error);
+      if (fault === 'untrusted') return wrong(reason, 'set ca_file to the certificate of its authority');
+      return wrong(reason, fault === 'proxy' ? 'check the proxy in HTTPS_PROXY' : remedy);
     }
   };
   const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
@@ -107,23 +105,18 @@ async function askProvider(
     ok: true,
     what: ['discovery document and keys found, issuer matches', client.what].filter((part) => part !== '').join('; '),
     warnings: [...warningsOf(document, oidc), ...gaps('certain')],
-    notes: [
-      `the redirect URI to register there: ${redirect_uri}`,
-      ...(client.notes ?? []),
-      ...notesOf(document, oidc, uses_groups),
-      ...gaps('likely'),
-    ],
+    notes: [`the redirect URI to register there: ${redirect_uri}`, ...(client.notes ?? []), ...gaps('likely')],
   };
 }
 
 function readDocument(
-  { status, body }: ProbeAnswer,
+  { status, body }: Exchange,
   url: string,
   what: string,
 ): LiveOutcome | { readonly document: Discovery } {
   if (status !== 200) return wrong(`no ${what} (status ${status})`, `expected at ${url}`);
   try {
-    const document: unknown = JSON.parse(body);
+    const document: unknown = JSON.parse(body.toString());
     if (typeof document === 'object' && document !== null) return { document: document as Discovery };
   } catch {}
   return wrong(`its ${what} is not a JSON object`, `open ${url}`);
@@ -144,7 +137,6 @@ function validateDiscovery(document: Discovery, issuer: string, url: string): Li
   return wrong('it does not offer the response type code', help);
 }
 
-/** Problems that probably prevent sign-in. */
 function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   const methods = textsOf(document.token_endpoint_auth_methods_supported) ?? ASSUMED_METHODS;
   const method =
@@ -173,28 +165,7 @@ function gapsOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean, kin
   return wanted.flatMap((gap) => (gap.kind === kind ? `it ${gap.hint}` : []));
 }
 
-/** Notes that need no action in many set-ups. */
-function notesOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean): string[] {
-  const scopes = textsOf(document.scopes_supported) ?? ['offline_access'];
-  const claims = textsOf(document.claims_supported);
-  const offline =
-    (oidc.scopes ?? scopes).includes('offline_access') || oidc.authorization_parameters.access_type === 'offline';
-  const claim = claimRoot(oidc.groups_claim);
-  return [
-    offline
-      ? []
-      : 'without offline_access it may issue no refresh token: people then sign in again when its access token expires',
-    !uses_groups || claims === undefined || claims.includes(claim) || oidc.scopes?.includes(claim)
-      ? []
-      : `it does not list the claim ${claim}: make sure that it sends groups in it`,
-    typeof document.userinfo_endpoint === 'string'
-      ? []
-      : 'it has no userinfo endpoint: the ID token must contain all claims',
-  ].flat();
-}
-
-/** Input of the client check. */
-export interface ClientCheck {
+interface ClientCheck {
   readonly oidc: OidcConfig;
   readonly env: NodeJS.ProcessEnv;
   readonly redirect_uri: string;
@@ -202,13 +173,11 @@ export interface ClientCheck {
   readonly document: Readonly<Record<string, unknown>>;
   readonly timeout_seconds: number;
   /** Requests a page without following redirects. Rejects without a response. */
-  readonly look: (url: string) => Promise<ProbeAnswer>;
+  readonly look: (url: string) => Promise<Exchange>;
 }
 
-/** Result of redeeming a made-up code. */
 type Redeemed = 'client accepted' | 'client refused' | { readonly unclear: string };
 
-/** Result of an authorization request with `prompt=none`. */
 type Sent =
   | 'sent back'
   | 'refused'
@@ -216,8 +185,6 @@ type Sent =
   | 'refused the redirect URI'
   | 'unclear'
   | { readonly says: string };
-
-const SILENT: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
 /**
  * Whether the provider accepts the client id, its secret or key, and the redirect URI. Simulates a sign-in: an authorization
@@ -335,7 +302,7 @@ async function redeem(check: ClientCheck, oidc: OidcConfig): Promise<Redeemed> {
 }
 
 async function send(check: ClientCheck): Promise<Sent> {
-  let answer: ProbeAnswer;
+  let answer: Exchange;
   try {
     const url = await providerOf(check, check.oidc, check.timeout_seconds).authorizationUrl(attempt());
     url.searchParams.set('prompt', 'none');
@@ -350,8 +317,9 @@ async function send(check: ClientCheck): Promise<Sent> {
   }
   if (answer.status < 400 || answer.status > 499) return 'unclear';
   // The page is for people: its text is only a hint.
-  if (/redirect[ _-]?ur[il]/i.test(answer.body)) return 'refused the redirect URI';
-  return /client/i.test(answer.body) ? 'refused the client' : 'refused';
+  const page = answer.body.toString();
+  if (/redirect[ _-]?ur[il]/i.test(page)) return 'refused the redirect URI';
+  return /client/i.test(page) ? 'refused the client' : 'refused';
 }
 
 /** Errors about the request itself, in contrast to a missing sign-in. */

@@ -1,5 +1,7 @@
 import { SIGNALS, type Signal } from '../../../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../../../base/contract/config.ts';
+import { StartError } from '../../../../base/contract/start-error.ts';
+import { type NetworkFault, networkFault } from '../../../../base/kit/net/format-network-error.ts';
 import { DIRECT, describeProxyRoute } from '../../../../base/kit/net/proxy-route.ts';
 import { secretPlace } from '../../../../base/kit/secret-names.ts';
 import { printableLine } from '../../../../base/kit/text/printable.ts';
@@ -9,7 +11,7 @@ import { destinationTarget } from '../../../../domain/telemetry/relay.ts';
 import { type LiveOutcome, wrong } from './probe.ts';
 
 /** One test of a collector or a destination, by name. */
-export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
+type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
 
 const SENT: Readonly<Record<Signal, string>> = {
   traces: 'one span',
@@ -34,8 +36,7 @@ export function telemetryTrials(
         way,
       };
     } catch (error) {
-      const { message } = error as Error;
-      return { ...wrong(message, helpWith(message, target)), way };
+      return { ...wrong((error as Error).message, helpWith(error as Error, target)), way };
     }
   };
   const own = orError(() => exportSettings(telemetry, env));
@@ -65,20 +66,22 @@ function orError<T>(make: () => T): T | Error {
   }
 }
 
-function helpWith(problem: string, { url, ca_file }: Target): string {
-  if (/^the file/.test(problem)) return 'use a file with certificates in PEM';
-  if (/not trusted/.test(problem)) {
-    return ca_file === undefined
-      ? 'set ca_file to a file with the certificate of its authority'
-      : 'check that ca_file contains the certificate of its authority';
-  }
-  if (/proxy/.test(problem)) return 'check the proxy in HTTPS_PROXY or HTTP_PROXY';
-  if (/does not speak TLS/.test(problem)) return 'try http://';
-  if (/was cut|does not speak HTTP/.test(problem)) {
-    return 'try https://, or the port for OTLP over HTTP, usually 4318 (gRPC is not supported)';
-  }
-  return `check the address ${publicUrl(url)}`;
+function helpWith(error: Error, { url, ca_file }: Target): string {
+  if (error instanceof StartError) return 'use a file with certificates in PEM';
+  const help: Partial<Record<NetworkFault, string>> = {
+    untrusted:
+      ca_file === undefined
+        ? 'set ca_file to a file with the certificate of its authority'
+        : 'check that ca_file contains the certificate of its authority',
+    proxy: 'check the proxy in HTTPS_PROXY or HTTP_PROXY',
+    no_tls: 'try http://',
+    cut: OTHER_PORT,
+    no_http: OTHER_PORT,
+  };
+  return help[networkFault(error.cause)] ?? `check the address ${publicUrl(url)}`;
 }
+
+const OTHER_PORT = 'try https://, or the port for OTLP over HTTP, usually 4318 (gRPC is not supported)';
 
 function evaluate(signal: Signal, { url, headers }: Target, variable: string, answer: ProbeAnswer): LiveOutcome {
   const { status, is_page, rejected, why } = answer;

@@ -1,3 +1,0 @@
-interface ImportMeta {
-  readonly env: { readonly DEV: boolean };
-}
