@@ -17,7 +17,15 @@ import { isEnvironmentName, isSecretKey } from './diagnostics/secrets.ts';
 import type { Findings } from './findings.ts';
 import { type MapNode, type Mark, type Node, pointerToken, type ScalarNode } from './node.ts';
 import { codePoint, controlCharacter, readText } from './read-text.ts';
-import { ALIAS, lineStarts, positionAt, type Span, STRANGE_SPACE, yamlBreaks } from './yaml-errors.ts';
+import {
+  ALIAS,
+  lineStarts,
+  positionAt,
+  type Span,
+  STRANGE_SPACE,
+  type YamlProblem,
+  yamlBreaks,
+} from './yaml-errors.ts';
 
 /** Converts nodes of the YAML library into nodes with positions. */
 function createBuilder(file: string, text: string, findings: Findings) {
@@ -131,6 +139,23 @@ function spansOf(document: Document.Parsed): Span[] {
   return spans;
 }
 
+/** Repeated keys, in the form of the library's errors. */
+function duplicateKeys(document: Document.Parsed): YamlProblem[] {
+  const problems: YamlProblem[] = [];
+  visit(document, {
+    Map(_key, { items }) {
+      const seen = new Set<unknown>();
+      for (const { key } of items) {
+        if (!isScalar(key)) continue;
+        const [start, end] = rangeOf(key) ?? [0, 0];
+        if (seen.has(key.value)) problems.push({ code: 'DUPLICATE_KEY', message: '', pos: [start, end] });
+        seen.add(key.value);
+      }
+    },
+  });
+  return problems;
+}
+
 /**
  * Hides likely secrets of a file that is not valid YAML. No later pass looks at its keys, and the line-based filter misses values
  * of several lines.
@@ -210,7 +235,8 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     return undefined;
   }
   findings.read(file, text);
-  const document = parseDocument(text, { prettyErrors: false, strict: true });
+  // `uniqueKeys` of the library is quadratic: seconds for thousands of keys.
+  const document = parseDocument(text, { prettyErrors: false, uniqueKeys: false, strict: true });
   const builder = createBuilder(file, text, findings);
   const control = controlCharacter(text);
   if (control !== undefined) {
@@ -218,7 +244,8 @@ export function parseSource(file: string, text: string, findings: Findings): Map
     const help = 'delete it';
     findings.report('C1016', builder.mark(control, control + 1, ''), message, { help });
   }
-  const problems = control === undefined ? [...document.errors, ...document.warnings] : [];
+  const found = [...document.errors, ...document.warnings, ...duplicateKeys(document)];
+  const problems = control === undefined ? found : [];
   const spans = problems.length === 0 ? [] : spansOf(document);
   for (const { code, start, end, message, help } of yamlBreaks(problems, spans, text)) {
     findings.report(code, builder.mark(start, end, ''), message, { help });
