@@ -107,7 +107,10 @@ async function answers(bench: Bench, acts: readonly Act[], prefix: string): Prom
         demands,
       });
       requests.push(request);
-      results.push(await ledger.reserve(request), await ledger.statuses(demands));
+      const { statuses, ...decision } = await ledger.reserve(request);
+      // The limits of a request have no order.
+      const sorted = statuses.map((status) => JSON.stringify(status)).toSorted();
+      results.push(decision, sorted, await ledger.statuses(demands));
     } else if ('name' in each) {
       const name = own(each.name);
       if (each.kind === 'set') await bench.set(name, each.amount);
