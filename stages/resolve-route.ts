@@ -201,8 +201,8 @@ export default defineStage({
 
     /** A check of an upstream against the privileged fields of the request; `undefined` when there are none. */
     function decider(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): Needs['decide'] {
-      const decisive = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
-      if (decisive === undefined) {
+      const fields = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
+      if (fields === undefined) {
         return ctx.url.includes('?') ? ({ upstream }) => refusePrivilegedQuery(ctx.url, upstream) ?? [] : undefined;
       }
       const facts = services.facts(ctx);
@@ -214,7 +214,7 @@ export default defineStage({
         refusePrivilegedQuery(ctx.url, upstream);
         const servesThere = (other: ModelConfig) =>
           routeOf(other).upstreams.has(upstream.name) && models.isServedAt(other, upstream.name);
-        return checkPrivileged(decisive, { caller, model, called, upstream, at, servesThere });
+        return checkPrivileged(fields, { caller, model, called, upstream, at, servesThere });
       };
     }
 

@@ -413,7 +413,7 @@ function amountsOf(pricing: PricingConfig, multipliers: readonly number[], model
   const { server_tools = {} } = pricing;
   const fees: Record<string, number> = Object.create(null);
   for (const [tool, usd] of Object.entries(server_tools)) {
-    fees[tool] = told(tool, model, () => multiplyPrice(feeToPico(usd), multipliers));
+    fees[tool] = namedIn(tool, model, () => multiplyPrice(feeToPico(usd), multipliers));
   }
   const ratesOf = (
     prices: Pick<PricingConfig, 'long_context'> & TokenPrices,
@@ -437,12 +437,12 @@ function picoOf(prices: TokenPrices, multipliers: readonly number[], model: stri
     const [from, ratios] = usd === undefined ? [prices.input, CACHE_RATIOS[field]] : [usd, []];
     return ratios === undefined
       ? []
-      : [[field, told(field, model, () => multiplyPrice(priceToPico(from), [...ratios, ...multipliers]))] as const];
+      : [[field, namedIn(field, model, () => multiplyPrice(priceToPico(from), [...ratios, ...multipliers]))] as const];
   });
   return Object.fromEntries(fields) as unknown as Pico;
 }
 
-function told(field: string, model: string, price: () => number): number {
+function namedIn(field: string, model: string, price: () => number): number {
   try {
     return price();
   } catch (error) {

@@ -258,8 +258,8 @@ export class OpenIdProvider implements IdentityProvider {
     const lacking = [...asked].filter((claim) => !hasClaim(claims, claim));
     if (lacking.length === 0 || conversation.metadata.userinfo_endpoint === undefined) return claims;
     try {
-      const told = await this.#userinfo(conversation, access_token, sub);
-      return completeClaims(claims, told, lacking, this.#options.oidc.email_claim);
+      const userinfo_claims = await this.#userinfo(conversation, access_token, sub);
+      return completeClaims(claims, userinfo_claims, lacking, this.#options.oidc.email_claim);
     } catch (error) {
       // Only `email_verified` was missing, which is optional here.
       const dispensable = lacking.every((claim) => !this.#wanted.includes(claim));
@@ -309,9 +309,9 @@ export class OpenIdProvider implements IdentityProvider {
         `token endpoint: its response had no refresh token, and the access token has expired; ${hint}`,
       );
     }
-    const told = await this.#userinfo(conversation, access_token, subject);
-    requireSameClaims(told, grant);
-    return { claims: { ...told, iss: issuer, sub: subject }, grant };
+    const userinfo_claims = await this.#userinfo(conversation, access_token, subject);
+    requireSameClaims(userinfo_claims, grant);
+    return { claims: { ...userinfo_claims, iss: issuer, sub: subject }, grant };
   }
 }
 

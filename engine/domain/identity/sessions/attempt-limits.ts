@@ -13,7 +13,7 @@ type AttemptKind = 'device_authorization' | 'code_submission';
 
 const MAX_REFUSED = 20_000;
 const MAX_REVOKED = 1000;
-const TOLD =
+const WARNING =
   'rejected too many attempts from one address; see auth.limits, and server.trusted_proxies for the client address';
 
 export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
@@ -36,12 +36,12 @@ export function createAttemptLimits(options: {
   const refusals = createRequestLimit({ clock, most: limits.refused_credentials, window_seconds });
   /** End of the refusals by kind and address, on the monotonic clock. */
   const refused = new LRUCache<string, number>(atMost(MAX_REFUSED));
-  const told = new LRUCache<string, true>({ max: MAX_REVOKED, ttl: window_ms });
+  const warned = new LRUCache<string, true>({ max: MAX_REVOKED, ttl: window_ms });
   const warn = (fields: { readonly client_address: string; readonly kind: string }) => {
     const key = `${fields.kind} ${fields.client_address}`;
-    if (told.has(key)) return;
-    told.set(key, true);
-    log.warn(fields, TOLD);
+    if (warned.has(key)) return;
+    warned.set(key, true);
+    log.warn(fields, WARNING);
   };
 
   /** The wait before the next attempt of an address; without one the request is counted. */
@@ -51,7 +51,7 @@ export function createAttemptLimits(options: {
   };
 
   const refuse = (kind: AttemptKind, client_address: string, count: number, began: Date): Wait => {
-    if (count === most[kind] + 1) log.warn({ kind, client_address }, TOLD);
+    if (count === most[kind] + 1) log.warn({ kind, client_address }, WARNING);
     const refused_ms = Math.min(began.getTime() + window_ms - clock.now(), window_ms);
     refused.set(`${kind} ${client_address}`, clock.monotonic() + refused_ms);
     return waitOf(refused_ms);

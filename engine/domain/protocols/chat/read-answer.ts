@@ -515,7 +515,7 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
       const message = data.search(MESSAGE);
       if (message >= 0) countTexts(reading, data, DELTA_TEXT, message);
     }
-    if (delta < 0 || tells(data, 'usage":') || tells(data, 'finish_reason":')) readChunk(reading, parseObject(data));
+    if (delta < 0 || hasKey(data, 'usage":') || hasKey(data, 'finish_reason":')) readChunk(reading, parseObject(data));
   }
 }
 
@@ -523,7 +523,7 @@ export function readChatUsage(reading: UsageReading, { name, data }: ResponseEve
  * Whether a key has a value; with white space in between, it may be a false positive. Searching for a string without a
  * leading quote is fast, because quotes are frequent. In a text the closing quote would be escaped.
  */
-function tells(data: string, key: string): boolean {
+function hasKey(data: string, key: string): boolean {
   let at = data.indexOf(key);
   while (at >= 0 && data.startsWith('null', at + key.length)) at = data.indexOf(key, at + key.length);
   return at >= 0;

@@ -164,8 +164,8 @@ export class ChatWriter implements StreamWriter {
     return `${last}${this.#usageChunk({ ...this.#usage, ...event.usage })}data: [DONE]\n\n`;
   }
 
-  #usageChunk(told: ModelUsage): string {
-    const usage = this.#answer.include_usage ? writeTotals(told, CHAT_TOTALS) : undefined;
+  #usageChunk(reported: ModelUsage): string {
+    const usage = this.#answer.include_usage ? writeTotals(reported, CHAT_TOTALS) : undefined;
     return usage === undefined ? '' : `${this.#head}],"usage":${JSON.stringify(usage)}}\n\n`;
   }
 }
@@ -176,14 +176,14 @@ export function writeDocument(events: readonly ModelEvent[], answer: AnswerConte
   if (events.some(({ type }) => type === 'proof')) notes.note('reasoning_proof');
   const { id, model } = nameAnswer(start, answer);
   const finish_reason = finishReason(end, hasRefusal(parts), notes);
-  const told = writeTotals(usage, CHAT_TOTALS);
+  const reported = writeTotals(usage, CHAT_TOTALS);
   return {
     id,
     object: 'chat.completion',
     created: answer.created_at,
     model,
     choices: [{ index: 0, message: writeMessage(parts, answer), logprobs: null, finish_reason }],
-    ...(told !== undefined && { usage: told }),
+    ...(reported !== undefined && { usage: reported }),
   };
 }
 

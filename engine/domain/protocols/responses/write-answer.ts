@@ -162,12 +162,12 @@ class Item {
     const said = this.#pieces.join('');
     this.#pieces = [];
     const whole = text(said);
-    let told = rest;
+    let written = rest;
     if (done !== undefined && (part === undefined || this.#has_part))
-      told += this.#say(`${event}.done`, this.#at + done(whole, said));
+      written += this.#say(`${event}.done`, this.#at + done(whole, said));
     if (part !== undefined && this.#has_part)
-      told += this.#say(`${part.event}.done`, `${this.#at},"part":${part.json(whole)}`);
-    return told + this.#whole('done', whole, said);
+      written += this.#say(`${part.event}.done`, `${this.#at},"part":${part.json(whole)}`);
+    return written + this.#whole('done', whole, said);
   }
 
   #add(piece: string, event: string | undefined, beside: string): string {
@@ -347,8 +347,8 @@ export class ResponsesWriter implements StreamWriter {
     const last = [...this.#open.keys()].map((index) => this.#end(index)).join('') + this.#declined(reason);
     const why_cut = STOP_REASONS[reason];
     const status = why_cut === null ? 'completed' : 'incomplete';
-    const told = writeTotals({ ...this.#usage, ...usage }, RESPONSES_TOTALS) ?? null;
-    this.document = this.#response(status, { incomplete_details: why_cut && { reason: why_cut }, usage: told });
+    const written = writeTotals({ ...this.#usage, ...usage }, RESPONSES_TOTALS) ?? null;
+    this.document = this.#response(status, { incomplete_details: why_cut && { reason: why_cut }, usage: written });
     return last + this.#say(`response.${status}`, `,"response":${this.document}`);
   }
 

@@ -29,8 +29,8 @@ const TYPE_OF_NAME: ReadonlyMap<string, string> = new Map(
  * lower case and without parameters.
  */
 function mediaTypeOf(given: string, data: string): string {
-  const told = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
-  if (told !== undefined) return told;
+  const detected = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
+  if (detected !== undefined) return detected;
   const plain = given.split(';', 1)[0]!.trim().toLowerCase();
   return TYPE_OF_NAME.get(plain) ?? plain;
 }

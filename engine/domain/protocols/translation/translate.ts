@@ -46,16 +46,17 @@ function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): 
 
 /** Messages clients add up the usage of every response, and the protocol has no value for an unknown count: it is estimated. */
 function withUsage({ notes, input_tokens_estimate: input }: Translation, write: Emit): Emit {
-  let told: ModelUsage = {};
+  let usage_so_far: ModelUsage = {};
   let chars = 0;
   return (event) => {
     if (event.type === 'part_delta') chars += event.text.length;
     if (event.type !== 'start' && event.type !== 'end') return write(event);
-    told = { ...told, ...event.usage };
-    if (event.type === 'start') return write({ ...event, usage: { ...(input !== undefined && { input }), ...told } });
-    if (told.input === undefined || told.output === undefined) notes.note('answer_usage');
+    usage_so_far = { ...usage_so_far, ...event.usage };
+    if (event.type === 'start')
+      return write({ ...event, usage: { ...(input !== undefined && { input }), ...usage_so_far } });
+    if (usage_so_far.input === undefined || usage_so_far.output === undefined) notes.note('answer_usage');
     const estimate = { ...(input !== undefined && { input }), output: Math.ceil(chars / CHARS_PER_TOKEN) };
-    write({ ...event, usage: { ...estimate, ...told } });
+    write({ ...event, usage: { ...estimate, ...usage_so_far } });
   };
 }
 

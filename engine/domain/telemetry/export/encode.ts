@@ -321,7 +321,7 @@ const LOGGED_MAX = 50;
 /** Logs messages of the SDK. Only the first words, because the rest may contain exported data. */
 function logDiagnostics(log: Log): void {
   const logged = new Set<string>();
-  const tell = (level: 'error' | 'warn') => (message: string) => {
+  const logAt = (level: 'error' | 'warn') => (message: string) => {
     const reason = message.slice(0, 200);
     // Otherwise an unreachable collector would be logged at every interval.
     if (logged.has(reason) || logged.size >= LOGGED_MAX) return;
@@ -329,6 +329,6 @@ function logDiagnostics(log: Log): void {
     log[level]({ reason, code: 'opentelemetry_sdk' }, 'the SDK of OpenTelemetry says that something is wrong');
   };
   const quiet = () => {};
-  const logger = { error: tell('error'), warn: tell('warn'), info: quiet, debug: quiet, verbose: quiet };
+  const logger = { error: logAt('error'), warn: logAt('warn'), info: quiet, debug: quiet, verbose: quiet };
   diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
 }

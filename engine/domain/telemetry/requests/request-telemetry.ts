@@ -52,7 +52,7 @@ export function createRequestTelemetry({
     return isInRatio(request.notes.trace.trace_id, known.ratio) ? 'ratio' : undefined;
   }
 
-  function tell(request: EndedRequest): void {
+  function reportRequest(request: EndedRequest): void {
     const now = clock.monotonic();
     // The response of a disconnected client may be read to its end.
     const is_drained = request.peek('outcome.drained') === true;
@@ -78,7 +78,7 @@ export function createRequestTelemetry({
   return {
     requestEnded(request) {
       try {
-        tell(request);
+        reportRequest(request);
       } catch (error) {
         const fields = { request_id: request.peek('request.id'), trace_id: request.notes.trace.trace_id };
         log.error({ err: error, ...fields }, 'telemetry could not be made of a request');

@@ -248,16 +248,16 @@ class Connection {
     }
     const socket = this.#open(proxy ?? url);
     this.#take(socket);
-    let told = false;
-    const tell = (error: Error | undefined) => {
-      if (told) return;
-      told = true;
+    let is_reported = false;
+    const reportOnce = (error: Error | undefined) => {
+      if (is_reported) return;
+      is_reported = true;
       if (error === undefined) callback(null, socket);
       else callback(proxy === undefined ? error : new ProxyUnreachable(proxy, error), null);
     };
-    socket.on('error', tell);
-    socket.once('close', () => tell(hungUp()));
-    const refusal = this.#owner.reachability.watch(socket, () => tell(undefined));
+    socket.on('error', reportOnce);
+    socket.once('close', () => reportOnce(hungUp()));
+    const refusal = this.#owner.reachability.watch(socket, () => reportOnce(undefined));
     if (refusal !== undefined) socket.destroy(refusal);
   }
 
