@@ -1,5 +1,5 @@
 /**
- * The whole gate: `npm run verify`. Types, lint, the quick and the slow tests, and `check` over what is shipped; stops at the first failure.
+ * The whole gate: `npm run verify`. Types, lint, the console (the slow tests open its build), the quick and the slow tests, and `check` over what is shipped; stops at the first failure.
  * @module
  */
 import { spawnSync } from 'node:child_process';
@@ -12,7 +12,7 @@ const node = (...args: string[]) => ({ command: process.execPath, args });
 
 const steps = [
   { title: 'Types', ...npx('tsc', '-p', 'tsconfig.json') },
-  { title: 'Operations of the console', ...node('schemas/generate/console.ts') },
+  { title: 'Console', ...node('engine/edge/console/build.mjs') },
   { title: 'Types of the console', ...npx('tsc', '-p', 'engine/edge/console/tsconfig.json') },
   { title: 'Lint', ...npx('biome', 'check', '--error-on-warnings', '.') },
   { title: 'Generated files', ...node('schemas/generate.ts', '--check') },

@@ -25,15 +25,21 @@ const GATEWAYS = IS_DEEP ? 3 : 2;
 const CALLERS = IS_DEEP ? 200 : 40;
 const USERS = peopleOf(CALLERS, CALLERS / 4);
 
-/** The callers, and how much each of them, and all together, may spend. */
+/** The callers, how much each of them, and all together, may spend, and how many requests may be in flight. */
 interface People {
   readonly users: readonly string[];
   readonly user_usd: number;
   readonly team_usd: number;
+  readonly in_flight: number;
 }
-const MANY: People = { users: USERS, user_usd: IS_DEEP ? 32 : 10, team_usd: 3 * CALLERS };
-/** All requests have one caller with so much left that nearly all is placed in leases, until the limit is lowered. */
-const ONE: People = { users: USERS.map(() => USERS[0]!), user_usd: 20_000, team_usd: 20_000 };
+const MANY: People = { users: USERS, user_usd: IS_DEEP ? 32 : 10, team_usd: 3 * CALLERS, in_flight: 140 };
+/** One caller with so much headroom on each limit that leases are taken, until the limit is lowered. */
+const ONE: People = {
+  users: USERS.map(() => USERS[0]!),
+  user_usd: 20_000,
+  team_usd: 20_000,
+  in_flight: 100_000,
+};
 
 /** The faults: a gateway is killed, or the database stops, one after the other. */
 type Crash = { readonly gateway: number } | { readonly database: 'cleanly' | 'crash' };
@@ -67,6 +73,7 @@ async function crashAll(
   crashes: readonly Crash[],
   crowd: Crowd,
   fleet: Fleet,
+  beforeEach: () => Promise<unknown>,
   beforeLast: () => Promise<unknown>,
 ): Promise<void> {
   const getFurther = async () => {
@@ -93,6 +100,7 @@ async function crashAll(
   };
   for (const each of crashes) {
     await getFurther();
+    await beforeEach();
     crowd.repaired = crash(each);
     await crowd.repaired;
   }
@@ -101,8 +109,8 @@ async function crashAll(
 }
 
 /** Counters of every other kind, which no crash may leave behind wrong either. */
-const RULES = [
-  { name: 'at-once', scope: 'team', concurrency: 140 },
+const rulesFor = ({ in_flight }: People) => [
+  { name: 'at-once', scope: 'team', concurrency: in_flight },
   { name: 'per-minute', scope: ['user', 'model'], requests_per_minute: 100_000, tokens_per_minute: 1_000_000_000_000 },
 ];
 
@@ -117,17 +125,23 @@ function whenBack<Answer>(ask: () => PromiseLike<Answer>): Promise<Answer> {
   });
 }
 
-/** Has the database remember which leases there were: most are gone when the test looks. */
-async function noteLeases({ knex }: Database): Promise<void> {
+/** Lets the database count the reservations that are placed in leases: their rows are gone when the test looks. */
+async function countPlaced({ knex }: Database): Promise<void> {
   await knex.raw(
-    `create table leases_seen (counter_id bigint);
-     create function note_lease() returns trigger language plpgsql as $$
+    `create table placed (request_id text);
+     create function note_placed() returns trigger language plpgsql as $$
      begin
-       insert into leases_seen values (new.counter_id);
+       if current_query() like 'call place_rows%' then insert into placed values (new.request_id); end if;
        return null;
      end $$;
-     create trigger note_lease after insert on reservation_leases for each row execute function note_lease()`,
+     create trigger note_placed after insert on reservations for each row execute function note_placed()`,
   );
+}
+
+/** How many reservations have been placed in leases. */
+async function placedIn({ knex }: Database): Promise<number> {
+  const [row] = await knex('placed').count({ count: '*' });
+  return Number(row!.count);
 }
 
 /** Sets every caller's limit to what is spent of it. */
@@ -145,15 +159,16 @@ async function surviveCrashes(
   crashes: readonly Crash[],
   limits: object,
   watched: Watched,
-  { users, user_usd, team_usd }: People = MANY,
-): Promise<{ passed_by: ByScope; bound: ByScope; leased: number }> {
+  people: People = MANY,
+): Promise<{ passed_by: ByScope; bound: ByScope; placed: number }> {
   upstream.requests.length = 0;
+  const { users, user_usd, team_usd } = people;
   const defaults = { user_daily_usd: user_usd, team_monthly_usd: team_usd };
   const fleet = await startFleet({
     gateways: GATEWAYS,
     upstream_url: upstream.url,
     database_url: await postgres.createDatabase(),
-    config: { ...CROWD_MODELS, spend_limits: { defaults, rules: RULES, on_exceeded: 'deny', ...limits } },
+    config: { ...CROWD_MODELS, spend_limits: { defaults, rules: rulesFor(people), on_exceeded: 'deny', ...limits } },
   });
   try {
     const { database } = fleet;
@@ -161,9 +176,15 @@ async function surviveCrashes(
     const passedBy = await watchCounters(database, watched, { user: user_usd * USD, team: team_usd * USD });
     const callers = await makeCallers(database, users, 'pool');
     const crowd = new Crowd(fleet.urls);
-    await noteLeases(database);
-    const beforeLast = async () => users === ONE.users && whenBack(() => lowerLimit(database).then(() => true));
-    await crowd.run(callers, 0, crashAll(crashes, crowd, fleet, beforeLast));
+    await countPlaced(database);
+    const beforeEach = async () => {
+      if (people !== ONE) return;
+      const count = () => whenBack(() => placedIn(database));
+      const earlier = await count();
+      await until('a reservation is placed in a lease', async () => (await count()) > earlier, TIMEOUT_MS);
+    };
+    const beforeLast = async () => people === ONE && whenBack(() => lowerLimit(database).then(() => true));
+    await crowd.run(callers, 0, crashAll(crashes, crowd, fleet, beforeEach, beforeLast));
     await nothingReserved(database);
     const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
     assert.ok(estimates > 0, 'requests were under way when gateways died');
@@ -171,8 +192,7 @@ async function surviveCrashes(
     const { differences, repeated, uncounted, attempts, left } = await verifyLedger({ database, clock: systemClock });
     for (const found of [differences, repeated, uncounted, attempts, left])
       assert.deepEqual(found, { total: 0, first: [] });
-    const [row] = await database.knex('leases_seen').count({ count: '*' });
-    return { passed_by: await passedBy(), bound, leased: Number(row!.count) };
+    return { passed_by: await passedBy(), bound, placed: await placedIn(database) };
   } finally {
     await fleet.close();
   }
@@ -182,16 +202,16 @@ describe(`${GATEWAYS} gateways, ${CALLERS} callers at once; gateways are killed,
   test('worst_case: no limit is exceeded at any moment, and each forwarded request has exactly one row', async () => {
     const limits = { reserve: 'worst_case', lease: 'off' };
     const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(0, 2);
-    const { passed_by, leased } = await surviveCrashes(crashes, limits, 'spent + reserved');
-    assert.deepEqual({ passed_by, leased }, { passed_by: { user: 0, team: 0 }, leased: 0 });
+    const { passed_by, placed } = await surviveCrashes(crashes, limits, 'spent + reserved');
+    assert.deepEqual({ passed_by, placed }, { passed_by: { user: 0, team: 0 }, placed: 0 });
   });
 
   test('in leases: the same, and all leases are returned', async () => {
     const limits = { reserve: 'worst_case' };
     const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(2, 4);
-    const { passed_by, leased } = await surviveCrashes(crashes, limits, 'spent + reserved', ONE);
+    const { passed_by, placed } = await surviveCrashes(crashes, limits, 'spent + reserved', ONE);
     assert.deepEqual(passed_by, { user: 0, team: 0 });
-    assert.ok(leased > 0, 'reservations were placed in leases');
+    assert.ok(placed > 0);
   });
 
   test('typical: no limit is exceeded by more than check says; each forwarded request has one row', async () => {
