@@ -16,17 +16,6 @@ interface Entry {
   readonly json: string;
 }
 
-interface PageRequest {
-  readonly limit: number;
-  readonly after: string | undefined;
-  readonly before: string | undefined;
-}
-
-interface Page {
-  readonly entries: readonly Entry[];
-  readonly has_more: boolean;
-}
-
 /** Whether a model has a capability; `null` when unknown. */
 const supported = (supported: boolean | null) => ({ supported });
 
@@ -98,7 +87,7 @@ function refuse(param: string, message: string): StageError {
   return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
 }
 
-function readQuery(url: string): PageRequest {
+function readQuery(url: string) {
   const question = url.indexOf('?');
   const query = new URLSearchParams(question < 0 ? '' : url.slice(question + 1));
   const after = query.get('after_id') ?? undefined;
@@ -123,7 +112,7 @@ function indexOf(entries: readonly Entry[], param: string, id: string): number {
   return index;
 }
 
-function pageOf(entries: readonly Entry[], { limit, after, before }: PageRequest): Page {
+function pageOf(entries: readonly Entry[], { limit, after, before }: ReturnType<typeof readQuery>) {
   if (before !== undefined) {
     const end = indexOf(entries, 'before_id', before);
     const start = Math.max(0, end - limit);
@@ -137,7 +126,7 @@ function answer(body: string): Answer {
   return { kind: 'answer', status: 200, headers: { 'content-type': 'application/json' }, body };
 }
 
-function listOf({ entries, has_more }: Page): Answer {
+function listOf({ entries, has_more }: ReturnType<typeof pageOf>): Answer {
   const [first, last] = [entries[0], entries.at(-1)].map((entry) => JSON.stringify(entry?.model.id ?? null));
   const data = entries.map(({ json }) => json).join(',');
   // Some coding CLIs require `models`. It stays empty: entries would override the client's own instructions and context

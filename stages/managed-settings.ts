@@ -1,9 +1,7 @@
 import { defineStage, StageError } from '../engine/api.ts';
 
-type HeaderValue = string | readonly string[] | undefined;
-
 /** Whether an If-None-Match header names an entity tag; weak ones count (RFC 9110 section 13.1.2). */
-function isNamed(etag: string, if_none_match: HeaderValue): boolean {
+function isNamed(etag: string, if_none_match: string | readonly string[] | undefined): boolean {
   const text = typeof if_none_match === 'object' ? if_none_match.join(',') : (if_none_match ?? '');
   if (text.trim() === '*') return true;
   return text.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag);

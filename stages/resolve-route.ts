@@ -109,9 +109,9 @@ function routeMaker({ models, pipeline }: Services) {
 
 /** Compiles the routing rules. `rulesOf` caches the rules for a model: of hundreds, a request evaluates only those. */
 function compileRules({ config, condition }: Services, routeTo: ReturnType<typeof routeMaker>) {
-  const compiled = routingRules(config).map(({ name, mode, logic, upstreams }, index) => {
-    const written = config.routing.rules[index]!;
-    return { name, mode, models: written.models, holds: condition(logic), route: routeTo(upstreams, written) };
+  const compiled = routingRules(config).map((rule) => {
+    const { name, mode, models, logic, upstreams } = rule;
+    return { name, mode, models, holds: condition(logic), route: routeTo(upstreams, rule) };
   });
   const by_model = new WeakMap<ModelConfig, typeof compiled>();
   const covers = ({ id }: ModelConfig, globs: readonly string[] = ['*']) => globs.some((glob) => matchesGlob(glob, id));

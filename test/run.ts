@@ -8,7 +8,6 @@
  *
  * Starts one PostgreSQL for all of them and a few processes that take the files in turn. Whatever the tests start ends with
  * this process, also when it is killed.
- * @module
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';

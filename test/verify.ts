@@ -1,6 +1,5 @@
 /**
  * The whole gate: `npm run verify`. Types, lint, the console (the slow tests open its build), the quick and the slow tests, and `check` over what is shipped; stops at the first failure.
- * @module
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { JsonSchema } from '../../engine/api.ts';
-import { ADMIN_API_DOCUMENT, ADMIN_OPERATIONS } from '../../engine/edge/admin/description.ts';
+import { ADMIN_API, ADMIN_OPERATIONS } from '../../engine/edge/admin/description.ts';
 import { isSchema, schemasIn } from './schema.ts';
 
 const PRIMITIVES: Readonly<Record<string, string>> = {
@@ -90,7 +90,7 @@ interface Response {
 
 type Named<Value> = Readonly<Record<string, Value>>;
 
-const DOCUMENT = ADMIN_API_DOCUMENT as unknown as {
+const DOCUMENT = ADMIN_API.document as unknown as {
   readonly components: { readonly schemas: Named<JsonSchema>; readonly responses: Named<Response> };
   readonly paths: Named<Named<{ readonly responses: Named<Response> }>>;
 };

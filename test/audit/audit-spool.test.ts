@@ -1,24 +1,20 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { systemClock as clock } from '../../engine/base/kit/clock.ts';
 import type { Database } from '../../engine/base/store/database.ts';
 import { OpenAuditLog } from '../../engine/domain/audit/audit-log.ts';
 import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
 import { SpoolingLedger } from '../../engine/domain/budget/spool/spooling-ledger.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 import { away, deadProcess, fakeLedger } from '../support/spool.ts';
 import { quietLog, useTestStore } from '../support/store.ts';
 
 const never = () => () => {};
-const root = mkdtempSync(join(tmpdir(), 'appscli-audit-spool-'));
-after(() => rmSync(root, { recursive: true }));
+const root = ownDirectory();
 
-let database: Database;
-const ledgers = useTestStore((opened) => {
-  database = opened.database;
-});
+const { database, ledgers } = useTestStore();
 
 /** An audit log with its spool; `trouble.now` is what its database answers with. */
 async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?: number } = {}) {

@@ -1,19 +1,15 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { frozenClock } from '../../engine/base/kit/clock.ts';
 import type { Database } from '../../engine/base/store/database.ts';
 import { KEPT, listLoads, listReplicas, readVersion } from '../../engine/domain/audit/config-loads.ts';
 import { type LoadRecord, openLoadRecord } from '../../engine/edge/gateway/loads.ts';
-import { openTestStore, quietLog, type TestStore } from '../support/store.ts';
+import { quietLog, useTestStore } from '../support/store.ts';
 
 const HASH = { config_hash: 'feedfeedfeed', needs_restart: [] };
 const DAY_MS = 86_400_000;
 
-let store: TestStore;
-before(async () => {
-  store = await openTestStore();
-});
-after(() => store.close());
+const { store } = useTestStore();
 
 function openRecord(clock = frozenClock('2026-03-10T12:00:00Z')): { record: LoadRecord; clock: typeof clock } {
   const { database } = store;

@@ -1,6 +1,6 @@
 /** Which records fit a filter: the database and the program must say the same, as one lists and the other follows. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { before, it } from 'node:test';
 import fc from 'fast-check';
 import type { AuditRecord } from '../../engine/base/contract/services.ts';
 import {
@@ -10,7 +10,7 @@ import {
   recordsAfter,
   whoSent,
 } from '../../engine/domain/audit/request-records.ts';
-import { openTestStore, type TestStore } from '../support/store.ts';
+import { useTestStore } from '../support/store.ts';
 
 const NOW = Date.parse('2026-03-10T12:00:00Z');
 const PEOPLE = ['ann@example.com', 'bob@example.com'];
@@ -63,34 +63,28 @@ const KNOWN = {
   ...{ spend_rule: null, route_rule: 'default', refused_by: 'access rule few', shadow: undefined },
 } as unknown as AuditRecord;
 
-let store: TestStore;
+const { store } = useTestStore();
 before(async () => {
-  store = await openTestStore();
   const records = [KNOWN, ...fc.sample(record, { numRuns: 400 })];
   const rows = records.map((each, i) => ({ at_ms: NOW - i * 60_000, request_id: `r${i}`, record: each }));
   await store.database.query('test_audit', 'select audit_append($1::jsonb, false)', [JSON.stringify(rows)]);
 });
-after(() => store.close());
 
-describe('a filter of audit records', () => {
-  it('finds exactly the matching records in the database', async () => {
-    const { database } = store;
-    const all = await recordsAfter(database, 0, 1000);
-    let found_some = 0;
-    await fc.assert(
-      fc.asyncProperty(anyFilter, async (filter) => {
-        const fits = all.filter((row) => fitter(filter)(row.record));
-        const page = await listRequestRecords(database, filter, { limit: 500, now: NOW });
-        assert.deepEqual(new Set(page!.records.map(({ id }) => id)), new Set(fits.map(({ id }) => id)));
-        const senders = await whoSent(database, filter, 10);
-        assert.equal(
-          senders.reduce((sum, { requests }) => sum + requests, 0),
-          fits.length,
-        );
-        found_some += Number(fits.length > 0);
-      }),
-      { numRuns: 100, examples: FITTING.map((filter) => [filter]) },
-    );
-    assert.ok(found_some >= FITTING.length, `only ${found_some} filters found anything`);
-  });
+it('a filter of audit records finds exactly the matching records in the database', async () => {
+  const { database } = store;
+  const all = await recordsAfter(database, 0, 1000);
+  let found_some = 0;
+  await fc.assert(
+    fc.asyncProperty(anyFilter, async (filter) => {
+      const fits = all.filter((row) => fitter(filter)(row.record));
+      const page = await listRequestRecords(database, filter, { limit: 500, now: NOW });
+      assert.deepEqual(new Set(page!.records.map(({ id }) => id)), new Set(fits.map(({ id }) => id)));
+      const senders = await whoSent(database, filter, 10);
+      const sent = senders.reduce((sum, { requests }) => sum + requests, 0);
+      assert.equal(sent, fits.length);
+      found_some += Number(fits.length > 0);
+    }),
+    { numRuns: 100, examples: FITTING.map((filter) => [filter]) },
+  );
+  assert.ok(found_some >= FITTING.length, `only ${found_some} filters found anything`);
 });

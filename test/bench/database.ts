@@ -1,9 +1,7 @@
 import { appendFileSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
-import { openEmbeddedPostgres } from '../../engine/base/store/embedded/embedded-postgres.ts';
-import { findExistingHome } from '../../engine/base/store/embedded/postgres-home.ts';
-import { readServerState } from '../../engine/base/store/embedded/postgres-process.ts';
+import { findExistingHome, openEmbeddedPostgres, readServerState } from '../../engine/base/store/embedded-postgres.ts';
 import { until } from '../support/until.ts';
 import { type Effort, loadForDatabase } from './measure.ts';
 import type { Child } from './processes.ts';

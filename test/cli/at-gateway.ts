@@ -1,11 +1,9 @@
 /** Commands with `--base-url`: at an admin API, as the user whose session token is their name. */
 import assert from 'node:assert/strict';
 import { StartError } from '../../engine/base/contract/start-error.ts';
-import { keep } from '../client/keep-credentials.ts';
-import { type Backend, createBackend } from '../client/scripted-gateway.ts';
+import { type Backend, createBackend, keep } from '../client/scripted-gateway.ts';
 import { cli, type Ended } from './support.ts';
 
-/** A home whose user is signed in at a gateway for another hour. */
 export function backendOf(who: string, base_url: string): Backend {
   const backend = createBackend();
   const expires_at = new Date(Date.now() + 3_600_000).toISOString();
@@ -14,13 +12,11 @@ export function backendOf(who: string, base_url: string): Backend {
   return backend;
 }
 
-/** Runs commands at a gateway, as a user who signed in there. */
 export function commandsOf(who: string, base_url: string): (...words: readonly string[]) => Promise<Ended> {
   const { env } = backendOf(who, base_url);
   return (...words) => cli([...words, '--base-url', base_url], { env });
 }
 
-/** The error a command must end with. */
 export async function failure(command: Promise<unknown>): Promise<StartError> {
   const error = await command.then(
     () => assert.fail('it succeeded'),
@@ -30,7 +26,20 @@ export async function failure(command: Promise<unknown>): Promise<StartError> {
   return error;
 }
 
-/** Asserts that no line is longer than a terminal is wide. */
+/** Command lines that must fail in one line, with exit code 64 by default. */
+export async function assertRefused(
+  run: (...words: readonly string[]) => Promise<Ended>,
+  wrong: readonly (readonly [words: string | readonly string[], message: RegExp, exit_code?: number])[],
+): Promise<void> {
+  for (const [line, message, exit_code = 64] of wrong) {
+    const words = typeof line === 'string' ? line.split(' ').filter(Boolean) : line;
+    const ended = await run(...words);
+    assert.deepEqual([ended.exit_code, ended.stdout], [exit_code, ''], `${words.join(' ')}: ${ended.stderr}`);
+    assert.match(ended.stderr, message);
+    assert.match(ended.stderr, /^appscli: [^\n]+\n$/);
+  }
+}
+
 export function assertNarrow(text: string, width = 80): void {
   for (const line of text.split('\n')) assert.ok(line.length <= width, line);
 }

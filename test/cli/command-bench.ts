@@ -9,25 +9,19 @@ import { startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { until } from '../support/until.ts';
 import { cli, type Ended, type RunningCommand, startCli } from './support.ts';
 
-/** The tools of a test file about commands. */
 export interface CommandBench {
   readonly gateway: TestGateway;
   readonly database_url: string;
-  /** The configuration of the commands. */
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
-  /** Runs a command with this configuration. */
   run(...arguments_: readonly string[]): Promise<Ended>;
-  /** The same; it must succeed. */
   succeed(...arguments_: readonly string[]): Promise<Ended>;
   start(...arguments_: readonly string[]): RunningCommand;
-  /** Makes a token without the command line. */
   newToken(input: TokenWish): Promise<string>;
   /** Sends a request and waits for its audit record and its ledger row; gives its id. */
   request(token: string): Promise<string>;
 }
 
-/** Boots a gateway for the tests of a file; the result is filled in before the first of them. */
 export function commandBench(): CommandBench {
   const bench = {} as { -readonly [Key in keyof CommandBench]: CommandBench[Key] };
   const closing: (() => Promise<unknown>)[] = [];

@@ -6,15 +6,14 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { Command } from 'commander';
 import { createProgram } from '../../engine/edge/cli/program.ts';
-import { keep } from '../client/keep-credentials.ts';
-import { createBackend } from '../client/scripted-gateway.ts';
+import { createBackend, keep } from '../client/scripted-gateway.ts';
 import { createProject } from '../load/support/project.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 import { ownDirectory } from '../support/own-directory.ts';
+import { assertNarrow, assertRefused } from './at-gateway.ts';
 import { commandBench } from './command-bench.ts';
 import { cli, collectingContext, LAUNCHER, start } from './support.ts';
 
-/** Every command without commands below it, by its name. */
 const leaves = (command: Command, name: string): [name: string, command: Command][] =>
   command.commands.length === 0
     ? [[name, command]]
@@ -39,8 +38,7 @@ test('help goes to standard output on request, and to standard error with exit c
   assert.equal(asked.exit_code, 0);
   assert.match(asked.stdout, /^Usage: appscli/);
   const unasked = await cli([]);
-  assert.equal(unasked.exit_code, 64);
-  assert.equal(unasked.stdout, '');
+  assert.deepEqual([unasked.exit_code, unasked.stdout], [64, '']);
   assert.match(unasked.stderr, /^Usage: appscli/);
 });
 
@@ -50,54 +48,42 @@ test('every command explains itself with examples in 80 columns', async () => {
     const { stdout, exit_code } = await cli([...command.split(' '), '--help']);
     assert.equal(exit_code, 0);
     assert.match(stdout, new RegExp(`\nExamples:\n.*appscli ${command}`));
-    for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
+    assertNarrow(stdout);
   });
   await Promise.all(explained);
-  for (const line of (await cli(['--help'])).stdout.split('\n')) assert.ok(line.length <= 80, line);
+  assertNarrow((await cli(['--help'])).stdout);
 });
 
 test('a wrong command line is one line with the likely intention, and exit code 64', async () => {
-  const wrong: [string[], RegExp][] = [
-    [['gatway'], /unknown command 'gatway' \(Did you mean gateway\?\)/],
-    [['usage', '--sinse', '7d'], /unknown option '--sinse' \(Did you mean --since\?\)/],
-    [['usage', '--since', 'yesterday'], /'yesterday' is invalid\. Expected a duration such as 7d/],
+  const create = 'tokens create --user a@b.c --group all';
+  await assertRefused(
+    (...words) => cli(words),
     [
-      ['usage', '--base-url', 'https://g.example', '--since', '2027-02-01', '--until', '2027-01-01'],
-      /--since must be before --until/,
+      ['gatway', /unknown command 'gatway' \(Did you mean gateway\?\)/],
+      ['usage --sinse 7d', /unknown option '--sinse' \(Did you mean --since\?\)/],
+      ['usage --since yesterday', /'yesterday' is invalid\. Expected a duration such as 7d/],
+      ['usage --base-url https://g.example --since 2027-02-01 --until 2027-01-01', /--since must be before --until/],
+      ['ledger reprice --since 2027-01-01 --until 2027-01-01', /--since must be before --until/],
+      ['limits set --user a@b.c --window day --usd $5', /Expected an amount in USD/],
+      ['limits set --user a@b.c --usd 5', /'--window <window>' not specified/],
+      [create, /'--name <name>' not specified/],
+      ['tokens create --user alice --group all --name x', /Expected an e-mail address/],
+      [`${create} --name x --expires 2020-01-01`, /in the future/],
+      ['check --format xml', /Allowed choices are text, json, github/],
+      ['check --timeout 3', /--live/],
+      ['ledger reprice', /required option '--since <when>' not specified/],
+      ['mock-upstream --listen 8090', /Expected a host and port of this machine/],
+      ['diff a b --audit monday', /--audit <since>.*Expected a duration such as 7d, 12h or 90m, or a date/],
+      ['audit tail -n many', /Expected a number/],
+      ['tokens create extra', /./],
+      ['policy list --base-url https://gateway.example.com', /\(see appscli policy list --help\)/],
     ],
-    [['ledger', 'reprice', '--since', '2027-01-01', '--until', '2027-01-01'], /--since must be before --until/],
-    [['limits', 'set', '--user', 'a@b.c', '--window', 'day', '--usd', '$5'], /Expected an amount in USD/],
-    [['limits', 'set', '--user', 'a@b.c', '--usd', '5'], /'--window <window>' not specified/],
-    [['tokens', 'create', '--user', 'a@b.c', '--group', 'all'], /'--name <name>' not specified/],
-    [['tokens', 'create', '--user', 'alice', '--group', 'all', '--name', 'x'], /Expected an e-mail address/],
-    [
-      ['tokens', 'create', '--user', 'a@b.c', '--group', 'g', '--name', 'x', '--expires', '2020-01-01'],
-      /in the future/,
-    ],
-    [['check', '--format', 'xml'], /Allowed choices are text, json, github/],
-    [['check', '--timeout', '3'], /--live/],
-    [['ledger', 'reprice'], /required option '--since <when>' not specified/],
-    [['mock-upstream', '--listen', '8090'], /Expected a host and port of this machine/],
-    [['diff', 'a', 'b', '--audit', 'monday'], /--audit <since>.*Expected a duration such as 7d, 12h or 90m, or a date/],
-    [['audit', 'tail', '-n', 'many'], /Expected a number/],
-    [['tokens', 'create', 'extra'], /./],
-    [['policy', 'list', '--base-url', 'https://gateway.example.com'], /\(see appscli policy list --help\)/],
-  ];
-  const refused = wrong.map(async ([arguments_, expected]) => {
-    const { exit_code, stdout, stderr } = await cli(arguments_);
-    assert.equal(exit_code, 64, arguments_.join(' '));
-    assert.equal(stdout, '');
-    assert.match(stderr, expected);
-    assert.match(stderr, /^appscli: [^\n]+\n$/);
-  });
-  await Promise.all(refused);
+  );
 });
 
-/** Nothing listens there. */
 const GATEWAY = 'http://127.0.0.1:9';
 const directory = ownDirectory();
 
-/** Each command's requirements beside the target. */
 const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
   'config diff': ['000000000000'],
   'limits clear': ['--user', 'anna@example.com', '--window', 'day'],
@@ -118,13 +104,11 @@ const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
   'upstreams resume': ['main'],
 };
 
-/** The commands that work on a database or at a gateway. */
 const commands = ALL.filter(([, { options }]) => {
   const defaults = options.map(({ long, defaultValue }) => `${long} ${defaultValue ?? ''}`);
   return defaults.includes('--config gateway.yaml') && defaults.includes('--base-url ');
 }).map(([name]) => name);
 
-/** Runs a command as a program with a service token. */
 function run(name: string, env: NodeJS.ProcessEnv) {
   const words = [...name.split(' '), ...(ARGUMENTS[name] ?? [])];
   return cli(words, { cwd: directory, env: { HOME: directory, APPSCLI_SERVICE_TOKEN: 'gws_test', ...env } });
@@ -171,9 +155,8 @@ describe('a command without a target', () => {
   });
 
   test('is shown the name of the invalid variable', async () => {
-    const { exit_code, stderr } = await run('upstreams list', { APPSCLI_BASE_URL: 'gateway' });
-    assert.equal(exit_code, 64);
-    assert.match(stderr, /APPSCLI_BASE_URL is not a gateway address/);
+    const at = (...words: readonly string[]) => run(words.join(' '), { APPSCLI_BASE_URL: 'gateway' });
+    await assertRefused(at, [['upstreams list', /APPSCLI_BASE_URL is not a gateway address/]]);
   });
 });
 
@@ -185,8 +168,7 @@ test('without its database a command reports it in one line and exits 69', async
   const ended = await cli(['usage', '--config', bench.config_file], {
     env: { ...bench.env, TEST_DATABASE_URL: unreachable.href },
   });
-  assert.equal(ended.exit_code, 69);
-  assert.equal(ended.stdout, '');
+  assert.deepEqual([ended.exit_code, ended.stdout], [69, '']);
   assert.match(ended.stderr, /^appscli: [^\n]*TEST_DATABASE_URL\n$/);
   assert.ok(!ended.stderr.includes(unreachable.password));
 });

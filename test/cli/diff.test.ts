@@ -1,4 +1,3 @@
-/** Past requests under another configuration, by their audit records. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { before, describe, it, test } from 'node:test';
@@ -24,7 +23,6 @@ before(async () => {
 describe('diff --audit', () => {
   const NO_PAYMENTS = { name: 'no-payments', when: { '===': [{ var: 'principal.project' }, 'payments'] } };
 
-  /** Compares with the same configuration and other sections beside it. */
   async function diff(sections: object, ...options: string[]) {
     const config = JSON.parse(await readFile(bench.config_file, 'utf8'));
     const file = bench.config_file.replace(/gateway\.yaml$/, 'changed.yaml');
@@ -65,7 +63,6 @@ describe('diff --audit', () => {
 
 const commands = commandBench();
 
-/** A copy of the configuration with another text in it. */
 async function edited(name: string, from: string, to: string): Promise<string> {
   const text = await readFile(commands.config_file, 'utf8');
   const file = commands.config_file.replace(/gateway\.yaml$/, name);

@@ -1,31 +1,26 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { createProject, GATEWAY, type Project } from '../load/support/project.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { freePort } from '../support/free-port.ts';
-import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { answerJson, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { use } from '../support/use.ts';
 import { cli } from './support.ts';
 
 const KEY = 'sk-planted-0123456789';
 
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let upstream: ScriptedUpstream;
 let project: Project;
 let env: NodeJS.ProcessEnv;
 
+const database = use(createTestDatabase, ({ drop }) => drop());
+const upstream = use(startUpstream);
 before(async () => {
-  database = await createTestDatabase();
-  upstream = await startUpstream();
   upstream.script = answerJson({ object: 'list', data: [] });
   const text = GATEWAY.replace('127.0.0.1:8080', `127.0.0.1:${await freePort()}`)
     .replace('https://gateway.example.com', 'http://127.0.0.1:9')
     .replace('https://api.example.com', upstream.url);
   project = createProject({ 'gateway.yaml': `${text}database: { postgres: { url_env: DATABASE_URL } }\n` });
   env = { PATH: process.env.PATH, UPSTREAM_KEY: KEY, DATABASE_URL: database.url };
-});
-after(async () => {
-  await upstream.close();
-  await database.drop();
 });
 
 const doctor = (more: readonly string[] = [], input = env) =>
@@ -54,15 +49,7 @@ test('doctor --config is JSON for programs, and exits 1 on a failure', async () 
   assert.equal(command, 'doctor');
   assert.equal(config, project.path('gateway.yaml'));
   const failed = checks.filter((check: { verdict: string }) => check.verdict === 'failed');
-  assert.deepEqual(
-    failed.map(({ id, where }: { id: string; where: string }) => `${id} ${where.replace(/.*\//, '')}`),
-    ['upstream.reach gateway.yaml:5'],
-  );
+  const places = failed.map(({ id, where }: { id: string; where: string }) => `${id} ${where.replace(/.*\//, '')}`);
+  assert.deepEqual(places, ['upstream.reach gateway.yaml:5']);
   assert.ok(!stdout.includes(KEY));
-});
-
-test('doctor --config reports missing options', async () => {
-  const missing = await cli(['doctor', '--config', project.path('nothing.yaml')], { env });
-  assert.equal(missing.exit_code, 78);
-  assert.match(missing.stderr, /nothing\.yaml does not exist/);
 });

@@ -1,6 +1,6 @@
 /** `appscli limits`: its output and arguments; the operations are in `test/http/admin/limits.test.ts`. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { formatInZone, startOfDate } from '../../engine/base/kit/zoned-time.ts';
 import { expiryThere } from '../../engine/edge/cli/commands.ts';
 import { count, limitedConfig } from '../http/admin/limits-config.ts';
@@ -8,7 +8,8 @@ import { adminBench } from '../http/admin/support.ts';
 import { createProject } from '../load/support/project.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { gatewayConfig } from '../support/gateway.ts';
-import { assertNarrow, commandsOf } from './at-gateway.ts';
+import { use } from '../support/use.ts';
+import { assertNarrow, assertRefused, commandsOf } from './at-gateway.ts';
 import { cli, type Ended, jsonLines } from './support.ts';
 
 /** Names of hosts and accounts decide where lines break. */
@@ -24,11 +25,7 @@ const LIMITS = {
 };
 
 describe('on the database', () => {
-  let database: Awaited<ReturnType<typeof createTestDatabase>>;
-  before(async () => {
-    database = await createTestDatabase();
-  });
-  after(() => database.drop());
+  const database = use(createTestDatabase, ({ drop }) => drop());
   function runWith(spend_limits: object, ...arguments_: readonly string[]): Promise<Ended> {
     const token_groups = ['all', 'contractors', 'staff'].map((name) => ({ name, models: ['*'] }));
     const config = gatewayConfig('http://127.0.0.1:9', { token_groups, spend_limits });
@@ -126,30 +123,30 @@ describe('on the database', () => {
   });
 
   test('reports a wrong command line and changes nothing', async () => {
-    const ana = ['--user', 'a@example.com', '--window'];
-    const wrong: [readonly string[], RegExp][] = [
-      [['set', '--window', 'day', '--usd', '1'], /whose limit\? Name a user, team,/],
-      [['set', ...ana, 'day'], /no amount: use --usd/],
-      [['set', ...ana, 'day', '--usd', '1', '--tokens', '1'], /--tokens exclude each other/],
-      [['set', ...ana, 'day', '--usd', '1e3'], /Expected an amount in USD/],
-      [['set', ...ana, 'day', '--usd', '9999999'], /up to 4000000/],
-      [['set', ...ana, 'year', '--usd', '1'], /Allowed choices are day, week/],
-      [['set', ...ana, 'week', '--usd', '1'], /gateway\.yaml does not count USD by user per week/],
-      [['set', '--team', 'a', '--model', 'codr-1', '--window', 'month', '--usd', '1'], /did you mean `coder-1`/],
-      [['grant', ...ana, 'day', '--usd', '1'], /required option '--expires/],
-      [['grant', ...ana, 'day', '--usd', '1', '--expires', '2020-01-01'], /2020-01-01 has begun/],
-      [['grant', ...ana, 'day', '--usd', '1', '--expires', '2020-01-32'], /Expected a duration such as 30d/],
-      [['clear', ...ana, 'minute'], /choose one with --unit/],
-      [['list', '--token', `gw_${'a'.repeat(40)}`], /the token is a credential; name a token by its id, as "[^"]+" sh/],
-    ];
-    for (const [input, message] of wrong) {
-      const { exit_code, stdout, stderr } = await run('limits', ...input);
-      assert.deepEqual([exit_code, stdout], [64, ''], input.join(' '));
-      assert.match(stderr, message);
-    }
-    const none = await run('limits', 'clear', '--token', 'tok_0', '--window', 'minute', '--unit', 'tokens');
-    assert.equal(none.exit_code, 1);
-    assert.match(none.stderr, /no limit of tokens is set for token tok_0 per minute/);
+    const ana = '--user a@example.com --window';
+    await assertRefused(
+      (...words) => run('limits', ...words),
+      [
+        ['set --window day --usd 1', /whose limit\? Name a user, team,/],
+        [`set ${ana} day`, /no amount: use --usd/],
+        [`set ${ana} day --usd 1 --tokens 1`, /--tokens exclude each other/],
+        [`set ${ana} day --usd 1e3`, /Expected an amount in USD/],
+        [`set ${ana} day --usd 9999999`, /up to 4000000/],
+        [`set ${ana} year --usd 1`, /Allowed choices are day, week/],
+        [`set ${ana} week --usd 1`, /gateway\.yaml does not count USD by user per week/],
+        ['set --team a --model codr-1 --window month --usd 1', /did you mean `coder-1`/],
+        [`grant ${ana} day --usd 1`, /required option '--expires/],
+        [`grant ${ana} day --usd 1 --expires 2020-01-01`, /2020-01-01 has begun/],
+        [`grant ${ana} day --usd 1 --expires 2020-01-32`, /Expected a duration such as 30d/],
+        [`clear ${ana} minute`, /choose one with --unit/],
+        [`list --token gw_${'a'.repeat(40)}`, /the token is a credential; name a token by its id, as "[^"]+" sh/],
+        [
+          'clear --token tok_0 --window minute --unit tokens',
+          /no limit of tokens is set for token tok_0 per minute/,
+          1,
+        ],
+      ],
+    );
   });
 });
 

@@ -7,11 +7,8 @@ import { createProgram } from '../../engine/edge/cli/program.ts';
 import { ask, bearer, messagesBody, send } from '../e2e/support/client.ts';
 import { auditRecord, ledgerRow } from '../e2e/support/state.ts';
 import { useGateway } from '../e2e/support/use-gateway.ts';
-import type { TestGateway } from '../support/gateway.ts';
-import type { ScriptedUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { collectingContext } from './support.ts';
 
-/** A line that looks like one of the audit log. */
 const FORGED = '200  $9999  boss@example.com';
 const HOSTILE = `x\x1b[2J\x1b]0;t\x07\x9b31m\u202e\u2066\u2028\u2029\u200b\u200d\ufeff\u{e0041}\x7f\r\t\n${FORGED}\ny`;
 /** Written apart from ours on purpose. */
@@ -24,8 +21,6 @@ function assertShowable(text: string, what: string): void {
   assert.doesNotMatch(text, /^200 {2}\$9999/m, `${what} lets a name begin a line`);
 }
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 let request_id: string;
 
 /** Runs a command in this process. Its terminal filters nothing, so that each command must. */
@@ -64,12 +59,7 @@ function spoilt(value: unknown, kept: readonly string[]): unknown {
   );
 }
 
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  { spend_limits: { defaults: { user_daily_usd: 50 }, rules: [] } },
-);
+const { upstream, gateway } = useGateway({ spend_limits: { defaults: { user_daily_usd: 50 }, rules: [] } });
 before(async () => {
   const response = await ask(gateway.url, gateway.token);
   request_id = String(response.headers['x-gateway-request-id']);
@@ -147,12 +137,9 @@ describe('names from outside', () => {
     }
   });
 
-  test('are printed by explain of a past request as text that does nothing', async () => {
+  test('are printed by explain of a past request, and in errors of commands, as text that does nothing', async () => {
     assertShowable(await run('explain', request_id), 'explain');
     assertShowable(await run('explain', request_id, '--json'), 'explain --json');
-  });
-
-  test('are printed in errors of commands as text that does nothing', async () => {
     const { reportFailure } = await import('../../engine/edge/cli/main.ts');
     const { context, info } = collectingContext();
     await reportFailure(new Error(HOSTILE), context.terminal, {});

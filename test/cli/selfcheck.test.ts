@@ -16,7 +16,6 @@ const TOKEN = 'gw_0123456789abcdef';
 
 let models: readonly object[];
 let asked: { readonly path: string; readonly headers: NodeJS.Dict<string | string[]> }[] = [];
-/** Where messages are forwarded to. */
 let upstream: string | undefined;
 let status: number;
 const gateway = createServer(async (request, response) => {
@@ -51,7 +50,6 @@ const FAILS: SelfCheck = {
   title: 'A stream',
   run: async () => ({ verdict: 'failed', found: 'it is not', remedy: 'mend it' }),
 };
-/** Fails with its input, so that a test can read it. */
 const SHOWS: SelfCheck = {
   ...OK,
   id: 'messages.tells',
@@ -66,7 +64,7 @@ async function run(input: Partial<SelfcheckOptions>, checks: readonly SelfCheck[
   const context = { terminal, env: { TOKEN, ...env }, stages: async () => [] };
   const options = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 0.01, timeout: 60, ...input };
   const exit_code = await selfcheck(context, options, checks);
-  return { exit_code, data: data(), info: info() };
+  return { exit_code, data: data(), info: info(), words: info().replaceAll('\n', ' ') };
 }
 
 describe('appscli selfcheck', () => {
@@ -81,21 +79,16 @@ describe('appscli selfcheck', () => {
   });
 
   it('prints its requests and their cost, each result when known, and the totals', async () => {
-    const { exit_code, data, info } = await run({}, [OK, FAILS]);
+    const { exit_code, data, info, words } = await run({}, [OK, FAILS]);
     assert.equal(exit_code, 1);
     assert.equal(
       data,
       'ok       The list of models: it is there\n' +
         'failed   A stream: it is not\n         expected  a list\n         help      mend it\n         check     messages.stream\n',
     );
-    assert.ok(
-      info
-        .replaceAll('\n', ' ')
-        .startsWith(
-          `Checks ${base_url} with the model coder-1 (the first of 2 on its list; choose another with --model). Costs nothing: no requests to a model. `,
-        ),
-      info,
-    );
+    const model = 'coder-1 (the first of 2 on its list; choose another with --model)';
+    const begins = `Checks ${base_url} with the model ${model}. Costs nothing: no requests to a model. `;
+    assert.ok(words.startsWith(begins), info);
     assert.match(info, /\n1 ok, 1 failed in \d+\.\d s\n$/);
   });
 
@@ -130,9 +123,9 @@ describe('appscli selfcheck', () => {
   });
 
   it('skips checks beyond the cost limit, and names the option', async () => {
-    const { data, info } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
+    const { data, words } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
     assert.match(
-      info.replaceAll('\n', ' '),
+      words,
       /Costs at most 0\.0075 USD: 2 requests to the model, 1,500 input and 200 output tokens, at 3 USD per million input and 15 per million output tokens, an assumed price: the gateway lists none\. 1 more check would exceed --max-usd 0\.01; --max-usd 0\.02 runs all\./,
     );
     assert.match(
@@ -158,13 +151,12 @@ describe('appscli selfcheck', () => {
       { id: 'small', input_cost_per_token: 2.5e-7, output_cost_per_token: 1.25e-6 },
       { id: 'middle', pricing: { input: 0.8, output: 4 } },
     ];
-    const { info } = await run({ json: true }, [DEAR]);
-    assert.equal(info, '');
+    assert.equal((await run({ json: true }, [DEAR])).info, '');
     models = [models[0]!, { id: 'small', pricing: { prompt: '0.00000025', completion: '0.00000125' } }];
     const result = await run({}, [DEAR]);
     assert.match(result.info, /with the model small \(the cheapest of 2 on its/);
     assert.match(
-      result.info.replaceAll('\n', ' '),
+      result.words,
       /at 0\.25 USD per million input and 1\.25 per million output tokens, by the price list of the gateway\./,
     );
   });
@@ -208,18 +200,15 @@ describe('appscli selfcheck', () => {
 
   it('skips what needs a model where none is listed or named, and tells an empty list from a refused one', async () => {
     models = [];
-    const { data, info } = await run({}, [OK, DEAR]);
-    assert.match(info.replaceAll('\n', ' '), /with no model: the gateway lists none, and --model is not set/);
+    const { data, words } = await run({}, [OK, DEAR]);
+    assert.match(words, /with no model: the gateway lists none, and --model is not set/);
     assert.match(
       data,
       /skipped {2}An answer: no model available: fix the model list, or name a model with\n {9}--model/,
     );
     status = 401;
     const refused = await run({}, [DEAR]);
-    assert.match(
-      refused.info.replaceAll('\n', ' '),
-      /with no model: the gateway has no model list, and --model is not set/,
-    );
+    assert.match(refused.words, /with no model: the gateway has no model list, and --model is not set/);
     assert.match(refused.data.replace(/\s+/g, ' '), /no model available: fix the model list/);
   });
 
@@ -283,7 +272,6 @@ describe('appscli selfcheck', () => {
     writeFileSync(APPSCLI_CREDENTIALS, file, { mode: 0o600 });
     const { terminal } = collectingTerminal();
     const context = { terminal, env: { APPSCLI_CREDENTIALS }, stages: async () => [] };
-    // With /v1, as users copy it.
     const input = { baseUrl: `${base_url}/v1`, maxUsd: 0, timeout: 60 };
     assert.equal(await selfcheck(context, input, [OK]), 0);
     assert.equal(asked[0]?.headers.authorization, 'Bearer access-of-a-sign-in');
@@ -308,10 +296,7 @@ describe('appscli selfcheck', () => {
     assert.match(reached.data, /^ok/);
     upstream = undefined;
     const missed = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [OK, DEAR]);
-    assert.match(
-      missed.info.replaceAll('\n', ' '),
-      /does not forward coder-1 to the echo upstream at .*: configure an upstream/,
-    );
+    assert.match(missed.words, /does not forward coder-1 to the echo upstream at .*: configure an upstream/);
     assert.match(missed.data, /skipped {2}An answer/);
   });
 

@@ -1,4 +1,3 @@
-/** `appscli sessions` and `people`: on the database, and at a running gateway. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { systemClock } from '../../engine/base/kit/clock.ts';
@@ -6,7 +5,7 @@ import { noteRefusal, type RefusedSignIn } from '../../engine/domain/identity/pr
 import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
 import { adminBench } from '../http/admin/support.ts';
 import { quietLog } from '../support/store.ts';
-import { assertNarrow, commandsOf } from './at-gateway.ts';
+import { assertNarrow, assertRefused, commandsOf } from './at-gateway.ts';
 import { commandBench } from './command-bench.ts';
 
 const api = adminBench();
@@ -18,14 +17,8 @@ async function addSession(user: string, id: string, more: object = {}): Promise<
   await knex('principals').insert({ id: principal_id, email: user }).onConflict('id').ignore();
   const times = { created_at: new Date(), checked_at: new Date(), expires_at: new Date(Date.now() + 86_400_000 * 30) };
   const from = { sealed_grant: 'sealed', client: 'appscli/1.0.0', client_address: '192.0.2.7' };
-  await knex('sessions').insert({
-    id,
-    principal_id,
-    person: JSON.stringify({ email: user }),
-    ...from,
-    ...times,
-    ...more,
-  });
+  const person = JSON.stringify({ email: user });
+  await knex('sessions').insert({ id, principal_id, person, ...from, ...times, ...more });
 }
 
 describe('sessions', () => {
@@ -55,18 +48,16 @@ describe('sessions', () => {
   });
 
   test('rejects unknown ones and incomplete arguments', async () => {
-    const wrong: [readonly string[], number, RegExp][] = [
-      [[], 64, /^appscli: no session: give an id/],
-      [['ses_x', '--user', 'a@b.c'], 64, /^appscli: no session: give an id/],
-      [['ses_x', '--with-tokens'], 64, /^appscli: no session: give an id/],
-      [['ses_x'], 1, /no active session ses_x; "appscli sessions list"/],
-      [['--user', 'nobody@example.com'], 1, /unknown person: the address nobody@example\.com has never signed in/],
-    ];
-    for (const [input, code, message] of wrong) {
-      const { exit_code, stderr } = await bench.run('sessions', 'end', ...input);
-      assert.equal(exit_code, code, input.join(' '));
-      assert.match(stderr, message);
-    }
+    await assertRefused(
+      (...words) => bench.run('sessions', 'end', ...words),
+      [
+        ['', /no session: give an id/],
+        ['ses_x --user a@b.c', /no session: give an id/],
+        ['ses_x --with-tokens', /no session: give an id/],
+        ['ses_x', /no active session ses_x; "appscli sessions list"/, 1],
+        ['--user nobody@example.com', /unknown person: the address nobody@example\.com has never signed in/, 1],
+      ],
+    );
   });
 
   test('of others are visible to administrators, who may end them; users see their own, last used first', async () => {
@@ -75,16 +66,14 @@ describe('sessions', () => {
     await createToken(api.by, { user: 'carol@example.com', group: 'coders', name: 'x' });
     const nina = commandsOf('nina', api.url);
     assert.equal(JSON.parse((await nina('sessions', 'list', '--json')).stdout).length, 3);
-    const wrong: [readonly string[], RegExp][] = [
-      [['--user', 'bob@example.com'], /Admin role required/],
-      [['--user', 'nina@example.com', '--with-tokens'], /Admin role required/],
-      [['ses_bob'], /no active session ses_bob among yours/],
-    ];
-    for (const [input, message] of wrong) {
-      const { exit_code, stderr } = await nina('sessions', 'end', ...input);
-      assert.equal(exit_code, 1);
-      assert.match(stderr, message);
-    }
+    await assertRefused(
+      (...words) => nina('sessions', 'end', ...words),
+      [
+        ['--user bob@example.com', /Admin role required/, 1],
+        ['--user nina@example.com --with-tokens', /Admin role required/, 1],
+        ['ses_bob', /no active session ses_bob among yours/, 1],
+      ],
+    );
     const own = await nina('sessions', 'end', '--user', 'nina@example.com');
     assert.equal(own.stderr, 'Ended 3 sessions of nina@example.com.\n');
     const root = commandsOf('root', api.url);

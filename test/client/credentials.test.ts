@@ -24,8 +24,7 @@ import {
 } from '../../engine/edge/client/credentials.ts';
 import { anyAddress } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
-import { credentialsFor, keep } from './keep-credentials.ts';
-import { type Backend, createBackend } from './scripted-gateway.ts';
+import { type Backend, createBackend, credentialsFor, keep } from './scripted-gateway.ts';
 
 const U = 'https://gateway.example.com';
 let backend: Backend;

@@ -35,15 +35,12 @@ test('an aborted request rejects with the abort reason', async () => {
   await assert.rejects(asked, reason);
 });
 
-test('names an unverifiable certificate, with a remedy', async () => {
+test('names an unverifiable certificate with a remedy, and http at an https address', async () => {
   const server = createServer(CERTIFICATES.first, (_req, res) => res.end('{}'));
   await assert.rejects(createAsk()('GET', `https://127.0.0.1:${await ownPort(server)}`), {
     name: 'Unreachable',
     message: /its certificate is not trusted.*; set NODE_EXTRA_CA_CERTS to a PEM file/,
   });
-});
-
-test('reports http at an https address', async () => {
   const gateway = await startScriptedGateway();
   await assert.rejects(createAsk()('GET', gateway.url.replace('http:', 'https:')), { message: /does not speak TLS/ });
 });

@@ -1,9 +1,11 @@
 /** A gateway by section 4 of WIRE.md, whose every response a test may replace. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { FrozenClock } from '../../engine/base/kit/clock.ts';
 import type { CommandContext } from '../../engine/edge/cli/commands.ts';
+import type { Terminal } from '../../engine/edge/cli/terminal.ts';
 import { atFileEnd } from '../support/file-end.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 
@@ -12,7 +14,6 @@ atFileEnd(() => {
   for (const close of closing.splice(0)) close();
 });
 
-/** The received requests. */
 export interface Received {
   readonly method: string;
   readonly path: string;
@@ -31,32 +32,22 @@ export interface Reply {
 
 type Script = (received: Received) => Reply;
 
-/** A running scripted gateway. */
 export interface ScriptedGateway {
   readonly url: string;
   readonly requests: Received[];
-  /** The requests at a path. */
   to(path: string): Received[];
-  /** The discovery document; may be changed. */
   readonly discovery: Record<string, unknown>;
-  /** The device authorization response; may be changed. */
   readonly device: Record<string, unknown>;
   /** Responses to the next polls; after them the last one again. */
   polls: Reply[];
-  /** Replaces the usual responses, by path. */
   readonly scripts: Map<string, Script>;
-  /** The refresh token that is good now. */
   refresh_token: string;
-  /** The last access token. */
   access_token: string;
-  /** Ends it before the test file does. */
   close(): void;
 }
 
-/** An OAuth error. */
 export const oauthError = (error: string, status = 400, headers = {}): Reply => ({ status, headers, body: { error } });
 
-/** The response with tokens. */
 export const tokens = (more: object = {}): Reply => ({
   body: {
     access_token: 'access-0',
@@ -68,7 +59,6 @@ export const tokens = (more: object = {}): Reply => ({
   },
 });
 
-/** Starts a scripted gateway that ends with the test file. */
 export async function startScriptedGateway(): Promise<ScriptedGateway> {
   const server = createServer((req, res) => {
     const chunks: Buffer[] = [];
@@ -142,54 +132,29 @@ function refresh(gateway: ScriptedGateway, { form }: Received): Reply {
   return tokens({ access_token: gateway.access_token, refresh_token: gateway.refresh_token });
 }
 
-/** A command's surroundings: a home directory of its own, and a terminal that keeps its output. */
-export interface Backend {
-  readonly context: CommandContext;
-  readonly env: NodeJS.ProcessEnv;
-  readonly home: string;
-  /** Where the credentials file is. */
-  readonly path: string;
-  data(): string;
-  info(): string;
+/** A home of its own, and a terminal that keeps what is said. */
+export function createBackend({ watched = false } = {}) {
+  const home = ownDirectory();
+  const said = { data: [] as string[], info: [] as string[] };
+  const env: NodeJS.ProcessEnv = { HOME: home, PATH: process.env.PATH };
+  const terminal: Terminal = {
+    data: (text) => void said.data.push(text),
+    verbatim: (text) => void said.data.push(text),
+    info: (text) => void said.info.push(text),
+    rewrite: (line) => void said.info.push(`\r${line}\x1b[K`),
+    outliveReader() {},
+    columns: 80,
+    table_columns: Number.POSITIVE_INFINITY,
+    interactive: watched,
+    data_color: false,
+    info_color: false,
+  };
+  const context: CommandContext = { env, stages: async () => [], terminal };
+  const path = join(home, '.config', 'appscli', 'credentials.json');
+  return { env, home, path, context, data: () => said.data.join(''), info: () => said.info.join('') };
 }
 
-/** Sets up a backend that is cleared away with the test file. */
-export function createBackend(terminal: { readonly watched?: boolean; readonly columns?: number } = {}): Backend {
-  const home = ownDirectory();
-  const said = { data: '', info: '' };
-  const env = { HOME: home, PATH: process.env.PATH };
-  return {
-    env,
-    home,
-    path: join(home, '.config', 'appscli', 'credentials.json'),
-    data: () => said.data,
-    info: () => said.info,
-    context: {
-      env,
-      stages: async () => [],
-      terminal: {
-        data(text) {
-          said.data += text;
-        },
-        verbatim(text) {
-          said.data += text;
-        },
-        info(text) {
-          said.info += text;
-        },
-        rewrite(line) {
-          said.info += `\r${line}\x1b[K`;
-        },
-        outliveReader() {},
-        columns: terminal.columns ?? 80,
-        table_columns: terminal.columns ?? Number.POSITIVE_INFINITY,
-        interactive: terminal.watched ?? false,
-        data_color: false,
-        info_color: false,
-      },
-    },
-  };
-}
+export type Backend = ReturnType<typeof createBackend>;
 
 /** Runs a command to its end, advancing time whenever it waits for nothing else. */
 export async function drive<T>(clock: FrozenClock, command: Promise<T>): Promise<T> {
@@ -204,4 +169,26 @@ export async function drive<T>(clock: FrozenClock, command: Promise<T>): Promise
     if (next !== undefined) clock.advance(next);
   }
   return ended;
+}
+
+export const NOW = '2027-01-31T12:00:00Z';
+
+export function credentialsFor(left_seconds: number, more: object = {}): object {
+  return {
+    access_token: 'access-0',
+    expires_at: new Date(Date.parse(NOW) + left_seconds * 1000).toISOString(),
+    lifetime_seconds: 3600,
+    refresh_token: 'refresh-0',
+    email: 'alice@example.com',
+    ...more,
+  };
+}
+
+export function keep(backend: Backend, gateways: Readonly<Record<string, object>>, mode = 0o600): void {
+  mkdirSync(dirname(backend.path), { recursive: true, mode: 0o700 });
+  writeFileSync(backend.path, JSON.stringify({ version: 1, gateways }), { mode });
+}
+
+export function kept(backend: Backend): Record<string, Record<string, unknown>> {
+  return JSON.parse(readFileSync(backend.path, 'utf8')).gateways;
 }

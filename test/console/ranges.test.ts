@@ -7,15 +7,17 @@ import {
   momentWords,
   mondayBefore,
   periodOf,
+  rangeOf,
+  today,
+} from '../../engine/edge/console/ranges.ts';
+import {
   periodOfStep,
   placesOf,
-  rangeOf,
   roundSteps,
   stepOf,
   stepsBetween,
   stepWords,
-  today,
-} from '../../engine/edge/console/ranges.ts';
+} from '../../engine/edge/console/steps.ts';
 
 const BERLIN = 'Europe/Berlin';
 

@@ -14,30 +14,22 @@ const compose = (text: string | undefined, ...fixes: Fix[]) =>
   composeFixes(workstationWith(text === undefined ? {} : { files: { [PATH]: text } }), [{ fixes }, {}]);
 
 describe('fixes of a workstation', () => {
-  test('become one change of each file, in their order', () => {
+  test('become one change of each file, in their order; those that change nothing are none', () => {
     const { changes } = compose('a', adding('b'), adding('c', { secret: true }), { ...adding('x'), path: '/other' });
     assert.deepEqual(changes, [
       { path: PATH, before: 'a', after: 'abc', secret: true },
       { path: '/other', before: undefined, after: 'x', secret: false },
     ]);
-  });
-
-  test('that change nothing are none', () => {
-    assert.deepEqual(
-      compose(
-        'a',
-        fix((before) => before),
-      ).changes,
-      [],
-    );
+    const unchanged = fix((before) => before);
+    assert.deepEqual(compose('a', unchanged).changes, []);
   });
 
   test('of rights alone are a change only while others may read the file', () => {
     const private_again = fix((before) => before, { secret: true });
-    const changesWith = (rights: number) =>
-      composeFixes(workstationWith({ files: { [PATH]: 'a' }, rights: { [PATH]: rights } }), [
-        { fixes: [private_again] },
-      ]).changes;
+    const changesWith = (rights: number) => {
+      const workstation = workstationWith({ files: { [PATH]: 'a' }, rights: { [PATH]: rights } });
+      return composeFixes(workstation, [{ fixes: [private_again] }]).changes;
+    };
     assert.deepEqual(changesWith(0o600), []);
     assert.deepEqual(changesWith(0o640), [{ path: PATH, before: 'a', after: 'a', secret: true }]);
   });
@@ -47,10 +39,8 @@ describe('fixes of a workstation', () => {
       throw new BrokenFile('it is not JSON', 3);
     });
     const { changes, failures } = compose('a', adding('b'), broken, { ...adding('x'), path: '/other' });
-    assert.deepEqual(
-      changes.map(({ path }) => path),
-      ['/other'],
-    );
+    const paths = changes.map(({ path }) => path);
+    assert.deepEqual(paths, ['/other']);
     assert.deepEqual(failures, [`${PATH}: it is not JSON`]);
   });
 
@@ -69,32 +59,24 @@ const FACTS = {
 } as const;
 
 test('a remedy names a command that can be pasted: with the gateway, the model and the names of the client', () => {
-  assert.equal(
-    withWholeCommand('appscli client coding-cli prompts for the key', FACTS),
-    "appscli client coding-cli --base-url https://gw.corp.test --model coder-1 --profile '/opt/my names.yaml' prompts for the key",
-  );
-  assert.equal(
-    withWholeCommand('set it up again with appscli client', { ...FACTS, client: 'messages', profile: undefined }),
-    'set it up again with appscli client messages --base-url https://gw.corp.test',
-  );
-});
-
-test('replace examples in a remedy by known values, and keep them otherwise', () => {
-  const remedy = 'appscli client coding-cli --base-url https://gateway.example.com --model MODEL sets it up';
-  assert.equal(
-    withWholeCommand(remedy, { ...FACTS, profile: undefined }),
-    'appscli client coding-cli --base-url https://gw.corp.test --model coder-1 sets it up',
-  );
-  const nothing = { client: 'coding-cli', root_url: undefined, model: undefined, profile: undefined } as const;
-  assert.equal(withWholeCommand(remedy, nothing), remedy);
-});
-
-test('add no duplicate option to a remedy, and leave a remedy without the command unchanged', () => {
-  assert.equal(
-    withWholeCommand('set it; appscli client coding-cli --model other --check does', { ...FACTS, profile: undefined }),
-    'set it; appscli client coding-cli --base-url https://gw.corp.test --model other --check does',
-  );
-  assert.equal(withWholeCommand('chmod 600 it', FACTS), 'chmod 600 it');
+  const shipped = { ...FACTS, profile: undefined };
+  const unknown = { client: 'coding-cli', root_url: undefined, model: undefined, profile: undefined } as const;
+  const example = 'appscli client coding-cli --base-url https://gateway.example.com --model MODEL sets it up';
+  const coding = 'appscli client coding-cli --base-url https://gw.corp.test';
+  for (const [remedy, facts, completed] of [
+    ['appscli client coding-cli it', FACTS, `${coding} --model coder-1 --profile '/opt/my names.yaml' it`],
+    [
+      'set it up again with appscli client',
+      { ...shipped, client: 'messages' },
+      'set it up again with appscli client messages --base-url https://gw.corp.test',
+    ],
+    // Replaces examples by known values, adds no option twice, and changes no other remedy.
+    [example, shipped, `${coding} --model coder-1 sets it up`],
+    [example, unknown, example],
+    ['appscli client coding-cli --model other --check does', shipped, `${coding} --model other --check does`],
+    ['chmod 600 it', FACTS, 'chmod 600 it'],
+  ] as const)
+    assert.equal(withWholeCommand(remedy, facts), completed);
 });
 
 const workstation = { env: { PATH: process.env.PATH } };
@@ -127,8 +109,7 @@ describe('a key helper that is tried', { skip: process.platform === 'win32' && '
   ] as const) {
     test(`that ${what} returns none, with a remedy`, async () => {
       const { token, diagnosis } = await run({ line }, seconds);
-      assert.equal(token, undefined);
-      assert.equal(diagnosis.verdict, 'failed');
+      assert.deepEqual([token, diagnosis.verdict], [undefined, 'failed']);
       assert.match(diagnosis.found, found);
       assert.ok(diagnosis.remedy);
     });

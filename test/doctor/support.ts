@@ -3,14 +3,10 @@ import { type ClientNames, clientNames } from '../../engine/edge/client-files/na
 import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
 import type { Diagnosis, Workstation } from '../../engine/edge/doctor/workstation.ts';
 
-/** The home directory of the workstation. */
 export const HOME = '/home/ada';
-/** Where clients are started on it. */
 export const FOLDER = '/home/ada/project';
-/** The time on it. */
 export const NOW = Date.parse('2026-11-23T09:00:00Z');
 
-/** A machine that is nowhere but in a test. */
 export interface FakeWorkstation {
   /** Texts by path; `~/` is the home directory. */
   readonly files?: Readonly<Record<string, string>>;
@@ -28,7 +24,6 @@ function byPath<T>(input: Readonly<Record<string, T>> = {}): Map<string, T> {
   return new Map(Object.entries(input).map(([path, value]) => [pathOf(path), value]));
 }
 
-/** A workstation with these files, variables and programs, and nothing else. */
 export function workstationWith(input: FakeWorkstation = {}): Workstation {
   const [files, rights] = [byPath(input.files), byPath(input.rights)];
   const { env = {}, programs = [], names = clientNames(undefined), platform = 'linux' } = input;

@@ -11,28 +11,17 @@ import { times } from '../support/times.ts';
 import { type FakeWorkstation, FOLDER, mended, workstationWith } from './support.ts';
 
 const TOKEN = 'gw_planted0token0of0a0person';
+const words = (text: string) => text.split(' ');
 const NAMES = [
-  ...[
-    'BASE_URL',
-    'AUTH_TOKEN',
-    'API_KEY',
-    'MODEL',
-    'CUSTOM_HEADERS',
-    'DEFAULT_SONNET_MODEL',
-    'API_BASE',
-    'BASEURL',
-  ].map((end) => `VENDOR_${end}`),
-  ...['MAX_CONTEXT_TOKENS', 'ENABLE_GATEWAY_MODEL_DISCOVERY', 'USE_VERTEX', 'OAUTH_TOKEN'].map(
+  ...words('BASE_URL AUTH_TOKEN API_KEY MODEL CUSTOM_HEADERS DEFAULT_SONNET_MODEL API_BASE BASEURL').map(
+    (end) => `VENDOR_${end}`,
+  ),
+  ...words('MAX_CONTEXT_TOKENS ENABLE_GATEWAY_MODEL_DISCOVERY USE_VERTEX OAUTH_TOKEN').map(
     (end) => `CLIENT_CODE_${end}`,
   ),
-  ...['ENABLE_PROMPT_CACHING_1H', 'FORCE_PROMPT_CACHING_5M', 'DISABLE_AUTO_COMPACT'],
+  ...words('ENABLE_PROMPT_CACHING_1H FORCE_PROMPT_CACHING_5M DISABLE_AUTO_COMPACT'),
 ];
-const ADDRESSES = [
-  'https://gw.example.com',
-  'https://gw.example.com/v1/',
-  '"https://gw.example.com"',
-  'gw.example.com',
-];
+const ADDRESSES = words('https://gw.example.com https://gw.example.com/v1/ "https://gw.example.com" gw.example.com');
 const text = fc.oneof(
   fc.constantFrom(...ADDRESSES, TOKEN, `Bearer ${TOKEN}`, `Authorization: Bearer ${TOKEN}`, '<API_KEY>', '$KEY'),
   fc.constantFrom('', '1', '0', '200k', '9999999', 'sonnet', 'coder-1', '__proto__'),
@@ -74,34 +63,16 @@ const workstations: fc.Arbitrary<FakeWorkstation> = fc.record({
 });
 
 const KEYS = [
-  ...[
-    'model',
-    'base_url',
-    'name',
-    'context_window',
-    'api_key',
-    'env_key',
-    'auth_provider',
-    'wire_api',
-    'model_provider',
-  ],
-  ...['requires_compat_auth', 'supports_websockets', 'experimental_bearer_token', 'default', 'model_context_window'],
-  ...['model_auto_compact_token_limit', 'profile', 'auth', 'command', 'args', 'headers'],
+  ...words('model base_url name context_window api_key env_key auth_provider wire_api model_provider default profile'),
+  ...words('requires_compat_auth supports_websockets experimental_bearer_token model_context_window auth command args'),
+  ...words('model_auto_compact_token_limit headers'),
 ];
+const HEADERS = words('[models] [model.coder-1] [model.b] [model_providers.custom] [model_providers.compat]');
 const scalar = fc.oneof(text, fc.integer(), fc.boolean(), fc.array(text, { maxLength: 2 }));
 const toml = fc
   .array(
     fc.tuple(
-      fc.constantFrom(
-        '',
-        '[models]',
-        '[model.coder-1]',
-        '[model.b]',
-        '[model_providers.custom]',
-        '[model_providers.compat]',
-        '[auth_provider.b]',
-        '[otel]',
-      ),
+      fc.constantFrom('', ...HEADERS, '[auth_provider.b]', '[otel]'),
       fc.dictionary(fc.constantFrom(...KEYS), scalar, { maxKeys: 6, noNullPrototype: true }),
     ),
     { maxLength: 5 },
@@ -158,11 +129,8 @@ test('reports endlessly nested settings without reading into them', async () => 
   const deep = `{"env":{"VENDOR_BASE_URL":"https://gw.example.com/v1"},"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
   const found: string[] = [];
   const workstation = workstationWith({ files: { '~/.client/settings.json': deep } });
-  for await (const { id, fixes = [] } of diagnoseWorkstation({
-    workstations: [workstation],
-    only: 'messages',
-    is_offline: true,
-  })) {
+  const scope = { workstations: [workstation], only: 'messages', is_offline: true } as const;
+  for await (const { id, fixes = [] } of diagnoseWorkstation(scope)) {
     found.push(id);
     assert.deepEqual(fixes, []);
   }

@@ -1,23 +1,17 @@
 /** The stage of examples/custom-audit-stage hears of every API, of refusals, of sign-ins and of paths that nothing serves. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { parse } from 'yaml';
 import { send } from '../e2e/support/client.ts';
-import type { TestGateway } from '../support/gateway.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../support/identity/identity-provider.ts';
+import { startIdentityProvider } from '../support/identity/identity-provider.ts';
 import { beginSignIn, bootSignIn, confirmInBrowser, signIn } from '../support/identity/sign-in.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../support/model-provider/scripted-upstream.ts';
+import { startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { ownPort } from '../support/net/own-port.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 
 const EXAMPLE = join(import.meta.dirname, '../../examples/custom-audit-stage');
 
@@ -29,32 +23,19 @@ const siem = http.createServer(async (req, res) => {
   res.writeHead(204).end();
 });
 
-let provider: TestIdentityProvider;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
-before(async () => {
-  siem.listen(0, '127.0.0.1');
-  await once(siem, 'listening');
-  provider = await startIdentityProvider();
-  upstream = await startUpstream();
+const siem_port = await ownPort(siem);
+const provider = use(startIdentityProvider);
+const upstream = use(startUpstream);
+const gateway = use(() => {
   const { all_pipelines } = parse(readFileSync(join(EXAMPLE, 'gateway.yaml'), 'utf8'));
   const [entry] = all_pipelines.finally;
-  entry.options = { url: `http://127.0.0.1:${(siem.address() as AddressInfo).port}/ingest`, batch_records: 1 };
-  gateway = await bootSignIn({
+  entry.options = { url: `http://127.0.0.1:${siem_port}/ingest`, batch_records: 1 };
+  return bootSignIn({
     provider,
     upstream_url: upstream.url,
     oidc: { allowed_groups: ['engineering'] },
     config: { all_pipelines, stages: [join(EXAMPLE, 'stages/siem.ts')] },
   });
-  upstream.script = answerJson(message());
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  await provider?.close();
-  siem.closeAllConnections();
-  siem.close();
 });
 
 const recordOf = (path: string, status: number) =>
@@ -84,31 +65,20 @@ test('audits every API, with the caller', async () => {
   }
 });
 
-test('audits a rejected request', async () => {
-  assert.equal((await post('/v1/responses', { model: 'coder-1', input: 'planted' })).status, 401);
-  const record = await recordOf('/v1/responses', 401);
-  assert.equal(record['outcome.error'], 'credential_missing');
+test('audits requests that are rejected by a stage, or before any pipeline', async () => {
+  const upgrade = ['connection', 'upgrade', 'upgrade', 'websocket', 'sec-websocket-version', '13'];
+  const ask = (method: string, path: string, headers: string[] = []) => send(gateway.url, { method, path, headers });
+  for (const [path, response, status, error] of [
+    ['/v1/responses', post('/v1/responses', { model: 'coder-1', input: 'planted' }), 401, 'credential_missing'],
+    ['/v1/embeddings', post('/v1/embeddings', {}), 404, 'path_not_found'],
+    ['/v1/responses', ask('GET', '/v1/responses', upgrade), 426, 'upgrade_required'],
+    ['/v1/expected', ask('POST', '/v1/expected', ['expect', 'planted']), 417, 'expectation_failed'],
+    ['/v1/messages', ask('DELETE', '/v1/messages'), 405, 'method_not_allowed'],
+  ] as const) {
+    assert.equal((await response).status, status);
+    assert.equal((await recordOf(path, status))['outcome.error'], error);
+  }
   assert.doesNotMatch(JSON.stringify(records), /planted/);
-});
-
-test('a path that nothing serves is audited', async () => {
-  assert.equal((await post('/v1/embeddings', {})).status, 404);
-  assert.equal((await recordOf('/v1/embeddings', 404))['outcome.error'], 'path_not_found');
-});
-
-test('audits a request rejected before any pipeline', async () => {
-  const headers = ['connection', 'upgrade', 'upgrade', 'websocket', 'sec-websocket-version', '13'];
-  const { status } = await send(gateway.url, { method: 'GET', path: '/v1/responses', headers });
-  assert.equal(status, 426);
-  assert.equal((await recordOf('/v1/responses', 426))['outcome.error'], 'upgrade_required');
-  const unmet = await send(gateway.url, { method: 'POST', path: '/v1/expected', headers: ['expect', 'planted'] });
-  assert.equal(unmet.status, 417);
-  assert.equal((await recordOf('/v1/expected', 417))['outcome.error'], 'expectation_failed');
-});
-
-test('a method that a path does not serve is audited', async () => {
-  assert.equal((await send(gateway.url, { method: 'DELETE', path: '/v1/messages' })).status, 405);
-  assert.equal((await recordOf('/v1/messages', 405))['outcome.error'], 'method_not_allowed');
 });
 
 test('audits sign-ins, failed ones as well', async () => {

@@ -41,12 +41,10 @@ class Receiver {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/ingest`;
   }
 
-  /** Answers with this status. */
   says(status: number, headers: Record<string, string> = {}): void {
     this.answer = (res) => void res.writeHead(status, headers).end();
   }
 
-  /** The request ids of each delivery. */
   get ids(): unknown[][] {
     return this.deliveries.map(({ records }) => records.map((record) => record['request.id']));
   }

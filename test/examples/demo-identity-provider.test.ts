@@ -102,18 +102,14 @@ test('the chosen user signs in, with groups, without a password', async () => {
   assert.equal(callback.searchParams.get('state'), 'state-1');
   const { status, body } = await redeem(callback);
   assert.equal(status, 200, JSON.stringify(body));
-  const { sub, email, email_verified, groups, nonce, iss } = claimsOf(body.id_token);
-  assert.deepEqual(
-    { sub, email, email_verified, groups, nonce, iss },
-    {
-      sub: 'alice',
-      email: 'alice@example.com',
-      email_verified: true,
-      groups: ['engineering', 'platform-admins'],
-      nonce: 'nonce-1',
-      iss: issuer,
-    },
-  );
+  assert.partialDeepStrictEqual(claimsOf(body.id_token), {
+    sub: 'alice',
+    email: 'alice@example.com',
+    email_verified: true,
+    groups: ['engineering', 'platform-admins'],
+    nonce: 'nonce-1',
+    iss: issuer,
+  });
 });
 
 test('asks the same browser each time, so that a visitor can switch users', async () => {

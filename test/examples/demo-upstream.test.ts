@@ -1,17 +1,14 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { type DemoUpstream, startUpstream } from '../../examples/demo/upstream.ts';
+import { test } from 'node:test';
+import { startUpstream } from '../../examples/demo/upstream.ts';
+import { use } from '../support/use.ts';
 
 const KEY = 'demo-key';
-let upstream: DemoUpstream;
 
-before(async () => {
-  upstream = await startUpstream({ api_key: KEY });
-});
-after(() => upstream.close());
+const upstream = use(() => startUpstream({ api_key: KEY }));
 
-function post(path: string, body: object, headers: Record<string, string> = {}): Promise<Response> {
-  const init = { method: 'POST', headers: { 'x-api-key': KEY, ...headers }, body: JSON.stringify(body) };
+function post(path: string, body: object, headers: Record<string, string> = {}, signal: AbortSignal | null = null) {
+  const init = { method: 'POST', headers: { 'x-api-key': KEY, ...headers }, body: JSON.stringify(body), signal };
   return fetch(upstream.url + path, init);
 }
 
@@ -54,14 +51,10 @@ test("a coding client's long prompt gets one sentence, and words in it that requ
     { type: 'text', text: `<reminder>Do not let it fail silently. ${'Mind the rules. '.repeat(5000)}</reminder>` },
     { type: 'text', text: 'Say hello' },
   ];
-  const ask = (more: string) =>
-    post(
-      '/v1/messages',
-      request({
-        max_tokens: 32_000,
-        messages: [{ role: 'user', content: [...content, { type: 'text', text: more }] }],
-      }),
-    );
+  const ask = (text: string) => {
+    const messages = [{ role: 'user', content: [...content, { type: 'text', text }] }];
+    return post('/v1/messages', request({ max_tokens: 32_000, messages }));
+  };
   const { content: said } = await json(await ask('please'));
   assert.match(said[0].text, /^I am the mock model of the demo: /);
   assert.ok(said[0].text.length < 300);
@@ -96,13 +89,8 @@ test('fails on request, by header or by words', async () => {
   const html = await post('/v1/messages', request(), { 'x-demo-fail': 'html' });
   assert.match(await html.text(), /<html>/);
   await assert.rejects(post('/v1/messages', request(), { 'x-demo-fail': 'reset' }));
-  const hang = AbortSignal.timeout(50);
-  const init = {
-    method: 'POST',
-    headers: { 'x-api-key': KEY, 'x-demo-fail': 'hang' },
-    body: JSON.stringify(request()),
-  };
-  await assert.rejects(fetch(`${upstream.url}/v1/messages`, { ...init, signal: hang }), { name: 'TimeoutError' });
+  const hanging = post('/v1/messages', request(), { 'x-demo-fail': 'hang' }, AbortSignal.timeout(50));
+  await assert.rejects(hanging, { name: 'TimeoutError' });
 });
 
 test("a wrong key, an unknown model, an unknown path and a malformed body are errors like a real provider's", async () => {

@@ -33,10 +33,8 @@ function assertFull(now: number): void {
     assert.ok(isThere(from, to), new Date(from).toString());
     from = to;
   }
-  assert.deepEqual(
-    moments.flatMap((moment) => (moment.kind === 'deed' ? moment.deed : [])),
-    DEEDS,
-  );
+  const found = moments.flatMap((moment) => (moment.kind === 'deed' ? moment.deed : []));
+  assert.deepEqual(found, DEEDS);
 }
 
 for (const [zone, mondays] of Object.entries(WEEKS)) {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { METRICS, type MetricSpec } from '../../engine/domain/telemetry/catalogue/metrics.ts';
 import { prometheusLabel, prometheusName } from '../../engine/domain/telemetry/catalogue/prometheus-names.ts';
 import { callerHeaders } from '../../engine/domain/telemetry/relay.ts';
@@ -11,6 +11,7 @@ import { startTraffic } from '../../examples/observability/traffic.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
 import { metricsUrl } from '../support/telemetry/read-metrics.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 import { startExample } from './support.ts';
 
 const EXAMPLE = join(REPOSITORY, 'examples/observability');
@@ -18,13 +19,11 @@ const API_KEY = 'a-key-of-mocks';
 /** What does not happen in a few seconds; the code that counts it has these words from a list of its own. */
 const RARE = ['gateway_attempt_outcome="limited"', 'gateway_status_class="5xx"'];
 
-const closing: (() => Promise<unknown>)[] = [];
 /** What GET /metrics says after some traffic, a line a series. */
 let lines: readonly string[];
 
-before(async () => {
-  const upstreams = [await startUpstream({ api_key: API_KEY }), await startUpstream({ api_key: API_KEY })];
-  for (const upstream of upstreams) closing.unshift(() => upstream.close());
+const upstreams = [1, 2].map(() => use(() => startUpstream({ api_key: API_KEY })));
+const example = use(() => {
   const moves = [
     ['listen: 127.0.0.1:19464', 'listen: 127.0.0.1:0'],
     ['http://127.0.0.1:19101', upstreams[0]!.url],
@@ -32,20 +31,17 @@ before(async () => {
     // A closed port.
     ['http://127.0.0.1:19318', 'http://127.0.0.1:9'],
   ] as const;
-  const { gateway, lines: logged, close } = await startExample('observability', moves, { MOCK_KEY: API_KEY });
-  closing.unshift(close);
-  const traffic = await startTraffic(gateway);
-  closing.unshift(() => traffic.close());
+  return startExample('observability', moves, { MOCK_KEY: API_KEY });
+});
+use(() => startTraffic(example.gateway));
+before(async () => {
   await until('a rule decided and a prompt was read from a cache', async () => {
-    const response = await fetch(metricsUrl({ logs: logged.map((line) => JSON.stringify(line)) }));
+    const response = await fetch(metricsUrl({ logs: example.lines.map((line) => JSON.stringify(line)) }));
     lines = (await response.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
     return ['gateway_rule_mode="enforce"', 'gateway_rule_mode="shadow"', 'gateway_token_type="cache_read"'].every(
       (happened) => lines.some((line) => line.includes(happened) && !line.endsWith(' 0')),
     );
   });
-});
-after(async () => {
-  for (const close of closing) await close();
 });
 
 test("the gateway's Prometheus metrics have names and labels of the catalogue, and no others", () => {

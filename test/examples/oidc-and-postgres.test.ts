@@ -1,32 +1,26 @@
 /** The example for a company, with its names replaced by those of a database, a provider and an upstream of this machine. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { RunningGateway } from '../../engine/edge/gateway/start-gateway.ts';
+import { test } from 'node:test';
 import { cli } from '../cli/support.ts';
 import { freePort } from '../support/free-port.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../support/identity/identity-provider.ts';
+import { startIdentityProvider } from '../support/identity/identity-provider.ts';
 import { beginSignIn, confirmInBrowser, signIn } from '../support/identity/sign-in.ts';
+import { standIn, use } from '../support/use.ts';
 import { startExample } from './support.ts';
 
 const person = (email: string, groups: readonly string[]) => ({ email, email_verified: true, name: email, groups });
 
-let provider: TestIdentityProvider;
-let example: Awaited<ReturnType<typeof startExample>>;
-let gateway: RunningGateway;
-
-before(async () => {
-  provider = await startIdentityProvider({
-    people: {
-      dana: person('dana@example.com', ['engineering', 'search-eng', 'platform']),
-      lee: person('lee@example.com', ['contractors']),
-      guest: person('guest@example.com', ['guests']),
-      rival: person('rival@example.net', ['engineering']),
-    },
-    client_id: 'model-gateway',
-  });
+const people = {
+  dana: person('dana@example.com', ['engineering', 'search-eng', 'platform']),
+  lee: person('lee@example.com', ['contractors']),
+  guest: person('guest@example.com', ['guests']),
+  rival: person('rival@example.net', ['engineering']),
+};
+const provider = use(() => startIdentityProvider({ people, client_id: 'model-gateway' }));
+const example = use(async () => {
   const url = `http://127.0.0.1:${await freePort()}`;
   provider.register(`${url}/oauth/callback`);
-  example = await startExample(
+  return startExample(
     'oidc-and-postgres',
     [
       ['listen: 127.0.0.1:8080', `listen: ${url.slice('http://'.length)}`],
@@ -35,12 +29,8 @@ before(async () => {
     ],
     { OIDC_CLIENT_SECRET: provider.client_secret, SESSION_SIGNING_KEY: 'a-session-signing-key-of-a-test-run' },
   );
-  ({ gateway } = example);
 });
-after(async () => {
-  await example?.close();
-  await provider?.close();
-});
+const gateway = standIn(() => example.gateway);
 
 async function get(path: string, token: string): Promise<{ status: number; body: unknown }> {
   const response = await fetch(gateway.url + path, { headers: { authorization: `Bearer ${token}` } });

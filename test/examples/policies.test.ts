@@ -48,9 +48,7 @@ test('the command finds the callers a rule in shadow mode would reject, and then
       return stdout === '' ? undefined : stdout;
     });
     const [, ...rows] = table.trimEnd().split('\n');
-    assert.deepEqual(
-      rows.map((row) => row.split(/ {2,}/).slice(0, 3)),
-      [['ann@example.com', '1', String(refused)]],
-    );
+    const found = rows.map((row) => row.split(/ {2,}/).slice(0, 3));
+    assert.deepEqual(found, [['ann@example.com', '1', String(refused)]]);
   }
 });

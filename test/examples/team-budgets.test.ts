@@ -2,30 +2,26 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { cli } from '../cli/support.ts';
-import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { answerJson, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
+import { use } from '../support/use.ts';
 import { startExample } from './support.ts';
 
 const EXAMPLE = 'examples/team-budgets';
 const USAGE = { input_tokens: 1000, output_tokens: 500 };
 
-let upstream: ScriptedUpstream;
-let example: Awaited<ReturnType<typeof startExample>>;
-
-before(async () => {
-  upstream = await startUpstream(answerJson({ id: 'msg_1', type: 'message', role: 'assistant', usage: USAGE }));
-  example = await startExample('team-budgets', [
+const upstream = use(() =>
+  startUpstream(answerJson({ id: 'msg_1', type: 'message', role: 'assistant', usage: USAGE })),
+);
+const example = use(() =>
+  startExample('team-budgets', [
     ['base_url: https://api.example.com', `base_url: ${upstream.url}`],
     // Whenever the tests run, it is not that time yet.
     ['from: 2027-01-01', 'from: 9999-01-01'],
-  ]);
-});
-after(async () => {
-  await example?.close();
-  await upstream?.close();
-});
+  ]),
+);
 
 /** What a shell that stands in the example calls. */
 const PROGRAM = '../../node_modules/.bin/appscli';
@@ -100,10 +96,8 @@ test('a contractor has the smaller month, and is rejected with a remedy when it 
   const { status, headers } = await request(token, 'coder-1');
   assert.equal(status, 200);
   assert.equal(headers.get('vendor-ratelimit-unified-overage-status'), 'allowed');
-  assert.match(
-    (await paste(`${PROGRAM} limits list --user lee@example.com`)).stdout,
-    /^user lee@example\.com per month: 100 USD$/m,
-  );
+  const { stdout: limits } = await paste(`${PROGRAM} limits list --user lee@example.com`);
+  assert.match(limits, /^user lee@example\.com per month: 100 USD$/m);
   await paste(`${PROGRAM} limits set --user lee@example.com --window month --usd 0.005`);
   const refused = await request(token, 'coder-small-1');
   assert.equal(refused.status, 429);

@@ -21,30 +21,22 @@ test('closes everything in the given order, one after the other', async () => {
 test('a part that fails or never ends is logged, and the next ones are closed all the same', async () => {
   const { log, lines } = collectingLog();
   let closed = false;
+  const atOnce = () => {
+    throw new Error('at once');
+  };
+  const close = async () => {
+    closed = true;
+  };
   await runShutdown(
     [
       { name: 'broken', seconds: 1, close: () => Promise.reject(new Error('no')) },
-      {
-        name: 'hasty',
-        seconds: 1,
-        close() {
-          throw new Error('at once');
-        },
-      },
+      { name: 'hasty', seconds: 1, close: atOnce },
       { name: 'stuck', seconds: 0.01, close: () => new Promise(() => {}) },
-      {
-        name: 'last',
-        seconds: 1,
-        async close() {
-          closed = true;
-        },
-      },
+      { name: 'last', seconds: 1, close },
     ],
     log,
   );
   assert.equal(closed, true);
-  assert.deepEqual(
-    lines.map(({ part }) => part),
-    ['broken', 'hasty', 'stuck'],
-  );
+  const parts = lines.map(({ part }) => part);
+  assert.deepEqual(parts, ['broken', 'hasty', 'stuck']);
 });

@@ -52,6 +52,29 @@ function write({ path, cases }: GoldenFile, said: ReadonlyMap<string, string>): 
   writeFileSync(join(import.meta.dirname, path), texts.join(''));
 }
 
+/** A file of an input: `=== name (how)` starts one. */
+export interface Section {
+  readonly name: string;
+  readonly how: string;
+  readonly text: string;
+}
+
+/** Splits an input into files. */
+export function sectionsOf(input: string): Section[] {
+  return input
+    .split(/^=== /m)
+    .slice(1)
+    .map((part) => {
+      const end = part.indexOf('\n');
+      const [, name = '', how = ''] = /^(\S+)(?: \(?(.*?)\)?)?$/.exec(part.slice(0, end)) ?? [];
+      return { name, how, text: part.slice(end + 1) };
+    });
+}
+
+/** A text without its directory: how long the name of a temporary one is decides where the text breaks before it. */
+export const withoutDirectory = (text: string, directory: string): string =>
+  text.replaceAll(directory, '<dir>').replaceAll(/\n +('?)<dir>/g, ' $1<dir>');
+
 /** A text with the changes of some hunks, which an empty line parts: `-` lines give way to the `+` lines of their hunk. */
 export function changed(text: string, hunks: string, name: string): string {
   return hunks.split(/^\n/m).reduce((whole, hunk) => {

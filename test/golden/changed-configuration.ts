@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { runCheck } from '../../engine/edge/cli/check.ts';
 import { stages } from '../../stages/index.ts';
 import { collectingTerminal } from '../cli/support.ts';
-import { changed } from './cases.ts';
+import { changed, type Section, sectionsOf, withoutDirectory } from './cases.ts';
 
 const BASE = join(import.meta.dirname, 'base');
 /** Sections that would add their warnings to every finding: with variables of their own. */
@@ -17,9 +17,7 @@ function bytesOf(text: string): string {
 }
 
 /** Changes a copy of the base as one section says. */
-function apply(section: string, directory: string): void {
-  const [head = '', ...body] = section.split(/(?<=\n)/);
-  const [, name = '', how = ''] = /^(\S+)(?: \((.*)\))?\n$/.exec(head) ?? [];
+function apply({ name, how, text: hunks }: Section, directory: string): void {
   const file = join(directory, name);
   if (how === 'absent') {
     rmSync(file);
@@ -28,7 +26,7 @@ function apply(section: string, directory: string): void {
   if (how === 'new') mkdirSync(dirname(file), { recursive: true });
   let text = how === 'new' ? '' : readFileSync(file, 'latin1');
   if (how === 'with later-sections') text += readFileSync(LATER, 'latin1');
-  text = changed(text, bytesOf(body.join('')), name);
+  text = changed(text, bytesOf(hunks), name);
   writeFileSync(file, how === 'Windows line breaks' ? text.replaceAll('\n', '\r\n') : text, 'latin1');
 }
 
@@ -39,25 +37,16 @@ export async function checkChanged(input: string): Promise<string> {
   cpSync(BASE, directory, { recursive: true });
   const printed: string[] = [];
   let paths = [directory];
-  for (const section of input.split(/^=== /m).slice(1)) {
-    if (!section.startsWith('check ')) apply(section, directory);
-    else
-      paths = section
-        .trim()
-        .split(' ')
-        .slice(1)
-        .map((path) => join(directory, path));
+  for (const section of sectionsOf(input)) {
+    if (section.name !== 'check') apply(section, directory);
+    else paths = section.how.split(' ').map((path) => join(directory, path));
   }
   try {
     const env = { DATABASE_URL: 'set', UPSTREAM_KEY: 'set', SPARE_TOKEN: 'set' };
     const print = (text: string) => void printed.push(text);
     const terminal = { ...collectingTerminal().terminal, data: print, info: print };
     await runCheck({ terminal, env, stages: async () => stages }, { paths, cwd: directory, format: 'text' });
-    // How long the name of a temporary directory is decides where the text breaks before it.
-    return printed
-      .join('')
-      .replaceAll(directory, '<dir>')
-      .replaceAll(/\n +('?)<dir>/g, ' $1<dir>');
+    return withoutDirectory(printed.join(''), directory);
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }

@@ -4,31 +4,16 @@ import { renderDiagnostics } from '../../engine/base/source/diagnostics/render.t
 import { load } from '../../engine/pipeline/load/index.ts';
 import { createProject, GATEWAY, SHIPPED } from '../load/support/project.ts';
 import { stages } from '../load/support/stages.ts';
-import { changed } from './cases.ts';
+import { changed, type Section, sectionsOf, withoutDirectory } from './cases.ts';
 
-interface Section {
-  readonly name: string;
-  readonly how: string;
-  readonly text: string;
-}
-
-/** Splits an input into files: `=== name (how)` starts one; without any, the input is gateway.yaml. What is `changed` is so of that in `small/`. */
-export function sectionsOf(input: string): Section[] {
+/** The files of an input; without any, it is gateway.yaml. What is `changed` is so of that in `small/`. */
+export function filesOf(input: string): Section[] {
   if (!input.startsWith('=== ')) return [{ name: 'gateway.yaml', how: '', text: input }];
-  return input
-    .split(/^=== /m)
-    .slice(1)
-    .map((part) => {
-      const end = part.indexOf('\n');
-      const [, name = '', how = ''] = /^(\S+)(?: \((.*)\))?$/.exec(part.slice(0, end)) ?? [];
-      const text = part.slice(end + 1);
-      if (how !== 'changed') return { name, how, text };
-      return {
-        name,
-        how: '',
-        text: changed(readFileSync(join(import.meta.dirname, 'small', name), 'utf8'), text, name),
-      };
-    });
+  return sectionsOf(input).map((section) => {
+    const { name, how, text } = section;
+    if (how !== 'changed') return section;
+    return { name, how: '', text: changed(readFileSync(join(import.meta.dirname, 'small', name), 'utf8'), text, name) };
+  });
 }
 
 function contentOf({ how, text }: Section): string | Buffer {
@@ -51,7 +36,7 @@ function defaultGateway(names: readonly string[]): string {
 
 /** What the loader says about the files of an input, with the stages of the tests; see README.md. */
 export async function loadSmall(input: string): Promise<string> {
-  const sections = sectionsOf(input);
+  const sections = filesOf(input);
   const names = sections.map(({ name }) => name);
   const files = sections.filter(({ how }) => how !== 'absent' && how !== 'a directory');
   const project = createProject({
@@ -70,8 +55,7 @@ export async function loadSmall(input: string): Promise<string> {
       shipped_pipelines: SHIPPED,
     });
     const text = renderDiagnostics(diagnostics, { format: 'text', color: false, sources, cwd: project.directory });
-    // How long the name of a temporary directory is decides where the text breaks before it.
-    return text.replaceAll(project.directory, '<dir>').replaceAll(/\n +('?)<dir>/g, ' $1<dir>');
+    return withoutDirectory(text, project.directory);
   } finally {
     project.remove();
   }

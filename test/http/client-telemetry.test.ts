@@ -1,28 +1,22 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { OTLPLogExporter as JsonLogs } from '@opentelemetry/exporter-logs-otlp-http';
-import { OTLPLogExporter as ProtobufLogs } from '@opentelemetry/exporter-logs-otlp-proto';
-import { OTLPMetricExporter as JsonMetrics } from '@opentelemetry/exporter-metrics-otlp-http';
-import { OTLPMetricExporter as ProtobufMetrics } from '@opentelemetry/exporter-metrics-otlp-proto';
-import { OTLPTraceExporter as JsonTraces } from '@opentelemetry/exporter-trace-otlp-http';
-import { OTLPTraceExporter as ProtobufTraces } from '@opentelemetry/exporter-trace-otlp-proto';
+import { OTLPLogExporter } from '@opentelemetry/exporter-logs-otlp-proto';
+import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-http';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { LoggerProvider, SimpleLogRecordProcessor } from '@opentelemetry/sdk-logs';
 import { AggregationTemporality, MeterProvider, PeriodicExportingMetricReader } from '@opentelemetry/sdk-metrics';
 import { SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
+import { bootGateway } from '../support/gateway.ts';
 import { startCollector, type TestCollector } from '../support/telemetry/collector.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 
-let gateway: TestGateway;
-let collector: TestCollector;
-let narrow: TestCollector;
-
-before(async () => {
-  collector = await startCollector();
-  narrow = await startCollector();
-  gateway = await bootGateway({
+const collector = use(startCollector);
+const narrow = use(startCollector);
+const gateway = use(() =>
+  bootGateway({
     upstream_url: 'http://127.0.0.1:9',
     config: {
       telemetry: {
@@ -33,14 +27,8 @@ before(async () => {
       },
     },
     env: { TEST_COLLECTOR_HEADERS: 'authorization=Bearer%20collector-secret-1,x-tenant=a' },
-  });
-});
-
-after(async () => {
-  await gateway?.close();
-  await collector?.close();
-  await narrow?.close();
-});
+  }),
+);
 
 beforeEach(() => {
   collector.clear();
@@ -50,39 +38,20 @@ beforeEach(() => {
 const text = (key: string, stringValue: string) => ({ key, value: { stringValue } });
 const AT = '1763877600123456789';
 
-function metricsOf(...names: string[]): object {
-  const metrics = names.map((name) => ({
-    name,
-    unit: '{token}',
-    sum: {
-      aggregationTemporality: 1,
-      isMonotonic: true,
-      dataPoints: [
-        {
-          startTimeUnixNano: AT,
-          timeUnixNano: AT,
-          asInt: '41',
-          attributes: [text('model', 'coder-1'), text('type', 'input')],
-        },
-      ],
-    },
-  }));
-  const resource = { attributes: [text('service.name', 'tool'), text('user.email', 'boss@example.com')] };
-  return { resourceMetrics: [{ resource, scopeMetrics: [{ scope: { name: 'tool' }, metrics }] }] };
+const resource = { attributes: [text('service.name', 'tool'), text('user.email', 'boss@example.com')] };
+const scope = { name: 'tool' };
+
+function metricsOf(name: string): object {
+  const point = { startTimeUnixNano: AT, timeUnixNano: AT, asInt: '41', attributes: [text('type', 'input')] };
+  const sum = { aggregationTemporality: 1, isMonotonic: true, dataPoints: [point] };
+  return { resourceMetrics: [{ resource, scopeMetrics: [{ scope, metrics: [{ name, unit: '{token}', sum }] }] }] };
 }
 
-function logsOf(attributes: readonly object[], record: object = {}): object {
-  const resource = { attributes: [text('service.name', 'tool')] };
-  const logRecords = [
-    {
-      timeUnixNano: AT,
-      body: { stringValue: 'tool.asked' },
-      attributes: [text('event.name', 'asked'), ...attributes],
-      ...record,
-    },
-  ];
-  return { resourceLogs: [{ resource, scopeLogs: [{ scope: { name: 'tool' }, logRecords }] }] };
-}
+const LOGS = {
+  resourceLogs: [
+    { resource, scopeLogs: [{ scope, logRecords: [{ timeUnixNano: AT, body: { stringValue: 'tool.asked' } }] }] },
+  ],
+};
 
 function send(signal: string, body: object | Buffer | string, headers: Record<string, string> = {}): Promise<Response> {
   const is_bytes = typeof body === 'string' || Buffer.isBuffer(body);
@@ -128,7 +97,7 @@ describe('telemetry of clients', () => {
   });
 
   test('reaches each destination of its signal, with the permitted facts of the caller', async () => {
-    await send('logs', logsOf([]));
+    await send('logs', LOGS);
     await send('metrics', metricsOf('tool.tokens'));
     await until('both arrived', () => collector.exports.length === 2 && narrow.exports.length === 1);
     assert.deepEqual(got(narrow), [
@@ -138,7 +107,7 @@ describe('telemetry of clients', () => {
   });
 
   test('is accepted in protobuf and JSON, compressed or not, with either header for the credential', async () => {
-    const json = Buffer.from(JSON.stringify(logsOf([])));
+    const json = Buffer.from(JSON.stringify(LOGS));
     // LogRecord.body of "a" in ScopeLogs in ResourceLogs.
     const protobuf = Buffer.from('0a09120712052a030a0161', 'hex');
     const type = { 'content-type': 'application/x-protobuf' };
@@ -147,22 +116,12 @@ describe('telemetry of clients', () => {
       await send('logs', gzipSync(protobuf), { ...type, 'content-encoding': 'gzip' }),
       await send('logs', gzipSync(json), { 'content-encoding': 'gzip', authorization: '', 'x-api-key': gateway.token }),
     ];
-    assert.deepEqual(
-      responses.map(({ status }) => status),
-      [200, 200, 200],
-    );
-    assert.deepEqual(
-      responses.map(({ headers }) => headers.get('content-type')),
-      ['application/x-protobuf', 'application/x-protobuf', 'application/json'],
-    );
+    const answered = responses.map(({ status, headers }) => `${status} ${headers.get('content-type')}`);
+    assert.deepEqual(answered, ['200 application/x-protobuf', '200 application/x-protobuf', '200 application/json']);
     assert.equal(await responses[0]?.text(), '');
     await until('three events arrived', () => collector.logs.length === 3);
-    assert.deepEqual(
-      got(collector)
-        .map(({ body }) => body)
-        .toSorted(),
-      [`${json}`, `${protobuf}`, `${protobuf}`].toSorted(),
-    );
+    const bodies = got(collector).map(({ body }) => body);
+    assert.deepEqual(bodies.toSorted(), [`${json}`, `${protobuf}`, `${protobuf}`].toSorted());
   });
 
   test('that is unacceptable gets an OTLP status', async () => {
@@ -211,54 +170,46 @@ describe('telemetry of clients', () => {
     await use([{ url: narrow.url }]);
     assert.equal((await send('metrics', metricsOf('tool.moved'))).status, 200);
     await narrow.point('tool.moved');
-    assert.deepEqual(
-      narrow.points.map(({ metric }) => metric),
-      ['tool.moved'],
-    );
+    assert.equal(narrow.points.length, 1);
     assert.deepEqual(collector.points, []);
     await writeFile(gateway.config_file, written);
     await gateway.reload();
   });
 
-  for (const [encoding, { Traces, Metrics, Logs }] of Object.entries({
-    protobuf: { Traces: ProtobufTraces, Metrics: ProtobufMetrics, Logs: ProtobufLogs },
-    json: { Traces: JsonTraces, Metrics: JsonMetrics, Logs: JsonLogs },
-  })) {
-    test(`arrives as an OpenTelemetry SDK sends it in ${encoding}: spans, metrics with deltas, log records`, async () => {
-      const to = (signal: string) => ({
-        url: `${gateway.url}/v1/${signal}`,
-        headers: { authorization: `Bearer ${gateway.token}` },
-      });
-      const spanProcessors = [new SimpleSpanProcessor({ exporter: new Traces(to('traces')) })];
-      const tracers = new TracerProvider({ spanProcessors });
-      const temporalityPreference = AggregationTemporality.DELTA;
-      const exporter = new Metrics({ ...to('metrics'), temporalityPreference });
-      const readers = [new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 })];
-      const meters = new MeterProvider({ readers });
-      const processors = [new SimpleLogRecordProcessor({ exporter: new Logs(to('logs')) } as never)];
-      const loggers = new LoggerProvider({ processors });
-      const context = { traceId: '1'.repeat(32), spanId: '2'.repeat(16), traceFlags: 1 };
-      tracers
-        .getTracer('tool')
-        .startSpan('turn', { attributes: { n: 3 }, links: [{ context, attributes: { why: 'retry' } }] })
-        .addEvent('attempt', { attempt: 1 })
-        .end();
-      meters.getMeter('tool').createCounter('tokens').add(41, { type: 'input' });
-      const advice = { explicitBucketBoundaries: [1, 2] };
-      meters.getMeter('tool').createHistogram('duration', { advice }).record(1.5);
-      loggers.getLogger('tool').emit({ body: 'tool.asked', attributes: { n: 2 ** 40 } });
-      for (const provider of [tracers, meters, loggers]) await provider.forceFlush();
-      const span = await collector.span('that of the tool', ({ name }) => name === 'turn');
-      assert.deepEqual(span.attributes, { n: 3 });
-      const events = span.events.map(({ name, attributes }) => [name, attributes]);
-      const { buckets, bounds } = await collector.point('duration');
-      const came = { events, buckets, bounds, link: collector.wire().includes('retry') };
-      assert.deepEqual(came, { events: [['attempt', { attempt: 1 }]], buckets: [0, 1, 0], bounds: [1, 2], link: true });
-      const { value, temporality, labels } = await collector.point('tokens');
-      assert.deepEqual([value, temporality, labels], [41, 'delta', { type: 'input' }]);
-      const record = await until('the record arrived', () => collector.logs[0]);
-      assert.deepEqual([record.body, record.attributes], ['tool.asked', { n: 2 ** 40 }]);
-      for (const provider of [tracers, meters, loggers]) await provider.shutdown();
+  test('arrives as an OpenTelemetry SDK sends it: spans in protobuf, metrics with deltas in JSON, log records', async () => {
+    const to = (signal: string) => ({
+      url: `${gateway.url}/v1/${signal}`,
+      headers: { authorization: `Bearer ${gateway.token}` },
     });
-  }
+    const spanProcessors = [new SimpleSpanProcessor({ exporter: new OTLPTraceExporter(to('traces')) })];
+    const tracers = new TracerProvider({ spanProcessors });
+    const temporalityPreference = AggregationTemporality.DELTA;
+    const exporter = new OTLPMetricExporter({ ...to('metrics'), temporalityPreference });
+    const readers = [new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 })];
+    const meters = new MeterProvider({ readers });
+    const processors = [new SimpleLogRecordProcessor({ exporter: new OTLPLogExporter(to('logs')) } as never)];
+    const loggers = new LoggerProvider({ processors });
+    const context = { traceId: '1'.repeat(32), spanId: '2'.repeat(16), traceFlags: 1 };
+    tracers
+      .getTracer('tool')
+      .startSpan('turn', { attributes: { n: 3 }, links: [{ context, attributes: { why: 'retry' } }] })
+      .addEvent('attempt', { attempt: 1 })
+      .end();
+    meters.getMeter('tool').createCounter('tokens').add(41, { type: 'input' });
+    const advice = { explicitBucketBoundaries: [1, 2] };
+    meters.getMeter('tool').createHistogram('duration', { advice }).record(1.5);
+    loggers.getLogger('tool').emit({ body: 'tool.asked', attributes: { n: 2 ** 40 } });
+    for (const provider of [tracers, meters, loggers]) await provider.forceFlush();
+    const span = await collector.span('that of the tool', ({ name }) => name === 'turn');
+    assert.deepEqual(span.attributes, { n: 3 });
+    const events = span.events.map(({ name, attributes }) => [name, attributes]);
+    const { buckets, bounds } = await collector.point('duration');
+    const came = { events, buckets, bounds, link: collector.wire().includes('retry') };
+    assert.deepEqual(came, { events: [['attempt', { attempt: 1 }]], buckets: [0, 1, 0], bounds: [1, 2], link: true });
+    const { value, temporality, labels } = await collector.point('tokens');
+    assert.deepEqual([value, temporality, labels], [41, 'delta', { type: 'input' }]);
+    const record = await until('the record arrived', () => collector.logs[0]);
+    assert.deepEqual([record.body, record.attributes], ['tool.asked', { n: 2 ** 40 }]);
+    for (const provider of [tracers, meters, loggers]) await provider.shutdown();
+  });
 });

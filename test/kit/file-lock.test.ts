@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { addProcessMarker, countProcessMarkers, withLock } from '../../engine/base/kit/files/file-lock.ts';
 import { identify, isRunning } from '../../engine/base/kit/process/process-identity.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'appscli-lock-'));
-after(() => rmSync(directory, { recursive: true }));
+const directory = ownDirectory();
 
 /** What a process that is gone was called. */
 const { stdout: dead } = spawnSync(
@@ -48,10 +47,8 @@ test('one process holds the lock at a time, also when all of them find a dead ho
     ),
   );
   assert.equal(turns, 30);
-  assert.deepEqual(
-    readdirSync(directory).filter((name) => name.startsWith('contended')),
-    [],
-  );
+  const found = readdirSync(directory).filter((name) => name.startsWith('contended'));
+  assert.deepEqual(found, []);
 });
 
 test('a lock is released when its holder fails', async () => {

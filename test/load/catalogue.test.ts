@@ -20,13 +20,8 @@ models: ${models}
 routing: { default_upstream: main, rules: [${models.includes('{ id: o3 }') ? '{ models: [o3], upstream: other }' : ''}] }
 ${more}`,
   });
-  const env = { UPSTREAM_KEY: 'value-of-the-key' };
-  const loaded = await load(project.path('gateway.yaml'), {
-    stages,
-    env,
-    environment: 'required',
-    shipped_pipelines: SHIPPED,
-  });
+  const options = { stages, env: { UPSTREAM_KEY: 'k' }, environment: 'required', shipped_pipelines: SHIPPED } as const;
+  const loaded = await load(project.path('gateway.yaml'), options);
   const errors = loaded.diagnostics.filter(({ severity }) => severity === 'error');
   const book = loaded.config && createPriceBook(loaded.config);
   const inputAt = (model: string, upstream: string, day: string) => {
@@ -92,9 +87,6 @@ describe('a model with only an id', () => {
 
   test('is an error if the catalogue does not have it', async () => {
     const { errors } = await loadModels('[{ id: claude-sonnet-99 }]');
-    assert.deepEqual(
-      errors.map(({ code }) => code),
-      ['C4041'],
-    );
+    assert.equal(errors.map(({ code }) => code).join(), 'C4041');
   });
 });

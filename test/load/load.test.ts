@@ -2,9 +2,16 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { StageError } from '../../engine/api.ts';
+import type { Diagnostic } from '../../engine/base/source/diagnostics/diagnostic.ts';
 import { type LoadOptions, load } from '../../engine/pipeline/load/index.ts';
 import { GATEWAY, pipelineYaml, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
+
+/** What an upstream of type vendor supports by default. */
+const SUPPORTS = {
+  ...{ prompt_cache_1h: true, count_tokens: true, stream_usage: true, max_tokens_0: false, request_encodings: [] },
+  ...{ unproven_reasoning: false, unsigned_reasoning: true },
+};
 
 const OPTIONS: LoadOptions = {
   stages,
@@ -19,14 +26,20 @@ async function loadProject(files: Readonly<Record<string, string>> = {}, options
   return { ...loaded, created };
 }
 
+const codesOf = (diagnostics: readonly Diagnostic[]) => diagnostics.map(({ code }) => code);
+
 /** The configuration of files that must have no mistakes. */
 async function configOf(files: Readonly<Record<string, string>> = {}) {
   const { config, diagnostics, created } = await loadProject(files);
-  assert.deepEqual(
-    diagnostics.filter(({ severity }) => severity === 'error'),
-    [],
-  );
+  const errors = diagnostics.filter(({ severity }) => severity === 'error');
+  assert.deepEqual(errors, []);
   return { config: config!, created };
+}
+
+/** An upstream beside the one of GATEWAY. */
+async function upstreamOf(entry: string) {
+  const { config } = await configOf({ 'gateway.yaml': GATEWAY.replace('upstreams:\n', `upstreams:\n  - ${entry}\n`) });
+  return config.upstreams[0]!;
 }
 
 function assertFrozen(value: unknown, path = '$'): void {
@@ -39,7 +52,8 @@ function assertFrozen(value: unknown, path = '$'): void {
 
 describe('gateway.yaml', () => {
   test('has the documented defaults', async () => {
-    const { config } = await configOf();
+    const { config, created } = await configOf();
+    assert.deepEqual(config.database, { embedded: { data_dir: join(created.directory, '.appscli/postgres') } });
     assert.deepEqual(config.server.limits, {
       body_bytes: 33_554_432,
       header_bytes: 262_144,
@@ -65,34 +79,13 @@ describe('gateway.yaml', () => {
     assert.deepEqual(config.token_groups, [{ name: 'all', models: ['*'] }]);
     const [upstream] = config.upstreams;
     assert.deepEqual(upstream?.protocols, ['messages']);
-    const defaults = { prompt_cache_1h: true, count_tokens: true, stream_usage: true };
-    const supports = {
-      ...defaults,
-      max_tokens_0: false,
-      request_encodings: [],
-      unproven_reasoning: false,
-      unsigned_reasoning: true,
-    };
-    assert.deepEqual(upstream?.supports, supports);
+    assert.deepEqual(upstream?.supports, SUPPORTS);
     const [model] = config.models;
-    assert.deepEqual(model?.aliases, []);
-    assert.deepEqual(model?.supports, {
-      tools: true,
-      images: true,
-      thinking: 'adaptive',
-      sampling: true,
-      prompt_cache_1h: true,
-    });
-    assert.equal(config.models[0]?.context_window, 200_000);
+    const supports = { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true };
+    assert.deepEqual([model?.aliases, model?.supports], [[], supports]);
+    assert.equal(model?.context_window, 200_000);
     assert.deepEqual([model?.max_output_tokens, model?.default_output_tokens], [64_000, 64_000]);
-    assert.deepEqual(model?.assumed, [
-      'context_window',
-      'supports.tools',
-      'supports.images',
-      'supports.thinking',
-      'supports.sampling',
-      'supports.prompt_cache_1h',
-    ]);
+    assert.deepEqual(model?.assumed, ['context_window', ...Object.keys(supports).map((key) => `supports.${key}`)]);
     assert.deepEqual(config.routing.rules, []);
     assert.equal(config.spend_limits, undefined);
   });
@@ -113,36 +106,19 @@ describe('gateway.yaml', () => {
   });
 
   test('assumes that a compat upstream speaks both protocols and counts no tokens, by default', async () => {
-    const upstreamOf = async (more: string) => {
-      const { config } = await configOf({
-        'gateway.yaml': GATEWAY.replace(/^upstreams:\n/m, `upstreams:\n  - ${more}\n`),
-      });
-      return config.upstreams[0]!;
-    };
     const compat = 'name: compat, type: compat, base_url: "https://other.example.com/v1"';
     const both = await upstreamOf(`{ ${compat} }`);
     assert.deepEqual(both.protocols, ['chat', 'responses']);
     assert.equal(both.supports.count_tokens, false);
     const one = await upstreamOf(`{ ${compat}, protocols: [responses], supports: { stream_usage: false } }`);
     assert.deepEqual(one.protocols, ['responses']);
-    assert.deepEqual(one.supports, {
-      prompt_cache_1h: true,
-      count_tokens: false,
-      stream_usage: false,
-      max_tokens_0: false,
-      request_encodings: [],
-      unproven_reasoning: false,
-      unsigned_reasoning: true,
-    });
+    assert.deepEqual(one.supports, { ...SUPPORTS, count_tokens: false, stream_usage: false });
   });
 
   test('infers from the address whether an upstream rejects unsigned thinking blocks, by default', async () => {
     const takesUnsigned = async (base_url: string, supports = '{}') => {
-      const one = `{ name: other, type: vendor, base_url: "${base_url}", supports: ${supports} }`;
-      const { config } = await configOf({
-        'gateway.yaml': GATEWAY.replace(/^upstreams:\n/m, `upstreams:\n  - ${one}\n`),
-      });
-      return config.upstreams[0]!.supports.unsigned_reasoning;
+      const entry = `{ name: other, type: vendor, base_url: "${base_url}", supports: ${supports} }`;
+      return (await upstreamOf(entry)).supports.unsigned_reasoning;
     };
     for (const url of ['https://api.anthropic.com', 'https://eu.services.ai.azure.com/anthropic'])
       assert.equal(await takesUnsigned(url), false, url);
@@ -171,23 +147,15 @@ describe('gateway.yaml', () => {
     });
   });
 
-  test('uses the embedded database beside the file when none is configured', async () => {
-    const { config, created } = await configOf();
-    assert.deepEqual(config.database, { embedded: { data_dir: join(created.directory, '.appscli/postgres') } });
-  });
-
   test('makes every path absolute, starting at its own directory', async () => {
+    const tls = 'server:\n  tls: { cert_file: gateway.yaml, key_file: ./gateway.yaml }';
+    const more = 'database: { embedded: { data_dir: data } }\npipelines: own\n';
     const { config, created } = await configOf({
-      'gateway.yaml': `${GATEWAY.replace('server:', 'server:\n  tls: { cert_file: gateway.yaml, key_file: ./gateway.yaml }')}
-database: { embedded: { data_dir: data } }
-pipelines: own
-`,
+      'gateway.yaml': `${GATEWAY.replace('server:', tls)}\n${more}`,
       'own/mine.yaml': pipelineYaml(),
     });
-    assert.deepEqual(config.server.tls, {
-      cert_file: created.path('gateway.yaml'),
-      key_file: created.path('gateway.yaml'),
-    });
+    const file = created.path('gateway.yaml');
+    assert.deepEqual(config.server.tls, { cert_file: file, key_file: file });
     assert.equal(config.database.embedded?.data_dir, created.path('data'));
     assert.equal(config.pipelines, created.path('own'));
   });
@@ -222,14 +190,11 @@ rules:
     assert.ok(!('rules' in config));
   });
 
-  test('is frozen all the way down, and so are the pipelines', async () => {
-    const { config, pipelines } = await loadProject();
-    assertFrozen(config);
-    assertFrozen(pipelines);
-  });
-
-  test('never contains the value of an environment variable', async () => {
+  test('is frozen all the way down, as the shipped pipelines are, without values of environment variables', async () => {
     const { created: _created, ...loaded } = await loadProject();
+    assertFrozen(loaded.config);
+    assertFrozen(loaded.pipelines);
+    assert.equal(loaded.pipelines.map(({ name }) => name).join(), 'messages');
     assert.doesNotMatch(JSON.stringify(loaded), /value-of-the-key/);
   });
 });
@@ -242,23 +207,13 @@ describe('mistakes', () => {
       'pipelines/other.yaml': 'pipeline: other\n\tversion: 1\n',
     });
     assert.equal(config, undefined);
-    assert.deepEqual(
-      diagnostics.map(({ code, line }) => [code, line]),
-      [
-        ['C3001', 2],
-        ['C4004', 15],
-        ['C4001', 6],
-        ['C1008', 2],
-      ],
-    );
+    const found = diagnostics.map(({ code, line }) => `${code} ${line}`);
+    assert.deepEqual(found, ['C3001 2', 'C4004 15', 'C4001 6', 'C1008 2']);
   });
 
   test('carry the JSON pointer of the node', async () => {
     const { diagnostics } = await loadProject({ 'gateway.yaml': GATEWAY.replace('input: 3', 'input: "3"') });
-    assert.deepEqual(
-      diagnostics.map(({ pointer }) => pointer),
-      ['/models/0/pricing/input'],
-    );
+    assert.equal(diagnostics.map(({ pointer }) => pointer).join(), '/models/0/pricing/input');
   });
 
   test('leave no secret in the sources that snippets are cut from', async () => {
@@ -274,23 +229,12 @@ describe('mistakes', () => {
     const [first, ...rest] = stages;
     const faulty = { ...first!, check: () => assert.fail('no such luck') };
     const { diagnostics } = await loadProject({}, { stages: [faulty, ...rest] });
-    assert.deepEqual(
-      diagnostics.map(({ code }) => code),
-      ['C4002'],
-    );
+    assert.deepEqual(codesOf(diagnostics), ['C4002']);
     assert.match(diagnostics[0]?.message ?? '', /no such luck/);
   });
 });
 
 describe('pipelines', () => {
-  test('that ship need not be named', async () => {
-    const { pipelines } = await loadProject();
-    assert.deepEqual(
-      pipelines.map(({ name }) => name),
-      ['messages'],
-    );
-  });
-
   test('of the operator are added, or replace shipped ones by name', async () => {
     const { pipelines, diagnostics, created } = await loadProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\n`,
@@ -300,13 +244,8 @@ describe('pipelines', () => {
       'own/notes.txt': 'not yaml either',
     });
     assert.deepEqual(diagnostics, []);
-    assert.deepEqual(
-      pipelines.map(({ name, file }) => [name, file]),
-      [
-        ['messages', created.path('own/messages.yaml')],
-        ['mine', created.path('own/mine.yaml')],
-      ],
-    );
+    const files = Object.fromEntries(pipelines.map(({ name, file }) => [name, file]));
+    assert.deepEqual(files, { messages: created.path('own/messages.yaml'), mine: created.path('own/mine.yaml') });
   });
 
   test('have options with defaults, expanded rules and positions', async () => {
@@ -327,13 +266,8 @@ on_error:
     assert.deepEqual(mirror?.options, { port: 514 });
     assert.deepEqual(mirror?.when, { and: [{ '===': [{ var: 'request.method' }, 'POST'] }, true] });
     assert.deepEqual([mirror?.position.line, mirror?.position.column], [6, 12]);
-    assert.deepEqual(
-      mine.on_error.map(({ id, errors }) => [id, errors]),
-      [
-        ['on-error-1', ['forbidden']],
-        ['on-error-2', undefined],
-      ],
-    );
+    const clauses = mine.on_error.map(({ id, errors }) => `${id} ${errors}`);
+    assert.deepEqual(clauses, ['on-error-1 forbidden', 'on-error-2 undefined']);
   });
 
   test('get the stages of a fragment with parameters, outer guard and outer id', async () => {
@@ -347,48 +281,39 @@ on_error:
   - stage: list-models`),
     });
     assert.deepEqual(diagnostics, []);
-    const entry = pipelines.find(({ name }) => name === 'mine')?.stages[1];
-    assert.equal(entry?.id, 'images/refuse-large');
-    assert.deepEqual(entry?.options, { error: 'body_too_large', message: 'The request is too large.' });
-    assert.deepEqual(entry?.when, {
-      and: [{ var: 'request.stream' }, { '>': [{ var: 'request.body_bytes' }, 1000] }],
-    });
-    assert.match(entry?.position.file ?? '', /fragments\/refuse-large\.yaml$/);
+    const { id, options, when, position } = pipelines.find(({ name }) => name === 'mine')!.stages[1]!;
+    assert.equal(id, 'images/refuse-large');
+    assert.deepEqual(options, { error: 'body_too_large', message: 'The request is too large.' });
+    assert.deepEqual(when, { and: [{ var: 'request.stream' }, { '>': [{ var: 'request.body_bytes' }, 1000] }] });
+    assert.match(position.file, /fragments\/refuse-large\.yaml$/);
   });
+
+  const fragment = (name: string, entry: string) =>
+    `fragment: ${name}\nversion: 1\nsummary: Other.\nstages: [${entry}]\n`;
 
   test('prefer a fragment of their own directory to a shipped one', async () => {
     const { pipelines } = await loadProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\n`,
       'own/mine.yaml': pipelineYaml('  - use: fragments/refuse-large'),
-      'own/fragments/refuse-large.yaml':
-        'fragment: refuse-large\nversion: 1\nsummary: Other.\nstages: [{ stage: list-models }]\n',
+      'own/fragments/refuse-large.yaml': fragment('refuse-large', '{ stage: list-models }'),
     });
-    assert.deepEqual(
-      pipelines.find(({ name }) => name === 'mine')?.stages.map(({ id }) => id),
-      ['list-models'],
-    );
+    const mine = pipelines.find(({ name }) => name === 'mine');
+    assert.equal(mine?.stages.map(({ id }) => id).join(), 'list-models');
   });
 
   test('with a mistake in a fragment name every pipeline that led there', async () => {
     const { diagnostics, created } = await loadProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\n`,
       'own/mine.yaml': pipelineYaml('  - use: fragments/outer'),
-      'own/fragments/outer.yaml': 'fragment: outer\nversion: 1\nsummary: O.\nstages: [{ use: fragments/inner }]\n',
-      'own/fragments/inner.yaml': 'fragment: inner\nversion: 1\nsummary: I.\nstages: [{ stage: list-modles }]\n',
+      'own/fragments/outer.yaml': fragment('outer', '{ use: fragments/inner }'),
+      'own/fragments/inner.yaml': fragment('inner', '{ stage: list-modles }'),
     });
-    assert.deepEqual(
-      diagnostics.map(({ code, file, chain }) => [code, file, chain]),
-      [
-        [
-          'C4001',
-          created.path('own/fragments/inner.yaml'),
-          [
-            { file: created.path('own/mine.yaml'), line: 6 },
-            { file: created.path('own/fragments/outer.yaml'), line: 4 },
-          ],
-        ],
-      ],
-    );
+    const [found, ...more] = diagnostics;
+    assert.deepEqual([found?.code, found?.file, more], ['C4001', created.path('own/fragments/inner.yaml'), []]);
+    assert.deepEqual(found?.chain, [
+      { file: created.path('own/mine.yaml'), line: 6 },
+      { file: created.path('own/fragments/outer.yaml'), line: 4 },
+    ]);
   });
 });
 
@@ -411,19 +336,20 @@ export default defineStage({
 });
 `;
 
-  test("are loaded, can be named, and raise the engine's own errors", async () => {
-    const { pipelines, diagnostics, files, created, config } = await loadProject({
-      'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [./own/stages/polite.ts]\n`,
-      'own/mine.yaml': pipelineYaml('  - stage: refuse-politely'),
-      'own/stages/polite.ts': STAGE,
+  for (const file of ['own/stages/polite.ts', 'polite.mjs']) {
+    test(`in ${file} are loaded, can be named, and raise the engine's own errors`, async () => {
+      const { pipelines, diagnostics, files, created, config } = await loadProject({
+        'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [./${file}]\n`,
+        'own/mine.yaml': pipelineYaml('  - stage: refuse-politely'),
+        [file]: STAGE,
+      });
+      assert.deepEqual([diagnostics, config?.stages], [[], [created.path(file)]]);
+      assert.ok(files.includes(created.path(file)));
+      const { definition, options } = pipelines.find(({ name }) => name === 'mine')!.stages[0]!;
+      const hooks = definition.create(options, {} as never);
+      assert.throws(() => hooks.request?.({} as never), StageError);
     });
-    assert.deepEqual(diagnostics, []);
-    assert.deepEqual(config?.stages, [created.path('own/stages/polite.ts')]);
-    assert.ok(files.includes(created.path('own/stages/polite.ts')));
-    const { definition, options } = pipelines.find(({ name }) => name === 'mine')!.stages[0]!;
-    const hooks = definition.create(options, {} as never);
-    assert.throws(() => hooks.request?.({} as never), StageError);
-  });
+  }
 
   test('that do not load are one finding: pipelines that use them get none', async () => {
     const { diagnostics } = await loadProject({
@@ -431,17 +357,6 @@ export default defineStage({
       'own/mine.yaml': pipelineYaml('  - stage: refuse-politely'),
       'polite.ts': 'throw new Error("not today");\n',
     });
-    assert.deepEqual(
-      diagnostics.map(({ code, found }) => [code, found]),
-      [['C4012', 'not today']],
-    );
-  });
-
-  test('written in JavaScript load, too', async () => {
-    const { diagnostics } = await loadProject({
-      'gateway.yaml': `${GATEWAY}stages: [polite.mjs]\n`,
-      'polite.mjs': STAGE,
-    });
-    assert.deepEqual(diagnostics, []);
+    assert.deepEqual([codesOf(diagnostics), diagnostics[0]?.found], [['C4012'], 'not today']);
   });
 });

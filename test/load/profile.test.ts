@@ -7,17 +7,17 @@ import { BUILT_IN, readProfile } from '../../engine/pipeline/load/profile.ts';
 import { GATEWAY, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
-/** Loads a gateway.yaml that names a profile. */
-async function loadWith(profile: string, files: Readonly<Record<string, string>> = {}, env?: 'ignored') {
-  const gateway = GATEWAY.replace(/^server:\n/m, `server:\n  profile: ${JSON.stringify(profile)}\n`);
-  assert.notEqual(gateway, GATEWAY);
+async function loadWith(
+  profile: string,
+  files: Readonly<Record<string, string>> = {},
+  environment: 'required' | 'ignored' = 'required',
+  change = (gateway: string) => gateway,
+) {
+  const gateway = change(GATEWAY).replace(/^server:\n/m, `server:\n  profile: ${JSON.stringify(profile)}\n`);
   const project = projectOfTest({ 'gateway.yaml': gateway, ...files });
-  const loaded = await load(project.path('gateway.yaml'), {
-    stages,
-    env: { UPSTREAM_KEY: 'value-of-the-key' },
-    environment: env ?? 'required',
-    shipped_pipelines: SHIPPED,
-  });
+  const env = { UPSTREAM_KEY: 'value-of-the-key' };
+  const options = { stages, env, environment, shipped_pipelines: SHIPPED };
+  const loaded = await load(project.path('gateway.yaml'), options);
   const found = loaded.diagnostics.map((each) => ({ code: each.code, file: each.file, text: JSON.stringify(each) }));
   return { ...loaded, found, path: project.path };
 }
@@ -36,26 +36,13 @@ describe('a profile', () => {
   test('that is missing prevents the start, with the position and the known profiles', async () => {
     const { config, found, files, path } = await loadWith('nuetral');
     assert.equal(config, undefined);
-    assert.deepEqual(
-      found.map(({ code, file }) => [code, file]),
-      [['C4021', path('gateway.yaml')]],
-    );
-    assert.match(found[0]!.text, /neutral, anthropic, shipped, or a file at .*nuetral/);
+    const [missing, ...more] = found;
+    assert.deepEqual([missing?.code, missing?.file, more], ['C4021', path('gateway.yaml'), []]);
+    assert.match(missing!.text, /neutral, anthropic, shipped, or a file at .*nuetral/);
     assert.ok(files.includes(path('nuetral')), 'it may appear');
     const elsewhere = await loadWith('acme.yaml', {}, 'ignored');
-    assert.deepEqual(
-      elsewhere.found.map(({ code }) => code),
-      ['W7007'],
-    );
+    assert.equal(elsewhere.found.map(({ code }) => code).join(), 'W7007');
     assert.deepEqual(elsewhere.config!.server.profile, { header_prefix: 'vendor' });
-  });
-
-  test('names the header with the message of a rejection', async () => {
-    const { config, found } = await loadWith('acme.yaml', {
-      'acme.yaml': 'header_prefix: acme\nrefusal_header: x-acme-words\n',
-    });
-    assert.deepEqual(found, []);
-    assert.equal(config!.server.profile.refusal_header, 'x-acme-words');
   });
 
   const bad: Readonly<Record<string, string>> = {
@@ -86,55 +73,29 @@ describe('a profile', () => {
     });
   }
 
-  test('may name the files and variables of coding clients', async () => {
+  test('may name the header of a rejection, files and variables of coding clients, and have 40 characters', async () => {
     const clients = { build_cli: { config_file: '~/.acme/config.toml' }, messages: { variable_prefix: 'ACME' } };
-    const { config, found } = await loadWith('acme.yaml', {
-      'acme.yaml': JSON.stringify({ header_prefix: 'acme', clients }),
-    });
-    assert.deepEqual(found, []);
-    assert.deepEqual(config!.server.profile, { header_prefix: 'acme', clients });
+    const profile = { header_prefix: 'a'.repeat(40), refusal_header: 'x-acme-words', clients };
+    const { config, found } = await loadWith('acme.yaml', { 'acme.yaml': JSON.stringify(profile) });
+    assert.deepEqual([found, config!.server.profile], [[], profile]);
   });
 
   test('of an upstream is its own, else that of its address, else that of the server unless that is neutral', async () => {
     const profilesOf = async (server: string) => {
-      const url = 'base_url: https://api.example.com';
-      const lines = [
-        ...['name: main', 'base_url: https://api.example.com', '- name: own', url, 'profile: own.yaml'],
-        ...[
-          '- name: known',
-          'base_url: https://api.anthropic.com/',
-          '- name: path',
-          'base_url: http://[::1]/anthropic/x',
-        ],
-        ...[
-          '- name: alike',
-          'base_url: https://anthropic.com.evil.example',
-          '- name: neutral',
-          url,
-          'profile: neutral',
-        ],
-        ...['- name: built-in', url, 'profile: anthropic'],
-      ];
-      const upstreams = lines.map((line) => (line.startsWith('- ') ? `  ${line}\n` : `    ${line}\n`)).join('');
-      const gateway = GATEWAY.replace(
-        / {4}type: vendor\n {4}base_url.*\n {4}api_key_env.*\n/,
-        upstreams.replace(/^.*\n/, ''),
+      const more = `  - { name: own, base_url: "https://api.example.com", profile: own.yaml }
+  - { name: known, base_url: "https://api.anthropic.com/" }
+  - { name: path, base_url: "http://[::1]/anthropic/x" }
+  - { name: alike, base_url: "https://anthropic.com.evil.example" }
+  - { name: neutral, base_url: "https://api.example.com", profile: neutral }
+  - { name: built-in, base_url: "https://api.example.com", profile: anthropic }
+`;
+      const files = { 'own.yaml': 'header_prefix: own\n', 'corp.yaml': 'header_prefix: corp\n' };
+      const loaded = await loadWith(server, files, 'required', (gateway) =>
+        gateway.replace('models:\n', `${more}models:\n`),
       );
-      const project = projectOfTest({
-        'gateway.yaml': gateway.replace(/^server:\n/m, `server:\n  profile: ${server}\n`),
-        'own.yaml': 'header_prefix: own\n',
-        'corp.yaml': 'header_prefix: corp\n',
-      });
-      const options = {
-        stages,
-        env: { UPSTREAM_KEY: 'x' },
-        environment: 'required',
-        shipped_pipelines: SHIPPED,
-      } as const;
-      const { config, diagnostics, files } = await load(project.path('gateway.yaml'), options);
-      assert.ok(config, JSON.stringify(diagnostics));
-      assert.ok(files.includes(project.path('own.yaml')));
-      return Object.fromEntries(config.upstreams.map(({ name, profile }) => [name, profile?.header_prefix]));
+      assert.ok(loaded.config, JSON.stringify(loaded.diagnostics));
+      assert.ok(loaded.files.includes(loaded.path('own.yaml')));
+      return Object.fromEntries(loaded.config.upstreams.map(({ name, profile }) => [name, profile?.header_prefix]));
     };
     const same = { own: 'own', known: 'anthropic', path: 'anthropic', neutral: 'vendor', 'built-in': 'anthropic' };
     assert.deepEqual(await profilesOf('neutral'), { ...same, main: undefined, alike: undefined });
@@ -146,11 +107,6 @@ describe('a profile', () => {
     const findings = createFindings();
     const file = join(import.meta.dirname, '../../examples/profiles/vendor-names.yaml');
     assert.equal(BUILT_IN.anthropic.header_prefix, readProfile(file, findings)?.header_prefix);
-  });
-
-  test('of 40 characters is fine', async () => {
-    const { config } = await loadWith('acme.yaml', { 'acme.yaml': `header_prefix: ${'a'.repeat(40)}\n` });
-    assert.equal(config!.server.profile.header_prefix.length, 40);
   });
 
   test('that is a directory is rejected', async () => {

@@ -12,12 +12,8 @@ async function everythingSaid(gateway: string): Promise<string> {
   const project = projectOfTest({ 'gateway.yaml': gateway });
   const said: string[] = [];
   for (const environment of ['required', 'ignored'] as const) {
-    const { diagnostics, sources } = await load(project.path('gateway.yaml'), {
-      stages,
-      env: {},
-      environment,
-      shipped_pipelines: SHIPPED,
-    });
+    const options = { stages, env: {}, environment, shipped_pipelines: SHIPPED };
+    const { diagnostics, sources } = await load(project.path('gateway.yaml'), options);
     for (const format of ['text', 'json', 'github'] as const) {
       said.push(renderDiagnostics(diagnostics, { format, color: false, sources }));
     }

@@ -1,17 +1,14 @@
 /** How long requests take while a collector fails: as long as they usually do. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { FAILURES } from '../e2e/telemetry/collector-troubles.ts';
-import { openTelemetryScene, type TelemetryScene } from '../e2e/telemetry/scene.ts';
+import { openTelemetryScene } from '../e2e/telemetry/scene.ts';
+import { use } from '../support/use.ts';
 
 const REQUESTS = 100;
 
-let scene: TelemetryScene;
-before(async () => {
-  scene = await openTelemetryScene({ otlp: { queue_spans: 512, timeout_seconds: 3 } });
-  await middleOf(REQUESTS);
-});
-after(() => scene?.close());
+const scene = use(() => openTelemetryScene({ otlp: { queue_spans: 512, timeout_seconds: 3 } }));
+before(() => middleOf(REQUESTS));
 
 /** The median of so many requests, in milliseconds. */
 async function middleOf(requests: number): Promise<number> {

@@ -1,16 +1,17 @@
 /** A batch in which one request has no room is decided one by one, which takes not much longer than granting all at once. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { before, test } from 'node:test';
 import { frozenClock } from '../../engine/base/kit/clock.ts';
 import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
 import { quietLog, reservation, userDemand, useTestStore } from '../support/store.ts';
 
 const ROUNDS = 5;
 let ledger: DatabaseLedger;
-const open = useTestStore(({ database }) => {
+const { database, ledgers } = useTestStore();
+before(() => {
   const clock = frozenClock('2026-03-10T12:00:00Z');
   ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
-  open.push(ledger);
+  ledgers.push(ledger);
 });
 
 test('a full batch is decided one by one about as fast as it is granted as a whole', async () => {

@@ -1,29 +1,21 @@
 /** JSON made to be expensive, 31 MiB of it, in requests and in responses: no other caller waits long for it. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import {
-  HOSTILE,
-  HOSTILE_ANSWER,
-  HOSTILE_REQUEST,
-  type HostileTarget,
-  SIZE,
-  startHostileTarget,
-} from '../e2e/hostile/hostile-json.ts';
+import { HOSTILE, HOSTILE_ANSWER, HOSTILE_REQUEST, SIZE, startHostileTarget } from '../e2e/hostile/hostile-json.ts';
 import { ask } from '../e2e/support/client.ts';
 import { answerBytes, EVENT_STREAM } from '../support/model-provider/scripted-upstream.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 
 /** What the gateway must keep, on the clock of its processor: the machine may have other things to do. */
 const PAUSE_MS_MAX = 250;
 const WATCH = pathToFileURL(`${import.meta.dirname}/longest-pause.ts`).href;
 
-let target: HostileTarget;
+const target = use(() => startHostileTarget(`--import=${WATCH}`));
 before(async () => {
-  target = await startHostileTarget(`--import=${WATCH}`);
   for (let i = 0; i < 20; i++) assert.equal((await ask(target.gateway.url, target.token)).status, 200);
 });
-after(() => target?.close());
 
 /** The longest pause since it was last asked. */
 async function longestPause(): Promise<{ ms: number; words: string }> {

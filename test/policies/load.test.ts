@@ -32,10 +32,8 @@ describe('loading policies', () => {
       'policies/deeper/team.yaml': 'not: a policy',
     });
     assert.deepEqual(diagnostics, []);
-    assert.deepEqual(
-      policies.map(({ name }) => name),
-      ['more', 'team'],
-    );
+    const names = policies.map(({ name }) => name);
+    assert.deepEqual(names, ['more', 'team']);
   });
 
   it('reports the mistakes of all files at once', async () => {
@@ -70,30 +68,13 @@ describe('loading policies', () => {
       '{ toString: 1, hasOwnProperty: { length: 2 }, "a b": { "": 3 } }',
     );
     const { diagnostics } = await loadProject({ 'policies/team.yaml': text });
-    assert.deepEqual(
-      diagnostics.map(({ code }) => code),
-      ['C1014'],
-    );
+    const codes = diagnostics.map(({ code }) => code);
+    assert.deepEqual(codes, ['C1014']);
     project.remove();
     const { config, policies } = await loadProject({ 'policies/team.yaml': text.replace('"": 3', 'x: 3') });
     const policy = createManagedPolicies(config!, policies).of({ groups: ['team'], email: '' });
-    assert.equal(
-      policy?.body.slice(policy.body.indexOf('"settings":')),
-      '"settings":{"a b":{"x":3},"hasOwnProperty":{"length":2},"toString":1}}',
-    );
-  });
-
-  it('never throws, for any value in place of policies', async () => {
-    for (const section of ['policies: 5', 'policies: { managed: [] }', 'policies: { managed: { directory: [a] } }']) {
-      const { diagnostics } = await loadProject({}, `${section}\n`);
-      assert.equal(diagnostics[0]?.severity, 'error', section);
-      project.remove();
-    }
-    const { diagnostics } = await loadProject({}, 'policies: { managed: { directory: "a\\0b" } }\n');
-    assert.deepEqual(
-      diagnostics.map(({ code }) => code),
-      ['C4015'],
-    );
+    const settings = policy?.body.slice(policy.body.indexOf('"settings":'));
+    assert.equal(settings, '"settings":{"a b":{"x":3},"hasOwnProperty":{"length":2},"toString":1}}');
   });
 });
 
@@ -104,10 +85,8 @@ describe('checking paths', () => {
     project = createProject({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
     const alone = await loadPaths([project.directory], options);
     assert.equal(alone.policies, 2);
-    assert.deepEqual(
-      alone.diagnostics.map(({ code, file }) => [code, file]),
-      [['C2010', project.path('wrong.yaml')]],
-    );
+    const found = alone.diagnostics.map(({ code, file }) => [code, file]);
+    assert.deepEqual(found, [['C2010', project.path('wrong.yaml')]]);
     project.remove();
     await loadProject({ 'policies/team.yaml': POLICY });
     const together = await loadPaths([project.directory], options);
@@ -127,7 +106,6 @@ const NAMES = 'header_prefix: vendor\nclients: { messages: { feature_prefix: COD
 
 const written = (name: string, rest: string) => `policy: ${name}\nversion: 1\nsummary: A policy.\n${rest}`;
 
-/** What people of some groups get, by policies. */
 async function served(policies: Record<string, string>, groups: readonly string[] = []) {
   project = createProject({
     'gateway.yaml': gateway('{ url: https://otel.example.com, metrics: true, logs: true, traces: true }'),
@@ -137,10 +115,8 @@ async function served(policies: Record<string, string>, groups: readonly string[
     ),
   });
   const loaded = await load(project.path('gateway.yaml'), options);
-  assert.deepEqual(
-    loaded.diagnostics.map(({ code, message }) => [code, message]),
-    [],
-  );
+  const found = loaded.diagnostics.map(({ code, message }) => [code, message]);
+  assert.deepEqual(found, []);
   const { settings } = createManagedPolicies(loaded.config!, loaded.policies).of({ groups, email: '' })!;
   return settings as { env: Record<string, string> };
 }
@@ -184,10 +160,12 @@ describe('a policy with telemetry', () => {
       silent: 'match: { groups: [silent] }\ntelemetry: []\nsettings: {}\n',
     };
     const traced = await served(policies, ['traced']);
-    assert.deepEqual(
-      [traced.env.OTEL_METRICS_EXPORTER, traced.env.OTEL_TRACES_EXPORTER, traced.env.CODER_ENHANCED_TELEMETRY_BETA],
-      ['none', 'otlp', '1'],
-    );
+    const env_of_traced = [
+      traced.env.OTEL_METRICS_EXPORTER,
+      traced.env.OTEL_TRACES_EXPORTER,
+      traced.env.CODER_ENHANCED_TELEMETRY_BETA,
+    ];
+    assert.deepEqual(env_of_traced, ['none', 'otlp', '1']);
     project.remove();
     assert.equal((await served(policies, ['silent'])).env.CODER_ENABLE_TELEMETRY, '0');
   });

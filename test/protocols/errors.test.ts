@@ -20,6 +20,7 @@ describe('an error of a server', () => {
     it(`gives its reason: ${server}`, () => {
       const { message } = readError(body);
       assert.ok(message.includes(says), message);
+      assert.doesNotMatch(message, /the-prompt-itself/);
       // As text it means the same.
       assert.equal(readError(typeof body === 'string' ? body : JSON.stringify(body)).message, message);
     });
@@ -32,10 +33,8 @@ describe('the table of meanings', () => {
     const unused = Object.values(PHRASES)
       .flat()
       .filter(([, phrase]) => !texts.some((text) => phrase.test(text)));
-    assert.deepEqual(
-      unused.map(([server, phrase]) => `${server}: ${phrase}`),
-      [],
-    );
+    const found = unused.map(([server, phrase]) => `${server}: ${phrase}`);
+    assert.deepEqual(found, []);
   });
 });
 
@@ -43,16 +42,13 @@ describe('any text and any JSON', () => {
   const cutWell = (text: string) => text.length <= 8001 && (text.length < 1001 || text.isWellFormed());
 
   it('is read as an error without a failure, and a long reason is cut between two characters', () => {
+    const values = fc.oneof(fc.jsonValue(), fc.string({ unit: 'grapheme' }), fc.json());
     fc.assert(
-      fc.property(
-        fc.oneof(fc.jsonValue(), fc.string({ unit: 'grapheme' }), fc.json()),
-        fc.nat(3000),
-        (value, length) => {
-          assert.ok(cutWell(readError(value).message));
-          assert.ok(cutWell(readError({ detail: `x${'😀'.repeat(length)}` }).message));
-          assert.ok(cutWell(readError({ error: { message: `${'😀'.repeat(length * 3)}` } }).message));
-        },
-      ),
+      fc.property(values, fc.nat(3000), (value, length) => {
+        assert.ok(cutWell(readError(value).message));
+        assert.ok(cutWell(readError({ detail: `x${'😀'.repeat(length)}` }).message));
+        assert.ok(cutWell(readError({ error: { message: `${'😀'.repeat(length * 3)}` } }).message));
+      }),
     );
   });
 
@@ -107,43 +103,32 @@ for (const [status, type] of MESSAGES_TYPES) {
 
 describe('an error of an upstream has for clients of another protocol', () => {
   const TOO_LONG = "This model's maximum context length is 8192 tokens.";
+  const INVALID = { type: 'invalid_request_error' };
+  const FULL = { message: TOO_LONG, ...INVALID, code: 'context_length_exceeded' };
+  const SORRY = { message: 'Sorry, the Prompt is too long.' };
+  const SHARED = { message: 'No.', ...INVALID, code: 'unknown_parameter', param: 'input[0]' };
+  const ODD = { message: 'No.', type: 'BadRequestError', code: 400 };
   const ROWS: readonly (readonly [what: string, to: Protocol, status: number, error: object, told: object])[] = [
     ['the code of an overload', 'responses', 529, { type: 'overloaded_error' }, { code: 'server_is_overloaded' }],
     ['the code of a limit', 'responses', 429, { type: 'rate_limit_error' }, { code: 'rate_limit_exceeded' }],
     ['the code of a bad key', 'responses', 401, { type: 'authentication_error' }, { code: 'invalid_api_key' }],
     ['the code of a missing model', 'responses', 404, { type: 'not_found_error' }, { code: 'model_not_found' }],
-    ['no code for any other', 'responses', 400, { type: 'invalid_request_error' }, { code: null }],
+    ['no code for any other', 'responses', 400, INVALID, { code: null }],
     ['the kind of a used-up quota', 'messages', 429, { code: 'insufficient_quota' }, { type: 'billing_error' }],
     ['the kind of an overload', 'messages', 503, { code: 'server_is_overloaded' }, { type: 'overloaded_error' }],
     ['no such kind without that code', 'messages', 503, { type: 'server_error' }, { type: 'api_error' }],
+    ['the kind of a wrong request', 'messages', 422, INVALID, INVALID],
+    ['the kind of what came late', 'messages', 408, INVALID, { type: 'timeout_error' }],
     [
-      'the kind of a wrong request',
+      'their words for a prompt that is too long',
       'messages',
-      422,
-      { type: 'invalid_request_error' },
-      { type: 'invalid_request_error' },
+      400,
+      FULL,
+      { ...FULL, message: `prompt is too long: ${TOO_LONG}` },
     ],
-    ['the kind of what came late', 'messages', 408, { type: 'invalid_request_error' }, { type: 'timeout_error' }],
-    [
-      ...(['their words for a prompt that is too long', 'messages', 400] as const),
-      { message: TOO_LONG, type: 'invalid_request_error', code: 'context_length_exceeded' },
-      { type: 'invalid_request_error', message: `prompt is too long: ${TOO_LONG}`, code: 'context_length_exceeded' },
-    ],
-    [
-      ...(['its own words where they say so already', 'messages', 400] as const),
-      { message: 'Sorry, the Prompt is too long.', type: 'invalid_request_error' },
-      { message: 'Sorry, the Prompt is too long.' },
-    ],
-    [
-      ...(['type, code and place, which they share', 'chat', 400] as const),
-      { message: 'No.', type: 'invalid_request_error', code: 'unknown_parameter', param: 'input[0]' },
-      { message: 'No.', type: 'invalid_request_error', code: 'unknown_parameter', param: 'input[0]' },
-    ],
-    [
-      ...(['kinds that only a compat server knows', 'responses', 400] as const),
-      { message: 'No.', type: 'BadRequestError', code: 400 },
-      { message: 'No.', type: 'BadRequestError', code: '400', param: null },
-    ],
+    ['its own words where they say so already', 'messages', 400, { ...INVALID, ...SORRY }, SORRY],
+    ['type, code and place, which they share', 'chat', 400, SHARED, SHARED],
+    ['kinds that only a compat server knows', 'responses', 400, ODD, { ...ODD, code: '400', param: null }],
   ];
   for (const [what, to, status, error, told] of ROWS) {
     it(what, () => {
@@ -213,11 +198,8 @@ describe('an error of the gateway', () => {
     for (const code of Object.keys(ERRORS) as ErrorCode[]) {
       const { type, compat } = ERRORS[code];
       const error = new StageError(code, 'These words.');
-      assert.deepEqual(errorsOf('messages').fields(problemOf(error, errorsOf('messages'))), {
-        type,
-        message: 'These words.',
-        code,
-      });
+      const told = errorsOf('messages').fields(problemOf(error, errorsOf('messages')));
+      assert.deepEqual(told, { type, message: 'These words.', code });
       for (const protocol of ['chat', 'responses'] as const) {
         const fields = errorsOf(protocol).fields(problemOf(error, errorsOf(protocol)));
         assert.equal(fields.message, 'These words.');
@@ -245,18 +227,13 @@ describe('a rejection of an upstream in words of our own', () => {
   };
 
   it('is named by its status', () => {
-    assert.deepEqual(errorOf('messages', 429), { type: 'rate_limit_error', code: 'upstream_failed', retry: 'true' });
-    assert.deepEqual(errorOf('messages', 401), {
-      type: 'authentication_error',
-      code: 'upstream_failed',
-      retry: 'false',
-    });
-    assert.deepEqual(errorOf('chat', 429), { type: 'requests', code: 'rate_limit_exceeded', retry: 'true' });
-    assert.deepEqual(errorOf('responses', 404), {
-      type: 'invalid_request_error',
-      code: 'model_not_found',
-      retry: 'false',
-    });
+    const rows: readonly (readonly [Protocol, status: number, type: string, code: string, retry: string])[] = [
+      ['messages', 429, 'rate_limit_error', 'upstream_failed', 'true'],
+      ['messages', 401, 'authentication_error', 'upstream_failed', 'false'],
+      ['chat', 429, 'requests', 'rate_limit_exceeded', 'true'],
+      ['responses', 404, 'invalid_request_error', 'model_not_found', 'false'],
+    ];
+    for (const [protocol, status, ...told] of rows) assert.deepEqual(Object.values(errorOf(protocol, status)), told);
   });
 
   it('without a status of its own is a failure like any other', () => {
@@ -271,55 +248,48 @@ const refused = (more: ConstructorParameters<typeof StageError>[2] = {}) =>
 
 describe('a limit rejection for clients of chat completions and Responses', () => {
   test('has no text in resets_at, whatever a stage put there', () => {
+    const resetOf = (protocol: Protocol, resets_at: string | number | null) => {
+      const { error } = JSON.parse(errorsOf(protocol).body(refused({ details: { resets_at } }), 'r'));
+      return [error.resets_at, error.reset_time];
+    };
+    const at = '2026-03-11T00:00:00.001Z';
     for (const protocol of COMPAT) {
-      const resetOf = (resets_at: string | number | null) =>
-        JSON.parse(definitionOf(protocol).errors.body(refused({ details: { resets_at } }), 'r')).error;
-      assert.equal(resetOf('2026-03-11T00:00:00.001Z').resets_at, 1773187201);
-      assert.equal(resetOf('2026-03-11T00:00:00.001Z').reset_time, '2026-03-11T00:00:00.001Z');
-      assert.equal(resetOf('tomorrow').resets_at, null);
-      assert.equal(resetOf('tomorrow').reset_time, 'tomorrow');
-      assert.equal(resetOf(1773187200.5).resets_at, 1773187201);
-      assert.equal(resetOf(null).resets_at, null);
+      assert.deepEqual(resetOf(protocol, at), [1773187201, at]);
+      assert.deepEqual(resetOf(protocol, 'tomorrow'), [null, 'tomorrow']);
+      assert.equal(resetOf(protocol, 1773187200.5)[0], 1773187201);
+      assert.equal(resetOf(protocol, null)[0], null);
     }
-    assert.equal(
-      JSON.parse(definitionOf('messages').errors.body(refused({ details: { resets_at: '2026-03-11T00:00:00Z' } }), 'r'))
-        .error.resets_at,
-      '2026-03-11T00:00:00Z',
-    );
+    assert.equal(resetOf('messages', at)[0], at);
   });
 
   test('suggests no wait when waiting is no help: a client that retries anyway does it at once', () => {
-    for (const protocol of COMPAT) {
-      const headers = { 'retry-after': '42023', 'x-should-retry': 'false' };
-      assert.equal(definitionOf(protocol).errors.headers(refused({ headers }))['retry-after'], undefined);
-      for (const status of [402, 403]) {
-        assert.equal(definitionOf(protocol).errors.headers(refused({ headers, status }))['retry-after'], '0');
-      }
-      assert.equal(definitionOf('messages').errors.headers(refused({ headers }))['retry-after'], '42023');
-    }
+    const headers = { 'retry-after': '42023', 'x-should-retry': 'false' };
+    const wait = (protocol: Protocol, more: object = {}) =>
+      errorsOf(protocol).headers(refused({ headers, ...more }))['retry-after'];
+    for (const protocol of COMPAT)
+      assert.deepEqual(
+        [{}, { status: 402 }, { status: 403 }].map((more) => wait(protocol, more)),
+        [undefined, '0', '0'],
+      );
+    assert.equal(wait('messages'), '42023');
   });
 
   test('and any other error of ours suggests a minute at most', () => {
-    const wait = (seconds: string) =>
-      definitionOf('responses').errors.headers(
-        new StageError('upstream_invalid', 'x', { headers: { 'retry-after': seconds } }),
-      )['retry-after'];
-    assert.deepEqual(['7', '60', '61', '42023', 'Wed, 21 Oct 2026 07:28:00 GMT'].map(wait), [
-      '7',
-      '60',
-      undefined,
-      undefined,
-      undefined,
-    ]);
+    const wait = (seconds: string) => {
+      const error = new StageError('upstream_invalid', 'x', { headers: { 'retry-after': seconds } });
+      return errorsOf('responses').headers(error)['retry-after'];
+    };
+    const waits = ['7', '60', '61', '42023', 'Wed, 21 Oct 2026 07:28:00 GMT'].map(wait);
+    assert.deepEqual(waits, ['7', '60', undefined, undefined, undefined]);
   });
 
   test('carries its sentence in the header that the profile names, and only there', () => {
-    assert.equal(definitionOf('responses').errors.headers(refused(), 'x-words')['x-words'], 'Nothing is left. Ask Bob');
-    assert.equal(definitionOf('messages').errors.headers(refused(), 'x-words')['x-words'], undefined);
+    const said = (protocol: Protocol, error: StageError) => errorsOf(protocol).headers(error, 'x-words')['x-words'];
+    assert.equal(said('responses', refused()), 'Nothing is left. Ask Bob');
+    assert.equal(said('messages', refused()), undefined);
     const soon = new StageError('rate_limit_exceeded', 'Too many.', { headers: { 'retry-after': '1' } });
-    assert.equal(definitionOf('responses').errors.headers(soon, 'x-words')['x-words'], undefined);
-    const other = new StageError('model_not_found', 'No such model.');
-    assert.equal(definitionOf('responses').errors.headers(other, 'x-words')['x-words'], undefined);
+    assert.equal(said('responses', soon), undefined);
+    assert.equal(said('responses', new StageError('model_not_found', 'No such model.')), undefined);
   });
 });
 

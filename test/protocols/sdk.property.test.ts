@@ -202,8 +202,9 @@ test('events of Responses are numbered without a gap, and every item is added, d
     fc.property(answers(), (events) => {
       const sent = eventsIn(streamOf('responses', events));
       const bodies = sent.map(({ data }) => data);
+      const sequence_numbers = bodies.map(({ sequence_number }) => sequence_number);
       assert.deepEqual(
-        bodies.map(({ sequence_number }) => sequence_number),
+        sequence_numbers,
         bodies.map((_, index) => index),
       );
       for (const { name, data } of sent) assert.equal(name, data.type);

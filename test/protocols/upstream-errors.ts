@@ -1,7 +1,6 @@
 /**
  * Errors as servers send them: status and body, with their meaning. Bodies are those of the servers' own code, of their documents and
  * of public reports; each is a line of `upstream-errors.jsonl`.
- * @module
  */
 import { readFileSync } from 'node:fs';
 import type { Meaning } from '../../engine/domain/protocols/read-error.ts';

@@ -1,4 +1,3 @@
-/** Buckets are stable and equally likely. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';

@@ -23,12 +23,7 @@ const holds = (logic: unknown, facts: Readonly<Record<string, unknown>> = FACTS)
 
 describe('a compiled condition', () => {
   const cases: readonly [name: string, logic: unknown, expected: boolean][] = [
-    ['compares a fact with a text', { '===': [{ var: 'request.model' }, 'coder-1'] }, true],
     ['distinguishes a number from its text', { '===': [{ var: 'request.max_tokens' }, '1000'] }, false],
-    ['reads a fact three levels deep', { '!==': [{ var: 'request.cache.ttl' }, 'none'] }, true],
-    ['compares two facts', { '===': [{ var: 'request.model' }, { var: 'request.model' }] }, true],
-    ['finds an item of a list', { in: ['interns', { var: 'principal.groups' }] }, true],
-    ['finds an item of a long list', { in: [{ var: 'request.model' }, [...'abcdefghi', 'coder-1']] }, true],
     ['never looks inside a text', { in: ['code', { var: 'request.model' }] }, false],
     ['matches a pattern', { glob: [{ var: 'request.model' }, 'coder-*'] }, true],
     ['matches one of several patterns', { glob: [{ var: 'request.model' }, 'chat-*', '*-1'] }, true],
@@ -44,18 +39,7 @@ describe('a compiled condition', () => {
     ['reads the time', { time_window: [{ var: 'request.received_at' }, 'mon 11:00-13:00 Europe/Berlin'] }, true],
     ['is in no window when the moment is not set', { time_window: [{ var: 'no.moment' }, '00:00-24:00'] }, false],
     ['compares money with an amount in USD', { '>': [{ var: 'route.estimate_nano_usd' }, { usd: 0.5 }] }, true],
-    ['reads a fact that is not set as null', { '===': [{ var: 'principal.team' }, null] }, true],
-    ['reads a section that is not set as null', { '===': [{ var: 'usage.cost_nano_usd' }, null] }, true],
-    ['takes an empty list for false', { '!!': { var: 'principal.roles' } }, false],
-    ['takes an empty text for false', { '!': { var: 'principal.email' } }, true],
-    ['needs all of `and`', { and: [{ var: 'request.stream' }, { '>': [{ var: 'request.max_tokens' }, 999] }] }, true],
-    ['needs one of `or`', { or: [{ '!!': { var: 'principal.roles' } }, { var: 'request.stream' }] }, true],
-    ['compares three numbers', { '<': [1, { var: 'request.max_tokens' }, 2000] }, true],
-    ['computes', { '===': [{ '%': [{ var: 'request.max_tokens' }, 7] }, 6] }, true],
-    ['chooses', { if: [{ var: 'request.stream' }, false, true] }, false],
-    ['looks at every item', { all: [{ var: 'principal.groups' }, { '!==': [{ var: '' }, 'admins'] }] }, true],
     ['finds no item in a list that is not set', { some: [{ var: 'no.list' }, { '!!': { var: '' } }] }, false],
-    ['can be a constant', true, true],
   ];
   for (const [name, logic, expected] of cases) {
     test(name, () => assert.equal(holds(logic), expected));

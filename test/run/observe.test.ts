@@ -6,6 +6,7 @@ import type { ResponseEvent } from '../../engine/api.ts';
 import { systemClock } from '../../engine/base/kit/clock.ts';
 import { createObserver } from '../../engine/pipeline/run/observe.ts';
 import { BufferQuota, MemoryBudget } from '../../engine/pipeline/run/resources.ts';
+import { cuts, pieces } from '../support/pieces.ts';
 import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 
@@ -16,11 +17,6 @@ const encodings = {
   br: (bytes: Buffer) => zlib.brotliCompressSync(bytes),
   zstd: (bytes: Buffer) => zlib.zstdCompressSync(bytes),
 };
-
-function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
-  const at = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
-  return [0, ...at].map((start, i) => bytes.subarray(start, at[i] ?? bytes.length));
-}
 
 async function observe(type: string, encoding: string, chunks: readonly Buffer[]): Promise<ResponseEvent[]> {
   const seen: ResponseEvent[] = [];
@@ -44,7 +40,6 @@ const event = fc.record(
   },
   { noNullPrototype: true },
 );
-const cuts = fc.array(fc.nat(), { maxLength: 12 });
 const encoding = fc.constantFrom(...(Object.keys(encodings) as (keyof typeof encodings)[]));
 
 test('a stream gives the same events however it is cut and compressed', async () => {

@@ -26,7 +26,7 @@ function entry(definition: StageDefinition, more: Partial<StageEntry> = {}): Sta
   return { id: definition.name, definition, options: {}, mode: 'enforce', fail_closed: true, position, ...more };
 }
 
-function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = [], protocol: Protocol | 'none' = 'none') {
+function plan(stages: readonly StageEntry[], protocol: Protocol | 'none' = 'none') {
   const { services, clock, log } = openStage(stage(() => ({})));
   const pipeline: PipelineSpec = {
     name: 'mine',
@@ -38,67 +38,45 @@ function plan(stages: readonly StageEntry[], last: readonly StageEntry[] = [], p
     rules: [],
     stages,
     on_error: [],
-    finally: last,
+    finally: [],
   };
   const loaded = { config: stageConfig(), pipelines: [pipeline] } as unknown as Loaded;
   return { build: () => buildPlan(loaded, services), clock, log };
 }
 
 describe('a stage that cannot be created', () => {
-  const cases: readonly (readonly [
-    what: string,
-    create: () => unknown,
-    reason: RegExp,
-    more?: Partial<StageDefinition>,
-  ])[] = [
+  const throwsText = () => {
+    throw 'text';
+  };
+  const cases: readonly (readonly [what: string, create: () => unknown, reason: RegExp, terminal?: true])[] = [
     ['throws', () => assert.fail('no disk'), /cannot be created: no disk/],
-    [
-      'throws no error',
-      () => {
-        throw 'text';
-      },
-      /it threw a string, not an Error/,
-    ],
+    ['throws no error', throwsText, /it threw a string, not an Error/],
     ['returns nothing', () => undefined, /returns no hooks/],
     ['is asynchronous', async () => assert.fail('later'), /returns a promise, not hooks/],
     ['misspells a hook', () => ({ requst() {} }), /returns "requst", which is not a hook; the hooks are request, /],
     ['returns a hook that is none', () => ({ request: true }), /returns a hook "request" that is not a function/],
-    ['never answers', () => ({}), /returns no `request` hook/, { terminal: true }],
+    ['never answers', () => ({}), /returns no `request` hook/, true],
     ['is never called', () => ({ finally() {} }), /needs `place: 'finally'`/],
   ];
-  for (const [what, create, reason, more] of cases) {
+  for (const [what, create, reason, terminal = false] of cases) {
     test(`because it ${what} is reported with its position`, () => {
-      const { build } = plan([entry(stage(create, more))]);
-      assert.throws(build, (error: Error) => {
-        assert.match(error.message, /^the stage "odd" \(pipelines\/mine\.yaml:7\)/);
-        assert.match(error.message, reason);
-        return true;
-      });
+      const { build } = plan([entry(stage(create, { terminal }))]);
+      assert.throws(build, { message: reason });
+      assert.throws(build, { message: /^the stage "odd" \(pipelines\/mine\.yaml:7\)/ });
     });
   }
+
+  const failing = stage(() => assert.fail('no disk'));
 
   test('closes those created before it', async () => {
     const closed = Promise.withResolvers<void>();
     const opened = stage(() => ({ close: () => closed.resolve() }));
-    const { build } = plan([
-      entry(opened),
-      entry(
-        stage(() => assert.fail('no disk')),
-        { id: 'second' },
-      ),
-    ]);
-    assert.throws(build, /"second"/);
+    assert.throws(plan([entry(opened), entry(failing, { id: 'second' })]).build, /"second"/);
     await closed.promise;
   });
 
   test('is not created in shadow mode', () => {
-    const { build } = plan([
-      entry(
-        stage(() => assert.fail('created')),
-        { mode: 'shadow' },
-      ),
-    ]);
-    build();
+    plan([entry(failing, { mode: 'shadow' })]).build();
   });
 });
 
@@ -110,10 +88,8 @@ describe('closing a plan', () => {
     await Promise.resolve();
     clock.advance(3000);
     await closing;
-    assert.deepEqual(
-      log.map(({ message, fields }) => [message, (fields as { stage?: string }).stage]),
-      [['a stage failed to close', 'odd']],
-    );
+    const [{ message, fields } = assert.fail(), ...more] = log;
+    assert.deepEqual([message, (fields as { stage?: string }).stage, more], ['a stage failed to close', 'odd', []]);
   });
 
   test('closes the others when one throws', async () => {
@@ -128,34 +104,28 @@ describe('closing a plan', () => {
 });
 
 test('a stage without the capability gets no database services', () => {
-  const uses = (service: 'ledger' | 'tokens' | 'audit') => {
-    const definition = stage(() => ({}));
+  for (const service of ['ledger', 'tokens', 'audit']) {
     const create = (_options: never, services: { [name: string]: object }) => ({
       first: (services[service] as { then: unknown }).then,
     });
-    return { ...definition, create: create as unknown as StageDefinition['create'] };
-  };
-  for (const service of ['ledger', 'tokens', 'audit'] as const) {
-    const { build } = plan([entry(uses(service))]);
-    assert.throws(build, new RegExp(`services\\.${service} needs the capability "database"`));
+    const uses = stage(create as unknown as () => unknown);
+    assert.throws(plan([entry(uses)]).build, new RegExp(`services\\.${service} needs the capability "database"`));
   }
 });
 
 test('the store needs of a pipeline for models follow from the facts its stages write for every request', () => {
-  const writing = (fact: 'principal.id' | 'spend.reserved_nano_usd', more: Partial<StageEntry> = {}) =>
-    entry(
-      stage(() => ({ request() {} }), { writes: [fact] }),
-      more,
-    );
-  const needs = (...[stages, protocol = 'chat']: readonly [readonly StageEntry[], (Protocol | 'none')?]) =>
-    plan(stages, [], protocol).build().store_needs;
+  const writing = (fact: 'principal.id' | 'spend.reserved_nano_usd', more: Partial<StageEntry> = {}) => {
+    const definition = stage(() => ({ request() {} }), { writes: [fact] });
+    return entry(definition, more);
+  };
+  const needs = (stages: readonly StageEntry[], protocol: Protocol | 'none' = 'chat') =>
+    plan(stages, protocol).build().store_needs;
   const callers = writing('principal.id');
   const reservations = writing('spend.reserved_nano_usd');
   assert.deepEqual(needs([callers, reservations]), [{ callers: true, reservations: true }]);
   assert.deepEqual(needs([]), [{ callers: false, reservations: false }]);
   assert.deepEqual(needs([callers], 'none'), []);
+  const only_callers = [{ callers: true, reservations: false }];
   for (const for_some of [{ mode: 'shadow' }, { when: { '===': [1, 2] } }] as const)
-    assert.deepEqual(needs([callers, writing('spend.reserved_nano_usd', for_some)]), [
-      { callers: true, reservations: false },
-    ]);
+    assert.deepEqual(needs([callers, writing('spend.reserved_nano_usd', for_some)]), only_callers);
 });

@@ -25,6 +25,11 @@ function requestOf(pieces: readonly Buffer[] | undefined, length?: number): Inco
   return Object.assign(stream, { headers }) as unknown as IncomingMessage & Readable;
 }
 
+function roomOf(bytes: number) {
+  const budget = new MemoryBudget(bytes, bytes);
+  return { budget, room: new BufferQuota(budget, 'ana') };
+}
+
 const sum = (pieces: readonly Buffer[]) => pieces.reduce((size, { length }) => size + length, 0);
 
 /** Chunks with separate memory, as they arrive from the network. */
@@ -36,8 +41,7 @@ describe('a body', () => {
   it('is received as sent, however it is cut, and counted in the quota', async () => {
     await fc.assert(
       fc.asyncProperty(pieces, fc.boolean(), async (sent, declared) => {
-        const budget = new MemoryBudget(10_000_000, 10_000_000);
-        const room = new BufferQuota(budget, 'ana');
+        const { budget, room } = roomOf(10_000_000);
         const whole = Buffer.concat(sent);
         const req = requestOf(sent, declared ? whole.length : undefined);
         if (whole.length > LIMITS.max_bytes) {
@@ -57,8 +61,7 @@ describe('a body', () => {
   it('beyond the quota is rejected, and its memory is released', async () => {
     await fc.assert(
       fc.asyncProperty(pieces, fc.boolean(), fc.integer({ min: 0, max: 400_000 }), async (sent, declared, limit) => {
-        const budget = new MemoryBudget(limit, limit);
-        const room = new BufferQuota(budget, 'ana');
+        const { budget, room } = roomOf(limit);
         const size = sum(sent);
         const received = receive(requestOf(sent, declared ? size : undefined), room);
         const outcome = await received.catch((error) => error.code);
@@ -85,11 +88,11 @@ describe('a body', () => {
   });
 
   it('of a connection that closed before it was read fails at once', async () => {
-    const budget = new MemoryBudget(1000, 1000);
+    const { budget, room } = roomOf(1000);
     const req = requestOf(undefined, 500);
     req.destroy();
     await new Promise((resolve) => req.on('close', resolve));
-    await assert.rejects(receive(req, new BufferQuota(budget, 'ana')), { code: 'bad_http' });
+    await assert.rejects(receive(req, room), { code: 'bad_http' });
     assert.equal(budget.used_bytes, 0);
   });
 
@@ -99,13 +102,9 @@ describe('a body', () => {
   ] as const) {
     it(`that is ${what} times out`, async () => {
       const clock = frozenClock(0);
-      const budget = new MemoryBudget(1000, 1000);
+      const { budget, room } = roomOf(1000);
       const req = requestOf(undefined, 500);
-      const received = receive(req, new BufferQuota(budget, 'ana'), { clock });
-      const outcome = received.then(
-        () => undefined,
-        (error) => error,
-      );
+      const outcome = receive(req, room, { clock }).catch((error) => error);
       for (let ms = 0; ms < 12_000; ms += 1000) {
         if (every_ms !== undefined) req.push(Buffer.from(' '));
         await new Promise((resolve) => setImmediate(resolve));
@@ -157,8 +156,7 @@ describe('a compressed body', () => {
       fc.asyncProperty(bodies, lists, async (body, encodings) => {
         const whole = Buffer.from(body);
         const compressed = encodings.reduce((bytes, encoding) => COMPRESS[encoding](bytes), whole);
-        const budget = new MemoryBudget(20_000_000, 20_000_000);
-        const room = new BufferQuota(budget, 'ana');
+        const { budget, room } = roomOf(20_000_000);
         const received = await receiveCompressed(compressed, encodings, room);
         assert.ok(received.bytes.equals(whole));
         assert.ok(received.compressed?.bytes.equals(compressed));
@@ -188,10 +186,8 @@ describe('a compressed body', () => {
 
   it('beyond the quota is rejected', async () => {
     const compressed = zlib.zstdCompressSync(Buffer.alloc(2_000_000));
-    const budget = new MemoryBudget(1_000_000, 1_000_000);
-    const room = new BufferQuota(budget, 'ana');
-    const received = receiveCompressed(compressed, ['zstd'], room);
-    await assert.rejects(received, { code: 'overloaded' });
+    const { budget, room } = roomOf(1_000_000);
+    await assert.rejects(receiveCompressed(compressed, ['zstd'], room), { code: 'overloaded' });
     room.release();
     assert.equal(budget.used_bytes, 0);
   });
@@ -219,7 +215,7 @@ describe('a compressed body', () => {
           const params = { [zlib.constants.ZSTD_c_checksumFlag]: 1 };
           const bytes = encoding === 'zstd' ? zlib.zstdCompressSync(sample, { params }) : zlib.gzipSync(sample);
           bytes[Math.floor(place * bytes.length)] = byte;
-          const room = new BufferQuota(new MemoryBudget(20_000_000, 20_000_000), 'ana');
+          const { room } = roomOf(20_000_000);
           const outcome = await receiveCompressed(bytes, [encoding], room).catch(({ code }) => code as string);
           if (typeof outcome !== 'string') assert.ok(outcome.bytes.equals(sample));
           else assert.ok(['invalid_encoding', 'body_too_large'].includes(outcome), outcome);

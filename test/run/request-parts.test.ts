@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { test } from 'node:test';
 import { systemClock } from '../../engine/base/kit/clock.ts';
 import { sendWhole } from '../../engine/pipeline/run/answer.ts';
 import { FactStore, factIndex } from '../../engine/pipeline/run/fact-store.ts';
 import { ResponseDrain } from '../../engine/pipeline/run/resources.ts';
+import { ownPort } from '../support/net/own-port.ts';
 import { until } from '../support/until.ts';
 
 test('one caller can use a quarter of the concurrent drains, and frees them again', () => {
@@ -64,13 +65,10 @@ test('a client that disconnects before its body is complete ends the wait for th
     sendWhole(res, 401, { 'content-length': 2 }, 'no');
     is_sending = false;
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const client = connect(await ownPort(server), '127.0.0.1');
   client.write('POST / HTTP/1.1\r\nhost: gateway.example\r\ncontent-length: 5\r\n\r\nab');
   await once(client, 'data');
   assert.equal(waits.size, 1);
   client.destroy();
   await until('nothing waits', () => waits.size === 0);
-  server.close();
 });

@@ -1,23 +1,19 @@
 /** Facts and audit fields of operators' stages. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import type { Relay } from '../../engine/base/contract/stage.ts';
 import type { CompiledStage } from '../../engine/pipeline/run/compiled.ts';
 import { checkResult } from '../../engine/pipeline/run/contained/result.ts';
 import { ask } from '../e2e/support/client.ts';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../support/model-provider/scripted-upstream.ts';
+import { bootGateway } from '../support/gateway.ts';
+import { startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 
 const STAGE = `
 import { defineStage, openPrompt, StageError } from 'appscli';
@@ -57,44 +53,23 @@ export default defineStage({
   }),
 });`;
 
-let directory: string;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
+const directory = ownDirectory();
 
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'appscli-rude-'));
-  await writeFile(join(directory, 'rude.ts'), STAGE);
-  upstream = await startUpstream();
-  upstream.script = answerJson(message());
-  await writeFile(join(directory, 'last-word.ts'), LAST);
+before(() => writeFile(join(directory, 'rude.ts'), STAGE));
+const upstream = use(startUpstream);
+before(() => writeFile(join(directory, 'last-word.ts'), LAST));
+const gateway = use(() => {
   const insert = [
     { after: 'read-body', stages: [{ stage: 'rude' }] },
     { before: 'audit', stages: [{ stage: 'last-word' }] },
   ];
   const all_pipelines = { insert, finally: [{ stage: 'last-word', id: 'too-late' }] };
   const config = { stages: [join(directory, 'rude.ts'), join(directory, 'last-word.ts')], all_pipelines };
-  gateway = await bootGateway({ upstream_url: upstream.url, config });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  await rm(directory, { recursive: true });
+  return bootGateway({ upstream_url: upstream.url, config });
 });
 
 const say = (content: string) => ask(gateway.url, gateway.token, { messages: [{ role: 'user', content }] });
 const logged = () => gateway.logs.join('\n');
-
-test('a fact has its declared type, and the audit record has it', async () => {
-  assert.equal((await say('lie')).status, 500);
-  assert.match(logged(), /the fact \\?"seconds\\?" must be integer, as/);
-  const response = await say('Hello');
-  const id = response.headers['x-gateway-request-id'];
-  const record = await until('the record is stored', async () => {
-    const rows = await gateway.database.knex('audit_log').where({ request_id: id });
-    return rows[0]?.record;
-  });
-  assert.deepEqual(record.found.rude, { seconds: 1 });
-});
 
 async function recordOf(response: { headers: Readonly<Record<string, unknown>> }) {
   const id = response.headers['x-gateway-request-id'];
@@ -107,20 +82,9 @@ async function recordOf(response: { headers: Readonly<Record<string, unknown>> }
 }
 
 test('audit fields of a stage are in the record of a served, rejected or failed request, and change no other field', async () => {
-  for (const [end, status] of [
-    ['serve', 200],
-    ['refuse', 403],
-    ['fail', 500],
-  ] as const) {
-    const fields = {
-      ticket: 'T-1',
-      risk: 0.5,
-      checked: true,
-      lists: ['a', 'b'],
-      user: 'mallory',
-      request_id: 'x',
-      end,
-    };
+  for (const [end, status] of Object.entries({ serve: 200, refuse: 403, fail: 500 })) {
+    const own = { ticket: 'T-1', risk: 0.5, checked: true, lists: ['a', 'b'] };
+    const fields = { ...own, user: 'mallory', request_id: 'x', end };
     const response = await say(`write ${JSON.stringify(fields)}`);
     assert.equal(response.status, status, response.text);
     const record = await recordOf(response);
@@ -147,9 +111,11 @@ test('an invalid audit field fails the stage, is named, and is not recorded', as
   assert.match(logged(), /the audit field \\?"deep\\?" must be/);
 });
 
-test('a declared fact wins over an audit field of the same name', async () => {
-  const record = await recordOf(await say('write {"seconds":99}'));
-  assert.deepEqual(record.found.rude, { seconds: 1 });
+test('a fact has its declared type, and wins over an audit field of the same name', async () => {
+  assert.equal((await say('lie')).status, 500);
+  assert.match(logged(), /the fact \\?"seconds\\?" must be integer, as/);
+  for (const said of ['Hello', 'write {"seconds":99}'])
+    assert.deepEqual((await recordOf(await say(said))).found.rude, { seconds: 1 });
 });
 
 test('under `finally:` a stage can add audit fields above `audit`; below it, the log has an error', async () => {

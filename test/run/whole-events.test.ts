@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { WholeEvents } from '../../engine/base/kit/net/whole-events.ts';
+import { cuts, pieces } from '../support/pieces.ts';
 
 const MIB = 1024 * 1024;
 
@@ -11,18 +12,11 @@ function collecting() {
   return { sent, text, events: new WholeEvents((bytes) => void sent.push(bytes)) };
 }
 
-/** Cuts bytes anywhere, also inside a character. */
-function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
-  const at = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
-  return [0, ...at].map((start, i) => bytes.subarray(start, at[i] ?? bytes.length));
-}
-
 const line = fc.oneof(
   fc.constantFrom('data: x', 'event: message_stop', ': a comment', 'id: 7', 'data:', 'data: {"text":"\\n\\n"}'),
   fc.string({ unit: 'grapheme', maxLength: 20 }).map((text) => `data: ${text.replaceAll(/[\r\n]/g, '')}`),
 );
 const block = fc.array(line, { minLength: 1, maxLength: 4 });
-const cuts = fc.array(fc.nat(), { maxLength: 12 });
 const line_end = fc.constantFrom('\n', '\r\n', '\r');
 const stream = fc.record({ blocks: fc.array(block, { maxLength: 6 }), tail: fc.option(block), eol: line_end });
 

@@ -12,7 +12,7 @@ import { OPERATORS } from '../../engine/base/rules/operators.ts';
 import { ANNOTATIONS } from '../../engine/base/source/validate.ts';
 import { stages } from '../../stages/index.ts';
 import { BASE, type GoldenCase, readGoldens } from '../golden/cases.ts';
-import { sectionsOf } from '../golden/small-configuration.ts';
+import { filesOf } from '../golden/small-configuration.ts';
 import { conditions } from '../rules/support/conditions.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -63,7 +63,7 @@ function filesBelow(directory: string, ending: string): string[] {
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8');
 /** The configuration files of an input; without a name it is gateway.yaml. */
 function configurationsOf({ input }: GoldenCase): { readonly kind: Kind; readonly text: string }[] {
-  const files = sectionsOf(input).filter(({ name }) => name.endsWith('.yaml'));
+  const files = filesOf(input).filter(({ name }) => name.endsWith('.yaml'));
   return files.map(({ name, text }) => ({ kind: kindOf(name, text), text }));
 }
 
@@ -83,9 +83,12 @@ const shipped = [
 
 describe('accepts the shipped files', () => {
   for (const path of shipped) {
-    test(path, () => {
+    test(`${path}, which names its schema`, () => {
       const text = read(path);
-      assert.deepEqual(problems(kindOf(path, text), text), []);
+      const kind = kindOf(path, text);
+      assert.deepEqual(problems(kind, text), []);
+      const [, named] = /^# yaml-language-server: \$schema=(\S+)$/m.exec(text) ?? [];
+      assert.equal(named && relative(ROOT, join(ROOT, path, '..', named)), placeOf(kind));
     });
   }
 
@@ -111,17 +114,6 @@ describe('accepts the shipped files', () => {
       for (const { kind, text } of configurationsOf(golden)) assert.deepEqual(problems(kind, text), [], golden.name);
     }
   });
-});
-
-describe('every shipped YAML file names its schema', () => {
-  for (const path of shipped) {
-    test(path, () => {
-      const text = read(path);
-      const [, named] = /^# yaml-language-server: \$schema=(\S+)$/m.exec(text) ?? [];
-      const expected = placeOf(kindOf(path, text));
-      assert.equal(named && relative(ROOT, join(ROOT, path, '..', named)), expected);
-    });
-  }
 });
 
 function pipelineWith(lines: string): string {
@@ -160,103 +152,82 @@ routing: { default_upstream: main }
 const routed = (condition: string) =>
   GATEWAY.replace('main }\n', `main, rules: [{ upstream: main, when: ${condition} }] }\n`);
 
+const fragment = (stages: string) => `fragment: a\nversion: 1\nsummary: A.\nstages: [{ ${stages} }]`;
+const testOf = (expect: string, gateway = '{}') =>
+  `pipeline: a\ngateway: ${gateway}\ncases: [{ name: A, request: {}, expect: { ${expect} } }]`;
+/** Texts by the kind of their file and by what they show. */
+type Texts = Readonly<Partial<Record<Kind, Readonly<Record<string, string>>>>>;
+
+function forEach(texts: Texts, check: (found: readonly string[]) => void): void {
+  for (const [kind, rows] of Object.entries(texts))
+    for (const [title, text] of Object.entries(rows)) test(title, () => check(problems(kind as Kind, text)));
+}
+
 describe('accepts everything that the loader accepts', () => {
-  const accepted: readonly [string, Kind, string][] = [
-    ['a stage of the operator', 'pipeline', entry('- stage: siem\n  options: { anything: [1] }')],
-    ['a fragment with parameters', 'pipeline', entry('- use: fragments/refuse-large\n  with: { max_bytes: 1000 }')],
-    ['the item of a list', 'pipeline', guarded('{ some: [{ var: principal.groups }, { "===": [{ var: "" }, a] }] }')],
-    [
-      'a warning that is meant',
-      'pipeline',
-      `${entry('- stage: forward')}\nallow: { W7008: It comes with the next change. }`,
-    ],
-    [
-      'an extension',
-      'pipeline',
-      'extends: model-requests\nremove: [translate]\ninsert: [{ after: read-body, stages: [{ stage: reject, when: { var: request.stream }, options: { error: forbidden } }] }]',
-    ],
-    [
-      'stages of all pipelines',
-      'gateway',
-      `${GATEWAY}all_pipelines: { insert: [{ after: read-body, stages: [{ use: fragments/a }] }], finally: [{ stage: audit }] }`,
-    ],
-    ['a header that is a fact', 'gateway', routed('{ "===": [{ var: request.headers.x-project }, search] }')],
-    ['a fact of a stage', 'pipeline', guarded('{ ">": [{ var: count-addresses.found }, 50] }')],
-    [
-      'a placeholder for any value',
-      'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: "${{ which }}", when: "${{ guard }}", options: "${{ all }}" }]',
-    ],
-    [
-      'a placeholder for an option',
-      'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: reject, options: { error: "${{ code }}", status: "${{ status }}" } }]',
-    ],
-    [
-      'a placeholder for an operand',
-      'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: reject, when: { "<": [{ var: request.max_tokens }, "${{ max }}"] }, options: { error: forbidden } }]',
-    ],
-    [
-      'a part of gateway.yaml in a test',
-      'pipeline-test',
-      'pipeline: a\ngateway: { spend_limits: { defaults: { user_daily_usd: 1 } } }\ncases: [{ name: A, request: {}, expect: { status: 200 } }]',
-    ],
-  ];
-  for (const [title, kind, text] of accepted) test(title, () => assert.deepEqual(problems(kind, text), []));
+  const reject = '{ stage: reject, when: { var: request.stream }, options: { error: forbidden } }';
+  const accepted: Texts = {
+    pipeline: {
+      'a stage of the operator': entry('- stage: siem\n  options: { anything: [1] }'),
+      'a fragment with parameters': entry('- use: fragments/refuse-large\n  with: { max_bytes: 1000 }'),
+      'the item of a list': guarded('{ some: [{ var: principal.groups }, { "===": [{ var: "" }, a] }] }'),
+      'a warning that is meant': `${entry('- stage: forward')}\nallow: { W7008: It comes with the next change. }`,
+      'an extension': `extends: model-requests\nremove: [translate]\ninsert: [{ after: read-body, stages: [${reject}] }]`,
+      'a fact of a stage': guarded('{ ">": [{ var: count-addresses.found }, 50] }'),
+    },
+    gateway: {
+      'stages of all pipelines': `${GATEWAY}all_pipelines: { insert: [{ after: read-body, stages: [{ use: fragments/a }] }], finally: [{ stage: audit }] }`,
+      'a header that is a fact': routed('{ "===": [{ var: request.headers.x-project }, search] }'),
+    },
+    fragment: {
+      'a placeholder for any value': fragment('stage: "${{ which }}", when: "${{ guard }}", options: "${{ all }}"'),
+      'a placeholder for an option': fragment(
+        'stage: reject, options: { error: "${{ code }}", status: "${{ status }}" }',
+      ),
+      'a placeholder for an operand': fragment(
+        'stage: reject, when: { "<": [{ var: request.max_tokens }, "${{ max }}"] }, options: { error: forbidden }',
+      ),
+    },
+    'pipeline-test': {
+      'a part of gateway.yaml in a test': testOf(
+        'status: 200',
+        '{ spend_limits: { defaults: { user_daily_usd: 1 } } }',
+      ),
+    },
+  };
+  forEach(accepted, (found) => assert.deepEqual(found, []));
 });
 
 describe('rejects a typo', () => {
-  const refused: readonly [string, Kind, string][] = [
-    ['a key', 'pipeline', pipelineWith('stagse: []')],
-    [
-      'an option in an extension',
-      'pipeline',
-      'extends: messages\nreplace: [{ id: a, stage: reject, options: { eror: forbidden } }]',
-    ],
-    [
-      'an option in a stage of all pipelines',
-      'gateway',
-      `${GATEWAY}all_pipelines: { finally: [{ stage: audit, options: { a: 1 } }] }`,
-    ],
-    ['a section', 'gateway', `${GATEWAY}spend_limit: {}`],
-    ['a fact that is not known to routing rules', 'gateway', routed('{ var: usage.output_tokens }')],
-    [
-      'a fact seen from inside a list',
-      'pipeline',
-      guarded('{ some: [{ var: principal.groups }, { var: request.stream }] }'),
-    ],
-    ['a text for a guard', 'pipeline', guarded('request.stream')],
-    ['an option', 'pipeline', entry('- stage: reject\n  options: { error: forbidden, mesage: No. }')],
-    ['options that are missing', 'pipeline', entry('- stage: reject')],
-    ['an error code', 'pipeline', entry('- stage: reject\n  options: { error: forbiden }')],
-    [
-      'an error code of a clause',
-      'pipeline',
-      `${entry('- stage: forward')}\non_error: [{ errors: [spend_limit], stage: reject, options: { error: forbidden } }]`,
-    ],
-    ['the code of a warning', 'pipeline', `${entry('- stage: forward')}\nallow: { W9999: Because. }`],
-    ['a stage in the wrong list', 'pipeline', `${entry('- stage: forward')}\nfinally: [{ stage: authenticate }]`],
-    ['a stage and a fragment at once', 'pipeline', entry('- stage: forward\n  use: fragments/a')],
-    ['a URL without scheme', 'gateway', GATEWAY.replace('https://api', 'api')],
-    ['a variable with a dollar sign', 'gateway', GATEWAY.replace('UPSTREAM_KEY', '$UPSTREAM_KEY')],
-    [
-      'a fact of a test',
-      'pipeline-test',
-      'pipeline: a\ncases: [{ name: A, request: {}, expect: { facts: { request.modle: a } } }]',
-    ],
-    [
-      'a section of gateway.yaml in a test',
-      'pipeline-test',
-      'pipeline: a\ngateway: { spend_limit: {} }\ncases: [{ name: A, request: {}, expect: { status: 200 } }]',
-    ],
-    [
-      'an option in a fragment',
-      'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: reject, options: { eror: forbidden } }]',
-    ],
-  ];
-  for (const [title, kind, text] of refused) test(title, () => assert.notDeepEqual(problems(kind, text), []));
+  const plain = entry('- stage: forward');
+  const refused: Texts = {
+    pipeline: {
+      'a key': pipelineWith('stagse: []'),
+      'an option in an extension':
+        'extends: messages\nreplace: [{ id: a, stage: reject, options: { eror: forbidden } }]',
+      'a fact seen from inside a list': guarded('{ some: [{ var: principal.groups }, { var: request.stream }] }'),
+      'a text for a guard': guarded('request.stream'),
+      'an option': entry('- stage: reject\n  options: { error: forbidden, mesage: No. }'),
+      'options that are missing': entry('- stage: reject'),
+      'an error code': entry('- stage: reject\n  options: { error: forbiden }'),
+      'an error code of a clause': `${plain}\non_error: [{ errors: [spend_limit], stage: reject, options: { error: forbidden } }]`,
+      'the code of a warning': `${plain}\nallow: { W9999: Because. }`,
+      'a stage in the wrong list': `${plain}\nfinally: [{ stage: authenticate }]`,
+      'a stage and a fragment at once': entry('- stage: forward\n  use: fragments/a'),
+    },
+    gateway: {
+      'an option in a stage of all pipelines': `${GATEWAY}all_pipelines: { finally: [{ stage: audit, options: { a: 1 } }] }`,
+      'a section': `${GATEWAY}spend_limit: {}`,
+      'a fact that is not known to routing rules': routed('{ var: usage.output_tokens }'),
+      'a URL without scheme': GATEWAY.replace('https://api', 'api'),
+      'a variable with a dollar sign': GATEWAY.replace('UPSTREAM_KEY', '$UPSTREAM_KEY'),
+    },
+    'pipeline-test': {
+      'a fact of a test': testOf('facts: { request.modle: a }'),
+      'a section of gateway.yaml in a test': testOf('status: 200', '{ spend_limit: {} }'),
+    },
+    fragment: { 'an option in a fragment': fragment('stage: reject, options: { eror: forbidden }') },
+  };
+  forEach(refused, (found) => assert.notDeepEqual(found, []));
 });
 
 /** Every expression in a condition, outermost first. */

@@ -1,16 +1,14 @@
 /** What is generated follows from the definitions, and nothing of them is missing. */
 import assert from 'node:assert/strict';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { ERRORS } from '../../engine/base/contract/errors.ts';
 import { FACTS } from '../../engine/base/contract/facts.ts';
 import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/base/contract/forwarding.ts';
 import { OPERATORS } from '../../engine/base/rules/operators.ts';
 import { DIAGNOSTICS } from '../../engine/base/source/diagnostics/codes.ts';
 import { FAILOVER_TABLE } from '../../engine/domain/upstreams/failover-table.ts';
-import { load } from '../../engine/pipeline/load/index.ts';
 import { generateFiles, staleFiles } from '../../schemas/generate.ts';
 import { stages } from '../../stages/index.ts';
-import { createProject, GATEWAY } from '../load/support/project.ts';
 
 const files = generateFiles();
 
@@ -71,26 +69,4 @@ describe('the reference has', () => {
       assert.doesNotMatch(plain, /<\w/, name);
     }
   });
-});
-
-test('the example of every operator passes the check', async () => {
-  const guards = Object.values(OPERATORS).map(
-    ({ example }, i) => `  - { stage: reject, id: guard-${i}, when: ${example}, options: { error: forbidden } }`,
-  );
-  const head = 'pipeline: mine\nversion: 1\nsummary: Tries operators.';
-  const match = 'match: { methods: [POST], paths: [/mine], protocol: messages }';
-  const above = ['authenticate', 'read-body', 'resolve-route'].map((name) => `  - stage: ${name}`);
-  const below = ['check-budget', 'meter-usage', 'forward'].map((name) => `  - stage: ${name}`);
-  const lines = [head, match, 'stages:', ...above, ...guards, ...below, 'finally: [{ stage: audit }]', ''];
-  const project = createProject({
-    'gateway.yaml': `${GATEWAY}pipelines: pipelines\n`,
-    'pipelines/mine.yaml': lines.join('\n'),
-  });
-  after(() => project.remove());
-  const { diagnostics } = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
-  const errors = diagnostics.filter(({ severity }) => severity === 'error');
-  assert.deepEqual(
-    errors.map(({ code, message, line }) => `${line}: ${code} ${message}`),
-    [],
-  );
 });

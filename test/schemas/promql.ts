@@ -1,7 +1,4 @@
-/**
- * What queries in PromQL ask for, read by the grammar of Prometheus itself.
- * @module
- */
+/** What queries in PromQL ask for, read by the grammar of Prometheus itself. */
 import { parser } from '@prometheus-io/lezer-promql';
 
 /** A selection of series in a query. */

@@ -5,20 +5,15 @@ import { delimiter, join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
 import { clientNames } from '../../engine/edge/client-files/names.ts';
-import { ChecksStopped, createGatewayClient } from '../../engine/edge/selfcheck/ask.ts';
 import { CLIENT_CHECKS } from '../../engine/edge/selfcheck/clients.ts';
-import { runChecks } from '../../engine/edge/selfcheck/run.ts';
+import { ChecksStopped, createGatewayClient, runChecks } from '../../engine/edge/selfcheck/run.ts';
 import { ownPort } from '../support/net/own-port.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 import { until } from '../support/until.ts';
 
 const TOKEN = 'gw_0123456789abcdef';
 
-const IDS: Readonly<Record<string, string>> = {
-  client: 'clients.messages',
-  codingcli: 'clients.coding_cli',
-  buildcli: 'clients.build_cli',
-};
+const IDS = { client: 'clients.messages', codingcli: 'clients.coding_cli', buildcli: 'clients.build_cli' } as const;
 
 let answer: (response: ServerResponse) => void;
 const json = (status: number) => (response: ServerResponse) =>
@@ -32,28 +27,19 @@ let root_url: string;
 /** Puts a line for the shell into the place of a client, and runs the checks of clients. */
 async function run(
   lines: string,
-  { program = 'buildcli', seconds = 60, stop }: { program?: string; seconds?: number; stop?: Promise<unknown> } = {},
+  more: { program?: keyof typeof IDS; seconds?: number; stop?: Promise<unknown> } = {},
 ): Promise<CheckResult | undefined> {
+  const { program = 'buildcli', seconds = 60, stop } = more;
   const folder = ownDirectory();
   const path = join(folder, program);
   writeFileSync(path, `#!/bin/sh\nif [ "$1" = --version ]; then echo 'client 1.2'; exit; fi\n${lines}\n`);
   chmodSync(path, 0o700);
-  const asker = createGatewayClient({
-    root_url,
-    token: TOKEN,
-    header_prefixes: ['vendor'],
-    seconds: 60,
-    total_seconds: 600,
-  });
+  const header_prefixes = ['vendor'];
+  const asker = createGatewayClient({ root_url, token: TOKEN, header_prefixes, seconds: 60, total_seconds: 600 });
   stop?.then(() => asker.stop(new ChecksStopped('stopped')));
   const env = { PATH: `${folder}${delimiter}${process.env.PATH}`, PRIVATE: 'of the person', HOME: '/home/somebody' };
   const subject = {
-    ...asker,
-    root_url,
-    model: 'coder-1',
-    limit_token: undefined,
-    header_prefixes: ['vendor'],
-    echo: undefined,
+    ...{ ...asker, root_url, model: 'coder-1', limit_token: undefined, header_prefixes, echo: undefined },
     clients: { env, names: [clientNames(undefined)], token: TOKEN, seconds },
   };
   const results: CheckResult[] = [];
@@ -107,20 +93,24 @@ describe('a single run of a coding client', {
     assert.ok(!JSON.stringify(result).includes('hidden-code'));
   });
 
-  it('finds a browser that is named by its variable as well', async () => {
-    assert.match((await run('"$BROWSER" https://login.example.com/; echo selfcheck'))?.found ?? '', /opened a browser/);
-  });
-
   it('fails with the last lines of a client that gives up', async () => {
     const result = await run('echo "Error: 404: model coder-1 not found" >&2; exit 1', { program: 'codingcli' });
     assert.deepEqual([result?.verdict, result?.found], ['failed', 'exit code 1 and no reply']);
     assert.equal(result?.details?.[1], 'output: Error: 404: model coder-1 not found');
   });
 
-  it('fails when the client is not done in time', async () => {
-    const result = await run('sleep 600', { seconds: 0.2 });
-    assert.match(result?.found ?? '', /^no reply within 0\.2 seconds$/);
-  });
+  for (const [lines, verdict, found, seconds] of [
+    ['"$BROWSER" https://login.example.com/; echo selfcheck', 'failed', /opened a browser/],
+    ['sleep 600', 'failed', /^no reply within 0\.2 seconds$/, 0.2],
+    ['true', 'failed', /^it exited without a reply$/],
+    ['echo "I am a helpful assistant."', 'warning', /I am a helpful assistant/],
+  ] as const) {
+    it(`is ${verdict}: ${found.source}`, async () => {
+      const result = await run(lines, { ...(seconds && { seconds }) });
+      assert.equal(result?.verdict, verdict);
+      assert.match(result.found, found);
+    });
+  }
 
   it('ends the client when the user stops the command', async () => {
     const pid = join(ownDirectory(), 'pid');
@@ -129,16 +119,6 @@ describe('a single run of a coding client', {
     });
     assert.deepEqual([result?.verdict, result?.found], ['skipped', 'not run: stopped']);
     assert.throws(() => process.kill(Number(readFileSync(pid, 'utf8')), 0), /ESRCH/);
-  });
-
-  it('only warns of an unexpected reply, which a model may give', async () => {
-    const result = await run('echo "I am a helpful assistant."');
-    assert.equal(result?.verdict, 'warning');
-    assert.match(result.found, /I am a helpful assistant/);
-  });
-
-  it('fails without any reply', async () => {
-    assert.equal((await run('true'))?.found, 'it exited without a reply');
   });
 
   it('is not run where a short request is rejected, because clients retry again and again', async () => {

@@ -3,19 +3,16 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { ownPort } from '../support/net/own-port.ts';
 
-/** Terminal escapes, and the ends of lines, attributes and elements. */
 export const ESCAPES = '\x1b]0;owned\x07\x1b[2J\x1b[31m\u202e\r\n"\'<>&\u0085\u2028';
 
 const MIB = 1024 * 1024;
 const BOMB = gzipSync(Buffer.alloc(4 * MIB));
 
-/** Responds to a request over HTTP. */
 type Answers = (request: IncomingMessage, response: ServerResponse, elsewhere: string) => void;
 
 const asJson = (response: ServerResponse, value: unknown, status = 200) =>
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
 
-/** Writes the same again as long as a reader is there. */
 function forEver(
   stream: { write(chunk: Buffer): boolean; once(event: 'drain' | 'close', then: () => void): unknown },
   chunk: Buffer,
@@ -134,15 +131,12 @@ export const TCP_HARM: Readonly<Record<string, (socket: Socket) => void>> = {
   },
 };
 
-/** A server, and the requests at its redirection target. */
 export interface HostileGateway {
   readonly url: string;
-  /** Requests at the other server. */
   elsewhere(): number;
   close(): void;
 }
 
-/** Starts a server that does harm. */
 export async function startHostile(harm: string): Promise<HostileGateway> {
   let strayed = 0;
   const other = createHttpServer((_request, response) => {

@@ -10,7 +10,6 @@ import { HTTP_HARM, startHostile, TCP_HARM } from './hostile-gateways.ts';
 const TOKEN = 'gw_never/told+to=Zx8qWv3R%20else';
 const SECONDS = 0.5;
 
-/** Reports all that it got, as no careful check does. */
 const CARELESS: SelfCheck = {
   id: 'messages.careless',
   title: 'An answer',

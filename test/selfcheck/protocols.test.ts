@@ -1,17 +1,68 @@
 /** The list of models, tokens, errors, whole responses and streams, in all three protocols. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
-import type { CheckResult, Verdict } from '../../engine/base/contract/checks.ts';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { describe, test } from 'node:test';
+import type { CheckResult } from '../../engine/base/contract/checks.ts';
+import type { Subject } from '../../engine/edge/selfcheck/check.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
-import { type Echo, openEcho } from '../../engine/edge/selfcheck/echo/open-echo.ts';
-import { checkAt, checkBeside, error, type Reply, type Said } from './messages/gateway.ts';
-import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
+import { openEcho } from '../../engine/edge/selfcheck/echo.ts';
+import { use } from '../support/use.ts';
+import { forwardTo, type Habits, listen, makeCheck, subjectAt, TOKEN } from './support.ts';
 
-let echo: Echo;
-before(async () => {
-  echo = await openEcho();
-});
-after(() => echo.close());
+/** A gateway's response: status, headers and body, or JSON with status 200. */
+interface Said {
+  readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly json?: unknown;
+  readonly text?: string;
+}
+
+interface Reply {
+  readonly path: string;
+  readonly headers: IncomingMessage['headers'];
+  readonly json: Readonly<Record<string, unknown>>;
+}
+
+function error(status: number, type: string, message: string): Said {
+  return { status, json: { type: 'error', error: { type, message } } };
+}
+
+function say(res: ServerResponse, { status = 200, headers = {}, json, text = JSON.stringify(json) }: Said): void {
+  res.writeHead(status, { 'content-type': 'application/json', ...headers }).end(text);
+}
+
+function fieldsIn(body: Buffer): Readonly<Record<string, unknown>> {
+  return body.length === 0 ? {} : JSON.parse(body.toString());
+}
+
+async function checkAt(
+  id: string,
+  response: (asked: Reply) => Said,
+  more: Partial<Subject> = {},
+): Promise<CheckResult> {
+  await using gateway = await listen(({ req, body, res }) =>
+    say(res, response({ path: req.url!, headers: req.headers, json: fieldsIn(body) })),
+  );
+  return await makeCheck(CHECKS, id, subjectAt(gateway.url, more));
+}
+
+async function checkForwarding(id: string, habits: Habits): Promise<CheckResult> {
+  await using gateway = await forwardTo(echo.url, habits);
+  return await makeCheck(CHECKS, id, subjectAt(gateway.url));
+}
+
+/** It rejects unknown tokens and models itself. */
+const CORRECT: Habits = {
+  instead({ req, res, body }) {
+    const { model = 'coder-1' } = fieldsIn(body);
+    const is_known = req.headers.authorization === `Bearer ${TOKEN}`;
+    if (is_known && model === 'coder-1') return false;
+    say(res, is_known ? error(404, 'not_found_error', `There is no model ${model}.`) : UNKNOWN_TOKEN);
+    return true;
+  },
+};
+
+const echo = use(openEcho);
 
 const HTML = { 'content-type': 'text/html' };
 const PAGE: Said = { headers: HTML, text: '<!doctype html><title>Console</title>' };
@@ -28,7 +79,7 @@ const MESSAGE = {
   usage: { input_tokens: 9, output_tokens: 3 },
 };
 
-function assertFound(result: CheckResult, verdict: Verdict, found: RegExp): void {
+function assertFound(result: CheckResult, verdict: string | undefined, found: RegExp): void {
   const report = JSON.stringify(result, null, 1);
   assert.equal(result.verdict, verdict, report);
   assert.match(result.found, found, report);
@@ -39,7 +90,8 @@ function assertFound(result: CheckResult, verdict: Verdict, found: RegExp): void
 const PLAIN = CHECKS.filter(({ id }) => !/^(?:forwarding|limits|clients)\.|stream_arrival$/.test(id));
 
 describe('at a gateway that does it right', () => {
-  for (const { id } of PLAIN) test(`${id} is ok`, async () => assertFound(await checkBeside(id, echo), 'ok', /./));
+  for (const { id } of PLAIN)
+    test(`${id} is ok`, async () => assertFound(await checkForwarding(id, CORRECT), 'ok', /./));
 
   test('skips model requests where no model is known', async () => {
     const results = await Promise.all(PLAIN.map(({ id }) => checkAt(id, () => UNKNOWN_TOKEN, { model: undefined })));
@@ -52,90 +104,77 @@ const long = (count: (length: number) => unknown) => (asked: Reply) => ({
   json: { input_tokens: count(JSON.stringify(asked.json).length) },
 });
 
-/** Every request gets this response. */
-const ANSWERS: readonly [id: string, said: Said | ((asked: Reply) => Said), Verdict, RegExp][] = [
-  ['models.list', LIST, 'ok', /^1 model after \d+ ms$/],
-  ['models.list', { json: { data: [] } }, 'warning', /empty/],
-  ['models.list', { json: { data: [{ id: 'a' }, { name: 'b' }] } }, 'failed', /a model has no id/],
-  ['models.list', { json: { status: 'ok' } }, 'failed', /expected a list "data", got JSON with status/],
-  ['models.list', PAGE, 'failed', /the web page "Console" \(status 200\)/],
-  ['models.list', SENT_AWAY, 'failed', /a redirect \(status 302\) to https:\/\/sso\.example\.com\/login$/],
-  ['models.list', UNKNOWN_TOKEN, 'failed', /status 401: authentication_error: This token is not known/],
-  ['models.list', error(403, 'permission_error', 'no'), 'warning', /status 403/],
-  ['models.list', { text: '' }, 'failed', /an empty response/],
-  ['models.list', { text: '{"data":[{"id":' }, 'failed', /invalid JSON/],
-  ['models.no_token', LIST, 'warning', /not rejected/],
-  ['models.no_token', UNKNOWN_TOKEN, 'ok', /status 401/],
-  ['models.no_token', { status: 401, json: {} }, 'warning', /does not say what is wrong/],
-  ['models.no_token', { status: 401, ...PAGE }, 'failed', /the web page "Console"/],
-  ['models.wrong_token', error(500, 'api_error', 'oops'), 'failed', /status 500 instead of 401 or 403/],
-  ['messages.wrong_token', { json: MESSAGE }, 'failed', /a model answered: the gateway does not check the token/],
-  ['messages.wrong_token', SENT_AWAY, 'failed', /redirect/],
-  ['messages.error', { json: MESSAGE }, 'failed', /the status is 200/],
-  ['messages.error', error(500, 'api_error', 'oops'), 'failed', /the status is 500/],
+const ANSWERS: readonly [outcome: string, said: Said | ((asked: Reply) => Said), RegExp][] = [
+  ['models.list ok', LIST, /^1 model after \d+ ms$/],
+  ['models.list warning', { json: { data: [] } }, /empty/],
+  ['models.list failed', { json: { data: [{ id: 'a' }, { name: 'b' }] } }, /a model has no id/],
+  ['models.list failed', { json: { status: 'ok' } }, /expected a list "data", got JSON with status/],
+  ['models.list failed', PAGE, /the web page "Console" \(status 200\)/],
+  ['models.list failed', SENT_AWAY, /a redirect \(status 302\) to https:\/\/sso\.example\.com\/login$/],
+  ['models.list failed', UNKNOWN_TOKEN, /status 401: authentication_error: This token is not known/],
+  ['models.list warning', error(403, 'permission_error', 'no'), /status 403/],
+  ['models.list failed', { text: '' }, /an empty response/],
+  ['models.list failed', { text: '{"data":[{"id":' }, /invalid JSON/],
+  ['models.no_token warning', LIST, /not rejected/],
+  ['models.no_token ok', UNKNOWN_TOKEN, /status 401/],
+  ['models.no_token warning', { status: 401, json: {} }, /does not say what is wrong/],
+  ['models.no_token failed', { status: 401, ...PAGE }, /the web page "Console"/],
+  ['models.wrong_token failed', error(500, 'api_error', 'oops'), /status 500 instead of 401 or 403/],
+  ['messages.wrong_token failed', { json: MESSAGE }, /a model answered: the gateway does not check the token/],
+  ['messages.wrong_token failed', SENT_AWAY, /redirect/],
+  ['messages.error failed', { json: MESSAGE }, /the status is 200/],
+  ['messages.error failed', error(500, 'api_error', 'oops'), /the status is 500/],
+  ['messages.error failed', { status: 400, json: { error: { message: 'no' } } }, /"type" is not "error"; error\.type/],
+  ['messages.error skipped', UNKNOWN_TOKEN, /inconclusive/],
+  ['messages.error failed', { ...PAGE, status: 400 }, /the web page "Console"/],
+  ['chat.error failed', { status: 422, json: { detail: [{ msg: 'wrong' }] } }, /error\.message is missing/],
+  ['responses.error failed', { ...PAGE, status: 400 }, /the web page "Console"/],
+  ['messages.count_tokens ok', long((length) => Math.ceil(length / 4)), /\d+ for 400 words/],
+  ['messages.count_tokens failed', long(() => 1000), /1000 tokens for a sentence and 1000 for 400 words: the count/],
+  ['messages.count_tokens failed', long(() => 0), /made up/],
+  ['messages.count_tokens failed', { json: {} }, /made up/],
+  ['messages.count_tokens failed', PAGE, /Console/],
+  ['messages.count_tokens ok', error(404, 'not_found_error', 'Not found'), /not supported, .* status 404/],
+  ['messages.count_tokens ok', error(501, 'api_error', 'not supported'), /status 501/],
+  ['messages.count_tokens failed', error(500, 'api_error', 'oops'), /status 500/],
   [
-    'messages.error',
-    { status: 400, json: { error: { message: 'no' } } },
-    'failed',
-    /"type" is not "error"; error\.type/,
-  ],
-  ['messages.error', UNKNOWN_TOKEN, 'skipped', /inconclusive/],
-  ['messages.error', { ...PAGE, status: 400 }, 'failed', /the web page "Console"/],
-  ['chat.error', { status: 422, json: { detail: [{ msg: 'wrong' }] } }, 'failed', /error\.message is missing/],
-  ['responses.error', { ...PAGE, status: 400 }, 'failed', /the web page "Console"/],
-  ['messages.count_tokens', long((length) => Math.ceil(length / 4)), 'ok', /\d+ for 400 words/],
-  ['messages.count_tokens', long(() => 1000), 'failed', /1000 tokens for a sentence and 1000 for 400 words: the count/],
-  ['messages.count_tokens', long(() => 0), 'failed', /made up/],
-  ['messages.count_tokens', { json: {} }, 'failed', /made up/],
-  ['messages.count_tokens', PAGE, 'failed', /Console/],
-  ['messages.count_tokens', error(404, 'not_found_error', 'Not found'), 'ok', /not supported, .* status 404/],
-  ['messages.count_tokens', error(501, 'api_error', 'not supported'), 'ok', /status 501/],
-  ['messages.count_tokens', error(500, 'api_error', 'oops'), 'failed', /status 500/],
-  [
-    'messages.count_tokens',
+    'messages.count_tokens warning',
     { status: 404, headers: { 'content-type': 'text/plain' }, text: 'nothing' },
-    'warning',
     /nothing/,
   ],
-  ['messages.count_tokens', UNKNOWN_TOKEN, 'skipped', /inconclusive/],
-  ['messages.json', { json: MESSAGE }, 'ok', /9 tokens in and 3 out/],
-  ['messages.json', PAGE, 'failed', /expected JSON, got the web page "Console"/],
-  ['messages.json', { json: { choices: [] } }, 'failed', /"type" is not "message"/],
-  ['messages.json', { json: { ...MESSAGE, usage: undefined } }, 'failed', /no count in usage\.input_tokens/],
-  ['messages.json', { json: { ...MESSAGE, content: 'pong' } }, 'failed', /"content" is not a list/],
-  ['messages.json', { json: { ...MESSAGE, stop_reason: null } }, 'failed', /stop_reason is missing/],
-  ['messages.json', error(529, 'overloaded_error', 'Overloaded'), 'failed', /status 529: overloaded_error/],
-  ['messages.stream', { json: MESSAGE }, 'failed', /expected a stream/],
-  ['messages.stream', PAGE, 'failed', /Console/],
+  ['messages.count_tokens skipped', UNKNOWN_TOKEN, /inconclusive/],
+  ['messages.json ok', { json: MESSAGE }, /9 tokens in and 3 out/],
+  ['messages.json failed', PAGE, /expected JSON, got the web page "Console"/],
+  ['messages.json failed', { json: { choices: [] } }, /"type" is not "message"/],
+  ['messages.json failed', { json: { ...MESSAGE, usage: undefined } }, /no count in usage\.input_tokens/],
+  ['messages.json failed', { json: { ...MESSAGE, content: 'pong' } }, /"content" is not a list/],
+  ['messages.json failed', { json: { ...MESSAGE, stop_reason: null } }, /stop_reason is missing/],
+  ['messages.json failed', error(529, 'overloaded_error', 'Overloaded'), /status 529: overloaded_error/],
+  ['messages.stream failed', { json: MESSAGE }, /expected a stream/],
+  ['messages.stream failed', PAGE, /Console/],
   [
-    'chat.json',
+    'chat.json skipped',
     { status: 404, json: { error: { message: 'Not Found' } } },
-    'skipped',
     /^chat completions not served.*the build CLI/,
   ],
   [
-    'chat.json',
+    'chat.json skipped',
     { status: 404, json: { error: { message: 'no such model', code: 'model_not_found' } } },
-    'skipped',
     /this model/,
   ],
-  ['chat.stream', { status: 404, headers: { 'content-type': 'text/plain' }, text: 'nothing' }, 'skipped', /status 404/],
-  ['chat.json', { ...PAGE, status: 404 }, 'failed', /Console/],
-  ['chat.json', { json: MESSAGE }, 'failed', /no choice has a message with content.*usage\.prompt_tokens/],
-  [
-    'responses.json',
-    { status: 404, json: { detail: 'Not Found' } },
-    'skipped',
-    /^Responses not served.*the coding CLI/,
-  ],
-  ['responses.json', { status: 400, json: { error: { message: 'Stream must be true' } } }, 'skipped', /^streams only/],
-  ['responses.json', { json: { status: 'failed', error: {} } }, 'failed', /neither "completed" nor "incomplete"/],
-  ['responses.stream', error(502, 'server_error', 'no upstream'), 'failed', /status 502: server_error: no upstream/],
+  ['chat.stream skipped', { status: 404, headers: { 'content-type': 'text/plain' }, text: 'nothing' }, /status 404/],
+  ['chat.json failed', { ...PAGE, status: 404 }, /Console/],
+  ['chat.json failed', { json: MESSAGE }, /no choice has a message with content.*usage\.prompt_tokens/],
+  ['responses.json skipped', { status: 404, json: { detail: 'Not Found' } }, /^Responses not served.*the coding CLI/],
+  ['responses.json skipped', { status: 400, json: { error: { message: 'Stream must be true' } } }, /^streams only/],
+  ['responses.json failed', { json: { status: 'failed', error: {} } }, /neither "completed" nor "incomplete"/],
+  ['responses.stream failed', error(502, 'server_error', 'no upstream'), /status 502: server_error: no upstream/],
 ];
 describe('names each response correctly', () => {
-  for (const [id, said, verdict, found] of ANSWERS) {
-    test(`${id} is ${verdict}: ${found.source}`, async () =>
-      assertFound(await checkAt(id, typeof said === 'function' ? said : () => said), verdict, found));
+  for (const [outcome, said, found] of ANSWERS) {
+    const [id, verdict] = outcome.split(' ');
+    test(`${outcome}: ${found.source}`, async () =>
+      assertFound(await checkAt(id!, typeof said === 'function' ? said : () => said), verdict, found));
   }
 
   test('with another name of the model, which is fine and reported', async () => {
@@ -175,112 +214,56 @@ const replacing = (pattern: string | RegExp, text: string): Habits => ({
 });
 const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
 
-/** A gateway's version of a correct stream. */
-const STREAMS: readonly (readonly [id: string, where: string, Habits, Verdict, RegExp])[] = [
+const STREAMS: readonly (readonly [outcome: string, Habits, RegExp])[] = [
   [
-    'messages',
-    'pings and unknown events are put in',
+    'messages ok',
     replacing('event: content_block_stop\n', `${PING}event: new\ndata: {"type":"new"}\n\nevent: content_block_stop\n`),
-    'ok',
     /11 tokens in and 5 out/,
   ],
-  ['messages', 'line ends are others', replacing('\n', '\r\n'), 'ok', /./],
+  ['messages ok', replacing('\n', '\r\n'), /./],
   ...['message_start', 'content_block_start', 'content_block_stop', 'message_delta', 'message_stop'].map(
-    (event) =>
-      ['messages', `${event} is left out`, without(event), 'failed', /missing or out of order|no message_/] as const,
+    (event) => ['messages failed', without(event), /missing or out of order|no message_/] as const,
   ),
+  ['messages failed', replacing(/(event: content_block_stop\n.*\n\n)/, '$1$1'), /out of order/],
+  ['messages failed', replacing(/event: .*\n/, ''), /data lines without event lines/],
+  ['messages failed', replacing('event: message_stop', 'event: stop'), /an event stop with data of message_stop/],
+  ['messages failed', replacing('data: {"type":"content_block_start"', 'data: oh'), /not a JSON object/],
+  ['messages failed', replacing('"usage"', '"used"'), /no count in usage\.input_tokens/],
+  ['messages failed', replacing('"end_turn"', 'null'), /no message_delta with a stop_reason/],
   [
-    'messages',
-    'a block stops twice',
-    replacing(/(event: content_block_stop\n.*\n\n)/, '$1$1'),
-    'failed',
-    /out of order/,
-  ],
-  ['messages', 'event lines are left out', replacing(/event: .*\n/, ''), 'failed', /data lines without event lines/],
-  [
-    'messages',
-    'an event line is another',
-    replacing('event: message_stop', 'event: stop'),
-    'failed',
-    /an event stop with data of message_stop/,
-  ],
-  [
-    'messages',
-    'data is not a JSON',
-    replacing('data: {"type":"content_block_start"', 'data: oh'),
-    'failed',
-    /not a JSON object/,
-  ],
-  ['messages', 'there is no usage', replacing('"usage"', '"used"'), 'failed', /no count in usage\.input_tokens/],
-  [
-    'messages',
-    'there is no stop_reason',
-    replacing('"end_turn"', 'null'),
-    'failed',
-    /no message_delta with a stop_reason/,
-  ],
-  [
-    'messages',
-    'an error comes',
+    'messages failed',
     replacing(
       /event: message_stop\n.*\n\n/,
       'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"oops"}}\n\n',
     ),
-    'failed',
     /the stream failed: api_error: oops/,
   ],
-  ['chat', 'the end is left out', replacing('data: [DONE]\n\n', ''), 'failed', /no \[DONE\] at the end/],
+  ['chat failed', replacing('data: [DONE]\n\n', ''), /no \[DONE\] at the end/],
+  ['chat failed', replacing(/data: [^\n]*"usage"[^\n]*\n\n/, ''), /no count in usage\.prompt_tokens/],
+  ['chat failed', replacing('"stop"', 'null'), /finish_reason/],
   [
-    'chat',
-    'usage is left out',
-    replacing(/data: [^\n]*"usage"[^\n]*\n\n/, ''),
-    'failed',
-    /no count in usage\.prompt_tokens/,
-  ],
-  ['chat', 'it never says why it ended', replacing('"stop"', 'null'), 'failed', /finish_reason/],
-  [
-    'chat',
-    'an error comes',
+    'chat failed',
     replacing('data: [DONE]', 'data: {"error":{"message":"it broke","type":"server_error"}}'),
-    'failed',
     /failed: server_error: it broke/,
   ],
+  ['responses ok', replacing('response.completed', 'response.incomplete'), /./],
+  ['responses failed', without('response.created'), /first event/],
+  ['responses failed', without('response.completed'), /no response\.completed/],
+  ['responses failed', without('response.output_item.done'), /no response\.output_item\.done/],
   [
-    'responses',
-    'it ends incomplete, because a short bound was asked for',
-    replacing('response.completed', 'response.incomplete'),
-    'ok',
-    /./,
-  ],
-  ['responses', 'the beginning is left out', without('response.created'), 'failed', /first event/],
-  ['responses', 'the end is left out', without('response.completed'), 'failed', /no response\.completed/],
-  [
-    'responses',
-    'the item is left out',
-    without('response.output_item.done'),
-    'failed',
-    /no response\.output_item\.done/,
-  ],
-  [
-    'responses',
-    'it failed',
+    'responses failed',
     replacing(
       /event: response\.completed\n.*\n/,
       'event: response.failed\ndata: {"type":"response.failed","response":{"error":{"code":"busy","message":"no"}}}\n',
     ),
-    'failed',
     /failed: busy: no/,
   ],
 ];
 describe('a stream', () => {
-  for (const [id, where, habits, verdict, found] of STREAMS) {
-    test(`of ${id} is ${verdict} where ${where}`, async () => {
-      const gateway = await forwardTo(echo.url, habits);
-      try {
-        assertFound(await makeCheck(CHECKS, `${id}.stream`, subjectAt(gateway.url)), verdict, found);
-      } finally {
-        await gateway.close();
-      }
+  for (const [outcome, habits, found] of STREAMS) {
+    test(`of ${outcome}: ${found.source}`, async () => {
+      const [id, verdict] = outcome.split(' ');
+      assertFound(await checkForwarding(`${id}.stream`, habits), verdict, found);
     });
   }
 });

@@ -1,15 +1,21 @@
 import assert from 'node:assert/strict';
 import type { IncomingHttpHeaders } from 'node:http';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import fc from 'fast-check';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
-import { ChecksStopped, createGatewayClient, isUnreachable, noResponse } from '../../engine/edge/selfcheck/ask.ts';
 import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
 import { costOf, listedPrice, planCosts } from '../../engine/edge/selfcheck/models.ts';
-import { runChecks } from '../../engine/edge/selfcheck/run.ts';
+import {
+  ChecksStopped,
+  createGatewayClient,
+  isUnreachable,
+  noResponse,
+  runChecks,
+} from '../../engine/edge/selfcheck/run.ts';
 import { withoutSecrets } from '../../engine/edge/selfcheck/without-secrets.ts';
-import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { answerJson, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { times } from '../support/times.ts';
+import { use } from '../support/use.ts';
 
 const SUBJECT: Subject = {
   root_url: 'https://gateway.example.com',
@@ -51,27 +57,23 @@ test('a check without a response fails with the reason, and the next one runs', 
   );
 });
 
-test('a check with a reason to skip is skipped', async () => {
-  const check = { ...named('limits'), skipped: () => 'name a token with --limit-token-env' };
-  const [result] = await all([check]);
-  assert.equal(result?.verdict, 'skipped');
-  assert.equal(result?.found, 'name a token with --limit-token-env');
-});
-
-test('a crashing check is a warning that asks to be reported, and does not blame the gateway', async () => {
+test('a check may be skipped; a crash is reported without blame, and an unreadable response is a fault of the gateway', async () => {
   const breaks = async () => {
     throw new TypeError('x is not a function');
   };
-  const [result] = await all([{ ...named('messages.json'), run: breaks }]);
-  assert.equal(result?.verdict, 'warning');
-  assert.match(result.found, /^check crashed \(TypeError: x is not a function\); result unknown$/);
-  assert.match(result.remedy ?? '', /report it/);
-});
-
-test('an unreadable response is a fault of the gateway', async () => {
   const recurse = (depth: number): number => 1 + recurse(depth + 1);
-  const [result] = await all([{ ...named('messages.json'), run: async () => ({ found: `${recurse(0)}` }) as never }]);
-  assert.deepEqual([result?.verdict, result?.found], ['failed', 'its response is too large or too deeply nested']);
+  const results = await all([
+    { ...named('limits'), skipped: () => 'name a token with --limit-token-env' },
+    { ...named('messages.json'), run: breaks },
+    { ...named('messages.json'), run: async () => ({ found: `${recurse(0)}` }) as never },
+  ]);
+  const told = results.map(({ verdict, found }) => `${verdict}: ${found}`);
+  assert.deepEqual(told, [
+    'skipped: name a token with --limit-token-env',
+    'warning: check crashed (TypeError: x is not a function); result unknown',
+    'failed: its response is too large or too deeply nested',
+  ]);
+  assert.match(results[1]!.remedy!, /report it/);
 });
 
 test('once it is stopped, what is left is skipped with the reason', async () => {
@@ -142,16 +144,13 @@ test('distinguishes the price of a token from that of a million, and ignores wha
     assert.equal(listedPrice({ pricing }), undefined);
 });
 
-let gateway: ScriptedUpstream;
-/** The headers of the last request. */
 let headers: IncomingHttpHeaders;
-before(async () => {
-  gateway = await startUpstream((exchange) => {
+const gateway = use(() =>
+  startUpstream((exchange) => {
     headers = exchange.received.headers;
     return answerJson({})(exchange);
-  });
-});
-after(() => gateway.close());
+  }),
+);
 
 test('the version of Messages is named for requests of Messages, and nowhere else', async () => {
   const header_prefixes = ['vendor', 'other'];
@@ -220,19 +219,13 @@ test('no twelve characters of a token in a row are in a result, wherever it was 
   );
 });
 
-test('a token is found where it is written for an address or for JSON', () => {
-  const token = 'a"b/c+d=e\\f g-0123';
-  const found = `${encodeURIComponent(token)} ${JSON.stringify(token)}`;
-  assert.equal(withoutSecrets({ ...RESULT, found }, [token]).found, '*** "***"');
-});
-
-test('all else of a result stays unchanged', () => {
+test('a token is found as it is written for an address or JSON, and in the letters of hosts; all else stays unchanged', () => {
   const result: CheckResult = { ...RESULT, found: 'status 200', sent: 'GET /', details: ['one'], remedy: 'none' };
   assert.deepEqual(withoutSecrets(result, ['gw_0123456789abcdef', 'another_token_of_somebody']), result);
-});
-
-test('a token is found in small and in large letters, as names of hosts and media types have it', () => {
+  const hidden = (found: string, token: string) => withoutSecrets({ ...RESULT, found }, [token]).found;
+  const odd = 'a"b/c+d=e\\f g-0123';
+  assert.equal(hidden(`${encodeURIComponent(odd)} ${JSON.stringify(odd)}`, odd), '*** "***"');
   const token = 'gw_AbCdEfGhIjKl';
   const found = `text/${token.toLowerCase()} \u0130 ${token.toUpperCase()}.`;
-  assert.equal(withoutSecrets({ ...RESULT, found }, [token]).found, 'text/*** \u0130 ***.');
+  assert.equal(hidden(found, token), 'text/*** \u0130 ***.');
 });

@@ -5,7 +5,6 @@ import type { CheckResult, Verdict } from '../../engine/base/contract/checks.ts'
 import type { Arrival, Exchange } from '../../engine/base/kit/net/exchange.ts';
 import { classifyArrivals, describeArrivals } from '../../engine/edge/selfcheck/arrivals.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
-import { echoEvents } from '../../engine/edge/selfcheck/echo/answers.ts';
 import { times } from '../support/times.ts';
 import { makeCheck, subjectAt } from './support.ts';
 
@@ -18,63 +17,39 @@ function assertFound(result: CheckResult, verdict: Verdict, found: RegExp, remed
   if (verdict === 'failed' || verdict === 'warning') assert.match(result.remedy ?? '', remedy, told);
 }
 
-/** The events of a stream as a good gateway sends them. */
-function events(pieces = 4): string[] {
-  return echoEvents('messages', { model: 'coder-1', answer: { text: 'word '.repeat(pieces), pieces } });
-}
-
-/** A stream whose events are made every so many milliseconds, after a time of thinking. */
-function made(given: { pieces: number; every_ms: number; thinking_ms?: number }): Arrived {
-  const { pieces, every_ms, thinking_ms = 0 } = given;
-  return asMade(events(pieces).map((text, index) => ({ text, at_ms: thinking_ms + index * every_ms })));
-}
-
-/** Makes a check with this answer in place of a gateway. */
-function checkWith(answer: Partial<Exchange> & Arrived): Promise<CheckResult> {
-  const ask = async () => ({ status: 200, headers: EVENT_STREAM, ending: 'whole' as const, head_ms: 1, ...answer });
-  return makeCheck(CHECKS, 'messages.stream_arrival', subjectAt('http://127.0.0.1:1', { ask }));
-}
-
-function textStream(text: string): Arrived {
-  return asMade([{ text, at_ms: 10 }]);
+async function checkWith(answer: Partial<Exchange> & Arrived): Promise<CheckResult> {
+  let requests = 0;
+  const ask = async () => {
+    requests++;
+    return { status: 200, headers: EVENT_STREAM, ending: 'whole' as const, head_ms: 1, ...answer };
+  };
+  const result = await makeCheck(CHECKS, 'messages.stream_arrival', subjectAt('http://127.0.0.1:1', { ask }));
+  assert.equal(requests, 1);
+  return result;
 }
 
 describe('how events arrive', () => {
-  const LONG = made({ pieces: 80, every_ms: 30, thinking_ms: 700 });
-  const SHORT = made({ pieces: 2, every_ms: 30, thinking_ms: 300 });
+  const made = (pieces: number, every_ms: number, thinking_ms = 0) =>
+    asMade(madeEvents({ pieces, every_ms, thinking_ms }));
+  const LONG = made(85, 30, 700);
 
-  test('is ok when they come as they are made, with one request and the times', async () => {
-    const result = await checkWith(LONG);
-    assertFound(result, 'ok', /one by one/);
-    assert.match(result.details!.join('\n'), /85 events: the first after 700 ms/);
-  });
+  const page = { ...asMade([{ text: '<html>', at_ms: 10 }]), headers: { 'content-type': 'text/html' } };
+  const sized = { ...EVENT_STREAM, 'content-length': String(LONG.body.length) };
+  const all_at_once = /either a proxy buffers streams, or the model completes its response/;
+  for (const [answer, verdict, found, remedy] of [
+    [LONG, 'ok', /one by one/],
+    [throughBuffer(LONG, 4096), 'failed', /in blocks/, /proxy_buffering off/],
+    [throughBuffer(LONG, 1_000_000), 'warning', all_at_once, /--echo/],
+    ...[made(7, 30, 300), made(85, 1), made(85, 0)].map((quick) => [quick, 'skipped', /inconclusive/] as const),
+    [page, 'skipped', /inconclusive: .*page/],
+    [{ ...LONG, headers: sized }, 'failed', /complete before its first byte was sent/],
+  ] as const) {
+    test(`is ${verdict}: ${found.source}`, async () => assertFound(await checkWith(answer), verdict, found, remedy));
+  }
 
-  test('fails when they come in blocks', async () => {
-    assertFound(await checkWith(throughBuffer(LONG, 4096)), 'failed', /in blocks/, /proxy_buffering off/);
-  });
-
-  test('is left open when a long answer comes at once', async () => {
-    assertFound(
-      await checkWith(throughBuffer(LONG, 1_000_000)),
-      'warning',
-      /either a proxy buffers streams, or the model completes its response/,
-      /--echo/,
-    );
-  });
-
-  test('is left open when the answer is short or quick', async () => {
-    for (const stream of [SHORT, made({ pieces: 80, every_ms: 1 }), made({ pieces: 80, every_ms: 0 })])
-      assertFound(await checkWith(stream), 'skipped', /inconclusive/);
-  });
-
-  test('is left open when there is no stream', async () => {
-    const page = { ...textStream('<html>'), headers: { 'content-type': 'text/html' } };
-    assertFound(await checkWith(page), 'skipped', /inconclusive: .*page/);
-  });
-
-  test('fails when the head says how long the stream is', async () => {
-    const headers = { ...EVENT_STREAM, 'content-length': String(LONG.body.length) };
-    assertFound(await checkWith({ ...LONG, headers }), 'failed', /complete before its first byte was sent/);
+  test('is told with the times', async () => {
+    const { details } = await checkWith(LONG);
+    assert.match(details!.join('\n'), /85 events: the first after 700 ms/);
   });
 });
 
@@ -91,28 +66,15 @@ const streams = fc
   .filter(({ pieces, every_ms }) => pieces * every_ms >= 1000);
 
 describe('a stream that passes as it is made', () => {
-  test('comes one by one, at whatever pace it was made and however long it was thought about', () => {
+  test('comes one by one at whatever pace it was made, also over a network that makes some events wait', () => {
+    const delays = fc.array(fc.integer({ min: 0, max: 60 }), { minLength: 1, maxLength: 9 });
     fc.assert(
-      fc.property(streams, fc.boolean(), (given, is_pace_known) => {
+      fc.property(streams, delays, fc.boolean(), (given, delays_ms, is_pace_known) => {
         const known = is_pace_known ? { made_every_ms: given.every_ms } : {};
-        assert.equal(classifyArrivals({ ...asMade(madeEvents(given)), ...known }), 'one_by_one');
-      }),
-      RUNS,
-    );
-  });
-
-  test('comes one by one over a network that makes some events wait for others', () => {
-    fc.assert(
-      fc.property(
-        streams,
-        fc.array(fc.integer({ min: 0, max: 60 }), { minLength: 1, maxLength: 9 }),
-        fc.boolean(),
-        (given, delays_ms, is_pace_known) => {
-          const known = is_pace_known ? { made_every_ms: given.every_ms } : {};
-          const arrived = throughNetwork(asMade(madeEvents(given)), delays_ms);
+        const made = asMade(madeEvents(given));
+        for (const arrived of [made, throughNetwork(made, delays_ms)])
           assert.equal(classifyArrivals({ ...arrived, ...known }), 'one_by_one');
-        },
-      ),
+      }),
       RUNS,
     );
   });
@@ -153,63 +115,43 @@ describe('a stream that something holds back', () => {
     );
   });
 
-  test('comes at once although its first event came early', () => {
-    const events = madeEvents({ pieces: 40, every_ms: 50 });
-    const [first, ...rest] = asMade(events).arrivals;
+  test('comes at once although its first event came early, or the gateway made pings meanwhile', () => {
+    const slow = asMade(madeEvents({ pieces: 40, every_ms: 50 }));
+    const [first, ...rest] = slow.arrivals;
     const bytes = rest.reduce((sum, arrival) => sum + arrival.bytes, 0);
-    const arrivals = [first!, { at_ms: 2000, bytes }];
-    assert.equal(classifyArrivals({ ...asMade(events), arrivals }), 'at_once');
-  });
-
-  test('comes at once although the gateway made pings meanwhile', () => {
+    assert.equal(classifyArrivals({ ...slow, arrivals: [first!, { at_ms: 2000, bytes }] }), 'at_once');
     const ping = { text: 'event: ping\ndata: {"type":"ping"}\n\n', at_ms: 0 };
     const pings = Array.from({ length: 40 }, (_, index) => ({ ...ping, at_ms: index * 100 }));
-    const rest = madeEvents({ pieces: 40, every_ms: 0, thinking_ms: 4100 });
-    assert.equal(classifyArrivals(asMade([...pings, ...rest])), 'at_once');
+    const late = madeEvents({ pieces: 40, every_ms: 0, thinking_ms: 4100 });
+    assert.equal(classifyArrivals(asMade([...pings, ...late])), 'at_once');
   });
 
-  test('for a second at a time comes in blocks, also where no event is cut', () => {
-    const events = madeEvents({ pieces: 100, every_ms: 0 });
-    const every_second = events.map(({ text }, index) => ({ text, at_ms: Math.floor(index / 20) * 1200 }));
+  test('comes in blocks where it is held for a second at a time, or only at its beginning at a known pace', () => {
+    const quick = madeEvents({ pieces: 100, every_ms: 0 });
+    const every_second = quick.map(({ text }, index) => ({ text, at_ms: Math.floor(index / 20) * 1200 }));
     assert.equal(classifyArrivals(asMade(every_second)), 'in_blocks');
-  });
-
-  test('only at its beginning is in blocks where its pace is known', () => {
-    const events = madeEvents({ pieces: 60, every_ms: 50 });
-    const held = events.map(({ text, at_ms }) => ({ text, at_ms: Math.max(at_ms, 1000) }));
+    const steady = madeEvents({ pieces: 60, every_ms: 50 });
+    const held = steady.map(({ text, at_ms }) => ({ text, at_ms: Math.max(at_ms, 1000) }));
     assert.equal(classifyArrivals({ ...asMade(held), made_every_ms: 50 }), 'in_blocks');
   });
 });
 
 describe('a stream that says nothing about it', () => {
   test('is unclear: one that is short, that is quick, that is no stream at all', () => {
-    const unclear = [
+    for (const stream of [
       asMade(madeEvents({ pieces: 5, every_ms: 300 })),
       asMade(madeEvents({ pieces: 100, every_ms: 1 })),
       asMade(madeEvents({ pieces: 100, every_ms: 0 })),
       asMade(madeEvents({ pieces: 100, every_ms: 1, thinking_ms: 5000 })),
       asMade([]),
       asMade([{ at_ms: 900, text: '<html>'.repeat(900) }]),
-    ];
-    assert.deepEqual(
-      unclear.map(classifyArrivals),
-      unclear.map(() => 'unclear'),
-    );
+    ])
+      assert.equal(classifyArrivals(stream), 'unclear');
   });
 
   test('whatever its bytes and times are, there is a judgement and a few lines about it', () => {
-    const pieces = fc.constantFrom(
-      'data: {}',
-      '\n',
-      '\r',
-      '\r\n',
-      '\n\n',
-      'event: ping\n',
-      ': x',
-      'data:',
-      '\u{1f600}',
-      'x',
-    );
+    const ends = ['\n', '\r', '\r\n', '\n\n'];
+    const pieces = fc.constantFrom('data: {}', ...ends, 'event: ping\n', ': x', 'data:', '\u{1f600}', 'x');
     fc.assert(
       fc.property(
         fc.array(fc.tuple(fc.array(pieces, { maxLength: 8 }), fc.integer({ min: 0, max: 500 }))),
@@ -238,7 +180,6 @@ test('the lines about a stream say when it came, and how much at a time', () => 
   assert.match(first!, /^12\d\d ms: \d+ events$/);
 });
 
-/** An event as a sender makes it. */
 interface MadeEvent {
   readonly at_ms: number;
   readonly text: string;
@@ -253,7 +194,6 @@ function madeEvents(given: {
 }): MadeEvent[] {
   const { pieces, every_ms, thinking_ms = 0, text_chars = 20 } = given;
   return Array.from({ length: pieces }, (_, index) => {
-    // Lengths differ as those of real words do.
     const text = 'x'.repeat(1 + ((index * 7) % (2 * text_chars)));
     const data = { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } };
     return {
@@ -269,7 +209,6 @@ interface Arrived {
   readonly total_ms: number;
 }
 
-/** As it reaches a client when nothing holds it back. */
 function asMade(events: readonly MadeEvent[]): Arrived {
   return {
     body: Buffer.from(events.map(({ text }) => text).join('')),

@@ -1,13 +1,11 @@
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
-import { createGatewayClient } from '../../engine/edge/selfcheck/ask.ts';
 import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
-import { runChecks } from '../../engine/edge/selfcheck/run.ts';
+import { createGatewayClient, runChecks } from '../../engine/edge/selfcheck/run.ts';
 
 export const TOKEN = 'gw_token-of-a-test';
 
-/** A gateway at this address, as the command would have it checked. */
 export function subjectAt(root_url: string, more: Partial<Subject> = {}): Subject {
   const header_prefixes = more.header_prefixes ?? ['vendor'];
   const asker = createGatewayClient({ root_url, token: TOKEN, header_prefixes, seconds: 30, total_seconds: 300 });
@@ -15,7 +13,6 @@ export function subjectAt(root_url: string, more: Partial<Subject> = {}): Subjec
   return { root_url, model: 'coder-1', limit_token: undefined, echo: undefined, ...asker, ...more, header_prefixes };
 }
 
-/** Makes the one check with this identifier. */
 export async function makeCheck(checks: readonly SelfCheck[], id: string, subject: Subject): Promise<CheckResult> {
   const check = checks.find((each) => each.id === id);
   if (check === undefined) throw new Error(`there is no check ${id}`);
@@ -23,13 +20,10 @@ export async function makeCheck(checks: readonly SelfCheck[], id: string, subjec
   throw new Error('nothing came');
 }
 
-/** A server at a free port of this machine. */
-export interface Listening {
+export interface Listening extends AsyncDisposable {
   readonly url: string;
-  close(): Promise<void>;
 }
 
-/** Answers every request, once its body is complete, as scripted. */
 export async function listen(
   response: (request: { readonly req: IncomingMessage; readonly body: Buffer; readonly res: ServerResponse }) => void,
 ): Promise<Listening> {
@@ -41,7 +35,7 @@ export async function listen(
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    close: () =>
+    [Symbol.asyncDispose]: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
@@ -54,11 +48,9 @@ export interface Habits {
   body?(body: Buffer): string | Buffer;
   headers?(headers: Record<string, string | string[] | undefined>): void;
   path?(path: string): string;
-  /** The status, headers and whole body of a response. */
   answer?(answer: { status: number; headers: Record<string, string>; body: string }): void;
   /** Its reaction to an upstream that breaks off a response; it does the same. */
   broken?(res: ServerResponse): void;
-  /** Responds itself on request. */
   instead?(request: { readonly req: IncomingMessage; readonly res: ServerResponse; readonly body: Buffer }): boolean;
 }
 

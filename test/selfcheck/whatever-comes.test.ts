@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { Exchange } from '../../engine/base/kit/net/exchange.ts';
 import { isPrintableLine } from '../../engine/base/kit/text/printable.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
-import type { Echo, EchoedRequest } from '../../engine/edge/selfcheck/echo/open-echo.ts';
+import type { Echo, EchoedRequest } from '../../engine/edge/selfcheck/echo.ts';
 import { times } from '../support/times.ts';
 import { subjectAt } from './support.ts';
 
@@ -13,7 +13,6 @@ const value = fc.oneof(
   fc.jsonValue(),
   fc.constantFrom<unknown>(ESCAPE, [ESCAPE], { [ESCAPE]: ESCAPE }, 1e99, -1, 'x'.repeat(20_000)),
 );
-/** Objects with the names that checks look for, and anything in them. */
 const named = fc.dictionary(
   fc.constantFrom(
     ...['error', 'message', 'type', 'code', 'choices', 'usage', 'data', 'id', 'object', 'model', 'delta', 'response'],
@@ -48,7 +47,6 @@ const exchange: fc.Arbitrary<Exchange> = fc.record({
   ending: fc.constantFrom<Exchange['ending']>('whole', 'whole', 'cut', 'too_large', 'too_late'),
 });
 
-/** An upstream to which whatever was made up arrived. */
 function echoOf(received: EchoedRequest | undefined): Echo {
   const expected = { text: 'selfcheck words', received: () => received, count: () => 1 };
   return { url: 'http://127.0.0.1:4010', expect: () => expected, close: async () => {} };

@@ -7,7 +7,7 @@ import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
 import type { Books } from '../../engine/domain/budget/ledger/reservation.ts';
 import { MemoryLedger } from '../../engine/edge/simulate/memory/memory-ledger.ts';
 import { ledgerRows } from '../e2e/support/state.ts';
-import { counterStatesOf, quietLog, reservation, type TestStore } from '../support/store.ts';
+import { counterStatesOf, quietLog, reservation, useTestStore } from '../support/store.ts';
 
 /** One of the two ledgers, and tests' view of it. */
 export interface Bench {
@@ -35,22 +35,17 @@ export interface Kind {
   open(start: string, time_zone?: string): Bench;
 }
 
-/** Both kinds; opened ledgers go to `open`, to be closed before the store is. */
-export function ledgerKinds(storeOf: () => TestStore, open: Pick<DatabaseLedger, 'close'>[]): readonly Kind[] {
+/** Both kinds, on a store of the test file. */
+export function useLedgerKinds(): readonly Kind[] {
+  const { database, ledgers } = useTestStore();
   return [
     {
       name: 'in the database',
       open(start, time_zone = 'UTC') {
         const clock = frozenClock(start);
-        const { database } = storeOf();
-        const ledger = new DatabaseLedger({
-          database,
-          clock,
-          log: quietLog,
-          every: () => () => {},
-          time_zone: () => time_zone,
-        });
-        open.push(ledger);
+        const options = { database, clock, log: quietLog, every: () => () => {}, time_zone: () => time_zone };
+        const ledger = new DatabaseLedger(options);
+        ledgers.push(ledger);
         return {
           ledger,
           clock,

@@ -3,15 +3,11 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
 import type { CounterName, LimitDemand, ReservationRequest } from '../../engine/api.ts';
-import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
+import { reservation, settlement } from '../support/store.ts';
 import { times } from '../support/times.ts';
-import { type Bench, columns, ledgerKinds } from './ledger-benches.ts';
+import { type Bench, columns, useLedgerKinds } from './ledger-benches.ts';
 
-let store: TestStore;
-const open = useTestStore((opened) => {
-  store = opened;
-});
-const kinds = ledgerKinds(() => store, open);
+const kinds = useLedgerKinds();
 
 const counter = fc.oneof(
   {

@@ -3,14 +3,19 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ChargedAttempt, LimitDemand } from '../../engine/base/contract/services.ts';
 import { SPEND_WINDOWS } from '../../engine/base/contract/windows.ts';
-import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
-import { type Bench, columns, demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
+import { served as answered, failed } from '../stages/attempts.ts';
+import { reservation, settlement } from '../support/store.ts';
+import {
+  type Bench,
+  columns,
+  demand,
+  freshKey,
+  type Scenarios,
+  testScenarios,
+  useLedgerKinds,
+} from './ledger-benches.ts';
 
-let store: TestStore;
-const open = useTestStore((opened) => {
-  store = opened;
-});
-const kinds = ledgerKinds(() => store, open);
+const kinds = useLedgerKinds();
 
 const scenarios: Scenarios = {
   async 'charges what was reserved when the cost is no amount'({ ledger, balance, rows }, key) {
@@ -80,23 +85,12 @@ function at(
 
 /** An attempt that its upstream may bill. */
 function mayBeBilled(n: number, upstream: string, cost_nano_usd: number): ChargedAttempt {
-  return {
-    ...{ n, upstream, upstream_model: 'coder-1', certainty: 'possibly_accepted', status: null, outcome: 'unanswered' },
-    ...{ reason: 'next_unconfirmed', sends: 1, ms: 12, cost_nano_usd, provenance: 'possible' },
-    possibly_billed_nano_usd: cost_nano_usd,
-  };
+  const attempt = failed({ n, upstream });
+  return { ...attempt, cost_nano_usd, provenance: 'possible', possibly_billed_nano_usd: cost_nano_usd };
 }
 
 function served(n: number, upstream: string, cost_nano_usd: number): ChargedAttempt {
-  const served = {
-    certainty: 'answered',
-    status: 200,
-    outcome: 'answered',
-    reason: 'served',
-    sends: 1,
-    ms: 9,
-  } as const;
-  return { n, upstream, upstream_model: 'coder-1', ...served, cost_nano_usd, provenance: 'upstream' };
+  return { ...answered(n, { upstream, upstream_model: 'coder-1' }), cost_nano_usd, provenance: 'upstream' };
 }
 
 async function balances(bench: Bench, key: string, ...upstreams: string[]) {
@@ -112,13 +106,7 @@ async function rowsOf({ rows }: Bench, key: string) {
   return (await rows(key)).map((row) => {
     const picked = Object.fromEntries(columns.map((name) => [name, (row as Record<string, unknown>)[name]]));
     const attempts = picked.attempts as Record<string, unknown>[] | null;
-    const sorted = (attempt: Record<string, unknown>) =>
-      Object.fromEntries(
-        Object.entries(attempt)
-          .filter(([name]) => name !== 'counter_ids')
-          .toSorted(),
-      );
-    return { ...picked, attempts: attempts?.map(sorted) ?? null };
+    return { ...picked, attempts: attempts?.map(({ counter_ids: _, ...attempt }) => attempt) ?? null };
   });
 }
 
@@ -131,13 +119,10 @@ const moves: Scenarios = {
 
   async 'leaves everything as it was where the new upstream has no room'(bench, key) {
     await bench.ledger.reserve(at(key, 'main', 100));
-    const { exceeded, shadows, statuses, decided_at } = await bench.ledger.move(
-      at(key, 'spare', 70, { upstream: 69 }),
-      [],
-    );
+    const moved = await bench.ledger.move(at(key, 'spare', 70, { upstream: 69 }), []);
     await bench.ledger.move(at(key, 'third', 70), []);
     await bench.ledger.settle(settlement(at(key, 'third', 70)));
-    return [exceeded, shadows, statuses, decided_at, await balances(bench, key, 'main', 'spare', 'third')];
+    return [moved, await balances(bench, key, 'main', 'spare', 'third')];
   },
 
   async 'asks a limit of both upstreams only for what is more than before'(bench, key) {

@@ -61,10 +61,8 @@ describe('a ledger in memory', () => {
     ledger.put({ scope, key, window, unit, spent: 5, reserved: 10, most: 90, in_flight: 3 });
     assert.deepEqual(ledger.balance(day), { spent: 5, reserved: 10, most: 90, in_flight: 3 });
     const { exceeded } = await ledger.reserve(reservation({ amount_nano_usd: 6, demands: [day] }));
-    assert.deepEqual(
-      exceeded.map(({ spent, reserved, most, in_flight }) => [spent, reserved, most, in_flight]),
-      [[5, 10, 90, 3]],
-    );
+    const found = exceeded.map(({ spent, reserved, most, in_flight }) => [spent, reserved, most, in_flight]);
+    assert.deepEqual(found, [[5, 10, 90, 3]]);
   });
 
   it('reports the headroom of every limit for each attempt', async () => {
@@ -73,37 +71,19 @@ describe('a ledger in memory', () => {
     await ledger.reserve(reservation({ amount_nano_usd: 60, demands: [day, shadow, parallel] }));
     await ledger.reserve(reservation({ amount_nano_usd: 60, demands: [day, shadow, parallel] }));
     const reported = ledger.attempts.map(({ statuses, exceeded }) => [
-      statuses.map(({ in_force, spent, reserved, needed, room }) => [in_force, spent, reserved, needed, room]),
-      exceeded.map(({ window }) => window),
+      ...statuses.map((one) => `${one.spent} + ${one.reserved} + ${one.needed} of ${one.in_force}: ${one.room}`),
+      ...exceeded.map(({ window }) => window),
     ]);
     assert.deepEqual(reported, [
-      [
-        [
-          [100, 0, 0, 60, true],
-          [10, 0, 0, 60, false],
-          [1, 0, 0, 1, true],
-        ],
-        [],
-      ],
-      [
-        [
-          [100, 0, 60, 60, false],
-          [10, 0, 60, 60, false],
-          [1, 0, 1, 1, false],
-        ],
-        ['day', 'open'],
-      ],
+      ['0 + 0 + 60 of 100: true', '0 + 0 + 60 of 10: false', '0 + 0 + 1 of 1: true'],
+      ['0 + 60 + 60 of 100: false', '0 + 60 + 60 of 10: false', '0 + 1 + 1 of 1: false', 'day', 'open'],
     ]);
   });
 
   it('rejects an invalid amount, and reserves no more than a request can cost', async () => {
     const { ledger } = open();
-    for (const wrong of [
-      { amount_nano_usd: Number.NaN },
-      { most_nano_usd: 1.5 },
-      { tokens: -1 },
-      { most_nano_usd: 99 },
-    ]) {
+    const all_wrong = [{ amount_nano_usd: Number.NaN }, { most_nano_usd: 1.5 }, { tokens: -1 }, { most_nano_usd: 99 }];
+    for (const wrong of all_wrong) {
       await assert.rejects(ledger.reserve(reservation({ demands: [day], ...wrong })), RangeError);
     }
     assert.deepEqual(ledger.balance(day), { spent: 0, reserved: 0, most: 0, in_flight: 0 });

@@ -1,4 +1,3 @@
-/** Spending of a test file counts against limits of every kind. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { GATEWAY, holds, REQUEST, suiteOf, testProject, UPSTREAM } from './support.ts';

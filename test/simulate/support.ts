@@ -79,7 +79,6 @@ export function testProject(cases: string, files: Readonly<Record<string, string
   return project;
 }
 
-/** Opens the tests of a project. */
 export async function suiteOf(project: Project, more: readonly StageDefinition[] = []): Promise<Suite> {
   const suite = await openSuite({ paths: [project.directory], stages: [...stages, ...more] });
   opened.push(suite);
@@ -99,7 +98,6 @@ export async function runCases(
   return { results, suite };
 }
 
-/** Runs cases that must be as expected. */
 export async function holds(cases: string, files: Readonly<Record<string, string>> = {}): Promise<void> {
   const { results } = await runCases(cases, files);
   assert.deepEqual(results.flatMap(problemsOf), []);

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { createFindings } from '../../engine/base/source/findings.ts';
 import { toValue } from '../../engine/base/source/node.ts';
 import { readSource } from '../../engine/base/source/source.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'appscli-source-'));
-after(() => rmSync(directory, { recursive: true, force: true }));
+const directory = ownDirectory();
 
-/** Reads a file that now has a text. */
 function read(name: string, text: string) {
   const file = join(directory, name);
   writeFileSync(file, text);

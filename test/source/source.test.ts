@@ -87,22 +87,8 @@ test('a mistake below an empty first line is found', () => {
 });
 
 test('no text makes the parser throw, and a text is either parsed or rejected', () => {
-  const pieces = [
-    ...'a\n\t{}[]"\'!|#%,1',
-    'b: ',
-    '- ',
-    '  ',
-    '!!',
-    '&x ',
-    '*x',
-    '? ',
-    ': ',
-    '<<: ',
-    '---\n',
-    '${{ x }}',
-    '\r\n',
-  ];
-  const piece = fc.constantFrom(...pieces);
+  const words = ['b: ', '- ', '  ', '!!', '&x ', '*x', '? ', ': ', '<<: ', '---\n', '${{ x }}', '\r\n'];
+  const piece = fc.constantFrom(...'a\n\t{}[]"\'!|#%,1', ...words);
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
       const { root, findings } = parse(pieces.join(''));
@@ -129,8 +115,6 @@ test('reports a parser stack overflow, with any other findings', () => {
     { code: 'MISSING_CHAR', message: '', pos: [4, 5] },
   ] as const;
   const found = yamlBreaks([...others, exhausted, { ...exhausted, pos: [11, 12] }], [], 'when: {"!": {"!": 1}}');
-  assert.deepEqual(
-    found.map(({ code, message }) => [code, message]),
-    [['C1007', 'the values are nested too deeply']],
-  );
+  const told = found.map(({ code, message }) => `${code} ${message}`);
+  assert.deepEqual(told, ['C1007 the values are nested too deeply']);
 });

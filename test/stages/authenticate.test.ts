@@ -15,7 +15,8 @@ const alice: Principal = {
   token: { id: 'tok_1', name: 'laptop', group: 'coders' },
 };
 
-/** Runs the stage on some headers and returns the credential it verified. */
+const FINAL = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
+
 async function authenticateWith(headers: Record<string, string>, verify?: ServiceStubs['verify']) {
   const verified: string[] = [];
   const stage = openStage(authenticate, {
@@ -30,22 +31,14 @@ async function authenticateWith(headers: Record<string, string>, verify?: Servic
 }
 
 describe('authenticate', () => {
-  it('accepts a bearer credential, whatever the case of the scheme', async () => {
-    for (const scheme of ['Bearer', 'bearer', 'BEARER', 'Bearer  ']) {
-      const { verified } = await authenticateWith({ authorization: `${scheme} gw_token` });
-      assert.deepEqual(verified, ['gw_token']);
-    }
-  });
-
-  it('accepts x-api-key', async () => {
-    assert.deepEqual((await authenticateWith({ 'x-api-key': ' gw_token ' })).verified, ['gw_token']);
-  });
-
-  it('uses the bearer credential when both are sent, and x-api-key when it is empty or of another scheme', async () => {
-    const both = (authorization: string) => authenticateWith({ authorization, 'x-api-key': 'gw_key' });
-    assert.deepEqual((await both('Bearer gw_bearer')).verified, ['gw_bearer']);
-    assert.deepEqual((await both('Bearer ')).verified, ['gw_key']);
-    assert.deepEqual((await both('Basic YTpi')).verified, ['gw_key']);
+  it('accepts a bearer credential, whatever the case of the scheme, else x-api-key', async () => {
+    const verifiedOf = async (headers: Record<string, string>) => (await authenticateWith(headers)).verified.join();
+    for (const scheme of ['Bearer', 'bearer', 'BEARER', 'Bearer  '])
+      assert.equal(await verifiedOf({ authorization: `${scheme} gw_token`, 'x-api-key': 'gw_key' }), 'gw_token');
+    assert.equal(await verifiedOf({ authorization: 'Bearer gw_token' }), 'gw_token');
+    assert.equal(await verifiedOf({ 'x-api-key': ' gw_token ' }), 'gw_token');
+    for (const authorization of ['Bearer ', 'Basic YTpi'])
+      assert.equal(await verifiedOf({ authorization, 'x-api-key': 'gw_key' }), 'gw_key');
   });
 
   it('sets the facts of the caller', async () => {
@@ -70,45 +63,23 @@ describe('authenticate', () => {
   });
 
   it('reports a missing or malformed credential, and that a retry will not help', async () => {
-    const headers = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
-    for (const sent of [{}, { authorization: '' }, { authorization: 'Bearer' }, { 'x-api-key': ' ' }]) {
-      const expected = {
-        code: 'credential_missing',
-        status: 401,
-        headers,
-        message: /send an access token or session token as/,
-      };
-      await assert.rejects(authenticateWith(sent), expected);
-    }
-    for (const authorization of ['Basic YTpi', 'gw_token', 'Bearer two words']) {
-      const expected = { code: 'credential_invalid', status: 401, headers, message: /must be the word "Bearer"/ };
-      await assert.rejects(authenticateWith({ authorization }), expected);
-    }
+    const missing = { code: 'credential_missing', message: /send an access token or session token as/ };
+    for (const sent of [{}, { authorization: '' }, { authorization: 'Bearer' }, { 'x-api-key': ' ' }])
+      await assert.rejects(authenticateWith(sent), { ...missing, status: 401, headers: FINAL });
+    const invalid = { code: 'credential_invalid', message: /must be the word "Bearer"/ };
+    for (const authorization of ['Basic YTpi', 'gw_token', 'Bearer two words'])
+      await assert.rejects(authenticateWith({ authorization }), { ...invalid, status: 401, headers: FINAL });
   });
 
   it('adds the same headers to rejections of the token, raised at once or later', async () => {
     const refused = new StageError('credential_revoked', 'The access token was revoked.');
-    const headers = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
-    for (const verify of [
-      () => {
-        throw refused;
-      },
-      () => Promise.reject(refused),
-    ]) {
-      await assert.rejects(authenticateWith({ 'x-api-key': 'gw_token' }, verify), {
-        code: 'credential_revoked',
-        message: refused.message,
-        headers,
-      });
+    const atOnce = () => {
+      throw refused;
+    };
+    for (const verify of [atOnce, () => Promise.reject(refused)]) {
+      const { code, message } = refused;
+      await assert.rejects(authenticateWith({ 'x-api-key': 'gw_token' }, verify), { code, message, headers: FINAL });
     }
-  });
-
-  it('never blames the caller for a database outage', async () => {
-    const away = new StageError('store_unavailable', 'The gateway cannot use its database.');
-    await assert.rejects(
-      authenticateWith({ 'x-api-key': 'gw_token' }, () => Promise.reject(away)),
-      (error) => error === away,
-    );
   });
 
   it('never quotes a credential', async () => {

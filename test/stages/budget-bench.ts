@@ -46,7 +46,6 @@ export interface Situation extends ServiceStubs {
   readonly header_prefix?: string;
 }
 
-/** The stage and a request that has reached it. */
 export function enter(situation: Situation = {}) {
   const { facts = {}, spend_limits, models, header_prefix = 'vendor', charge = 'full', ...stage_options } = situation;
   const config = stageConfig({ ...(spend_limits && { spend_limits }), ...(models && { models }) });
@@ -55,7 +54,6 @@ export function enter(situation: Situation = {}) {
   return { stage, ctx: stage.request({ facts: { ...ROUTED, ...facts } }) };
 }
 
-/** The stage's calls of the ledger. */
 export async function reserved(situation: Situation = {}) {
   const { stage, ctx } = enter(situation);
   await stage.hooks.request!(ctx);

@@ -11,8 +11,10 @@ import { enter, limit_status, MIDNIGHT, NOON, reserved, type Situation, spendLim
 /** The prices of the harness's models, in nano-USD per token. */
 const PRICE = { input: 3000, output: 15_000, cache_write_5m: 3750, cache_write_1h: 6000 };
 const COST = 1000 * PRICE.input + 500 * PRICE.output;
-/** The tokens it is for. */
 const MOST = { 'spend.most_tokens': { input: 1000, output: 500, input_limit: 200_000, other_runs: 1 } };
+
+/** What a request of these facts reserves, in nano-USD. */
+const amountOf = async (facts: Facts) => (await reserved({ facts })).amount_nano_usd;
 
 describe('the reservation of check-budget', () => {
   it('is the input bound and the output bound at full price', async () => {
@@ -21,25 +23,23 @@ describe('the reservation of check-budget', () => {
   });
 
   it('prices the input as the most expensive requested cache write', async () => {
-    const amount = async (ttl: string) =>
-      (await reserved({ facts: { 'request.cache.ttl': ttl, 'request.max_tokens': 1 } })).amount_nano_usd;
+    const amount = (ttl: string, more: Facts = {}) =>
+      amountOf({ 'request.cache.ttl': ttl, 'request.max_tokens': 1, ...more });
     assert.equal(await amount('none'), 1000 * PRICE.input + PRICE.output);
     assert.equal(await amount('5m'), 1000 * PRICE.cache_write_5m + PRICE.output);
     assert.equal(await amount('1h'), 1000 * PRICE.cache_write_1h + PRICE.output);
-    const facts = { 'request.cache.ttl': '1h', 'cache.downgraded': true, 'request.max_tokens': 1 };
-    const { amount_nano_usd } = await reserved({ facts });
-    assert.equal(amount_nano_usd, 1000 * PRICE.cache_write_5m + PRICE.output, 'an hour that was made five minutes');
+    assert.equal(await amount('1h', { 'cache.downgraded': true }), 1000 * PRICE.cache_write_5m + PRICE.output);
   });
 
   it("never exceeds the model's context window", async () => {
     const facts = { 'request.input_tokens_max': 10 ** 9, 'request.max_tokens': Number.MAX_SAFE_INTEGER };
-    assert.equal((await reserved({ facts })).amount_nano_usd, 200_000 * (PRICE.input + PRICE.output));
+    assert.equal(await amountOf(facts), 200_000 * (PRICE.input + PRICE.output));
   });
 
   it('covers audio at its price, in input and output', async () => {
-    const amount = async (fields: readonly string[]) => {
+    const amount = (fields: readonly string[]) => {
       const decisive = Object.fromEntries(fields.map((field) => [`${field}[0]`, { field, value: 'audio' }]));
-      return (await reserved({ facts: { 'request.privileged_fields': decisive } })).amount_nano_usd;
+      return amountOf({ 'request.privileged_fields': decisive });
     };
     // Without a price of its own: 16 times that of text in, 8 times out.
     assert.equal(await amount(['input_audio']), 16 * 1000 * PRICE.input + 500 * PRICE.output);
@@ -52,19 +52,14 @@ describe('the reservation of check-budget', () => {
     const { amount_nano_usd, tokens } = await reserved({ facts: { 'request.choices': 3 } });
     assert.equal(amount_nano_usd, 3 * COST, 'some providers read the input for every response');
     assert.equal(tokens, 800 + 3 * 500);
-    const longest = await reserved({ facts: { 'request.choices': 2, 'request.max_tokens': 10 ** 9 } });
-    assert.equal(longest.amount_nano_usd, 2 * (1000 * PRICE.input + 200_000 * PRICE.output));
+    const longest = await amountOf({ 'request.choices': 2, 'request.max_tokens': 10 ** 9 });
+    assert.equal(longest, 2 * (1000 * PRICE.input + 200_000 * PRICE.output));
   });
 
   it("covers unrequested cache writes, where the upstream's protocol allows them", async () => {
-    const amount = async (protocol: string, ttl = 'none') => {
-      const facts = {
-        'request.protocol': protocol,
-        'route.protocol': protocol,
-        'request.cache.ttl': ttl,
-        'request.max_tokens': 1,
-      };
-      return (await reserved({ facts })).amount_nano_usd;
+    const amount = (protocol: string, ttl = 'none') => {
+      const protocols = { 'request.protocol': protocol, 'route.protocol': protocol };
+      return amountOf({ ...protocols, 'request.cache.ttl': ttl, 'request.max_tokens': 1 });
     };
     assert.equal(await amount('messages'), 1000 * PRICE.input + PRICE.output);
     assert.equal(await amount('chat'), 1000 * PRICE.cache_write_5m + PRICE.output);
@@ -73,20 +68,16 @@ describe('the reservation of check-budget', () => {
   });
 
   it("covers every model named beside the request's, to the end of its own output, duplicates too", async () => {
-    const amount = async (others: readonly string[]) =>
-      (await reserved({ facts: { 'request.other_models': others } })).amount_nano_usd;
+    const amount = (others: readonly string[]) => amountOf({ 'request.other_models': others });
     const other = 1000 * PRICE.input + 64_000 * PRICE.output;
     assert.equal(await amount(['coder-2']), COST + other);
     assert.equal(await amount(['coder-1']), COST + other);
     assert.equal(await amount(['coder-1', 'coder-2']), COST + 2 * other);
     const { stage, ctx } = enter({ facts: { 'request.other_models': ['coder-1'] } });
     await stage.hooks.request!(ctx);
-    const most = ctx.written['spend.most_tokens'];
-    assert.deepEqual(
-      most,
-      { input: 2000, output: 64_500, input_limit: 400_000, other_runs: 1 },
-      'nor is its request cut below that',
-    );
+    // Nor is its request cut below that.
+    const most = { input: 2000, output: 64_500, input_limit: 400_000, other_runs: 1 };
+    assert.deepEqual(ctx.written['spend.most_tokens'], most);
   });
 
   it('is made for the caller, its request and its upstream', async () => {
@@ -112,17 +103,13 @@ describe('the reservation of check-budget', () => {
     });
   });
 
-  it('is nothing for a free request', async () => {
-    const { amount_nano_usd, most_nano_usd, tokens } = await reserved({ charge: 'nothing' });
-    assert.deepEqual([amount_nano_usd, most_nano_usd, tokens], [0, 0, 0]);
-  });
-
   it("counts the likely and requested tokens, within the model's limits", async () => {
     const tokens = async (facts: Facts) => (await reserved({ facts })).tokens;
     assert.equal(await tokens({}), 800 + 500);
     assert.equal(await tokens({ 'request.max_tokens': undefined }), 800 + 64_000);
     assert.equal(await tokens({ 'request.max_tokens': 10 ** 12 }), 800 + 64_000);
     assert.equal(await tokens({ 'request.input_tokens_estimate': 10 ** 9 }), 200_000 + 500);
+    assert.equal((await reserved({ charge: 'nothing' })).tokens, 0);
   });
 });
 
@@ -150,23 +137,20 @@ describe('a typical reservation', () => {
     assert.equal((await reserved({ spend_limits: typical, typicalCost: () => COST + 1 })).amount_nano_usd, COST);
   });
 
-  it('needs no typical cost under worst_case, nor for a free request', async () => {
-    const typicalCost = () => 1;
-    const worst = await reserved({ spend_limits: spendLimits(), typicalCost });
-    assert.deepEqual([worst.amount_nano_usd, worst.overshoot_percent], [COST, undefined]);
-    const free = await reserved({ spend_limits: typical, charge: 'nothing', typicalCost });
-    assert.deepEqual([free.amount_nano_usd, free.overshoot_percent], [0, undefined]);
-  });
-
-  it('needs no typical cost for several responses, which cost more than usual', async () => {
-    const several = { 'request.choices': 2 };
-    const { amount_nano_usd, most_nano_usd, overshoot_percent } = await reserved({
-      spend_limits: typical,
-      facts: several,
-      typicalCost: () => 1,
-    });
-    const most = 2 * COST;
-    assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [most, most, undefined]);
+  it('needs no typical cost under worst_case, for a free request, nor for several responses', async () => {
+    const cases: readonly (readonly [Situation, cost: number])[] = [
+      [{ spend_limits: spendLimits() }, COST],
+      [{ charge: 'nothing' }, 0],
+      // These cost more than usual.
+      [{ facts: { 'request.choices': 2 } }, 2 * COST],
+    ];
+    for (const [situation, cost] of cases) {
+      const { amount_nano_usd, most_nano_usd, overshoot_percent } = await reserved({
+        ...{ spend_limits: typical, typicalCost: () => 1 },
+        ...situation,
+      });
+      assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [cost, cost, undefined]);
+    }
   });
 
   it('without metering is billed at the reserved amount, as an estimate', async () => {
@@ -207,18 +191,10 @@ describe('while the database is away', () => {
       headers: { 'retry-after': '2' },
     });
     const { stage, ctx } = enter({ reserve: () => Promise.reject(away) });
-    await assert.rejects(
-      async () => stage.hooks.request!(ctx),
-      (error: StageError) => {
-        assert.deepEqual([error.code, error.status, error.message], [away.code, 503, away.message]);
-        assert.deepEqual(error.details, { why: 'away' });
-        assert.deepEqual(error.headers, {
-          'retry-after': '2',
-          'vendor-ratelimit-unified-overage-disabled-reason': 'fetch_error',
-        });
-        return true;
-      },
-    );
+    const { code, message, details, headers } = away;
+    const reason = { 'vendor-ratelimit-unified-overage-disabled-reason': 'fetch_error' };
+    const expected = { code, status: 503, message, details, headers: { ...headers, ...reason } };
+    await assert.rejects(async () => stage.hooks.request!(ctx), expected);
   });
 
   it('an error that is no outage is not treated as one', async () => {
@@ -249,20 +225,10 @@ describe('the end of a request that check-budget admitted', () => {
 
   it('settles an unmetered request at the reserved amount', async () => {
     const { released, settlements } = await ended({ 'upstream.attempts': 1, 'upstream.status': 200 });
-    assert.deepEqual(released, []);
-    assert.equal(settlements.length, 1);
-    const [settled] = settlements;
-    assert.equal(settled!.cost_nano_usd, COST);
-    assert.equal(settled!.status, 200);
-    assert.equal(settled!.reserved, true);
-    assert.deepEqual(settled!.tokens, {
-      input: 1000,
-      output: 500,
-      cache_read: 0,
-      cache_write_5m: 0,
-      cache_write_1h: 0,
-    });
-    assert.deepEqual([...new Set(Object.values(settled!.provenance))], ['estimate']);
+    const [{ cost_nano_usd, status, reserved, tokens, provenance } = assert.fail(), ...more] = settlements;
+    assert.deepEqual([released, more, cost_nano_usd, status, reserved], [[], [], COST, 200, true]);
+    assert.deepEqual(tokens, { input: 1000, output: 500, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 });
+    assert.deepEqual([...new Set(Object.values(provenance))], ['estimate']);
   });
 
   it('charges nothing for a rejection by the upstream', async () => {
@@ -313,41 +279,27 @@ describe('a request that check-budget admitted to another upstream', () => {
     assert.deepEqual([request.upstream, request.upstream_model], ['spare', 'coder-1@2026']);
     const apart = { cost_nano_usd: 0, provenance: 'estimate', possibly_billed_nano_usd: INPUT } as const;
     assert.deepEqual(held, [{ ...failed(), ...apart }]);
-    const scopes = request.demands.map(({ scope }) => scope);
-    assert.deepEqual(
-      scopes,
-      stage.reservations[0]!.demands.map(({ scope }) => scope),
-    );
+    const scopesOf = ({ demands }: typeof request) => demands.map(({ scope }) => scope);
+    assert.deepEqual(scopesOf(request), scopesOf(stage.reservations[0]!));
     assert.equal(ctx.written['spend.reserved_nano_usd'], request.amount_nano_usd);
   });
 
   it('keeps under worst_case the input of possibly billed attempts, one by one', async () => {
-    const attempts = [
-      failed(),
-      failed({ n: 2, upstream: 'spare', outcome: 'overloaded', certainty: 'answered', status: 529 }),
-    ];
-    const { stage, next } = await moved(attempts, { spend_limits: worst_case });
-    await next(SPARE, attempts.slice(0, 1));
+    const answered = failed({ n: 2, upstream: 'spare', outcome: 'overloaded', certainty: 'answered', status: 529 });
+    const { stage, next } = await moved([failed(), answered], { spend_limits: worst_case });
+    await next(SPARE, [failed()]);
     await next({ 'route.upstream': 'main', 'route.upstream_model': 'coder-1' });
-    assert.deepEqual(
-      stage.moved.map(({ held }) => held.map(({ n, cost_nano_usd }) => [n, cost_nano_usd])),
-      [
-        [[1, INPUT]],
-        [
-          [1, INPUT],
-          [2, 0],
-        ],
-      ],
-    );
+    const costs = stage.moved.map(({ held }) => held.map(({ n, cost_nano_usd }) => `${n}: ${cost_nano_usd}`));
+    assert.deepEqual(costs, [[`1: ${INPUT}`], [`1: ${INPUT}`, '2: 0']]);
   });
 
   it('keeps no money of an attempt that never left, was rejected, or belongs to a free request', async () => {
     const unbilled = [
-      failed({ certainty: 'not_sent', outcome: 'unreachable' }),
-      failed({ certainty: 'answered', status: 429, outcome: 'limited' }),
-      failed({ certainty: 'answered', status: 400, outcome: 'caller' }),
-    ];
-    for (const attempt of unbilled) {
+      { certainty: 'not_sent', outcome: 'unreachable' },
+      { certainty: 'answered', status: 429, outcome: 'limited' },
+      { certainty: 'answered', status: 400, outcome: 'caller' },
+    ] as const;
+    for (const attempt of unbilled.map(failed)) {
       const { stage, next } = await moved([attempt], { spend_limits: worst_case });
       await next();
       assert.deepEqual(stage.moved[0]!.held, [{ ...attempt, cost_nano_usd: 0, provenance: 'refused' }]);
@@ -416,17 +368,9 @@ describe('a request whose first upstream has no headroom in limits of its own', 
     for (const scope of ['upstream', 'user+upstream']) {
       const { stage, ctx, error } = await asked(scope);
       assert.equal(error, undefined);
-      assert.deepEqual(
-        stage.reservations.map(({ upstream, upstream_model }) => [upstream, upstream_model]),
-        [
-          ['main', 'coder-1'],
-          ['spare', 'coder-1@2026'],
-        ],
-      );
-      assert.deepEqual(
-        ctx.candidates!.map(({ upstream }) => upstream.name),
-        ['spare'],
-      );
+      const places = stage.reservations.map(({ upstream, upstream_model }) => `${upstream} ${upstream_model}`);
+      assert.deepEqual(places, ['main coder-1', 'spare coder-1@2026']);
+      assert.equal(ctx.candidates!.map(({ upstream }) => upstream.name).join(), 'spare');
       const facts = (['route.upstream', 'route.candidates', 'route.dropped'] as const).map((path) => ctx.peek(path));
       assert.deepEqual(facts, ['spare', ['spare'], ['main: limit']]);
       assert.equal(ctx.written['spend.rule'], undefined);
@@ -470,28 +414,12 @@ describe('a rejection for money', () => {
         'Until then, ask your administrator for a higher limit. ' +
         'Spend rule defaults.user_daily_usd: 49.995 USD is spent, and this request may cost 0.0105 USD.',
     );
-    assert.deepEqual(error.details, {
-      limit_usd: 50,
-      spent_usd: 49.995,
-      reserved_usd: 0,
-      reserved_by_requests: 0,
-      needed_usd: 0.0105,
-      window: 'day',
-      scope: 'user',
-      key: 'alice@example.com',
+    const limit = {
+      ...{ limit_usd: 50, window: 'day', scope: 'user', key: 'alice@example.com', rule: 'defaults.user_daily_usd' },
       resets_at: '2026-03-11T00:00:00.000Z',
-      rule: 'defaults.user_daily_usd',
-      exceeded: [
-        {
-          scope: 'user',
-          key: 'alice@example.com',
-          window: 'day',
-          limit_usd: 50,
-          resets_at: '2026-03-11T00:00:00.000Z',
-          rule: 'defaults.user_daily_usd',
-        },
-      ],
-    });
+    };
+    const amounts = { spent_usd: 49.995, reserved_usd: 0, reserved_by_requests: 0, needed_usd: 0.0105 };
+    assert.deepEqual(error.details, { ...limit, ...amounts, exceeded: [limit] });
   });
 
   it('distinguishes money reserved by requests in flight from money spent', async () => {
@@ -517,14 +445,10 @@ describe('a rejection for money', () => {
   });
 
   it('that no waiting helps reports it also beside a limit that only needs time, and is final', async () => {
-    for (const limit of [{ limit: 0 }, { limit: 1_000_000 }]) {
-      const {
-        status,
-        message: text,
-        headers,
-      } = await refused([{ scope: 'team', key: 'search', window: 'month' }, { ...limit }]);
-      assert.match(text, /^Retrying will not help: /);
-      assert.deepEqual([status, headers['x-should-retry']], [429, 'false']);
+    for (const limit of [0, 1_000_000]) {
+      const error = await refused([{ scope: 'team', key: 'search', window: 'month' }, { limit }]);
+      assert.match(error.message, /^Retrying will not help: /);
+      assert.deepEqual([error.status, error.headers['x-should-retry']], [429, 'false']);
     }
   });
 
@@ -557,6 +481,7 @@ describe('in the first 157 characters, all that the build CLI shows, every rejec
   const advice = 'Ask in the channel ai-platform for more';
   const who = { key: 'dev@example.com', limit: 20 * USD };
   const per_minute = { window: 'minute', resets_at: NOON + 22_500, rule: 'tpm' } as const;
+  const at_once = { window: 'open', resets_at: null } as const;
   const cases: Readonly<Record<string, Partial<LimitStatus>>> = {
     'of what is spent': { ...who, spent: 20 * USD },
     'of a shared pool': { ...who, scope: 'team', key: 'search', window: 'month', spent: 20 * USD },
@@ -566,15 +491,7 @@ describe('in the first 157 characters, all that the build CLI shows, every rejec
     'of what may become of others': { ...who, spent: 0, reserved: 0, in_flight: 3, most: 20 * USD },
     'of a minute': { ...who, ...per_minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, in_flight: 3 },
     'of a minute, for good': { ...who, ...per_minute, unit: 'tokens', limit: 3 },
-    'of requests at once': {
-      ...who,
-      window: 'open',
-      resets_at: null,
-      unit: 'requests',
-      limit: 2,
-      reserved: 2,
-      in_flight: 2,
-    },
+    'of requests at once': { ...who, ...at_once, unit: 'requests', limit: 2, reserved: 2, in_flight: 2 },
   };
   for (const [name, counter] of Object.entries(cases)) {
     it(`${name} reports the exhausted limit, its reset and a remedy`, async () => {
@@ -626,15 +543,8 @@ describe('the headers of a rejection for money', () => {
 describe('a rejection for too many requests or tokens', () => {
   const busy = { unit: 'requests', rule: 'parallel', limit: 2, spent: 0, reserved: 2, in_flight: 2 } as const;
   const concurrent = { ...busy, window: 'open', resets_at: null } as const;
-  const minute = {
-    ...busy,
-    window: 'minute',
-    limit: 60,
-    spent: 57,
-    reserved: 3,
-    in_flight: 3,
-    resets_at: NOON + 22_500,
-  } as const;
+  const counted = { limit: 60, spent: 57, reserved: 3, in_flight: 3 } as const;
+  const minute = { ...busy, ...counted, window: 'minute', resets_at: NOON + 22_500 } as const;
   const tokens = { ...minute, unit: 'tokens', limit: 2000, spent: 100, reserved: 1500, rule: 'tpm' } as const;
 
   it('at once suggests an early retry, and is no matter of money', async () => {
@@ -645,22 +555,12 @@ describe('a rejection for too many requests or tokens', () => {
       'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are in flight.',
     );
     assert.deepEqual(error.headers, { 'retry-after': '3' });
-    const { exceeded, ...details } = error.details;
-    assert.deepEqual(details, {
-      limit: 2,
-      unit: 'requests',
-      window: 'open',
-      scope: 'user',
-      key: 'alice@example.com',
-      rule: 'parallel',
-      used: 0,
-      reserved: 2,
-      in_flight: 2,
-      needed: 1,
+    const limit = {
+      ...{ limit: 2, unit: 'requests', window: 'open', scope: 'user', key: 'alice@example.com', rule: 'parallel' },
       resets_at: null,
-    });
-    const { scope, key, rule, window, limit, unit, resets_at } = details;
-    assert.deepEqual(exceeded, [{ scope, key, rule, window, limit, unit, resets_at }]);
+    };
+    const amounts = { used: 0, reserved: 2, in_flight: 2, needed: 1 };
+    assert.deepEqual(error.details, { ...limit, ...amounts, exceeded: [limit] });
   });
 
   it('at once counts one request in the singular', async () => {
@@ -705,16 +605,12 @@ describe('a rejection for too many requests or tokens', () => {
 
 const UNIFIED = 'vendor-ratelimit-unified-';
 
-interface Answered {
-  readonly statuses?: readonly LimitStatus[];
-  readonly status?: number;
-  readonly from_upstream?: readonly string[];
-  readonly header_prefix?: string;
-}
-
 /** Headers of the response to a caller with these limit states, as a flat list. */
-async function headersOf({ statuses = [], status = 200, from_upstream = [], ...more }: Answered): Promise<string[]> {
-  const { stage, ctx } = enter({ reserve: () => ({ statuses }), ...more });
+async function headersOf(
+  statuses: readonly LimitStatus[],
+  { status = 200, from_upstream = [] as readonly string[], header_prefix = 'vendor' },
+): Promise<string[]> {
+  const { stage, ctx } = enter({ reserve: () => ({ statuses }), header_prefix });
   await stage.hooks.request!(ctx);
   const head = new UpstreamHead(status, [...from_upstream]);
   stage.hooks.response!(ctx, head);
@@ -722,7 +618,7 @@ async function headersOf({ statuses = [], status = 200, from_upstream = [], ...m
 }
 
 async function limitHeaders(...statuses: LimitStatus[]): Promise<Record<string, string>> {
-  const headers = await headersOf({ statuses });
+  const headers = await headersOf(statuses, {});
   const pairs = Array.from({ length: headers.length / 2 }, (_, i) => headers.slice(2 * i, 2 * i + 2));
   return Object.fromEntries(pairs.map(([name, value]) => [name!.replace(UNIFIED, ''), value!]));
 }
@@ -757,20 +653,18 @@ describe('a response to a caller with a limit', () => {
     assert.deepEqual(await said(1.3), ['allowed_warning', '0.99', '0.95'], 'a limit was lowered meanwhile');
   });
 
-  it('counts reserved amounts as used', async () => {
-    const headers = await limitHeaders(used(0.5, { reserved: 30 * USD, in_flight: 2 }));
-    assert.deepEqual([headers.status, headers['overage-utilization']], ['allowed_warning', '0.80']);
+  it('counts reserved amounts, supports a limit of zero, and spending that was corrected below zero', async () => {
+    const shown = async (...asked: Parameters<typeof used>) =>
+      (await limitHeaders(used(...asked)))['overage-utilization'];
+    assert.equal(await shown(0.5, { reserved: 30 * USD, in_flight: 2 }), '0.80');
+    assert.equal(await shown(0, { limit: 0 }), '0.99');
+    assert.equal(await shown(-0.1), '0.00');
   });
 
   it('is about the limit that is used up the furthest', async () => {
     const month = used(0.6, { window: 'month', resets_at: MIDNIGHT + 86_400_000 });
     const headers = await limitHeaders(used(0.2), month, used(0.59));
     assert.deepEqual([headers['overage-utilization'], headers.reset], ['0.60', String(MIDNIGHT / 1000 + 86_400)]);
-  });
-
-  it('supports a limit of zero, and spending that was corrected below zero', async () => {
-    assert.equal((await limitHeaders(used(0, { limit: 0 })))['overage-utilization'], '0.99');
-    assert.equal((await limitHeaders(used(-0.1)))['overage-utilization'], '0.00');
   });
 
   it('shows every percent exactly, also where the share as a fraction is a little less', async () => {
@@ -800,12 +694,12 @@ describe("the upstream's own figures about limits", () => {
   const others = ['request-id', 'req_1', 'vendor-ratelimit', 'no prefix of it', 'x-vendor-ratelimit-reset', '5'];
 
   it('are removed, also for a caller without a limit, and nothing else is', async () => {
-    assert.deepEqual(await headersOf({ from_upstream }), others);
+    assert.deepEqual(await headersOf([], { from_upstream }), others);
   });
 
   it('stay on its errors, which pass unchanged, without ours', async () => {
     for (const status of [400, 429, 529]) {
-      assert.deepEqual(await headersOf({ status, from_upstream, statuses: [used(0.5)] }), from_upstream);
+      assert.deepEqual(await headersOf([used(0.5)], { status, from_upstream }), from_upstream);
     }
   });
 });
@@ -813,7 +707,7 @@ describe("the upstream's own figures about limits", () => {
 describe('the names of a profile', () => {
   it('are those removed and those added', async () => {
     const from_upstream = ['acme-ratelimit-tokens', '5', 'vendor-ratelimit-tokens', '6'];
-    const headers = await headersOf({ statuses: [used(0.5)], from_upstream, header_prefix: 'acme' });
+    const headers = await headersOf([used(0.5)], { from_upstream, header_prefix: 'acme' });
     assert.deepEqual(headers.slice(0, 4), ['vendor-ratelimit-tokens', '6', 'acme-ratelimit-unified-status', 'allowed']);
   });
 });

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
 import type { Diagnostic } from '../../engine/base/source/diagnostics/diagnostic.ts';
 import { load } from '../../engine/pipeline/load/index.ts';
 import { definitionProblem } from '../../engine/pipeline/load/stage-definition.ts';
 import { stages } from '../../stages/index.ts';
 import { gatewayConfig } from '../support/gateway.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
 const STAGES = join(import.meta.dirname, '..', '..', 'stages');
 
@@ -24,15 +24,8 @@ function* valueSchemas(schema: JsonSchema, path: string): Generator<readonly [pa
 
 /** Stages that write an example's facts, in the order of the shipped pipelines. */
 const COMPANY = [
-  'authenticate',
-  'read-body',
-  'resolve-route',
-  'check-budget',
-  'meter-usage',
-  'include-usage',
-  'translate',
-  'forward',
-  'reject',
+  ...['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'include-usage', 'translate'],
+  ...['forward', 'reject'],
 ];
 
 function entry(name: string): string {
@@ -62,11 +55,7 @@ function pipelineAround(stage: StageDefinition, example: string): string {
 }
 
 describe('stages', () => {
-  let directory: string;
-  before(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'appscli-stages-'));
-  });
-  after(() => rm(directory, { recursive: true, force: true }));
+  const directory = ownDirectory();
 
   async function diagnose(pipeline: string, name: string): Promise<readonly Diagnostic[]> {
     const own = await mkdtemp(join(directory, 'example-'));
@@ -87,53 +76,33 @@ describe('stages', () => {
   });
 
   for (const stage of stages) {
-    describe(stage.name, () => {
-      it('is a definition the loader accepts', () => {
-        assert.equal(definitionProblem(stage), undefined);
-      });
+    it(`${stage.name} has a summary of one sentence, closed options that are described, and names nothing twice`, () => {
+      assert.equal(definitionProblem(stage), undefined);
+      assert.match(stage.summary, /^[A-Z][^.!?\n]{10,160}\.$/);
+      assert.equal(stage.options.additionalProperties, false);
+      for (const [path, schema] of valueSchemas(stage.options, 'options')) {
+        assert.match(String(schema.description), /^[A-Z].*\.$/, `${path} needs a sentence`);
+        if (schema.type !== 'object') continue;
+        assert.notEqual(schema.additionalProperties ?? true, true, `${path} takes any key`);
+      }
+      for (const list of [[...stage.reads, ...stage.readsIfSet], stage.writes, stage.raises, stage.needs]) {
+        assert.equal(new Set<string>(list).size, list.length, list.join(', '));
+      }
+      if (stage.terminal && stage.name !== 'reject') assert.ok(stage.needs.includes('respond'));
+    });
 
-      it('has a summary of one sentence', () => {
-        assert.match(stage.summary, /^[A-Z][^.!?\n]{10,160}\.$/);
-      });
-
-      it('has closed options, all described', () => {
-        assert.equal(stage.options.additionalProperties, false);
-        for (const [path, schema] of valueSchemas(stage.options, 'options')) {
-          assert.match(String(schema.description), /^[A-Z].*\.$/, `${path} needs a sentence`);
-          if (schema.type !== 'object') continue;
-          assert.notEqual(schema.additionalProperties ?? true, true, `${path} takes any key`);
-        }
-      });
-
-      it('names no fact, error or capability twice', () => {
-        for (const list of [[...stage.reads, ...stage.readsIfSet], stage.writes, stage.raises, stage.needs]) {
-          assert.equal(new Set<string>(list).size, list.length, list.join(', '));
-        }
-      });
-
-      it('responds only with the capability to', () => {
-        if (stage.terminal && stage.name !== 'reject') assert.ok(stage.needs.includes('respond'));
-      });
-
-      it('shows examples that compile', async () => {
-        assert.ok(stage.examples.length > 0);
-        for (const { title, yaml } of stage.examples) {
-          assert.match(title, /^[A-Z]/);
-          assert.match(yaml, new RegExp(`^- (.*\\n {2})*stage: ${stage.name}\\b`));
-          const diagnostics = await diagnose(pipelineAround(stage, yaml), 'example');
-          assert.deepEqual(
-            diagnostics.map(({ code, message, line }) => `${line}: ${code} ${message}`),
-            [],
-            `${title}:\n${yaml}`,
-          );
-        }
-      });
-
-      it('rejects an unknown option', async () => {
-        const example = `- stage: ${stage.name}\n  options: { surely_not_an_option: 1 }`;
-        const diagnostics = await diagnose(pipelineAround(stage, example), 'example');
-        assert.ok(diagnostics.some(({ message }) => message.includes('surely_not_an_option')));
-      });
+    it(`${stage.name} shows examples that compile, and rejects an unknown option`, async () => {
+      assert.ok(stage.examples.length > 0);
+      for (const { title, yaml } of stage.examples) {
+        assert.match(title, /^[A-Z]/);
+        assert.match(yaml, new RegExp(`^- (.*\\n {2})*stage: ${stage.name}\\b`));
+        const diagnostics = await diagnose(pipelineAround(stage, yaml), 'example');
+        const told = diagnostics.map(({ code, message, line }) => `${line}: ${code} ${message}`);
+        assert.deepEqual(told, [], `${title}:\n${yaml}`);
+      }
+      const wrong = `- stage: ${stage.name}\n  options: { surely_not_an_option: 1 }`;
+      const diagnostics = await diagnose(pipelineAround(stage, wrong), 'example');
+      assert.ok(diagnostics.some(({ message }) => message.includes('surely_not_an_option')));
     });
   }
 });

@@ -35,53 +35,45 @@ const messagesRefusal = (body: string | object, param: string) => refusal('messa
 describe('read-body', () => {
   it('rejects fields of the wrong type by name', async () => {
     await messagesRefusal({ max_tokens: 1 }, 'model');
-    await messagesRefusal({ model: 5 }, 'model');
-    await messagesRefusal({ model: '' }, 'model');
-    await messagesRefusal({ model: 'm', max_tokens: -1 }, 'max_tokens');
-    await messagesRefusal({ model: 'm', max_tokens: 1.5 }, 'max_tokens');
-    await messagesRefusal({ model: 'm', max_tokens: '9' }, 'max_tokens');
+    for (const model of [5, '']) await messagesRefusal({ model }, 'model');
+    for (const max_tokens of [-1, 1.5, '9']) await messagesRefusal({ model: 'm', max_tokens }, 'max_tokens');
     await messagesRefusal({ model: 'm', stream: 'yes' }, 'stream');
     await messagesRefusal({ model: 'm', messages: {} }, 'messages');
     await messagesRefusal({ model: 'm', tools: 'all' }, 'tools');
-    for (const body of ['[]', '"m"', 'null', '1']) {
+    for (const body of ['[]', '"m"', 'null', '1'])
       await assert.rejects(messagesFacts(body), { code: 'invalid_request' });
-    }
   });
 
-  it('finds the longest requested cache lifetime, and assumes the most expensive one for escaped spellings', async () => {
-    const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
-    assert.equal((await messagesFacts({ model: 'm' }))['request.cache.ttl'], 'none');
-    assert.equal((await messagesFacts(cached({ type: 'ephemeral' })))['request.cache.ttl'], '5m');
-    assert.equal((await messagesFacts(cached({ type: 'ephemeral', ttl: '1h' })))['request.cache.ttl'], '1h');
-    const hidden = '{"model":"m","system":[{"cache_c\\u006fntrol":{"ttl":"\\u0031h"}}]}';
-    assert.equal((await messagesFacts(hidden))['request.cache.ttl'], '1h');
-    assert.equal((await messagesFacts('{"model":"m","x":"caf\\u00e9 \\u001b"}'))['request.cache.ttl'], 'none');
-    // Many writers of JSON spell <, > and & so.
-    assert.equal(
-      (await messagesFacts('{"model":"m","x":"\\u003ca\\u003E \\u0026 \\u0060"}'))['request.cache.ttl'],
-      'none',
-    );
-    for (const code of ['0031', '0043', '005f', '005F', '0068', '0074', '007a'])
-      assert.equal((await messagesFacts(`{"model":"m","x":"\\u${code}"}`))['request.cache.ttl'], '1h', code);
-  });
+  const lifetimes = async (body: object | string) => {
+    const facts = await messagesFacts(body);
+    return [facts['request.cache.ttl'], facts['cache.requested_ttl']];
+  };
 
-  it('distinguishes a lifetime that the API reads from a lookalike', async () => {
-    const requested = async (body: object | string) => (await messagesFacts(body))['cache.requested_ttl'];
+  it('finds the longest requested cache lifetime, distinguished from lookalikes', async () => {
     const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
-    assert.equal(await requested({ model: 'm' }), 'none');
-    assert.equal(await requested(cached({ type: 'ephemeral' })), '5m');
-    assert.equal(await requested(cached({ type: 'ephemeral', ttl: '1h' })), '1h');
+    assert.deepEqual(await lifetimes({ model: 'm' }), ['none', 'none']);
+    const short = cached({ type: 'ephemeral' });
+    assert.deepEqual(await lifetimes(short), ['5m', '5m']);
+    assert.deepEqual(await lifetimes(cached({ type: 'ephemeral', ttl: '1h' })), ['1h', '1h']);
     const hidden = '{"model":"m","system":[{"cache_c\\u006fntrol":{"ttl":"\\u0031h"}}]}';
-    assert.equal(await requested(hidden), '1h');
-    assert.equal(await requested('{"model":"m","messages":[{"role":"user","content":"\\u0061"}]}'), 'none');
+    assert.deepEqual(await lifetimes(hidden), ['1h', '1h']);
     const call = { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'n', input: { range: '1h' } }] };
-    assert.equal(await requested({ ...cached({ type: 'ephemeral' }), messages: [call] }), '5m');
+    assert.equal((await lifetimes({ ...short, messages: [call] }))[1], '5m');
+  });
+
+  it('assumes the most expensive lifetime for escaped spellings that could be one', async () => {
+    // Many writers of JSON spell <, > and & so.
+    for (const text of ['caf\\u00e9 \\u001b', '\\u003ca\\u003E \\u0026 \\u0060'])
+      assert.equal((await lifetimes(`{"model":"m","x":"${text}"}`))[0], 'none', text);
+    for (const code of ['0031', '0043', '005f', '005F', '0068', '0074', '007a'])
+      assert.equal((await lifetimes(`{"model":"m","x":"\\u${code}"}`))[0], '1h', code);
+    assert.equal((await lifetimes('{"model":"m","messages":[{"role":"user","content":"\\u0061"}]}'))[1], 'none');
   });
 
   it('finds a lifetime anywhere in a large body, after lookalikes', async () => {
     const lifetimeBehind = async (head: string, size: number, tail: string) => {
       const begin = `{"model":"m","x":[${head}"`;
-      return (await messagesFacts(`${begin}${'a'.repeat(size - begin.length - 2)}",${tail}]}`))['request.cache.ttl'];
+      return (await lifetimes(`${begin}${'a'.repeat(size - begin.length - 2)}",${tail}]}`))[0];
     };
     const marked = '{"cache_control":{}},"11h",';
     const of_provider = '{"prompt_cache_breakpoint":{}},"112h",';
@@ -99,29 +91,23 @@ describe('read-body', () => {
 
   it('bounds the input by its bytes and its references', async () => {
     const plain = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
-    const bytes = Buffer.byteLength(JSON.stringify(plain));
-    assert.equal((await messagesFacts(plain))['request.input_tokens_max'], bytes);
+    assert.equal(await beyond('messages', plain), 0);
     const referring = [
       [{ type: 'image', source: { type: 'url', url: 'https://x' } }],
       [{ type: 'document', source: { type: 'base64', data: 'eA==' } }],
       [{ type: 'tool_result', content: [{ type: 'document' }] }],
       [{ type: 'tool_result', content: [{ type: 'tool_result', content: [{ type: 'document' }] }, { type: 'text' }] }],
     ];
-    for (const content of referring) {
-      const facts = await messagesFacts({ model: 'm', messages: [{ role: 'user', content }] });
-      assert.ok((facts['request.input_tokens_max'] as number) > 500_000, JSON.stringify(content));
-    }
-    const nowhere = JSON.stringify({ ...plain, mcp_servers: [] });
-    assert.equal((await messagesFacts(nowhere))['request.input_tokens_max'], nowhere.length);
+    for (const content of referring)
+      assert.ok((await beyond('messages', user(...content))) > 500_000, JSON.stringify(content));
+    assert.equal(await beyond('messages', { ...plain, mcp_servers: [] }), 0);
     const elsewhere = { ...plain, mcp_servers: [{ type: 'url', url: 'https://x', name: 'x' }] };
-    assert.ok(((await messagesFacts(elsewhere))['request.input_tokens_max'] as number) > 500_000);
-    const image = [{ type: 'image', source: { type: 'base64', data: 'eA==' } }];
-    const facts = await messagesFacts({ model: 'm', messages: [{ role: 'user', content: image }] });
-    assert.ok((facts['request.input_tokens_max'] as number) < 10_000);
-    assert.equal(facts['request.image_count'], 1);
-    const shown = [{ type: 'tool_result', content: [...image, { type: 'text', text: 'x' }, ...image] }, ...image];
-    const all = await messagesFacts({ model: 'm', messages: [{ role: 'user', content: shown }] });
-    assert.equal(all['request.image_count'], 3);
+    assert.ok((await beyond('messages', elsewhere)) > 500_000);
+    const image = { type: 'image', source: { type: 'base64', data: 'eA==' } };
+    assert.ok((await beyond('messages', user(image))) < 10_000);
+    assert.equal((await messagesFacts(user(image)))['request.image_count'], 1);
+    const shown = { type: 'tool_result', content: [image, { type: 'text', text: 'x' }, image] };
+    assert.equal((await messagesFacts(user(shown, image)))['request.image_count'], 3);
   });
 
   it('distinguishes translated or unsigned reasoning from signed reasoning', async () => {
@@ -138,8 +124,7 @@ describe('read-body', () => {
       { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'x' } },
       { type: 'redacted_thinking', data: 'eA==' },
     ];
-    const body = JSON.stringify({ model: 'm', messages: [{ role: 'assistant', content }] });
-    assert.equal((await messagesFacts(body))['request.input_tokens_max'], Buffer.byteLength(body));
+    assert.equal(await beyond('messages', { model: 'm', messages: [{ role: 'assistant', content }] }), 0);
   });
 
   it('reads content that is nested as deep as a body may be', async () => {
@@ -149,23 +134,17 @@ describe('read-body', () => {
   });
 
   it('sets the most uses of server tools, where the request limits them', async () => {
-    const uses = async (...tools: unknown[]) => ({
-      ...((await messagesFacts({ model: 'm', tools }))['request.server_tool_uses'] as object),
-    });
+    const uses = (...tools: unknown[]) => usesIn('messages', { tools });
     const search = { type: 'web_search_20250305', name: 'web_search' };
+    const most = (max_uses: unknown) => ({ ...search, max_uses });
     assert.deepEqual(await uses(), {});
-    assert.deepEqual(await uses({ ...search, max_uses: 5 }), { web_search: 5 });
-    assert.deepEqual(await uses({ ...search, max_uses: 5 }, { ...search, name: 'again', max_uses: 2 }), {
-      web_search: 7,
-    });
-    assert.deepEqual(await uses({ ...search, max_uses: 2 }, { type: 'web_fetch_20250910', max_uses: 3 }), {
-      web_search: 2,
-      web_fetch: 3,
-    });
+    assert.deepEqual(await uses(most(5)), { web_search: 5 });
+    assert.deepEqual(await uses(most(5), { ...most(2), name: 'again' }), { web_search: 7 });
+    const fetching = { type: 'web_fetch_20250910', max_uses: 3 };
+    assert.deepEqual(await uses(most(2), fetching), { web_search: 2, web_fetch: 3 });
     assert.deepEqual(await uses(search, { name: 'web_search', max_uses: 5 }, { type: 'custom', max_uses: 5 }), {});
-    assert.deepEqual(await uses({ ...search, max_uses: Number.MAX_SAFE_INTEGER }), { web_search: 10_000 });
-    for (const max_uses of [0, -1, 1.5, '5', null, [], {}, true])
-      assert.deepEqual(await uses({ ...search, max_uses }), {});
+    assert.deepEqual(await uses(most(Number.MAX_SAFE_INTEGER)), { web_search: 10_000 });
+    for (const max_uses of [0, -1, 1.5, '5', null, [], {}, true]) assert.deepEqual(await uses(most(max_uses)), {});
     assert.deepEqual(await uses(null, 7, 'web_search_20250305', [], { type: {}, max_uses: 1 }), {});
   });
 });
@@ -174,6 +153,11 @@ describe('read-body', () => {
 async function beyond(protocol: PipelineProtocol, body: object): Promise<number> {
   const facts = await factsOf(protocol, body);
   return (facts['request.input_tokens_max'] as number) - (facts['request.body_bytes'] as number);
+}
+
+/** The most uses of server tools in a request with these fields. */
+async function usesIn(protocol: PipelineProtocol, fields: object): Promise<object> {
+  return { ...((await factsOf(protocol, { model: 'm', ...fields }))['request.server_tool_uses'] as object) };
 }
 
 const user = (...content: unknown[]) => ({ model: 'm', messages: [{ role: 'user', content }] });
@@ -309,8 +293,7 @@ describe('read-body of chat completions', () => {
 
   it('sets the number of choices', async () => {
     const choices = async (n: unknown) => (await factsOf('chat', { model: 'm', n }))['request.choices'];
-    assert.equal(await choices(undefined), 1);
-    assert.equal(await choices(null), 1);
+    for (const n of [undefined, null, 1]) assert.equal(await choices(n), 1);
     assert.equal(await choices(128), 128);
     for (const n of [0, 129, 1.5, -1, '2', [2], {}, true]) await refusal('chat', { model: 'm', n }, 'n');
   });
@@ -390,19 +373,11 @@ describe('read-body of Responses', () => {
   });
 
   it('counts tools one by one, also in namespaces, and distinguishes server tools', async () => {
-    const own = [
+    const two = [
       { type: 'function', name: 'a' },
       { type: 'custom', name: 'b' },
-      {
-        type: 'namespace',
-        name: 'n',
-        tools: [
-          { type: 'function', name: 'c' },
-          { type: 'custom', name: 'd' },
-        ],
-      },
-      { type: 'local_shell' },
-    ];
+    ] as const;
+    const own = [...two, { type: 'namespace', name: 'n', tools: two }, { type: 'local_shell' }];
     assert.equal((await factsOf('responses', { model: 'm', tools: own }))['request.tool_count'], 5);
     assert.equal(await beyond('responses', { model: 'm', tools: own }), 1000);
     const late = input({ type: 'additional_tools', role: 'developer', tools: own });
@@ -410,24 +385,14 @@ describe('read-body of Responses', () => {
     assert.equal(await beyond('responses', late), 1000);
     assert.equal(await beyond('responses', input({ type: 'tool_search_output', tools: [{ type: 'mcp' }] })), 1_001_000);
     assert.equal(await beyond('responses', input({ type: 'function_call', name: 'a', arguments: '{}' })), 1000);
-    for (const tool of [
-      { type: 'web_search' },
-      { type: 'mcp' },
-      {},
-      null,
-      { type: 'namespace', tools: [{ type: 'mcp' }] },
-    ]) {
+    const within = { type: 'namespace', tools: [{ type: 'mcp' }] };
+    for (const tool of [{ type: 'web_search' }, { type: 'mcp' }, {}, null, within])
       assert.equal(await beyond('responses', { model: 'm', tools: [tool] }), 1_001_000, JSON.stringify(tool));
-    }
   });
 
   it('sets the most uses of server tools, whatever their version', async () => {
-    const uses = async (max_tool_calls: unknown, ...types: unknown[]) => {
-      const tools = types.map((type) => ({ type }));
-      return {
-        ...((await factsOf('responses', { model: 'm', max_tool_calls, tools }))['request.server_tool_uses'] as object),
-      };
-    };
+    const uses = (max_tool_calls: unknown, ...types: unknown[]) =>
+      usesIn('responses', { max_tool_calls, tools: types.map((type) => ({ type })) });
     const search = 'web_search_preview_2025_03_11';
     assert.deepEqual(await uses(3, search, 'function', 'file_search'), { web_search: 3, file_search: 3 });
     assert.deepEqual(await uses(Number.MAX_SAFE_INTEGER, 'web_search'), { web_search: 10_000 });

@@ -1,7 +1,6 @@
 /**
  * Coding clients and rejections, as observed (November 2026: Messages client 2.1.330, coding CLI 0.169.0, build CLI
  * 1.0.41), with their waits counted instead of slept.
- * @module
  */
 
 /** A client's result of a turn. */

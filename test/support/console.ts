@@ -9,7 +9,6 @@
  * await openConsole(page, gateway.url, 'ben', '/console/usage');  // signs in with the browser itself, which is slower
  * ```
  * Boot the gateway with `bootSignIn` and `auth: { admin_groups: ['admins'] }`.
- * @module
  */
 import type { Page } from 'playwright-core';
 import { approveAt, type Browser, createBrowser } from './identity/identity-provider.ts';

@@ -1,10 +1,9 @@
 /**
  * A process that uses an embedded server: `node embedded-postgres-user.ts DATA_DIR`. Prints the port when it has joined,
  * leaves and ends when its standard input does.
- * @module
  */
 import { once } from 'node:events';
-import { openEmbeddedPostgres } from '../../engine/base/store/embedded/embedded-postgres.ts';
+import { openEmbeddedPostgres } from '../../engine/base/store/embedded-postgres.ts';
 import { quiet } from './postgres.ts';
 
 const [data_dir = ''] = process.argv.slice(2);

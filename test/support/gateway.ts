@@ -2,6 +2,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { stdSerializers } from 'pino';
 import type { Clock, StageDefinition } from '../../engine/api.ts';
 import { systemClock } from '../../engine/base/kit/clock.ts';
 import { createLog } from '../../engine/base/kit/log.ts';
@@ -28,22 +29,7 @@ export interface TokenWish {
 }
 
 /** A running gateway and its surroundings. */
-export interface TestGateway {
-  readonly url: string;
-  readonly user: string;
-  /** A valid access token of the user in group `all`. */
-  readonly token: string;
-  readonly database: Database;
-  readonly config_file: string;
-  readonly env: NodeJS.ProcessEnv;
-  /** Everything the gateway logged, one JSON text per record. */
-  readonly logs: readonly string[];
-  newToken(input?: TokenWish): Promise<string>;
-  /** Loads `config_file` again, as SIGHUP does. */
-  reload(): Promise<void>;
-  /** As a signal does, where one is named. */
-  close(signal?: NodeJS.Signals): Promise<void>;
-}
+export type TestGateway = Readonly<Awaited<ReturnType<typeof bootGateway>>>;
 
 /** Sections of gateway.yaml that replace the default ones. */
 export type ConfigSections = Readonly<Record<string, unknown>>;
@@ -100,11 +86,11 @@ export function serverSection({ timeouts, ...more }: { timeouts?: object; limits
   };
 }
 
-/** A log that keeps its records. */
+/** A log that keeps records as the real one would write them if it blanked nothing out. */
 function collectingLog(logs: string[]) {
   const at = (level: string) => (fields: object, text: string) => {
-    const error = 'err' in fields && fields.err instanceof Error ? String(fields.err.stack) : undefined;
-    logs.push(JSON.stringify({ level, text, ...fields, ...(error === undefined ? {} : { error }) }));
+    const err = 'err' in fields && fields.err instanceof Error ? stdSerializers.err(fields.err) : undefined;
+    logs.push(JSON.stringify({ level, text, ...fields, ...(err && { err, error: err.stack }) }));
   };
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
 }
@@ -137,10 +123,10 @@ export async function bootGateway(options: {
   real_log?: boolean;
   /** Stages beside the shipped ones, with more rights than custom ones. */
   stages?: readonly StageDefinition[];
-}): Promise<TestGateway> {
+}) {
   const own = options.database_url === undefined ? await createTestDatabase() : undefined;
   const { directory, config_file } = await writeConfig(gatewayConfig(options.upstream_url, options.config));
-  const env = {
+  const env: NodeJS.ProcessEnv = {
     ...process.env,
     TEST_UPSTREAM_KEY: UPSTREAM_KEY,
     TEST_DATABASE_URL: options.database_url ?? own!.url,
@@ -161,7 +147,8 @@ export async function bootGateway(options: {
     throw error;
   });
   watchLanes(gateway.database);
-  const close = async (signal?: Parameters<typeof gateway.close>[0]) => {
+  /** As a signal does, where one is named. */
+  const close = async (signal?: NodeJS.Signals) => {
     await gateway.close(signal);
     await own?.drop();
     await rm(directory, { recursive: true, force: true });
@@ -176,11 +163,14 @@ export async function bootGateway(options: {
     url: gateway.url,
     database: gateway.database,
     user: USER,
+    /** A valid access token of the user in group `all`. */
     token,
     config_file,
     env,
-    logs,
-    newToken: (input) => makeToken(gateway.database, input),
+    /** Everything the gateway logged, one JSON text per record. */
+    logs: logs as readonly string[],
+    newToken: (input?: TokenWish) => makeToken(gateway.database, input),
+    /** Loads `config_file` again, as SIGHUP does. */
     reload: () => gateway.reload(),
     close,
   };

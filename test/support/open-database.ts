@@ -7,9 +7,10 @@ import { quiet } from './postgres.ts';
 
 /** Small, so that a test reaches it. */
 export const POOL_MAX = 5;
-const config = {
-  database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: POOL_MAX } },
-} as unknown as GatewayConfig;
+/** A configuration with so many connections; below six none sends statements on their own. */
+export const poolOf = (pool_max: number) =>
+  ({ database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max } } }) as unknown as GatewayConfig;
+const config = poolOf(POOL_MAX);
 
 /** Opens the database of a URL, which is given in TEST_DATABASE_URL; by default silently and 'until-ready'. */
 export function open(

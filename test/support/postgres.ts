@@ -10,8 +10,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { openEmbeddedPostgres } from '../../engine/base/store/embedded/embedded-postgres.ts';
-import { readServerState, stopServer } from '../../engine/base/store/embedded/postgres-process.ts';
+import { openEmbeddedPostgres, readServerState, stopServer } from '../../engine/base/store/embedded-postgres.ts';
 import { SEARCH_PATH } from './suite-clock.ts';
 
 /**

@@ -1,7 +1,4 @@
-/**
- * Everything that tests leave to chance comes from one seed, which `test/run.ts` prints: `--seed N` repeats a run.
- * @module
- */
+/** Everything that tests leave to chance comes from one seed, which `test/run.ts` prints: `--seed N` repeats a run. */
 /** The variable that carries the seed. */
 export const SEED_NAME = 'APPSCLI_TEST_SEED';
 

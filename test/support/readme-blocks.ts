@@ -1,7 +1,6 @@
 /**
  * The fenced blocks of the READMEs, and what each YAML block is meant to be. There is no mark that excuses a block from
  * the check: its keys say what it is, and a part of a file is completed to a whole one.
- * @module
  */
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -3,7 +3,6 @@
  * input is closed, which also happens when the runner is killed. Then it ends every process that has the mark in its
  * environment or the directory in its command line, with the processes below, and removes the directory. Prints a line for
  * each process that was left.
- * @module
  */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -11,7 +11,7 @@ import {
   StageError,
 } from '../../engine/api.ts';
 import { type GatewayProcess, ownProcess } from '../../engine/base/kit/process/gateway-process.ts';
-import type { Disk } from '../../engine/base/store/spool/spool-file.ts';
+import type { Disk } from '../../engine/base/store/spool-files.ts';
 import { BookedReservation, type Books } from '../../engine/domain/budget/ledger/reservation.ts';
 import type { LedgerOfRows } from '../../engine/domain/budget/spool/spooling-ledger.ts';
 

@@ -1,7 +1,6 @@
 /** A migrated database of its own for one test file, and requests to put into it. */
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
-import { after, before } from 'node:test';
 import {
   type LimitDemand,
   type Log,
@@ -11,30 +10,25 @@ import {
   StageError,
 } from '../../engine/api.ts';
 import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import type { Clock } from '../../engine/base/contract/services.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
 import { type Database, openDatabase } from '../../engine/base/store/database.ts';
-import type { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import { DatabaseLedger, type LedgerOptions } from '../../engine/domain/budget/ledger/ledger.ts';
 import { ledgerIdentity } from '../../engine/domain/budget/ledger/reservation.ts';
 import { createTestDatabase } from './database.ts';
+import { standIn, use } from './use.ts';
 
 /** A log that keeps nothing. */
 export const quietLog: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A database under test; `another` opens more connections to it, as another gateway would. */
-export interface TestStore {
-  readonly database: Database;
-  readonly url: string;
-  /** @param through another way to the same database */
-  another(through?: string): Promise<Database>;
-  /** Runs a statement of the test's own. */
-  // biome-ignore lint/suspicious/noExplicitAny: tests know its content
-  rows<Row extends object = any>(text: string, ...values: readonly unknown[]): Promise<Row[]>;
-  close(): Promise<void>;
-}
+/** A database under test. */
+export type TestStore = Awaited<ReturnType<typeof openTestStore>>;
 
 /** Creates and migrates a fresh database; `close` removes it. */
-export async function openTestStore(): Promise<TestStore> {
+export async function openTestStore() {
   const { url, drop } = await createTestDatabase();
   const opened: Database[] = [];
+  /** Opens more connections to it, as another gateway would, by another way if given. */
   const another = async (through = url) => {
     const config = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 8 } } } as GatewayConfig;
     const env = { TEST_DATABASE_URL: through };
@@ -47,7 +41,10 @@ export async function openTestStore(): Promise<TestStore> {
     database,
     url,
     another,
-    rows: (text, ...values) => database.query(`test_${hash('sha256', text).slice(0, 16)}`, text, values),
+    /** Runs a statement of the test's own. */
+    // biome-ignore lint/suspicious/noExplicitAny: tests know its content
+    rows: <Row extends object = any>(text: string, ...values: readonly unknown[]) =>
+      database.query<Row>(`test_${hash('sha256', text).slice(0, 16)}`, text, values),
     async close() {
       await Promise.all(opened.map((database) => database.close()));
       await drop();
@@ -55,22 +52,35 @@ export async function openTestStore(): Promise<TestStore> {
   };
 }
 
-/**
- * Opens a store for the tests of a file; `take` gets it before the first of them.
- * @returns where the ledgers of the file are put, to be closed before the store is.
- */
-export function useTestStore(take: (opened: TestStore) => void): Pick<DatabaseLedger, 'close'>[] {
+/** Opens a store for the tests of a file; whatever is put into `ledgers` is closed before the store is. */
+export function useTestStore() {
   const ledgers: Pick<DatabaseLedger, 'close'>[] = [];
-  let store: TestStore | undefined;
-  before(async () => {
-    store = await openTestStore();
-    take(store);
-  });
-  after(async () => {
+  const store = use(openTestStore, async ({ close }) => {
     await Promise.all(ledgers.map((ledger) => ledger.close()));
-    await store?.close();
+    await close();
   });
-  return ledgers;
+  return { store, database: standIn(() => store.database), ledgers };
+}
+
+/** A timer that goes off when the test says so. */
+export function manualTimer() {
+  let task: () => unknown = () => {};
+  return {
+    every: (_: number, next: () => unknown) => {
+      task = next;
+      return () => {};
+    },
+    tick: () => task(),
+  };
+}
+
+/** A ledger whose timers never go off, on a clock that stands still. */
+export function stillLedger(
+  database: Pick<Database, 'query'>,
+  clock: Clock = frozenClock('2026-03-10T12:00:00Z'),
+  more: Partial<LedgerOptions> = {},
+): DatabaseLedger {
+  return new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {}, ...more });
 }
 
 let requests = 0;

@@ -1,7 +1,6 @@
 /**
  * A process that runs test files one after the other, as `test/run.ts` hands them out. What they import is loaded and
  * compiled once, which takes longer than most of them run. Each is a suite, so that its hooks are its own.
- * @module
  */
 import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
@@ -61,5 +60,11 @@ for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
   flushCompileCache();
 }
 process.disconnect();
-failLater(END_MS, leftOpen).unref();
+setTimeout(() => {
+  console.error(leftOpen());
+  process.exitCode = 1;
+  // The failures are printed once nothing keeps the process.
+  for (const handle of handles()) (handle as Partial<Socket>).unref?.();
+  failLater(END_MS, leftOpen).unref();
+}, END_MS).unref();
 await endProcess();

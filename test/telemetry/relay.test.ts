@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { GatewayConfig } from '../../engine/api.ts';
 import type { Principal } from '../../engine/base/contract/services.ts';
 import { frozenClock } from '../../engine/base/kit/clock.ts';
@@ -7,14 +7,11 @@ import { MetricRegistry } from '../../engine/domain/telemetry/metric-registry.ts
 import { callerHeaders, openRelay, type TelemetryRelay } from '../../engine/domain/telemetry/relay.ts';
 import { CallerRates } from '../../engine/edge/http/client-telemetry.ts';
 import { answerBytes, hang } from '../support/model-provider/scripted-upstream.ts';
-import { startCollector, type TestCollector } from '../support/telemetry/collector.ts';
+import { startCollector } from '../support/telemetry/collector.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 
-let collector: TestCollector;
-before(async () => {
-  collector = await startCollector();
-});
-after(() => collector?.close());
+const collector = use(startCollector);
 beforeEach(() => collector.clear());
 
 const ENTRY = { metrics: true, logs: false, traces: false, caller: [], timeout_seconds: 60, compression: 'none' };

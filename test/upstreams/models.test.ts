@@ -40,10 +40,8 @@ const route = { upstream: 'main', at: 0 };
 describe('the model catalogue', () => {
   it('finds models by their exact id and keeps the order of the file', () => {
     const models = catalog([model('coder-2'), model('coder-1')]);
-    assert.deepEqual(
-      models.all.map(({ id }) => id),
-      ['coder-2', 'coder-1'],
-    );
+    const ids = models.all.map(({ id }) => id);
+    assert.deepEqual(ids, ['coder-2', 'coder-1']);
     assert.equal(models.find('coder-1')?.id, 'coder-1');
     assert.equal(models.find('coder'), undefined);
     assert.equal(models.find('__proto__'), undefined);
@@ -241,10 +239,8 @@ describe('models that gateway.yaml does not name', () => {
     assert.equal(model.context_window, 200_000);
     assert.equal(model.catalogue?.main?.[0]?.pricing.input, 3);
     assert.equal(model.max_output_tokens, 64_000);
-    assert.deepEqual(
-      model.assumed.filter((key) => key === 'max_output_tokens' || key === 'context_window'),
-      [],
-    );
+    const found = model.assumed.filter((key) => key === 'max_output_tokens' || key === 'context_window');
+    assert.deepEqual(found, []);
     assert.ok(Object.isFrozen(model));
   });
 

@@ -32,15 +32,11 @@ export const failed = problem('failed');
 export interface CheckResult extends CheckOutcome {
   /** Stable id for programs: lower-case words with dots, such as `messages.stream`. */
   readonly id: string;
-  /** Subject of the check, in a few words. */
   readonly title: string;
   /** Location of the finding: a file with its line, or a variable. */
   readonly where?: string;
-  /** Request of the check, in one line. */
   readonly sent?: string;
-  /** Response, in one line. */
   readonly came?: string;
-  /** Expected response, in one sentence. */
   readonly expected?: string;
   readonly duration_ms: number;
 }

@@ -1,8 +1,4 @@
-/**
- * Environment variables that configure the telemetry of the Messages client, in a person's file or in managed settings. `OTEL_*`
- * are the names of OpenTelemetry, which the clients share.
- * @module
- */
+/** Variables that configure the telemetry of the Messages client; `OTEL_*` are names of OpenTelemetry. @module */
 
 /** OpenTelemetry signals of coding clients; the clients call logs events. */
 export const SIGNALS = ['metrics', 'logs', 'traces'] as const;
@@ -26,9 +22,8 @@ export const CONTENT_VARIABLES = [
 ] as const;
 
 /**
- * The variables that make a client send these signals to an address, without texts; with no signal they turn telemetry off. A
- * client signed in at a gateway needs no address. Every variable is always set (except the one for traces), so that the file with
- * the highest priority decides all of them.
+ * The variables that make a client send these signals, without texts; with no signal they turn telemetry off. All but the one
+ * for traces are always set, so that the file with the highest priority decides them.
  */
 export function telemetryVariables(
   signals: readonly Signal[],

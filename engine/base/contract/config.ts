@@ -61,9 +61,7 @@ export interface UpstreamConfig
 
 /** One entry of `models`. */
 export interface ModelConfig extends Omit<FileModel, 'aliases'> {
-  /** Aliases for all callers. */
   readonly aliases: readonly string[];
-  /** Aliases for members of groups. */
   readonly group_aliases: readonly GroupAlias[];
   readonly context_window: number;
   /** Maximum output tokens of one response; default: the context window. */
@@ -78,12 +76,10 @@ export interface ModelConfig extends Omit<FileModel, 'aliases'> {
 
 /** A price that is valid from midnight UTC of a day, or from the beginning. */
 export interface DatedPricing {
-  /** YYYY-MM-DD. */
   readonly from?: string;
   readonly pricing: PricingConfig;
 }
 
-/** An alias of a model for members of these groups. */
 export interface GroupAlias {
   readonly name: string;
   readonly groups: readonly string[];
@@ -96,7 +92,6 @@ export type ModelSetting = 'context_window' | 'max_output_tokens' | `supports.${
 export interface RoutingRuleConfig extends Omit<FileRoutingRule, 'name' | 'upstream' | 'upstreams'> {
   /** The name in the file, or its position, such as `routing.rules[0]`. */
   readonly name: string;
-  /** At least one. */
   readonly upstreams: readonly RouteUpstream[];
 }
 

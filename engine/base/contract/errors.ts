@@ -1,6 +1,5 @@
 /** The catalogue entry of one error code. */
 export interface ErrorSpec {
-  /** HTTP status. */
   readonly status: number;
   /** `error.type` in the Messages envelope. */
   readonly type: string;

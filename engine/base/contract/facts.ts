@@ -7,9 +7,7 @@ interface FactSpec {
   readonly kind: FactKind;
   /** `start`: the engine, before the first stage, always. `engine`: the engine, at any time. Absent: the stage that declares it. */
   readonly writer?: 'start' | 'engine';
-  /** One sentence for reference pages. */
   readonly meaning: string;
-  /** The closed set of values, if any. */
   readonly values?: readonly string[];
   /** The audit field with its value; money in USD, durations in whole milliseconds. */
   readonly record?: string;

@@ -1,14 +1,8 @@
-/**
- * Routing and failover of a request: candidates, attempts, and the state of the upstreams (circuit breakers, rate limits, drains,
- * session affinity).
- * @module
- */
+/** Routing and failover of a request: candidates, attempts, and the state of the upstreams. @module */
 import type { UpstreamConfig } from './config.ts';
 import type { FactPath, FactValue } from './facts.ts';
 
-/**
- * How far a failed attempt got: never sent; sent, so the upstream may process and bill it; answered (RFC 9110 section 9.2.2).
- */
+/** How far a failed attempt got: never sent; sent, so it may be processed and billed; answered (RFC 9110 section 9.2.2). */
 export const CERTAINTIES = ['not_sent', 'possibly_accepted', 'answered'] as const;
 
 /** One of `CERTAINTIES`. */
@@ -56,7 +50,6 @@ export type AttemptReason = keyof typeof ATTEMPT_REASONS;
 
 /** One attempt to send a request to an upstream. */
 export interface AttemptRecord {
-  /** From 1. */
   readonly n: number;
   readonly upstream: string;
   readonly upstream_model: string;
@@ -112,17 +105,9 @@ export interface Closed {
 
 /** A request in flight at an upstream; reports its outcome to the circuit breaker. */
 export interface Trial {
-  /**
-   * Reports the outcome of the attempt, once. The request stays in flight until `leave`.
-   * @param detail for people, such as `status 529` or `ECONNREFUSED`.
-   * @param retry_after_seconds from the upstream.
-   */
+  /** Reports the outcome, once; the request stays in flight until `leave`. @param detail for people: `status 529` */
   tell(effect: AttemptEffect, detail?: string, retry_after_seconds?: number): void;
-  /**
-   * Ends the request at the upstream; further calls do nothing.
-   * @param answer whether a started response was completed, if known
-   * @param detail why it broke off, for people
-   */
+  /** Ends the request at the upstream, once. @param answer whether a started response was completed, if known */
   leave(answer?: 'whole' | 'broken_off', detail?: string): void;
 }
 
@@ -153,11 +138,8 @@ export interface UpstreamState {
   readonly upstream_model?: string;
   /** Milliseconds since the epoch. */
   readonly until?: number;
-  /** The last failure, for people. */
   readonly last?: string;
-  /** Requests in flight; for the whole upstream only. */
   readonly active?: number;
-  /** The drain, if any; for the whole upstream only. */
   readonly drained?: Drained;
   /** Shadow mode: its breakers only report. */
   readonly shadow?: true;
@@ -173,21 +155,14 @@ export interface AttemptOrigin {
 /** Caller, and the request if known. */
 export type Seen = Pick<AttemptOrigin, 'caller'> & Partial<AttemptOrigin>;
 
-/**
- * The state of the upstreams in this process: circuit breakers, rate limits, drains, session affinity. Reports of other replicas
- * are hints only.
- */
+/** The state of the upstreams in this process. Reports of other replicas are hints only. */
 export interface UpstreamStates {
   /** Why the upstream takes no request now, if so. Read-only. */
   closed(upstream: string, upstream_model: string, by?: Seen): Closed | undefined;
   /** Starts a request; with a half-open breaker it is the probe. Check `closed` first: another probe may be in flight. */
   begin(upstream: string, upstream_model: string, witness?: AttemptOrigin): Trial;
-  /**
-   * Takes one retry from the retry budget of the upstream.
-   * @returns a function that returns it; `undefined` if the budget is used up.
-   */
+  /** Takes one retry from the retry budget. @returns what returns it; `undefined` if the budget is used up */
   takeRetry(upstream: string): (() => void) | undefined;
-  /** Requests in flight. */
   active(upstream: string): number;
   /** Slow start: the share of its weight (0 to 1) that a recovered upstream gets. */
   share(upstream: string, upstream_model: string): number;

@@ -10,7 +10,6 @@ type Content = 'prompt' | 'data';
 /** A privileged key and its spellings. */
 export interface KnownKey {
   readonly name: string;
-  /** Equivalent spellings. */
   readonly also?: readonly string[];
   readonly decides?: Place;
   /** Content of its value in the outermost object and in others, for the exact spelling. */

@@ -57,7 +57,6 @@ export interface LedgerIdentity {
 export interface ReservationRequest extends LedgerIdentity {
   /** Amount to reserve: the most the request can cost, or less for a typical reservation. */
   readonly amount_nano_usd: number;
-  /** The most the request can cost. */
   readonly most_nano_usd: number;
   /**
    * For a typical reservation: how far the worst case of all requests in flight may exceed a limit, in percent of the limit. A limit
@@ -126,10 +125,7 @@ export type MoveDecision = Pick<ReservationDecision, 'exceeded' | 'shadows' | 's
 
 /** The budget reserved for one request until its cost is known. It ends with `settle` or `release`. */
 export interface Reservation {
-  /**
-   * Raises a typical reservation to `amount_nano_usd`; never above the worst case, never lower. It is asynchronous and never
-   * rejected, because the limits were already checked against the worst case.
-   */
+  /** Raises a typical reservation up to the worst case. Asynchronous, never rejected: limits were checked against that. */
   topUp(amount_nano_usd: number): void;
   /**
    * Moves the reservation to another upstream atomically: reserves on the counters of the new upstream, and releases those of the
@@ -174,7 +170,6 @@ export type Provenance =
  */
 export type PriceNote = 'unknown_model' | 'unpriced' | 'unknown_tier' | 'unknown_audio';
 
-/** Usage of one model run, for a response of several runs. */
 export interface BilledPart extends TokenCounts {
   /** Model id in gateway.yaml. */
   readonly model: string;
@@ -182,13 +177,11 @@ export interface BilledPart extends TokenCounts {
 
 /** How a request was billed, where it differs from the requested model served the default way. */
 export interface Billed {
-  /** The model that responded, by its name at the upstream. */
   readonly model?: string;
   /** How the request was served; values as on the wire. */
   readonly service_tier?: string;
   readonly speed?: string;
   readonly inference_geo?: string;
-  /** The audio tokens among input and output. */
   readonly audio?: AudioTokens;
   /** The model runs, if the upstream reports several; their tokens add up to those of the row. */
   readonly parts?: readonly BilledPart[];

@@ -1,9 +1,6 @@
 import type { ModelConfig } from './config.ts';
 
-/**
- * Placeholder model of a request that names none, such as an upload. It costs no tokens, and clients cannot request it. The ledger
- * and reports show its name.
- */
+/** Placeholder model of a request that names none, such as an upload: free, shown in ledger and reports, not for clients. */
 export const NO_MODEL: ModelConfig = Object.freeze<ModelConfig>({
   id: '(none)',
   aliases: [],

@@ -11,7 +11,6 @@ export interface FactSpec {
 /** A fact of a stage: a number, a boolean, or one of a fixed set of words, so that it cannot contain prompt text. */
 export interface StageFact {
   readonly type: 'integer' | 'number' | 'boolean' | 'string';
-  /** One sentence. */
   readonly description: string;
   /** Allowed values of a string. */
   readonly values?: readonly string[];
@@ -40,7 +39,6 @@ export const MEMBERS: Readonly<Partial<Record<FactPath, string>>> = {
 };
 const MEMBER = /^(?<owner>[a-z_]+\.[a-z_]+)\.[a-z][a-z0-9_]{0,63}$/;
 
-/** The description of one number of such a fact. */
 function memberSpec(path: string): FactSpec | undefined {
   const owner = MEMBER.exec(path)?.groups?.owner ?? '';
   const member = Object.hasOwn(MEMBERS, owner) ? MEMBERS[owner as FactPath] : undefined;

@@ -11,13 +11,9 @@ export interface WantedTexts<T> {
 /** A JSON value. */
 export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
 
-/**
- * A parsed body with truncated texts: those of more than 512 bytes below the top-level members may be cut. Errors in the cut part
- * are not detected; the upstream rejects them.
- */
+/** A parsed body; texts of more than 512 bytes below the top level may be cut. The upstream rejects errors in the cut part. */
 export interface SkimmedBody {
   readonly json: unknown;
-  /** The parsed text. */
   readonly text: string | Buffer;
 }
 
@@ -51,10 +47,7 @@ export interface RequestBody {
   value(key: string): unknown;
   /** Sets a top-level key, keeps all other bytes, and records the rewrite. Needs the `rewrite-body` capability. */
   rewrite(key: string, value: JsonValue): void;
-  /**
-   * Renames a top-level key, if present, keeps all other bytes, and records the rewrite of the key. Needs the `rewrite-body`
-   * capability.
-   */
+  /** Renames a top-level key, if present, and records the rewrite of the key. Needs the `rewrite-body` capability. */
   rename(key: string, name: string): void;
   /**
    * Removes array elements by path, such as `['messages', 3, 'content', 0]`, keeps all other bytes, and records the rewrite of the
@@ -74,11 +67,7 @@ export interface RequestBody {
   addFields(objects: readonly AddedFields[]): Promise<void>;
   /** Replaces the whole body by a JSON text, and records the rewrite as `*`. Needs the `rewrite-body` capability. */
   replace(json: string): void;
-  /**
-   * Forwards `bytes` instead of the compressed body, and records the rewrite as `content-encoding`. Needs the `rewrite-body`
-   * capability.
-   * @returns whether the body was compressed
-   */
+  /** Forwards `bytes` instead of the compressed body (`rewrite-body`). @returns whether the body was compressed */
   decompress(): boolean;
   /** Frees the memory after the response, without waiting for garbage collection. The bytes must not be read afterwards. */
   free(): void;

@@ -1,8 +1,4 @@
-/**
- * Interfaces of the services that stages use; the packages of the engine implement them. Stages import these types from
- * `engine/api.ts`.
- * @module
- */
+/** Interfaces of the services that stages use, which they import from `engine/api.ts`. @module */
 
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from './config.ts';
 import type { UpstreamStates } from './forwarding.ts';
@@ -29,7 +25,6 @@ export interface Services {
   readonly limits_in_force: LimitsInForce;
   readonly audit: AuditLog;
   readonly health: Health;
-  /** The pipeline of the stage. */
   readonly pipeline: PipelineInfo;
   /** Compiles a JSON-Logic condition that passed the load checks. */
   condition(logic: unknown): (facts: FactView) => boolean;
@@ -38,14 +33,10 @@ export interface Services {
    * rules of the pipeline and of gateway.yaml read.
    */
   facts(ctx: StageContext<never, never, never>): FactView;
-  /**
-   * The audit record of a request: caller, request, decisions and result. It contains no prompt text.
-   * @param now in milliseconds since the epoch
-   */
+  /** The audit record of a request, without prompt text. @param now in milliseconds since the epoch */
   record(ctx: StageContext<never, never, never>, now: number): AuditRecord;
 }
 
-/** Properties of the pipeline of a stage. */
 export interface PipelineInfo {
   /** The protocol it serves; values as in the fact `request.protocol`. */
   readonly protocol: string;
@@ -63,9 +54,7 @@ export type FactView = Readonly<Record<string, unknown>>;
 
 /** A scheduled task. */
 export interface Timer {
-  /** Restarts the timeout. */
   refresh(): unknown;
-  /** Cancels the task. */
   close(): unknown;
   /** Lets the process exit while the task waits. */
   unref(): unknown;
@@ -119,10 +108,7 @@ export interface BearerTokens {
 export interface ModelCatalog {
   /** All models, in file order; without a section `models` those of the upstreams' lists. A change makes a new array. */
   readonly all: readonly ModelConfig[];
-  /**
-   * Finds a model by id or alias.
-   * @param groups of the caller, if known: an alias may be limited to some groups.
-   */
+  /** Finds a model by id or alias. @param groups of the caller, if known: an alias may be limited to some */
   find(id: string, groups?: readonly string[]): ModelConfig | undefined;
   /** Finds the model that prices a request, by id; includes the placeholder of requests without a model. */
   charged(id: string): ModelConfig | undefined;
@@ -189,7 +175,6 @@ export interface EffectivePrice extends TokenRates {
 export interface Usage extends TokenCounts {
   /** How the request was served, if reported. */
   readonly served?: Served;
-  /** Uses of server tools, by name. */
   readonly server_tools?: Readonly<Record<string, number>>;
   /** The audio tokens among input and output, which have their own prices; absent without audio. */
   readonly audio?: AudioTokens;
@@ -272,7 +257,6 @@ export interface HealthPart {
   readonly detail?: string;
   /** Public reason why requests are rejected. */
   readonly reason?: string;
-  /** Public details. */
   readonly told?: Readonly<Record<string, string | number | Readonly<Record<string, string | number>>>>;
 }
 

@@ -75,10 +75,7 @@ export function answerJson(status: number, value: unknown, headers: Record<strin
   };
 }
 
-/**
- * Transforms the bytes of an upstream response for the client, chunk by chunk. Chunks have any size and no content encoding; the
- * converter buffers what it cannot convert yet.
- */
+/** Transforms a response for the client, in chunks of any size without content encoding; it buffers what it must. */
 export interface ResponseConverter {
   /** Raises upstream_invalid. */
   write(chunk: Buffer): Buffer | string;
@@ -106,10 +103,7 @@ export interface ConvertedHead extends Omit<ResponseHead, 'status'> {
   status: number;
 }
 
-/**
- * One server-sent event; an unnamed event has the name `message` (WHATWG HTML, server-sent events). For a JSON response: its whole
- * body, with `name` undefined.
- */
+/** A server-sent event (`message` if unnamed, as in WHATWG HTML); of a JSON response its whole body, without a name. */
 export interface ResponseEvent {
   readonly name: string | undefined;
   readonly data: string;
@@ -117,10 +111,7 @@ export interface ResponseEvent {
   readonly large?: { readonly bytes: number; readonly outline: string };
 }
 
-/**
- * The context of one request in a pipeline, typed by the facts that the stage reads and writes. A custom stage can use it only
- * while the hook that received it runs.
- */
+/** The context of one request in a pipeline. A custom stage can use it only while the hook that received it runs. */
 export interface StageContext<
   Reads extends FactPath = FactPath,
   ReadsIfSet extends FactPath = FactPath,
@@ -141,10 +132,7 @@ export interface StageContext<
   readBody(): Promise<RequestBody>;
   /** Takes a slot of the concurrency limit `name` of this process until the response; false when `most` are taken. */
   claimSlot(name: string, most: number): boolean;
-  /**
-   * Like `claimSlot`, but preempts requests whose clients have disconnected: it waits a second for their responses, then ends the
-   * oldest.
-   */
+  /** Like `claimSlot`, but preempts requests whose clients have left: it waits a second, then ends the oldest. */
   waitForSlot(name: string, most: number): Promise<boolean>;
   /** The body from `readBody`; `undefined` before that, and after the upstream has responded. */
   readonly body: RequestBody | undefined;
@@ -188,7 +176,7 @@ export interface StageContext<
    */
   readToEndWithin(limits: ReadToEndLimits | undefined): void;
   /**
-   * Reads a response that comes after the stage has failed, to learn its usage: for `seconds`, within the limits of `readToEndWithin`.
+   * Reads a response that comes after the stage has failed, for its usage: for `seconds`, within the limits of `readToEndWithin`.
    * Then it calls `cancel`. @returns false if the limits do not allow it.
    */
   readToEndLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean;

@@ -1,7 +1,4 @@
-/**
- * The telemetry interface: ended requests and other operations. The package `telemetry` turns them into spans and metrics.
- * @module
- */
+/** The telemetry interface: ended requests and other operations. The package `telemetry` implements it. @module */
 import type { StageError } from './errors.ts';
 import type { FactPath, FactValue } from './facts.ts';
 import type { AttemptRecord } from './forwarding.ts';

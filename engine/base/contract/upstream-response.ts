@@ -8,7 +8,6 @@ export interface UpstreamResponse {
   readonly headers: IncomingHttpHeaders;
   /** Names and values in turn, as received. */
   readonly rawHeaders: readonly string[];
-  /** Whether the whole response has arrived. */
   readonly complete: boolean;
   readonly readableEnded: boolean;
   /** Whether it was aborted, or broke off and emitted its error. */

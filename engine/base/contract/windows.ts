@@ -1,7 +1,6 @@
 /**
- * Windows of limits and of reports, in one table: what each counts, how long it is and what sentences call it. The schemas, the
- * admin API, SQL (`schema/windows.sql`), commands and the console derive from it: `npm run generate` after a change.
- * @module
+ * Windows of limits and reports. Schemas, admin API, SQL (`schema/windows.sql`), commands and console derive from this table:
+ * `npm run generate` after a change. @module
  */
 
 /** What a limit counts: money in a calendar window, requests or tokens in a minute, requests in flight. */
@@ -36,7 +35,6 @@ export const WINDOWS = {
   open: { units: ['requests'], now: 'now' },
 } as const satisfies Readonly<Record<string, WindowSpec>>;
 
-/** Name of a window. */
 type WindowName = keyof typeof WINDOWS;
 
 type Counting<Unit extends LimitUnit> = {
@@ -79,10 +77,7 @@ export function perWindow(window: LimitWindow): string {
 const DAY_MS = 86_400_000;
 const A_MONDAY = Date.UTC(1970, 0, 5);
 
-/**
- * When the calendar window of a moment begins, or the one so many windows later. Moments are wall-clock times written as UTC, in
- * milliseconds since the epoch.
- */
+/** When the calendar window of a moment begins, or one so many windows later. Wall-clock times in ms, written as UTC. */
 export function beginningOfWindow(window: SpendWindow, wall_ms: number, later = 0): number {
   const { months, days = 1 } = specs[window];
   if (months !== undefined) {

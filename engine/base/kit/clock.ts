@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { Clock, Timer } from '../contract/services.ts';
 
 /** The system clock. */
@@ -28,7 +29,8 @@ export function frozenClock(start: number | string): FrozenClock {
   let passed = 0;
 
   function after(milliseconds: number, task: () => void): Timer {
-    const entry: Waiting = { delay_ms: milliseconds, task, due_ms: passed + milliseconds };
+    // In the asynchronous context of the caller, like the system's timers.
+    const entry: Waiting = { delay_ms: milliseconds, task: AsyncResource.bind(task), due_ms: passed + milliseconds };
     waiting.add(entry);
     return {
       refresh() {

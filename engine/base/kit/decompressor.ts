@@ -15,7 +15,6 @@ interface Decompression {
 /** Decoder of `deflate`: the zlib format (RFC 9110 section 8.4.1.2), or raw deflate, which some programs send. */
 class Inflate extends Duplex {
   readonly #options: Decompression;
-  /** Bytes received before the format was detected. */
   #beginning: Buffer = Buffer.alloc(0);
   #stream: zlib.Inflate | zlib.InflateRaw | undefined;
 

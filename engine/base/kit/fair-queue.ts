@@ -1,14 +1,10 @@
 type FairQueue = <T>(owner: string, work: () => Promise<T>) => Promise<T>;
 
-/**
- * Creates a fair queue: one piece of work at a time, round-robin by owner, with a turn of the event loop in between.
- */
+/** Creates a fair queue: one piece of work at a time, round-robin by owner, with a turn of the event loop in between. */
 export function createFairQueue(): FairQueue {
-  /** Waiting work by owner, in the order of service. */
   const waiting = new Map<string, (() => void)[]>();
   let busy = false;
 
-  /** Starts the work of the next owner; an owner with more work moves to the end. */
   function startNext(): void {
     for (const [owner, queue] of waiting) {
       waiting.delete(owner);

@@ -12,9 +12,8 @@ interface Waiting<Item, Result> {
 }
 
 /**
- * Creates a group commit with at most `lanes` concurrent executions of up to `max_items` queued items. `execute` returns one result
- * per item, in order. If it fails and `isolates` says that a single item may be the cause, the items are retried one by one, so that
- * only its caller gets the error.
+ * Creates a group commit with at most `lanes` executions of up to `max_items` items at once. If one fails and `isolates` says that a
+ * single item may be the cause, its items are retried one by one, so that only one caller gets the error.
  */
 export function createGroupCommit<Item, Result>(options: {
   readonly lanes: number;

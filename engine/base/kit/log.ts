@@ -41,10 +41,7 @@ function readable(record: Record<string, unknown>, stack_traces: boolean): strin
   return line + printable(stack);
 }
 
-/**
- * A log with one line per record: JSON, or text for a terminal. `debug` adds debug records and, for a terminal, stack traces. The
- * caller handles errors of the stream.
- */
+/** A log with a line per record: JSON, or text for a terminal, with stack traces under `debug`. */
 export function createLog(options: {
   write(line: string): void;
   format: 'json' | 'readable';

@@ -22,10 +22,7 @@ export function isPlain(content_encoding: string | undefined): boolean {
   return content_encoding === undefined || /^\s*(?:identity)?\s*$/i.test(content_encoding);
 }
 
-/**
- * Why the Content-Type of a request is not JSON in UTF-8 (RFC 8259 section 8.1): another type, or another charset, which an upstream
- * might apply. `undefined` if it is, or if the header is absent.
- */
+/** Why a Content-Type is not JSON in UTF-8 (RFC 8259 section 8.1); an upstream might apply another charset. */
 export function jsonTypeProblem(content_type: string | undefined): 'type' | 'charset' | undefined {
   if (content_type === undefined || content_type === 'application/json') return undefined;
   if (!isJson(content_type)) return 'type';

@@ -1,10 +1,7 @@
 /** Smaller buffers are left to the garbage collector. */
 const LARGE_BYTES = 16_384;
 
-/**
- * Frees the memory of a buffer at once; all references to it become empty. It must not be in use by a socket write. Works only for a
- * buffer with its own memory.
- */
+/** Frees a buffer with its own memory at once: all references become empty. No socket write may use it any more. */
 export function releaseMemory(bytes: Buffer): void {
   const { buffer, byteLength } = bytes;
   if (byteLength < LARGE_BYTES || buffer.byteLength !== byteLength || !(buffer instanceof ArrayBuffer)) return;

@@ -1,7 +1,4 @@
-/**
- * Money as integers: nano-USD (10^-9) for amounts, pico-USD (10^-12) per token for prices. Decimals only in input and output.
- * @module
- */
+/** Money as integers: nano-USD for amounts, pico-USD per token for prices. Decimals only in input and output. @module */
 const NANO_DIGITS = 9;
 const PRICE_DIGITS = 6;
 const FEE_DIGITS = 9;
@@ -23,10 +20,7 @@ export function feeToPico(usd_per_thousand_uses: number): number {
   return scaleDecimal(usd_per_thousand_uses, FEE_DIGITS, 'a fee in USD per 1,000 uses');
 }
 
-/**
- * A price in pico-USD times decimal multipliers, rounded up once to the next pico-USD. Throws a RangeError for an invalid multiplier
- * and a product beyond 2^53.
- */
+/** A price in pico-USD times decimal multipliers, rounded up once. RangeError: invalid, or beyond 2^53. */
 export function multiplyPrice(pico: number, multipliers: readonly number[]): number {
   let product = BigInt(pico);
   let divisor = 1n;
@@ -57,10 +51,7 @@ export function nanoToUsd(nano_usd: number | bigint): number {
   return Number(formatUsd(nano_usd));
 }
 
-/**
- * Cost in nano-USD of token counts at prices in pico-USD per token, rounded up once.
- * Throws a RangeError if a count is not a whole number or the cost exceeds 2^53 nano-USD.
- */
+/** Cost in nano-USD of token counts at prices in pico-USD, rounded up once. RangeError: no whole count, or beyond 2^53. */
 export function priceTokens(counts: readonly number[], pico_prices: readonly number[]): number {
   let pico = 0;
   for (let i = 0; i < counts.length; i++) {
@@ -80,7 +71,6 @@ function priceManyTokens(counts: readonly number[], pico_prices: readonly number
   return Number(nano);
 }
 
-/** `value` times 10^digits, exactly. */
 function scaleDecimal(value: number, digits: number, what: string): number {
   const { digits: whole, decimals } = readDecimal(value, what);
   const shift = digits - decimals;

@@ -5,18 +5,15 @@ export function isPathPattern(path: string): boolean {
   return path.endsWith(BELOW);
 }
 
-/**
- * A segment `.` or `..` in any encoding. A server behind the gateway may resolve it, and then serve another path than the gateway
- * has authorised.
- */
+/** A segment `.` or `..` in any encoding: a server behind the gateway might serve another path than was authorised. */
 const SLASH = '(?:[/\\\\]|%(?:25)*(?:2f|5c))';
 /** The end of the path as a server may see it: a `#` or `?`, encoded or not. */
 const END = '(?:$|[#?]|%(?:25)*(?:23|3f))';
 const DOTS = new RegExp(`${SLASH}(?:\\.|%(?:25)*2e){1,2}(?:;[^/]*)?(?:${SLASH}|${END})`, 'i');
 
 /**
- * Makes a lookup of the pipeline path for a request path: an exact match, otherwise the longest matching pattern. `*` stands for at
- * least one character, may include slashes, and cannot lead above the prefix.
+ * Makes a lookup of the pipeline path for a request path: an exact match, else the longest pattern. `*` stands for one character or
+ * more, slashes included, and cannot lead above the prefix.
  */
 export function pathFinder(paths: Iterable<string>): (path: string) => string | undefined {
   const known = new Set(paths);

@@ -5,10 +5,7 @@
  */
 const SHORT_WAIT_SECONDS = 60;
 
-/**
- * `retry-after` of a concurrency limit, in seconds: requests in flight must end first. Some clients retry only once or five times, and
- * responses of coding clients take many seconds.
- */
+/** `retry-after` of a concurrency limit, in seconds: responses take many, and some clients retry only once. */
 export const CONCURRENCY_RETRY_SECONDS = 3;
 
 /** Whether a `retry-after` is short enough to wait for: whole or decimal seconds, up to a minute. */

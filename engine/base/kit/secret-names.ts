@@ -48,10 +48,7 @@ export function secretKeys(env_key: string): readonly [string, string] {
   return [env_key, env_key.replace(/_env$/, '_file')];
 }
 
-/**
- * The secret of a name; `undefined` if missing. A running gateway keeps the secrets of its accepted configuration: a file is read
- * only if the source lacks it.
- */
+/** The secret of a name; `undefined` if missing. A file is read only if the source, the accepted configuration, lacks it. */
 export function secretIn(name: string, source: SecretSource): string | undefined {
   const value = source[name];
   const file = secretFile(name);

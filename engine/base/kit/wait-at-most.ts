@@ -1,9 +1,7 @@
 /** Resolves when a task has settled, or after a timeout. */
 export async function waitAtMost(milliseconds: number, task: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const time = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, milliseconds);
-  });
-  await Promise.race([Promise.allSettled([task]), time]);
+  const time = Promise.withResolvers<void>();
+  const timer = setTimeout(time.resolve, milliseconds);
+  await Promise.race([Promise.allSettled([task]), time.promise]);
   clearTimeout(timer);
 }

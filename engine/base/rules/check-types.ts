@@ -4,7 +4,7 @@ import { usdToNano } from '../kit/money.ts';
 import { rangeProblem } from '../kit/net/address-range.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { DiagnosticCode } from '../source/diagnostics/codes.ts';
-import type { Findings } from '../source/findings.ts';
+import type { Details, Findings } from '../source/findings.ts';
 import { describe, keyName, quote } from '../source/node.ts';
 import { BUCKETS_MAX, windowProblem } from './compile.ts';
 import type { Call, Expression } from './expression.ts';
@@ -36,10 +36,8 @@ const KIND_NAMES: Readonly<Record<Kind, string>> = {
   any: 'a value',
 };
 
-/** Whether a fact is an amount of money, by its path. */
 const isMoney = (path: FactPath): boolean => path.endsWith('_usd');
 
-/** The type of a fact. */
 export function factType(path: FactPath, spec: FactSpec = factSpec(path)!): Type {
   if (spec.kind === 'number') {
     if (isMoney(path)) return { kind: 'number', unit: 'money' };
@@ -68,10 +66,7 @@ function branchesOf<Operand>(operands: readonly Operand[]): readonly Operand[] {
   return operands.filter((_, at) => at % 2 === 1 || at === operands.length - 1);
 }
 
-/**
- * The type of an expression with operands of the right types.
- * @param item the type of `{ var: "" }`
- */
+/** The type of an expression with operands of the right types. @param item the type of `{ var: "" }` */
 function typeOf(expression: Expression, item: Type): Type {
   switch (expression.kind) {
     case 'literal':
@@ -98,13 +93,11 @@ function typeOf(expression: Expression, item: Type): Type {
   }
 }
 
-/** An expression with its type. */
 interface Typed {
   readonly expression: Expression;
   readonly type: Type;
 }
 
-/** An expression and its type in the words of a diagnostic. */
 function formatTyped({ expression, type }: Typed): string {
   if (expression.kind === 'literal') return describe(expression.node);
   if (expression.kind === 'fact') return `the fact ${expression.path}, ${KIND_NAMES[type.kind]}`;
@@ -113,13 +106,11 @@ function formatTyped({ expression, type }: Typed): string {
   return KIND_NAMES[type.kind];
 }
 
-/** A literal as a string; empty for other expressions. */
 const literalText = (expression: Expression): string => (expression.kind === 'literal' ? String(expression.value) : '');
 
 /** Help for the path of a fact without `var`, which is only a string. */
 const readFactHelp = (path: string): string => `to read the fact, write { var: ${path} }`;
 
-/** Help for a value in place of a condition. */
 function conditionHelp({ expression, type }: Typed): string | undefined {
   if (expression.kind === 'literal' && typeof expression.value === 'string') {
     const { value } = expression;
@@ -146,7 +137,6 @@ function literalHelp({ expression }: Typed, expected: Kind): string | undefined 
   return fits ? `write ${value} without quotes` : undefined;
 }
 
-/** Help for a list in place of one of its items. */
 function eachItemHelp({ expression, type }: Typed, use: string): string | undefined {
   if (type.kind !== 'list' || expression.kind !== 'fact') return undefined;
   return `for any item of it: { some: [{ var: ${expression.path} }, ${use}] }`;
@@ -178,16 +168,10 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   /** The current type of `{ var: "" }`. */
   let item: Type = ANY;
 
-  function report(
-    code: DiagnosticCode,
-    operand: Typed,
-    message: string,
-    more: { readonly expected?: string | undefined; readonly help?: string | undefined } = {},
-  ): void {
+  function report(code: DiagnosticCode, operand: Typed, message: string, more: Details = {}): void {
     findings.report(code, operand.expression.mark, message, { found: formatTyped(operand), ...more });
   }
 
-  /** Reports a comparison of different types. */
   function reportMismatch(operand: Typed, kind: Kind, message: string, because?: string): void {
     const expected = because === undefined ? KIND_NAMES[kind] : `${KIND_NAMES[kind]}, as ${because}`;
     report('C5013', operand, message, { expected, help: literalHelp(operand, kind) });
@@ -197,16 +181,13 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   function checkLiteral(operator: keyof typeof LITERALS, operand: Expression): void {
     if (operand.kind === 'broken') return;
     const [name, expected] = LITERALS[operator];
-    const wrong = (message: string, { found, help }: { found?: string; help?: string | undefined } = {}) =>
-      findings.report('C5017', operand.mark, message, { found, expected, help });
+    const wrong = (message: string, more: Details = {}) =>
+      findings.report('C5017', operand.mark, message, { found: more.found, expected, help: more.help });
     if (operand.kind !== 'literal') {
       const is_list = operand.kind === 'list';
-      const several = 'write several operands in place of a list';
-      const help = is_list && operator !== 'usd' ? several : undefined;
-      return void wrong(`the ${name} of \`${operator}\` must be a literal`, {
-        found: is_list ? 'a list' : 'an expression',
-        help,
-      });
+      const help = is_list && operator !== 'usd' ? 'write several operands in place of a list' : undefined;
+      const found = is_list ? 'a list' : 'an expression';
+      return void wrong(`the ${name} of \`${operator}\` must be a literal`, { found, help });
     }
     const text = operand.value;
     if (operator === 'usd') return void checkAmount(text, operand.mark);
@@ -237,7 +218,6 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     }
   }
 
-  /** Checks the salt and the number of buckets, both literals. */
   function checkBuckets(salt: Expression, count: Expression): void {
     if (salt.kind !== 'broken' && (salt.kind !== 'literal' || typeof salt.value !== 'string' || salt.value === '')) {
       findings.report('C5017', salt.mark, 'the salt of `bucket` must be a literal string', {
@@ -252,7 +232,6 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     });
   }
 
-  /** Reports an operand that is not a finite number. */
   function checkNumber(operator: string, verb: 'compares' | 'computes with', operand: Typed): void {
     const { expression, type } = operand;
     const infinite =
@@ -308,7 +287,6 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     reportMismatch(b, a.type.kind, message, because);
   }
 
-  /** Reports a literal that is not in the closed set of a fact. */
   function checkOccurs({ expression: fact, type: { values } }: Typed, { expression: literal }: Typed): void {
     if (values === undefined || literal.kind !== 'literal' || values.includes(String(literal.value))) return;
     const name = fact.kind === 'fact' ? `the fact ${fact.path}` : 'the value';

@@ -9,8 +9,6 @@ import { type Call, createExpressionReader, type Expression, type OwnFacts } fro
 import { isFact } from './fact-paths.ts';
 import { lintCondition } from './lint.ts';
 
-// Comparisons with unknown names of groups, models, upstreams and other entries of the configuration.
-
 /** A finding about an unknown name. */
 export interface NameProblem {
   readonly code: DiagnosticCode;
@@ -79,7 +77,6 @@ export interface FactRead {
 
 /** A condition that passed the load checks. */
 export interface Condition {
-  /** JSON-Logic with named rules expanded. */
   readonly logic: unknown;
   readonly reads: readonly FactRead[];
   /** Whether a warning was reported that it always or never holds. */
@@ -88,8 +85,11 @@ export interface Condition {
 
 /** Checks the conditions of one file against the operators, the facts and the named rules of that file. */
 export interface ConditionChecker {
+  readonly known: KnownToConditions;
+  readonly rules: ReadonlyMap<string, NamedRule>;
   /** The condition with named rules expanded; `undefined` after an error. */
-  check(node: Node): Condition | undefined;
+  check(node: Node): CheckedCondition | undefined;
+  reference(name: string, node: Node): CheckedCondition | undefined;
   named(): readonly { readonly name: string; readonly logic: unknown; readonly mark: Mark }[];
   reportUnused(): void;
 }
@@ -99,12 +99,7 @@ export interface KnownToConditions extends OwnFacts {
   readonly names: FactNames;
 }
 
-const NOTHING_KNOWN: KnownToConditions = {
-  headers: [],
-  of_stages: NO_STAGE_FACTS,
-  knows_stages: true,
-  names: new Map(),
-};
+const NOTHING_KNOWN = { headers: [], of_stages: NO_STAGE_FACTS, knows_stages: true, names: new Map() };
 
 interface CheckedCondition extends Condition, Pick<Expression, 'size' | 'depth'> {}
 
@@ -116,25 +111,13 @@ interface NamedRule {
   condition: CheckedCondition | undefined;
 }
 
-/** A checker, as the checkers of other files use it. */
-interface Checker extends ConditionChecker {
-  readonly known: KnownToConditions;
-  readonly rules: ReadonlyMap<string, NamedRule>;
-  reference(name: string, node: Node): CheckedCondition | undefined;
-}
-
-/**
- * @param written the `rules:` mapping of the file
- * @param of_gateway the checker of gateway.yaml, whose rules, headers and names are also available
- * @param own what this file itself defines, without the checker of gateway.yaml
- */
+/** @param shared the checker of gateway.yaml, whose rules and names are also available @param own what only this file defines */
 export function createConditionChecker(
   written: Node | undefined,
   findings: Findings,
-  of_gateway?: ConditionChecker,
+  shared?: ConditionChecker,
   own: Partial<KnownToConditions> = {},
-): Checker {
-  const shared = of_gateway as Checker | undefined;
+): ConditionChecker {
   const known = shared?.known ?? { ...NOTHING_KNOWN, ...own };
   const rules = new Map(
     entriesOf(written).map(({ key, key_mark, value }): [string, NamedRule] => [
@@ -245,7 +228,6 @@ export function reportUnusedRule(name: string, mark: Mark, findings: Findings): 
 
 const NO_RULES = 'there are no named rules here; a fragment uses its own, those of its pipeline and of gateway.yaml';
 
-/** A suggestion for a comparison in infix notation. */
 function suggestComparison(text: string): string | undefined {
   const [, fact = '', operator = '', value = ''] = /^([\w.-]+)\s*([=!]==?|[<>]=?)\s*(\S+)$/.exec(text) ?? [];
   if (!isFact(fact)) return undefined;

@@ -16,10 +16,7 @@ export const BUCKETS_MAX = 1_000_000;
 /** Hex digits that a double represents exactly. */
 const DIGITS = 13;
 
-/**
- * The bucket of a string, from 0 to `count` - 1: the first 52 bits of SHA-256 over the salt, a zero byte and the string,
- * modulo the count. Stable across processes and versions.
- */
+/** The bucket of a string: the first 52 bits of SHA-256 over salt, zero byte and string, modulo `count`. Stable across versions. */
 export function bucketOf(text: string, salt: string, count: number): number {
   return Number.parseInt(hash('sha256', `${salt}\0${text}`, 'hex').slice(0, DIGITS), 16) % count;
 }
@@ -28,7 +25,6 @@ const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
 const MINUTES_PER_DAY = 24 * 60;
 const MS_PER_MINUTE = 60_000;
 
-/** A weekly window of local time. */
 interface TimeWindow {
   /** By day of the week, Monday first: whether the window begins on it. */
   readonly days: readonly boolean[];
@@ -38,7 +34,6 @@ interface TimeWindow {
   readonly zone: string;
 }
 
-/** The problem of an invalid time window. */
 interface WindowProblem {
   readonly problem: string;
   readonly help: string | undefined;
@@ -67,7 +62,6 @@ function parseDays(text: string): readonly boolean[] | WindowProblem {
   return days;
 }
 
-/** Minutes since midnight of `HH:MM`; `undefined` when there is no such time. */
 function parseTime(text: string): number | undefined {
   const match = /^(\d\d):(\d\d)$/.exec(text);
   if (match === null) return undefined;
@@ -117,12 +111,6 @@ function createLocalClock(zone: string): LocalClock {
 
 const clocks = new Map<string, LocalClock>();
 
-function clockOf(zone: string): LocalClock {
-  const clock = clocks.get(zone) ?? createLocalClock(zone);
-  clocks.set(zone, clock);
-  return clock;
-}
-
 /**
  * Compiles a window such as `mon-fri 09:00-17:00 Europe/Berlin` to a test of a time in milliseconds since the epoch. Days and
  * zone are optional (every day, UTC). A window over midnight belongs to the day it begins on. Throws for an invalid window
@@ -131,8 +119,9 @@ function clockOf(zone: string): LocalClock {
 export function compileWindow(text: string): (ms: number) => boolean {
   const window = parseWindow(text);
   if ('problem' in window) throw new Error(`the time window cannot be used: ${window.problem}`);
-  const { days, start, end } = window;
-  const clock = clockOf(window.zone);
+  const { days, start, end, zone } = window;
+  const clock = clocks.get(zone) ?? createLocalClock(zone);
+  clocks.set(zone, clock);
   return (ms) => {
     const { day, minute } = clock(ms);
     if (start < end) return days[day]! && minute >= start && minute < end;
@@ -309,10 +298,7 @@ const OPERATIONS: Readonly<Record<Operator, Operation>> = {
   max: compute('max'),
 };
 
-/**
- * Compiles an expression that passed the load checks to a function of the facts. A fact that is not set reads as null.
- * Throws for an unknown operator, and for a wrong number of operands.
- */
+/** Compiles a checked expression. A fact that is not set reads as null. Throws for unknown operators and operand counts. */
 export function compileExpression(logic: unknown): Evaluate {
   const found = expressionOf(logic);
   if (found !== undefined) {

@@ -1,59 +1,44 @@
-import type { GatewayConfig, RouteUpstream, RoutingRuleConfig, RuleMode } from '../contract/config.ts';
+import type { GatewayConfig, RouteUpstream, RoutingRuleConfig } from '../contract/config.ts';
 import { matchesGlob } from '../kit/glob.ts';
 
-/** A rule of gateway.yaml with its keys combined into one condition. */
-interface ConfigRule {
-  /** Index in its list. */
-  readonly index: number;
-  readonly name: string;
-  readonly mode: RuleMode;
+/** An entry of `routing.rules`, with its keys combined into one condition. */
+export interface RoutingRule extends RoutingRuleConfig {
+  readonly pointer: string;
   /** JSON-Logic; `true` for a rule without a condition. */
   readonly logic: unknown;
 }
 
-/** An entry of `routing.rules`. */
-export interface RoutingRule extends ConfigRule, Pick<RoutingRuleConfig, 'on_unsupported_cache'> {
-  readonly upstreams: readonly RouteUpstream[];
-}
-
 /** The entries of `routing.rules`, in order, those in shadow mode included. */
-export function routingRules(config: GatewayConfig): readonly RoutingRule[] {
-  return config.routing.rules.map((rule, index) => {
-    const { name, mode, upstreams, on_unsupported_cache } = rule;
-    return {
-      index,
-      name,
-      mode,
-      logic: routingCondition(rule),
-      upstreams,
-      ...(on_unsupported_cache && { on_unsupported_cache }),
-    };
-  });
+export function routingRules({ routing: { rules } }: GatewayConfig): readonly RoutingRule[] {
+  return rules.map((rule, index) => ({
+    ...rule,
+    pointer: `/routing/rules/${index}`,
+    logic: allOf([
+      modelCondition(rule.models),
+      equals('principal.email', rule.user),
+      equals('principal.team', rule.team),
+      rule.group === undefined ? undefined : { in: [rule.group, { var: 'principal.groups' }] },
+      equals('principal.project', rule.project),
+      // The fact is in lower case.
+      equals('request.region', rule.region?.toLowerCase()),
+      rule.when,
+    ]),
+  }));
 }
 
 /** An entry of `access.rules`: requests for which `logic` holds are rejected. */
-export interface AccessRule extends ConfigRule {
-  /** The error message for clients. */
+export interface AccessRule extends Pick<RoutingRule, 'pointer' | 'name' | 'mode' | 'logic'> {
   readonly message: string;
   covers(id: string): boolean;
 }
 
 /** The entries of `access.rules`, in order, those in shadow mode included. */
 export function accessRules({ access: { rules } }: GatewayConfig): readonly AccessRule[] {
-  return rules.map(({ name, mode, models, when, message }, index) => {
-    const conditions = [
-      ...(models === undefined ? [] : [modelCondition(models)]),
-      ...(when === undefined ? [] : [when]),
-    ];
-    return {
-      index,
-      name,
-      mode,
-      logic: conditions.length === 1 ? conditions[0] : { and: conditions },
-      message: message ?? `The access rule "${name}" of this gateway does not allow this request.`,
-      covers: (id) => models?.some((glob) => matchesGlob(glob, id)) ?? true,
-    };
-  });
+  return rules.map(({ name, mode, models, when, message }, index) => ({
+    ...{ name, mode, pointer: `/access/rules/${index}`, logic: allOf([modelCondition(models), when]) },
+    message: message ?? `The access rule "${name}" of this gateway does not allow this request.`,
+    covers: (id) => models?.some((glob) => matchesGlob(glob, id)) ?? true,
+  }));
 }
 
 /** The upstreams of a route, for people: `main, then spare`; with shares in percent for several of one order. */
@@ -80,29 +65,19 @@ export function formatRoute({
   return policy === undefined ? to : `${to} (on_unsupported_cache: ${policy})`;
 }
 
-function routingCondition(rule: RoutingRuleConfig): unknown {
-  const { models, user, team, group, project, region, when } = rule;
-  const conditions = [
-    ...(models === undefined ? [] : [modelCondition(models)]),
-    ...(user === undefined ? [] : [equals('principal.email', user)]),
-    ...(team === undefined ? [] : [equals('principal.team', team)]),
-    ...(group === undefined ? [] : [{ in: [group, { var: 'principal.groups' }] }]),
-    ...(project === undefined ? [] : [equals('principal.project', project)]),
-    // The fact is in lower case.
-    ...(region === undefined ? [] : [equals('request.region', region.toLowerCase())]),
-    ...(when === undefined ? [] : [when]),
-  ];
-  if (conditions.length === 0) return true;
-  return conditions.length === 1 ? conditions[0] : { and: conditions };
+function allOf(conditions: readonly unknown[]): unknown {
+  const written = conditions.filter((condition) => condition !== undefined);
+  if (written.length === 0) return true;
+  return written.length === 1 ? written[0] : { and: written };
 }
 
-function equals(path: string, value: string): unknown {
-  return { '===': [{ var: path }, value] };
+function equals(path: string, value: string | undefined): unknown {
+  return value === undefined ? undefined : { '===': [{ var: path }, value] };
 }
 
-function modelCondition(globs: readonly string[]): unknown {
-  const matches = globs.map((glob) =>
+function modelCondition(globs: readonly string[] | undefined): unknown {
+  const matches = globs?.map((glob) =>
     glob.includes('*') ? { glob: [{ var: 'request.model' }, glob] } : equals('request.model', glob),
   );
-  return matches.length === 1 ? matches[0] : { or: matches };
+  return matches?.length === 1 ? matches[0] : matches && { or: matches };
 }

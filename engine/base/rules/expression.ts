@@ -3,7 +3,7 @@ import { type FactSpec, factSpec, HEADER_FACTS, mayBeStageFact, type StageFacts 
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { DiagnosticCode } from '../source/diagnostics/codes.ts';
 import { looksSecret } from '../source/diagnostics/secrets.ts';
-import type { Findings } from '../source/findings.ts';
+import type { Details, Findings } from '../source/findings.ts';
 import { describe, keyName, type Mark, type Node, type ScalarNode } from '../source/node.ts';
 import { isFact, unknownFactHelp } from './fact-paths.ts';
 import {
@@ -64,7 +64,6 @@ function plural([min, max]: readonly [number, number]): string {
   return min === max ? String(min) : `${min} or ${max}`;
 }
 
-/** What was probably meant by an operator that does not exist. */
 function unknownOperatorHelp(key: string): string | undefined {
   const [, word = '', rest = ''] = /^(\w+)(?:\s+|:)(.+)$/.exec(key) ?? [];
   if (operatorSpec(word) !== undefined || word === 'rule')
@@ -82,22 +81,18 @@ export interface OwnFacts {
   readonly knows_stages: boolean;
 }
 
-/** The optional parts of a diagnostic. */
-type More = { readonly found?: string; readonly expected?: string; readonly help?: string | undefined };
-
 /** Creates the parser of conditions, which reports syntax errors. */
 export function createExpressionReader(
   findings: Findings,
   findRule: FindRule,
   own: OwnFacts,
 ): (node: Node) => Expression {
-  /** The number of errors before the current condition. */
   let before = 0;
 
   const broken = (mark: Mark): Expression => ({ kind: 'broken', mark, logic: null, size: 0, depth: 0 });
 
   /** Reports an error. @param mark the position of the expression */
-  function refuse(code: DiagnosticCode, at: Mark, message: string, more: More = {}, mark = at): Expression {
+  function refuse(code: DiagnosticCode, at: Mark, message: string, more: Details = {}, mark = at): Expression {
     findings.report(code, at, message, more);
     return broken(mark);
   }
@@ -192,7 +187,7 @@ export function createExpressionReader(
     const path = operand.value;
     const common = { mark, logic: { var: path }, size: 0, depth: 0 };
     const spec = factSpec(path, own.of_stages);
-    const wrong = (message: string, more: More = {}) => refuse('C5002', operand.mark, message, more, mark);
+    const wrong = (message: string, more: Details = {}) => refuse('C5002', operand.mark, message, more, mark);
     if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key)))
       return wrong(`${keyName(path)} is not a path of a fact`);
     if (in_item) {

@@ -3,18 +3,15 @@ import { factSpec, mayBeStageFact } from '../contract/own-facts.ts';
 import { listed } from '../kit/text/suggest.ts';
 import { expressionOf } from './logic.ts';
 
-/** The precedence of a phrase: a loose part of a larger phrase gets parentheses. */
-type Bond = 'loose' | 'tight';
-
 interface Phrase {
   readonly text: string;
-  readonly bond: Bond;
+  /** A loose part of a larger phrase gets parentheses. */
+  readonly bond: 'loose' | 'tight';
 }
 
 const tight = (text: string): Phrase => ({ text, bond: 'tight' });
 const loose = (text: string): Phrase => ({ text, bond: 'loose' });
 
-/** The word for the item inside `some`, `all` and `none`. */
 const ITEM = 'it';
 
 const SIGNS: Readonly<Record<string, string>> = { '*': 'x', '/': '/', '%': 'modulo', '+': '+', '-': '-' };
@@ -35,7 +32,6 @@ function kindOf(logic: unknown): FactKind | undefined {
 
 const grouped = ({ text, bond }: Phrase): string => (bond === 'loose' ? `(${text})` : text);
 
-/** A value in a sentence: a fact by its path, a constant as JSON. */
 function value(logic: unknown): string {
   const path = pathOf(logic);
   if (path !== undefined) return path === '' ? ITEM : path;

@@ -9,7 +9,6 @@ import { truthy } from './logic.ts';
 /** Most combinations of values to evaluate. With more, a condition counts as depending on the facts. */
 const MAX_COMBINATIONS = 2048;
 
-/** A string that no condition mentions. */
 const OTHER_TEXT = '\u0000other';
 
 const ORDERINGS: ReadonlySet<string> = new Set(['<', '<=', '>', '>=']);
@@ -37,17 +36,20 @@ function factValues(path: FactPath, spec: FactSpec, mentioned: ReadonlySet<unkno
   return [...[...mentioned].filter((value) => typeof value === 'string'), OTHER_TEXT, '', ...unset];
 }
 
-/**
- * A condition over abstract variables. A fact that is compared with constants is a variable; any other part (patterns, list
- * members, arithmetic) is a boolean variable, the same one wherever the part recurs.
- */
+/** A condition over variables: facts compared with constants; other parts (patterns, members, arithmetic) are booleans. */
 class Abstraction {
+  /** By names that are comparable between conditions. */
   readonly unknowns = new Map<string, Unknown>();
+  readonly logic: unknown;
 
-  of(expression: Expression): unknown {
+  constructor(expression: Expression) {
+    this.logic = this.of(expression);
+  }
+
+  private of(expression: Expression): unknown {
     switch (expression.kind) {
       case 'call':
-        return this.call(expression);
+        return isBucket(expression) ? this.bucket(expression, []) : this.call(expression);
       case 'fact':
         return this.fact(expression, []);
       case 'literal':
@@ -81,12 +83,16 @@ class Abstraction {
     return this.mention(fact.path.replaceAll('.', '/'), constants, (seen) => factValues(fact.path, fact.spec, seen));
   }
 
-  /** A bucket that is compared with constants: a whole number below the number of buckets. */
+  /** A bucket that is compared with constants: a whole number below the number of buckets, or null for an unset fact. */
   private bucket({ logic, operands }: Call, constants: readonly unknown[]): unknown {
-    const isThere = (value: number) => value >= 0 && value < (operands[2]!.logic as number);
-    return this.mention(JSON.stringify(logic).replaceAll('.', '/'), constants, (seen) =>
-      [...new Set(numbersAround(seen).map(Math.floor))].filter(isThere),
-    );
+    const [of] = operands;
+    const count = operands[2]!.logic as number;
+    const isThere = (value: number) => value >= 0 && value < count;
+    const unset = of!.kind === 'fact' && initial_facts.has(of!.path) ? [] : [null];
+    return this.mention(JSON.stringify(logic).replaceAll('.', '/'), constants, (seen) => [
+      ...[...new Set(numbersAround(new Set([...seen, count])).map(Math.floor))].filter(isThere),
+      ...unset,
+    ]);
   }
 
   private mention(key: string, constants: readonly unknown[], valuesFor: (seen: Set<unknown>) => readonly unknown[]) {
@@ -116,18 +122,11 @@ function isConstant(expression: Expression): boolean {
   return expression.kind === 'call' && expression.operator === 'usd';
 }
 
-/** The variables of a condition, by names that are comparable between conditions. */
-function dependencies(expression: Expression): ReadonlySet<string> {
-  const abstraction = new Abstraction();
-  abstraction.of(expression);
-  return new Set(abstraction.unknowns.keys());
-}
-
 /** Whether a condition always holds (true) or never does (false); `undefined` when it depends on the facts, or on too many. */
 function constancy(expression: Expression): boolean | undefined {
-  const abstraction = new Abstraction();
-  const holds = compileExpression(abstraction.of(expression));
-  const unknowns = [...abstraction.unknowns].map(([key, { values }]) => [key, values()] as const);
+  const { logic, unknowns: abstract } = new Abstraction(expression);
+  const holds = compileExpression(logic);
+  const unknowns = [...abstract].map(([key, { values }]) => [key, values()] as const);
   const combinations = unknowns.reduce((product, [, values]) => product * values.length, 1);
   if (combinations > MAX_COMBINATIONS) return undefined;
   const seen = new Set<boolean>();
@@ -149,13 +148,11 @@ const MAX_PAIRED = 12;
 
 const MAX_CHARS = 120;
 
-/** A condition in a message; `this` for a long one. */
 function shown(expression: Expression): string {
   const text = formatCondition(expression.logic);
   return text.length > MAX_CHARS ? 'this' : `\`${text}\``;
 }
 
-/** The sub-conditions of an expression. */
 function conditionsIn({ operator, operands }: Call): readonly Expression[] {
   const nested = ({ kind }: Expression) => kind === 'call';
   if (operator === '!' || operator === '!!') return operands.filter(nested);
@@ -164,10 +161,7 @@ function conditionsIn({ operator, operands }: Call): readonly Expression[] {
   return operator === 'some' || operator === 'all' || operator === 'none' ? operands.slice(1) : [];
 }
 
-/**
- * Warns about a condition that always or never holds, at its innermost such part.
- * @returns whether it warned
- */
+/** Warns about a condition that always or never holds, at its innermost such part. @returns whether it warned */
 export function lintCondition(expression: Expression, findings: Findings): boolean {
   if (expression.kind === 'call') {
     const { operator } = expression;
@@ -194,8 +188,8 @@ function lintConnection(call: Call, findings: Findings): boolean {
   const { operands } = call;
   if (lintAll(operands, findings)) return true;
   // Conditions without a common variable cannot contradict or imply each other.
-  const needs = operands.map(dependencies);
-  const isRelated = (a: number, b: number) => [...needs[a]!].some((name) => needs[b]!.has(name));
+  const needs = operands.map((operand) => new Abstraction(operand).unknowns);
+  const isRelated = (a: number, b: number) => [...needs[a]!.keys()].some((name) => needs[b]!.has(name));
   if (!needs.some((_, at) => needs.some((_, other) => other < at && isRelated(other, at)))) return false;
   const is_odd = (at: number, before: number) =>
     isRelated(before, at) && lintPair(call, [operands[before]!, operands[at]!], findings);

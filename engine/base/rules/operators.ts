@@ -161,7 +161,6 @@ export function operatorSpec(name: string): OperatorSpec | undefined {
   return Object.hasOwn(OPERATORS, name) ? OPERATORS[name as Operator] : undefined;
 }
 
-/** Whether an operator takes this number of operands. */
 export function takesOperands({ operands: [min, max], odd }: OperatorSpec, count: number): boolean {
   return count >= min && count <= max && (odd !== true || count % 2 === 1);
 }

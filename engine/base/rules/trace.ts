@@ -1,4 +1,3 @@
-import type { FactView } from '../contract/services.ts';
 import { compileExpression } from './compile.ts';
 import { formatCondition } from './format-condition.ts';
 import { expressionOf, truthy } from './logic.ts';
@@ -10,10 +9,7 @@ export interface Trace {
   readonly logic: unknown;
   /** `undefined` when not evaluated. A condition holds when its value is truthy. */
   readonly value: unknown;
-  /**
-   * Its operands in order, without the path of a fact. For `some`, `all` and `none`, the list is followed by one trace of the
-   * condition for each evaluated item.
-   */
+  /** Its operands in order, without the path of a fact; for `some`, `all` and `none`, the list and each evaluated item. */
   readonly operands: readonly Trace[];
   /** False for operands skipped by short-circuit evaluation. */
   readonly evaluated: boolean;
@@ -27,12 +23,11 @@ function skipped(logic: unknown): Trace {
   return { operator, logic, value: undefined, operands: shown.map(skipped), evaluated: false };
 }
 
-/** Traces operands in order up to the first whose truth is `until`. */
 function traceUntil(until: boolean, operands: readonly unknown[], data: unknown): readonly Trace[] {
   let decided = false;
   return operands.map((operand) => {
     if (decided) return skipped(operand);
-    const traced = trace(operand, data);
+    const traced = traceCondition(operand, data);
     decided = truthy(traced.value) === until;
     return traced;
   });
@@ -41,21 +36,21 @@ function traceUntil(until: boolean, operands: readonly unknown[], data: unknown)
 function traceIf(operands: readonly unknown[], data: unknown): readonly Trace[] {
   const traced = operands.map(skipped);
   for (let i = 0; ; i += 2) {
-    traced[i] = trace(operands[i], data);
+    traced[i] = traceCondition(operands[i], data);
     if (i + 1 >= operands.length) return traced;
     if (!truthy(traced[i]!.value)) continue;
-    traced[i + 1] = trace(operands[i + 1], data);
+    traced[i + 1] = traceCondition(operands[i + 1], data);
     return traced;
   }
 }
 
 function traceItems(operator: string, [list, condition]: readonly unknown[], data: unknown): readonly Trace[] {
-  const traced_list = trace(list, data);
+  const traced_list = traceCondition(list, data);
   const items: readonly unknown[] = Array.isArray(traced_list.value) ? traced_list.value : [];
   const until = operator !== 'all';
   const traced: Trace[] = [];
   for (const item of items) {
-    const one = trace(condition, item);
+    const one = traceCondition(condition, item);
     traced.push(one);
     if (truthy(one.value) === until) break;
   }
@@ -67,20 +62,15 @@ function traceOperands(operator: string, operands: readonly unknown[], data: unk
   if (operator === 'and' || operator === 'or') return traceUntil(operator === 'or', operands, data);
   if (operator === 'if') return traceIf(operands, data);
   if (operator === 'some' || operator === 'all' || operator === 'none') return traceItems(operator, operands, data);
-  return operands.map((operand) => trace(operand, data));
+  return operands.map((operand) => traceCondition(operand, data));
 }
 
-function trace(logic: unknown, data: unknown): Trace {
+/** Evaluates a checked condition, recording the value of each part. @param data the facts, or the item of a list */
+export function traceCondition(logic: unknown, data: unknown): Trace {
   const value = compileExpression(logic)(data);
-  const found = expressionOf(logic);
-  if (found === undefined) return { operator: undefined, logic, value, operands: [], evaluated: true };
-  const [operator, operands] = found;
-  return { operator, logic, value, operands: traceOperands(operator, operands, data), evaluated: true };
-}
-
-/** Evaluates a condition that passed the load checks, and records the value of each part. */
-export function traceCondition(logic: unknown, facts: FactView): Trace {
-  return trace(logic, facts);
+  const [operator, operands] = expressionOf(logic) ?? [];
+  if (operator === undefined) return { operator, logic, value, operands: [], evaluated: true };
+  return { operator, logic, value, operands: traceOperands(operator, operands!, data), evaluated: true };
 }
 
 /** A comparison that determined the result of a condition. */
@@ -100,24 +90,16 @@ export function factsSeen(trace: Trace): [path: string, value: unknown][] {
   return trace.operands.filter(({ evaluated }) => evaluated).flatMap(factsSeen);
 }
 
-function leaf(trace: Trace): Reason {
-  return {
-    condition: formatCondition(trace.logic),
-    held: truthy(trace.value),
-    saw: Object.fromEntries(factsSeen(trace)),
-  };
-}
-
 /** The comparisons that determined the result of a condition, in order of evaluation. */
 export function reasonsOf(trace: Trace): readonly Reason[] {
-  const { operator, operands } = trace;
+  const { operator, operands, logic } = trace;
+  const held = truthy(trace.value);
   if (operator === 'and' || operator === 'or') {
-    const held = truthy(trace.value);
     const decides = operands.filter((operand) => operand.evaluated && truthy(operand.value) === held);
     return decides.flatMap(reasonsOf);
   }
   if ((operator === '!' || operator === '!!') && operands[0]?.operands.length !== 0 && operands[0] !== undefined) {
     return reasonsOf(operands[0]);
   }
-  return [leaf(trace)];
+  return [{ condition: formatCondition(logic), held, saw: Object.fromEntries(factsSeen(trace)) }];
 }

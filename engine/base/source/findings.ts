@@ -38,7 +38,6 @@ export function createFindings() {
     hidden.get(file)!.push(range);
   };
   return {
-    /** Adds a diagnostic at a mark, or about a file as a whole. */
     report(
       code: DiagnosticCode,
       at: Mark | { readonly file: string },
@@ -59,12 +58,8 @@ export function createFindings() {
     hide(node: Node): void {
       for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
     },
-    /** Hides a range of a file in snippets: offsets, start and end. */
     hideRange,
-    /**
-     * Suppresses warnings of one code in one file and in the fragments it uses. The mark is that of the `allow:` entry.
-     * @param more files that it extends.
-     */
+    /** Suppresses one warning in a file and its fragments. @param at the `allow:` entry @param more files that it extends */
     allow(at: Mark, code: string, more: readonly string[] = []): void {
       // An extension of several pipelines repeats it for each of them.
       if (!allowed.some((one) => one.at === at)) allowed.push({ at, code, files: [at.file, ...more] });
@@ -82,11 +77,9 @@ export function createFindings() {
       const left = all.filter((diagnostic) => !allowed.some((one) => meets(one, diagnostic)));
       return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
-    /** Absolute paths of the files read. */
     files: (): readonly string[] => [...texts.keys()],
     /** Records the absolute path of a secret file; its text is not kept. */
     readSecret: (file: string) => void secret_files.add(file),
-    /** Absolute paths of the secret files. */
     secret_files: (): readonly string[] => [...secret_files],
     /** Text of each file with secrets blanked out, for snippets. */
     sources: (): ReadonlyMap<string, string> =>

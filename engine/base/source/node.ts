@@ -14,7 +14,6 @@ export type Chain = readonly { readonly file: string; readonly line: number }[];
 export interface Mark extends SourcePosition {
   /** Length of the marked text on that line, in characters. */
   readonly length: number;
-  /** JSON pointer of the node in its own file. */
   readonly pointer: string;
   readonly chain?: Chain;
 }
@@ -81,13 +80,16 @@ export function scalarsAt(node: Node | undefined, keys: readonly string[]): read
   return node?.kind === 'scalar' ? [node] : [];
 }
 
+/** A copy with the items of a list, or the values of a mapping, mapped by `change`. */
+export function mapValues<T extends Node>(node: T, change: (value: Node) => Node): T {
+  if (node.kind === 'scalar') return node;
+  if (node.kind === 'list') return { ...node, items: node.items.map(change) };
+  return { ...node, entries: node.entries.map((entry) => ({ ...entry, value: change(entry.value) })) };
+}
+
 /** A copy with one node in place of another. */
 export function replaceNode<T extends Node>(node: T, old: Node, fresh: Node): T {
-  if (node === old) return fresh as T;
-  if (node.kind === 'scalar') return node;
-  if (node.kind === 'list') return { ...node, items: node.items.map((item) => replaceNode(item, old, fresh)) };
-  const entries = node.entries.map((entry) => ({ ...entry, value: replaceNode(entry.value, old, fresh) }));
-  return { ...node, entries };
+  return node === old ? (fresh as T) : mapValues(node, (value) => replaceNode(value, old, fresh));
 }
 
 /** The text of a non-empty string; `undefined` for anything else. */

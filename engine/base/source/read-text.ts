@@ -114,10 +114,7 @@ function entriesIn(directory: string, findings: Findings): Dirent[] {
   }
 }
 
-/**
- * The file at a path, or the YAML files below a directory, sorted by name. Follows symbolic links and skips hidden directories.
- * Reports a directory that is too large to search.
- */
+/** The file at a path, or the YAML files below it, sorted by name. Follows links, skips hidden directories, bounds the search. */
 export function filesAt(path: string, findings: Findings): string[] {
   if (statOf(path)?.isDirectory() !== true) return [path];
   const found: string[] = [];

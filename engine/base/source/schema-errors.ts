@@ -1,8 +1,7 @@
 import type { JsonSchema } from '../contract/json-schema.ts';
 import { closest, closestKey, listed } from '../kit/text/suggest.ts';
-import type { DiagnosticCode } from './diagnostics/codes.ts';
 import { isSecretKey, looksSecret } from './diagnostics/secrets.ts';
-import type { Details, Findings } from './findings.ts';
+import type { Findings } from './findings.ts';
 import {
   childOf,
   describe,
@@ -10,7 +9,6 @@ import {
   entriesOf,
   entryOf,
   keyName,
-  type Mark,
   type Node,
   nodeAt,
   replaceNode,
@@ -53,7 +51,6 @@ export interface Typo {
   readonly owner: string;
   readonly key: string;
   readonly meant: string;
-  /** Whether the meant key takes a list. */
   readonly is_list?: boolean;
 }
 
@@ -74,8 +71,6 @@ export function corrected(root: Node, { owner, key, meant, is_list }: Typo): Nod
   return replaceNode(root, target, { ...target, entries });
 }
 
-// Suggestions for a value of the wrong type.
-
 const quoted = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : JSON.stringify(text));
 
 /** A value in YAML's flow style, such as { a: [1, b] }. */
@@ -87,7 +82,6 @@ export function flow(value: unknown): string {
     .join(', ')} }`;
 }
 
-/** The keywords of a schema that messages use. */
 interface Described {
   readonly type?: string;
   readonly description?: string;
@@ -140,14 +134,7 @@ function listMeant(text: string, { pattern }: Described = {}): string[] {
   return pattern !== undefined && !fits(text) && words.every(fits) ? words : text.split(/,\s*/);
 }
 
-interface Wording {
-  readonly code: DiagnosticCode;
-  readonly mark: Mark;
-  readonly message: string;
-  readonly details?: Details;
-}
-
-type Explain = (error: SchemaError, node: Node, root: Node) => Wording;
+type Explain = (error: SchemaError, node: Node, findings: Findings, root: Node) => void;
 
 const TYPE_NAMES: Readonly<Record<string, string>> = {
   string: 'a text',
@@ -182,18 +169,23 @@ function alternativeKeys(error: SchemaError): string[] {
 /** With more alternatives, the help proposes only the first. */
 const PROPOSED_MAX = 3;
 
-/** @param join `or`: one of the keys is missing; `and`: all are. */
-function missing(keys: readonly string[], owner: Node, error: SchemaError, join: 'or' | 'and' = 'or'): Wording {
+/** Reports missing keys. @param join `or`: one of the keys is missing; `and`: all are. */
+function missing(
+  keys: readonly string[],
+  owner: Node,
+  error: SchemaError,
+  findings: Findings,
+  join: 'or' | 'and' = 'or',
+): void {
   const { properties = {} } = describedIn(error);
   const names = listed(keys.map((key) => `\`${key}\``)).replace(/ or (\S+)$/, ` ${join} $1`);
   const many = join === 'or' && keys.length > PROPOSED_MAX;
   const proposals = (many ? keys.slice(0, 1) : keys).map((key) => proposal(key, properties[key]));
   const help = `${proposals.join(` ${join} `)}${many ? ', or one of the others' : ''}`;
   const message = join === 'and' ? `the keys ${names} are missing` : `the key ${names} is missing`;
-  return { code: 'C3002', mark: owner.mark, message, details: { help: `add ${help}` } };
+  findings.report('C3002', owner.mark, message, { help: `add ${help}` });
 }
 
-/** A key with a value to paste, or with its description. */
 function proposal(key: string, schema: Described = {}): string {
   const { 'x-secret': variable, examples, enum: allowed, description } = schema;
   const few = allowed !== undefined && allowed.length <= FEW_CHOICES ? allowed[0] : undefined;
@@ -202,7 +194,7 @@ function proposal(key: string, schema: Described = {}): string {
   return description === undefined ? `\`${key}:\`` : `\`${key}:\` (${description.replace(/\.$/, '')})`;
 }
 
-function wrongType(error: SchemaError, node: Node): Wording {
+function wrongType(error: SchemaError, node: Node, findings: Findings): void {
   const wanted = ([] as string[]).concat(error.params.type as string | string[]);
   const schema = describedIn(error);
   const { examples, 'x-secret': variable, 'x-several': several } = schema;
@@ -221,8 +213,7 @@ function wrongType(error: SchemaError, node: Node): Wording {
       : typeof several === 'string' && node.kind === 'list'
         ? `for a list there is \`${several}\``
         : help;
-  const details = { found: describe(node), expected, help: hint };
-  return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
+  findings.report('C3003', node.mark, `expected ${expected}`, { found: describe(node), expected, help: hint });
 }
 
 const EMPTY = {
@@ -231,14 +222,14 @@ const EMPTY = {
   minProperties: ['mapping', 'key'],
 } as const;
 
-function tooFew(error: SchemaError, node: Node): Wording {
-  if ((error.params.limit as number) > 1) return outOfRange(error, node);
+function tooFew(error: SchemaError, node: Node, findings: Findings): void {
+  if ((error.params.limit as number) > 1) return void outOfRange(error, node, findings);
   const [what, part] = EMPTY[error.keyword as keyof typeof EMPTY];
   const details = { expected: `at least one ${part}`, help: 'write a value, or remove the key' };
-  return { code: 'C3007', mark: node.mark, message: `the ${what} is empty`, details };
+  findings.report('C3007', node.mark, `the ${what} is empty`, details);
 }
 
-function notAllowed(error: SchemaError, node: Node): Wording {
+function notAllowed(error: SchemaError, node: Node, findings: Findings): void {
   const values = ([] as unknown[]).concat(error.params.allowedValues ?? error.params.allowedValue);
   const allowed = values.map((one) => (typeof one === 'string' && isNumeral(one) ? JSON.stringify(one) : String(one)));
   const value = node.kind === 'scalar' ? node.value : undefined;
@@ -250,15 +241,11 @@ function notAllowed(error: SchemaError, node: Node): Wording {
       : meant === value
         ? `write ${meant}, without quotes`
         : `did you mean \`${meant}\`?`;
-  return {
-    code: 'C3004',
-    mark: node.mark,
-    message: `${describe(node)} is not one of the allowed values`,
-    details: { expected: listed(allowed, 40), help: meant === undefined ? whatItIs(error) : text },
-  };
+  const help = meant === undefined ? whatItIs(error) : text;
+  const message = `${describe(node)} is not one of the allowed values`;
+  findings.report('C3004', node.mark, message, { expected: listed(allowed, 40), help });
 }
 
-/** Longest description that serves as help, in characters. */
 const DESCRIPTION_CHARS_MAX = 160;
 
 function whatItIs(error: SchemaError): string | undefined {
@@ -271,22 +258,15 @@ function isNumeral(text: string): boolean {
   return text.trim() !== '' && Number.isFinite(Number(text));
 }
 
-function repeated(error: SchemaError, _list: Node, root: Node): Wording {
+function repeated(error: SchemaError, _list: Node, findings: Findings, root: Node): void {
   const { i, j } = error.params as { i: number; j: number };
   const node = nodeAt(root, `${error.instancePath}/${Math.max(i, j)}`);
-  const details = { help: 'remove one of the two' };
-  return { code: 'C3010', mark: node.mark, message: `${describe(node)} is listed twice`, details };
+  findings.report('C3010', node.mark, `${describe(node)} is listed twice`, { help: 'remove one of the two' });
 }
 
-function wrongForm(error: SchemaError, node: Node): Wording {
+function wrongForm(error: SchemaError, node: Node, findings: Findings): void {
   const expected = FORMATS[error.params.format as string] ?? expectation(error);
-  return { code: 'C3006', mark: node.mark, message: `${describe(node)} has the wrong format`, details: { expected } };
-}
-
-function keyForm(error: SchemaError, owner: Node, key: string): Wording {
-  const mark = entryOf(owner, key)?.key_mark ?? owner.mark;
-  const message = `the key ${keyName(key)} has the wrong format`;
-  return { code: 'C3006', mark, message, details: { expected: expectation(error) } };
+  findings.report('C3006', node.mark, `${describe(node)} has the wrong format`, { expected });
 }
 
 function expectation(error: SchemaError): string {
@@ -294,20 +274,20 @@ function expectation(error: SchemaError): string {
   return typeof stated === 'string' ? stated : `text that matches ${error.params.pattern ?? 'the schema'}`;
 }
 
-function outOfRange(error: SchemaError, node: Node): Wording {
+function outOfRange(error: SchemaError, node: Node, findings: Findings): void {
   const { keyword, params } = error;
   const unit = /Length$/.test(keyword) ? ' characters' : /Items$/.test(keyword) ? ' items' : '';
   const relation = RELATIONS[params.comparison as string] ?? (keyword.startsWith('max') ? 'at most' : 'at least');
   const expected =
     params.limit === undefined ? (error.message ?? 'another value') : `${relation} ${params.limit}${unit}`;
   const found = unit === '' ? { found: describe(node) } : {};
-  return { code: 'C3005', mark: node.mark, message: 'the value is out of range', details: { ...found, expected } };
+  findings.report('C3005', node.mark, 'the value is out of range', { ...found, expected });
 }
 
 const EXPLANATIONS: Readonly<Record<string, Explain>> = {
-  required: (error, node) => missing([error.params.missingProperty as string], node, error),
-  dependencies: (error, node) => missing([error.params.missingProperty as string], node, error),
-  anyOf: (error, node) => missing(alternativeKeys(error), node, error),
+  required: (error, node, findings) => missing([error.params.missingProperty as string], node, error, findings),
+  dependencies: (error, node, findings) => missing([error.params.missingProperty as string], node, error, findings),
+  anyOf: (error, node, findings) => missing(alternativeKeys(error), node, error, findings),
   type: wrongType,
   minLength: tooFew,
   minItems: tooFew,
@@ -319,32 +299,25 @@ const EXPLANATIONS: Readonly<Record<string, Explain>> = {
   format: wrongForm,
 };
 
-/**
- * Reports one error of the validator as a diagnostic.
- * @param keys all missing keys of the mapping, if the error is about a missing key.
- */
+/** Reports one error of the validator. @param keys all missing keys of the mapping, if the error is about one */
 function reportSchemaError(error: SchemaError, root: Node, findings: Findings, keys: readonly string[]): void {
   const node = nodeAt(root, error.instancePath);
   const is_empty = node.kind === 'scalar' && (node.value === null || node.value === '');
+  const key = error.propertyName;
   if (error.parentSchema?.['x-secret'] !== undefined && !is_empty) {
     reportLiteralSecret(node, error.parentSchema['x-secret'], findings);
-    return;
+  } else if (keys.length > 1) {
+    missing(keys, node, error, findings, 'and');
+  } else if (key !== undefined) {
+    const mark = entryOf(node, key)?.key_mark ?? node.mark;
+    const expected = expectation(error);
+    findings.report('C3006', mark, `the key ${keyName(key)} has the wrong format`, { expected });
+  } else {
+    (EXPLANATIONS[error.keyword] ?? outOfRange)(error, node, findings, root);
   }
-  if (keys.length > 1) {
-    const { code, mark, message, details } = missing(keys, node, error, 'and');
-    findings.report(code, mark, message, details);
-    return;
-  }
-  const explain = EXPLANATIONS[error.keyword] ?? outOfRange;
-  const { code, mark, message, details } =
-    error.propertyName === undefined ? explain(error, node, root) : keyForm(error, node, error.propertyName);
-  findings.report(code, mark, message, details);
 }
 
-/**
- * The help text that moves a secret into the environment.
- * @param example `x-secret` of the schema: the name of a variable, or `true`.
- */
+/** Help that moves a secret into the environment. @param example `x-secret` of the schema: a variable, or `true` */
 function inEnvironment(env_key: string | undefined, key: string, example?: unknown): string {
   const variable = typeof example === 'string' ? example : key.replace(/_env$/, '').toUpperCase();
   const set = `put the secret into the environment (export ${variable}=...)`;
@@ -371,10 +344,7 @@ export function reportLiteralSecret(node: Node, example: unknown, findings: Find
   });
 }
 
-/**
- * Removes the errors of alternatives that were not meant. For alternatives by key, only the missing key counts. For alternatives by
- * value, only the branch of the same kind counts: list, mapping, or words for a text.
- */
+/** Removes errors of alternatives not meant: by key, only the missing key counts; by value, only the branch of its kind. */
 function withoutOtherBranches(errors: readonly SchemaError[], root: Node): SchemaError[] {
   const alternatives = errors.filter(({ keyword }) => keyword === 'anyOf');
   const by_value = alternatives.filter((error) => alternativeKeys(error).length === 0);
@@ -396,7 +366,6 @@ interface OtherBranch {
   readonly at: string;
   /** Schema path of the branch; a definition has its own path instead. */
   readonly path?: string;
-  /** Schema path of the branch that was meant. */
   readonly kept?: string;
 }
 
@@ -412,7 +381,6 @@ interface Branch {
   readonly enum?: readonly unknown[];
 }
 
-/** Index of the alternative that was probably meant. */
 function branchFor(node: Node, branches: readonly Branch[]): number {
   const fitting = branches.filter(({ type }) => kindOf(type) === node.kind);
   const words = textOf(node) === undefined ? undefined : fitting.find((branch) => branch.enum !== undefined);
@@ -446,11 +414,7 @@ function keyPaths(schema: Schema, path: readonly string[] = [], paths = new Map<
   return paths;
 }
 
-/**
- * Converts the errors of the validator into diagnostics, one per mistake. A misspelt key is not also reported as missing, and only
- * the first of several errors about one value counts.
- * @returns the node with misspelt keys corrected, for later passes.
- */
+/** Reports one diagnostic per mistake. @returns the node with misspelt keys corrected, for later passes */
 export function reportSchemaErrors(
   errors: readonly SchemaError[],
   schema: JsonSchema,
@@ -480,18 +444,7 @@ export function reportSchemaErrors(
   return typos.reduce(corrected, root);
 }
 
-/** Reports unknown keys as one mistake each. */
-function reportKeys(
-  errors: readonly SchemaError[],
-  schema: JsonSchema,
-  root: Node,
-  findings: Findings,
-): {
-  /** The misspelt keys. */
-  readonly typos: readonly Typo[];
-  /** Whether an error follows from a reported key. */
-  explains(error: SchemaError): boolean;
-} {
+function reportKeys(errors: readonly SchemaError[], schema: JsonSchema, root: Node, findings: Findings) {
   /** `<pointer> <key>` of missing keys, and pointers of values, whose errors follow from a reported key. */
   const explained = new Set<string>();
 
@@ -598,7 +551,7 @@ function reportKeys(
   });
   return {
     typos,
-    explains(error) {
+    explains(error: SchemaError): boolean {
       const { keyword, instancePath: at, params } = error;
       if (REQUIRED.includes(keyword)) return explained.has(`${at} ${params.missingProperty}`);
       if (keyword !== 'anyOf') return explained.has(at);
@@ -616,7 +569,6 @@ export function reportMisplaced(entries: readonly Entry[], home: string, finding
   });
 }
 
-/** The value of a misspelt key as a list, if the meant key takes one. */
 function asList(value: Node, schema: Described = {}): string {
   if (schema.type !== 'array' || value.kind !== 'scalar' || value.value === null) return '';
   const { value: text } = value;
@@ -625,7 +577,6 @@ function asList(value: Node, schema: Described = {}): string {
 
 const isEmpty = ({ value }: Entry): boolean => value.kind === 'scalar' && value.value === null;
 
-/** The properties of the first mapping called `key` in a schema. */
 function propertiesOf(schema: Described, key: string): object {
   const { properties = {} } = schema;
   const own = properties[key]?.properties;
@@ -634,7 +585,6 @@ function propertiesOf(schema: Described, key: string): object {
   return found.find((inside) => Object.keys(inside).length > 0) ?? {};
 }
 
-/** The names in a JSON pointer, without list indexes. */
 function pathOf(pointer: string): string[] {
   return pointer.split('/').filter((token) => token !== '' && !/^\d+$/.test(token));
 }

@@ -27,7 +27,6 @@ import {
   yamlBreaks,
 } from './yaml-errors.ts';
 
-/** Converts nodes of the YAML library into nodes with positions. */
 function createBuilder(file: string, text: string, findings: Findings) {
   const starts = lineStarts(text);
   const anchors = new Set<string>();
@@ -139,7 +138,6 @@ function spansOf(document: Document.Parsed): Span[] {
   return spans;
 }
 
-/** Repeated keys, in the form of the library's errors. */
 function duplicateKeys(document: Document.Parsed): YamlProblem[] {
   const problems: YamlProblem[] = [];
   visit(document, {
@@ -156,10 +154,7 @@ function duplicateKeys(document: Document.Parsed): YamlProblem[] {
   return problems;
 }
 
-/**
- * Hides likely secrets of a file that is not valid YAML. No later pass looks at its keys, and the line-based filter misses values
- * of several lines.
- */
+/** Hides likely secrets of invalid YAML: no later pass looks at its keys, and the line filter misses values of several lines. */
 function hideLikelySecrets(document: Document.Parsed, text: string, file: string, findings: Findings): void {
   visit(document, {
     Pair(_key, { key, value }) {
@@ -191,10 +186,7 @@ const FILE_AND_VALUE = /([A-Za-z][\w-]{0,100}_file)["']?[ \t]*:[ \t]+(\S.*)/g;
 const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*(?:[!&]\S+\s+)*[^\w\s]?[^\w\s]?\d?[+-]?\s*(?:#.*)?$/;
 const BEGINS_WITH_KEY = /^\s*[\w"'!-][^:]{0,100}:(?:\s|$)/;
 
-/**
- * The lines below secret keys, with deeper or equal indentation and no key of their own. The parser of a damaged file may have read
- * them as something else.
- */
+/** The lines below secret keys that are no less indented and have no key: a damaged file may have been read differently. */
 function textsBelowSecretKeys(text: string): [number, number][] {
   const ranges: [number, number][] = [];
   let offset = 0;
@@ -221,11 +213,7 @@ const REFUSALS = {
   C1014: ['a key must be a non-empty string', 'quote the key'],
 } as const;
 
-/**
- * Parses a configuration file. YAML warnings count as errors. Anchors, aliases, merge keys and tags are rejected, because they hide
- * where a value comes from.
- * @returns the top-level mapping, or `undefined` after reporting errors.
- */
+/** Parses a file. YAML warnings are errors, as are anchors, aliases, merge keys and tags: they hide where a value comes from. */
 export function parseSource(file: string, text: string, findings: Findings): MapNode | undefined {
   const before = findings.errors();
   if (text.includes('\0')) {
@@ -272,19 +260,13 @@ export function parseSource(file: string, text: string, findings: Findings): Map
   return undefined;
 }
 
-/**
- * Cache of parsed valid files. Most files are unchanged at a reload, each pipeline reads its fragments again, and parsing is more
- * than half of the work of a reload.
- */
+/** Cache of parsed valid files: most are unchanged at a reload, of which parsing is more than half of the work. */
 const parsed = new LRUCache<string, { readonly text: string; readonly root: MapNode }>({
   maxSize: 2_097_152,
   sizeCalculation: ({ text }) => text.length + 1,
 });
 
-/**
- * Reads and parses a configuration file; see `parseSource`.
- * @returns the top-level mapping, or `undefined` after reporting errors.
- */
+/** Reads and parses a configuration file; see `parseSource`. `undefined` after reporting errors. */
 export function readSource(file: string, findings: Findings): MapNode | undefined {
   const text = readText(file, findings);
   if (text === undefined) return undefined;

@@ -40,7 +40,6 @@ export interface ErrorClause extends StageEntry {
 /** A named rule of a pipeline. */
 export interface NamedRule {
   readonly name: string;
-  /** JSON-Logic with named rules expanded. */
   readonly logic: unknown;
   readonly position: SourcePosition;
 }
@@ -82,7 +81,6 @@ export interface Loaded {
   readonly policies_directory: string | undefined;
   /** Position of a value of gateway.yaml, by JSON pointer; `undefined` if it is not written there. */
   positionOf(pointer: string): SourcePosition | undefined;
-  /** Text of each file with secrets masked, for snippets of diagnostics. */
   readonly sources: ReadonlyMap<string, string>;
   /** Values of gateway.yaml for this machine only, with their marks. */
   readonly of_machine: readonly { readonly mark: Mark; readonly value: string }[];
@@ -94,17 +92,14 @@ export interface Policy {
   readonly name: string;
   readonly version: number;
   readonly summary: string;
-  /** Absolute path. */
   readonly file: string;
   readonly match: PolicyMatch;
   readonly priority: number;
-  /** Settings for clients, with positions. */
   readonly settings: MapNode;
 }
 
 /** The people a policy applies to: members of either list. */
 export interface PolicyMatch {
   readonly groups: readonly string[];
-  /** Lower case. */
   readonly email_domains: readonly string[];
 }

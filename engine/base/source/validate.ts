@@ -15,7 +15,6 @@ export type SchemaError = ErrorObject;
 
 /** Custom schema keywords; validation collects the annotated values for later checks. */
 export const ANNOTATIONS = [
-  /** A JSON-Logic condition. */
   'x-rule',
   /** The name of an environment variable that holds a secret. */
   'x-secret',
@@ -29,7 +28,6 @@ export const ANNOTATIONS = [
   'x-url',
   /** An IP address or CIDR range; `single`: an address only. */
   'x-address',
-  /** A time zone of the IANA database. */
   'x-time-zone',
 ] as const;
 
@@ -38,7 +36,6 @@ const PATHS: readonly (typeof ANNOTATIONS)[number][] = ['x-path', 'x-secret-file
 /** An annotated value. */
 export interface Annotation {
   readonly kind: (typeof ANNOTATIONS)[number];
-  /** The value of the keyword in the schema. */
   readonly parameter: unknown;
   /** JSON pointer of the value below the validated node. */
   readonly pointer: string;
@@ -143,10 +140,7 @@ type Schema = Record<string, unknown>;
 
 const made = new WeakMap<JsonSchema, JsonSchema>();
 
-/**
- * A schema with a `_file` twin for each `_env` key of a secret (`x-secret`): `api_key_file` beside `api_key_env`. If the key is
- * required, either of the two is.
- */
+/** A schema with a `_file` twin for each `_env` key of a secret (`x-secret`); of a required key, either of the two is. */
 export function withSecretFiles(schema: JsonSchema): JsonSchema {
   const known = made.get(schema);
   if (known !== undefined) return known;
@@ -228,10 +222,7 @@ export interface Validated {
   readonly node: Node;
 }
 
-/**
- * Validates a node against a schema without coercion, and fills in defaults. Reports one diagnostic per mistake.
- * @param directory base of relative paths in the value.
- */
+/** Validates without coercion, and fills in defaults. One diagnostic per mistake. @param directory base of relative paths */
 export function validate(plain: JsonSchema, node: Node, directory: string, findings: Findings): Validated {
   const schema = withSecretFiles(plain);
   const validator = validatorOf(schema);

@@ -15,7 +15,6 @@ export interface Span {
   readonly quoted: boolean;
 }
 
-/** A YAML error with its message and offsets. */
 interface Break {
   readonly code: DiagnosticCode;
   readonly start: number;
@@ -197,9 +196,7 @@ function explainDuplicate(text: string, start: number, more: number): Break {
   return { code: 'C1009', start, end: start + key.length, message, help };
 }
 
-/**
- * The YAML errors of a file: every repeated key, every tag, and the first other error. Further ones usually follow from the first.
- */
+/** The YAML errors of a file: repeated keys, tags, and the first other error. Further ones usually follow from the first. */
 export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Span[], text: string): readonly Break[] {
   // After a stack overflow, the other errors depend on how far the library got.
   const exhausted = problems.filter(({ code }) => code === 'RESOURCE_EXHAUSTION').slice(0, 1);

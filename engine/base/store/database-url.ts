@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { ConnectionOptions } from 'node:tls';
-import type { PostgresSettings } from './postgres-connection.ts';
+import type { PostgresSettings } from './postgres-client.ts';
 
 /** A wrong database URL. The message is the end of a sentence, and repeats no part that may be a password. */
 export class DatabaseUrlError extends Error {
@@ -126,10 +126,7 @@ type Params = Readonly<Record<string, string | undefined>>;
 
 function sslMode({ sslmode, ssl, sslrootcert, sslcert, sslnegotiation }: Params, env: NodeJS.ProcessEnv): SslMode {
   const stated = sslmode || (ssl && (SSL_FLAGS[ssl] ?? ssl)) || undefined;
-  const mode = SSL_MODES.find((known) => known === stated);
-  if (stated !== undefined && mode === undefined) {
-    throw new DatabaseUrlError(`has an unknown sslmode; there are ${SSL_MODES.join(', ')}`);
-  }
+  const mode = stated === undefined ? undefined : knownMode(stated, 'an unknown sslmode');
   if (mode === 'disable') return mode;
   // With public certificate authorities, only the host name identifies the server.
   if (sslrootcert === 'system' || (mode === 'verify-ca' && !sslrootcert)) return 'verify-full';
@@ -137,16 +134,14 @@ function sslMode({ sslmode, ssl, sslrootcert, sslcert, sslnegotiation }: Params,
   if (mode !== undefined) return mode;
   if (sslrootcert || sslcert) return 'verify-full';
   if (sslnegotiation === 'direct') return 'require';
-  return ofEnvironment(env.PGSSLMODE || 'prefer');
+  return knownMode(env.PGSSLMODE || 'prefer', 'no sslmode, and PGSSLMODE is set to an unknown one');
 }
 
 /** An unknown value is an error, because it may have been meant to require encryption. */
-function ofEnvironment(stated: string): SslMode {
+function knownMode(stated: string, what: string): SslMode {
   const mode = SSL_MODES.find((known) => known === stated);
-  if (mode !== undefined) return mode;
-  throw new DatabaseUrlError(
-    `has no sslmode, and PGSSLMODE is set to an unknown one; there are ${SSL_MODES.join(', ')}`,
-  );
+  if (mode === undefined) throw new DatabaseUrlError(`has ${what}; there are ${SSL_MODES.join(', ')}`);
+  return mode;
 }
 
 function channelBinding({ channel_binding }: Params, mode: SslMode): 'require' | undefined {

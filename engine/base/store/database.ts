@@ -1,23 +1,28 @@
 import { createRequire } from 'node:module';
 import { setTimeout as delay } from 'node:timers/promises';
+import { createSecureContext } from 'node:tls';
 import type { Knex } from 'knex';
 import type { Pool } from 'pg';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Log } from '../contract/services.ts';
-import { StartError } from '../contract/start-error.ts';
+import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { createRetryPause } from '../kit/retry-pause.ts';
-import { type DatabaseServer, findServer } from './database-server.ts';
-import { createListener } from './listener.ts';
+import { type SecretSource, secretFile, secretHolder, secretIn, secretPlace } from '../kit/secret-names.ts';
+import { type DatabaseUrl, DatabaseUrlError, readDatabaseUrl } from './database-url.ts';
+import { openEmbeddedPostgres } from './embedded-postgres.ts';
 import { migrate } from './migrate.ts';
-import { openPipelinedConnections, type PipelinedConnections } from './pipelined-connections.ts';
 import {
   createConnections,
+  createListener,
   describeOutage,
   isOutage,
   isOutdated,
   isPartitionNew,
   isSchemaMissing,
   isWriteOutage,
+  openPipelinedConnections,
+  type PipelinedConnections,
+  type PostgresAddress,
   runStatement,
   STATEMENT_TIMEOUT_SECONDS,
   storeUnavailable,
@@ -33,10 +38,8 @@ function createKnex(pool: Pool): Knex {
   return knex({ client: 'pg', connectionPool: pool, log: SILENT });
 }
 
-function ignore() {}
-
 /** Knex would also print the errors that it raises. */
-const SILENT = { warn: ignore, error: ignore, deprecate: ignore, debug: ignore };
+const SILENT = { warn() {}, error() {}, deprecate() {}, debug() {} };
 
 /** The PostgreSQL database of the gateway, embedded or the operator's. */
 export interface Database {
@@ -156,7 +159,6 @@ function splitPool(total: number) {
   return { admins, lane_count, statements: for_requests - lane_count };
 }
 
-/** Tracks whether the database is available, and logs each change once. */
 function createReadiness(options: { server: DatabaseServer; log: Log; prepare: () => Promise<void> }) {
   const { server, log, prepare } = options;
   const retry = createRetryPause();
@@ -207,11 +209,9 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
 
   return {
     up,
-    /** Resolves after the first attempt, or a timeout. */
     prepareForEver,
     /** Resolves when a running re-creation of missing tables has ended; at once without one. */
     renewed: () => renewing,
-    /** Raises store_unavailable until the schema is current. */
     assertReady(): void {
       if (!prepared) throw storeUnavailable('it is not ready yet');
     },
@@ -232,7 +232,6 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
       if (!isWriteOutage(error)) down(reason);
       return storeUnavailable(reason, error);
     },
-    /** Why statements cannot run; `undefined` if no outage is known. */
     reason: (): string | undefined => outage ?? (prepared ? undefined : 'it is not ready yet'),
     async prepareOnce(): Promise<void> {
       try {
@@ -244,7 +243,6 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
           : unusable(error, `; ${server.remedy}`);
       }
     },
-    /** Raises StartError if retrying cannot help. */
     assertRetryable(): void {
       if (permanent !== undefined) throw unusable(permanent, '', permanent.exit_code);
     },
@@ -255,11 +253,109 @@ function createReadiness(options: { server: DatabaseServer; log: Log; prepare: (
   };
 }
 
-/** Why the database is unavailable, in one line for the operator. */
 function explain(error: unknown): string {
   if (error instanceof StartError) return error.message;
   const reason = describeOutage(error);
   // Knex puts the whole statement before the message of the server.
   const message = error instanceof Error ? (error.message.split(' - ').at(-1) ?? '').replace(/\s+/g, ' ') : '';
   return message === '' || message.includes(reason) ? reason : `${reason} (${message})`;
+}
+
+interface DatabaseServer extends PostgresAddress {
+  /** What to do if it is unreachable; the end of a sentence. */
+  readonly remedy: string;
+  close(): Promise<void>;
+}
+
+const DEFAULT_DATA_DIR = '.appscli/postgres';
+
+/** Finds the operator's server or starts the embedded one. Raises StartError. */
+export async function findServer(options: {
+  config: GatewayConfig;
+  env: SecretSource;
+  log: Log;
+  supervise: boolean;
+}): Promise<DatabaseServer> {
+  const { postgres, embedded } = options.config.database;
+  if (postgres !== undefined) return findOperatorsServer(postgres.url_env, options.env);
+  const server = await openEmbeddedPostgres({
+    data_dir: embedded?.data_dir ?? DEFAULT_DATA_DIR,
+    log: options.log,
+    supervise: options.supervise,
+  });
+  return {
+    settings: server.settings,
+    label: () => `${server.settings().host}:${server.settings().port}/${server.settings().database}`,
+    remedy: `see ${server.log_file}`,
+    close: server.close,
+  };
+}
+
+/**
+ * Identity of the database of a configuration, including session options such as the search path. Only a restart can change it,
+ * because one process must not write to two databases. User and password may change. Raises StartError.
+ */
+export function databasePlace(config: GatewayConfig, env: SecretSource): string {
+  const { postgres, embedded } = config.database;
+  return postgres === undefined ? (embedded?.data_dir ?? DEFAULT_DATA_DIR) : placeOf(requireUrl(postgres.url_env, env));
+}
+
+function placeOf({ label, settings }: DatabaseUrl): string {
+  return `${label} ${settings().options ?? ''}`;
+}
+
+function findOperatorsServer(url_env: string, env: SecretSource): DatabaseServer {
+  let url = requireUrl(url_env, env);
+  const { label } = url;
+  const place = placeOf(url);
+  let text = secretIn(url_env, env);
+  let latest = url.settings();
+
+  /** The URL for new connections; it follows a changed password. */
+  function current(): DatabaseUrl {
+    const now = secretIn(url_env, env);
+    if (now === text) return url;
+    text = now;
+    const changed = requireUrl(url_env, env);
+    if (placeOf(changed) === place) url = changed;
+    return url;
+  }
+
+  return {
+    settings() {
+      try {
+        latest = current().settings();
+      } catch {
+        // A certificate is being replaced: keep the previous settings, because no caller handles an error here.
+      }
+      return latest;
+    },
+    label: () => label,
+    remedy: `start it, or correct the URL in ${secretPlace(url_env)}`,
+    close: async () => {},
+  };
+}
+
+/** Reads the database URL. Errors never contain it, because it contains the password. */
+function requireUrl(url_env: string, env: SecretSource): DatabaseUrl {
+  const fail = (what: string): never => {
+    throw new StartError(`${what}; expected postgres://user:password@host:5432/database`, {
+      exit_code: EXIT_CONFIGURATION,
+    });
+  };
+  const key = secretFile(url_env) === undefined ? 'url_env' : 'url_file';
+  const value = secretIn(url_env, env);
+  if (value === undefined || value === '') {
+    return fail(`${secretHolder(url_env)}, named by database.postgres.${key}, is not set`);
+  }
+  try {
+    const url = readDatabaseUrl(value, env);
+    // Fail now for bad certificates; later no caller would handle the error.
+    const { ssl } = url.settings();
+    if (typeof ssl === 'object') createSecureContext(ssl);
+    return url;
+  } catch (error) {
+    if (error instanceof DatabaseUrlError) return fail(`the URL in ${secretPlace(url_env)} ${error.message}`);
+    return fail(`the URL in ${secretPlace(url_env)} cannot be used (${(error as Error).message})`);
+  }
 }

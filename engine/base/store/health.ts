@@ -16,7 +16,6 @@ function withinAnswer<T>(check: Promise<T>, otherwise: () => T): Promise<T> {
 /** Reloads of the configuration. Times are milliseconds since the epoch. */
 export interface ReloadState {
   readonly loaded_at: number;
-  /** Successful and failed reloads since the start. */
   readonly reloads: number;
   readonly failed_reloads: number;
   /** Since when the files contain an unusable configuration. */
@@ -52,7 +51,6 @@ export interface StoreNeeds {
   readonly reservations: boolean;
 }
 
-/** Whether at least one pipeline can serve requests. */
 function wouldServe(
   tries: ReadinessTries,
   has: { readonly callers: boolean; readonly spool: Finding['spool'] },
@@ -71,7 +69,6 @@ function wouldServe(
   return { serves, reason: `requests are rejected without the database: ${why}` };
 }
 
-/** State of the database at a time. */
 interface Finding {
   readonly database: 'ok' | 'read_only' | 'unavailable';
   readonly spool: 'ok' | 'unused' | 'unavailable';
@@ -128,7 +125,6 @@ export function createHealth(options: {
       });
     return { finding, since: clock.monotonic() };
   };
-  /** The finding for a database that does not answer. */
   const silence = (): Finding => {
     const spool = !tries.servesWithoutReservations()
       ? 'unused'

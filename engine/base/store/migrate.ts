@@ -5,15 +5,8 @@ import { StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import type { PostgresConnections } from './postgres-client.ts';
 
-interface SchemaMigration {
-  /** Recorded in the database; sorts by order of application. */
-  readonly name: string;
-  /** Files in `engine/base/store/schema/`, in the order they are run. */
-  readonly files: readonly string[];
-}
-
-/** All migrations, in order. A released migration never changes: add a new one. */
-export const migrations: readonly SchemaMigration[] = [
+/** All migrations, in order of their names, with their files in `schema/`. A released migration never changes: add a new one. */
+export const migrations: readonly { readonly name: string; readonly files: readonly string[] }[] = [
   {
     name: '0001_initial',
     files: ['identity.sql', 'windows.sql', 'money.sql', 'audit.sql', 'usage.sql', 'configuration.sql', 'database.sql'],
@@ -85,7 +78,6 @@ export async function migrate(
       );
       await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
       await assertVersion(client);
-      // After waiting for the lock, the table may exist.
       await client.query(
         `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
       );
@@ -146,16 +138,13 @@ export async function migrationState(
 
 // The two roles of a database: one owns the schema and migrates, the other runs gateways.
 
-/** Runs one statement on a connection. */
 type RunQuery = <Row extends object>(text: string) => Promise<{ readonly rows: readonly Row[] }>;
 
-/** The connected role, and whether it may migrate. */
-export interface DatabaseRole {
+interface DatabaseRole {
   readonly user: string;
   /** Current schema; `null` if the search path has no accessible schema. */
   readonly schema: string | null;
   readonly may_migrate: boolean;
-  /** Owner of the tables; `null` if there are none. */
   readonly owner: string | null;
 }
 
@@ -196,13 +185,11 @@ export async function missingRights(run: RunQuery): Promise<readonly string[]> {
 export const ROLES_SQL = 'examples/oidc-and-postgres/roles.sql';
 const SHOWN_MAX = 3;
 
-/** The first missing privileges, in words. */
 function listRights(missing: readonly string[]): string {
   const shown = missing.slice(0, SHOWN_MAX).join(', ');
   return missing.length > SHOWN_MAX ? `${shown} and ${missing.length - SHOWN_MAX} more` : shown;
 }
 
-/** Remedy for missing privileges. */
 function grantHelp(missing: readonly string[], user: string): string {
   if (missing.length > SHOWN_MAX) return `run ${ROLES_SQL} again as the owner of the tables`;
   return `as the owner of the tables: ${missing.map((right) => `grant ${right} to ${user}`).join('; ')}`;

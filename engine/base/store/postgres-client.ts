@@ -1,7 +1,11 @@
+import type { EventEmitter } from 'node:events';
 import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { StageError } from '../contract/errors.ts';
-import { clientConfig, type PostgresSettings } from './postgres-connection.ts';
+import type { Log } from '../contract/services.ts';
+import { createRetryPause } from '../kit/retry-pause.ts';
 
 /** Longest wait for a connection, and for one statement on the hot path, in seconds. */
 export const STATEMENT_TIMEOUT_SECONDS = 5;
@@ -61,7 +65,6 @@ export function createConnections(address: PostgresAddress) {
       types,
     });
   return {
-    /** Settings of one client, with timeouts and type parsers. */
     settings,
     /** A pool with a statement timeout; 0 means none. */
     createPool(max: number, statement_seconds: number): pg.Pool {
@@ -208,4 +211,325 @@ export function runStatement<Row>(
       });
     });
   });
+}
+
+/** Settings of a connection: those of pg, and extensions. */
+export interface PostgresSettings extends pg.ClientConfig {
+  /** With `ssl`: falls back to no encryption if the server does not support it, as libpq does for `sslmode=prefer`. */
+  readonly plain_allowed?: boolean;
+  /** The server must prove that it has the key of its certificate and knows the password (RFC 5929 section 4). */
+  readonly channel_binding?: 'require';
+}
+
+interface Wire extends EventEmitter {
+  readonly stream: Duplex;
+  connect(port: number | string, host?: string): void;
+  attachListeners(stream: Duplex): void;
+  password(text: string): void;
+  sendSASLInitialResponseMessage(mechanism: string, response: string): void;
+}
+
+const PgConnection = pg.Connection as unknown as new (config: object) => Wire;
+
+/** Response of a server without TLS to an SSLRequest (PostgreSQL documentation, section 54.2.10). */
+const NO_TLS = 'N';
+const CHANNEL_BOUND = 'SCRAM-SHA-256-PLUS';
+
+class NegotiatedConnection extends PgConnection {
+  readonly #plain_allowed: boolean;
+  readonly #must_bind: boolean;
+  #is_bound = false;
+
+  constructor({ plain_allowed, channel_binding, ...config }: PostgresSettings) {
+    super({ ...config, sslNegotiation: config.sslnegotiation });
+    this.#plain_allowed = plain_allowed === true;
+    this.#must_bind = channel_binding === 'require';
+    this.on('authenticationOk', () => {
+      if (this.#must_bind && !this.#is_bound) this.#refuse();
+    });
+  }
+
+  override connect(port: number | string, host?: string): void {
+    super.connect(port, host);
+    if (!this.#plain_allowed) return;
+    const [negotiate] = this.stream.listeners('data') as ((answer: Buffer) => void)[];
+    this.stream.removeAllListeners('data').once('data', (answer: Buffer) => {
+      if (answer.toString('latin1') !== NO_TLS) return negotiate!(answer);
+      this.attachListeners(this.stream);
+      this.emit('sslconnect');
+    });
+  }
+
+  override password(text: string): void {
+    if (this.#must_bind) this.#refuse();
+    else super.password(text);
+  }
+
+  override sendSASLInitialResponseMessage(mechanism: string, response: string): void {
+    this.#is_bound = mechanism === CHANNEL_BOUND;
+    if (this.#must_bind && !this.#is_bound) this.#refuse();
+    else super.sendSASLInitialResponseMessage(mechanism, response);
+  }
+
+  #refuse(): void {
+    this.emit('error', new Error('the server does not bind the login to its certificate (channel_binding=require)'));
+    this.stream.destroy();
+  }
+}
+
+/** The settings for one pg client, with an own connection class where pg lacks a feature. */
+export function clientConfig(settings: PostgresSettings): pg.ClientConfig {
+  const { plain_allowed, channel_binding, ...config } = settings;
+  if (!config.ssl || (plain_allowed !== true && channel_binding === undefined)) return config;
+  const connection = new NegotiatedConnection(settings);
+  return { ...config, enableChannelBinding: channel_binding !== undefined, connection } as pg.ClientConfig;
+}
+
+interface Subscription {
+  readonly channel: string;
+  readonly onMessage: (payload: string) => void;
+  readonly onReconnect: () => void;
+  /** Whether `listen` has returned; a notification lost after that counts as missed. */
+  reliedOn: boolean;
+}
+
+const HEARTBEAT_MS = 10_000;
+
+/** Creates a listener; it connects at the first subscription. */
+export function createListener(connections: PostgresConnections) {
+  const subscriptions: Subscription[] = [];
+  const closing = new AbortController();
+  const retry = createRetryPause();
+  let client: pg.Client | undefined;
+  let running: Promise<void> | undefined;
+
+  const subscribe = async (target: pg.Client, subscription: Subscription) => {
+    await target.query(`listen ${target.escapeIdentifier(subscription.channel)}`);
+    if (subscription.reliedOn) subscription.onReconnect();
+  };
+
+  const connect = async () => {
+    const next = new pg.Client({ ...connections.settings(), query_timeout: 5000 });
+    next.on('error', () => {});
+    next.on('notification', ({ channel, payload }) => {
+      for (const subscription of subscriptions) {
+        if (subscription.channel === channel) subscription.onMessage(payload ?? '');
+      }
+    });
+    try {
+      await next.connect();
+      // By index: another subscription may arrive meanwhile.
+      for (let index = 0; index < subscriptions.length; index++) await subscribe(next, subscriptions[index]!);
+      client = next;
+    } catch (error) {
+      next.end().catch(() => {});
+      throw error;
+    }
+    return next;
+  };
+
+  /** Resolves when the connection is lost. A heartbeat detects a silent peer. */
+  const lost = (target: pg.Client) =>
+    new Promise<void>((resolve) => {
+      const heartbeat = setInterval(() => target.query('select 1').catch(finish), HEARTBEAT_MS);
+      const finish = () => {
+        clearInterval(heartbeat);
+        closing.signal.removeEventListener('abort', finish);
+        resolve();
+      };
+      target.once('end', finish);
+      closing.signal.addEventListener('abort', finish);
+      if (closing.signal.aborted) finish();
+    });
+
+  const run = async (attempted: () => void) => {
+    while (!retry.over) {
+      try {
+        const current = await connect();
+        retry.reset();
+        attempted();
+        await lost(current);
+      } catch {
+        attempted();
+      }
+      client?.end().catch(() => {});
+      client = undefined;
+      await retry.wait();
+    }
+  };
+
+  return {
+    /**
+     * Subscribes to a channel. Resolves after the first attempt, successful or not. `onReconnect` runs whenever listening starts late
+     * or again, because notifications may have been missed.
+     */
+    async listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void> {
+      const subscription: Subscription = { channel, onMessage, onReconnect, reliedOn: false };
+      subscriptions.push(subscription);
+      if (running === undefined) {
+        await new Promise<void>((resolve) => {
+          running = run(resolve);
+        });
+      } else if (client !== undefined) {
+        // On failure the connection is lost, and the next one subscribes to all channels.
+        await subscribe(client, subscription).catch(() => {});
+      }
+      subscription.reliedOn = true;
+    },
+    async close(): Promise<void> {
+      retry.end();
+      closing.abort();
+      await running;
+    },
+  };
+}
+
+/** LISTEN on one dedicated connection that always reconnects. */
+export type Listener = ReturnType<typeof createListener>;
+
+/** A statement that has been sent. */
+export interface SentStatement {
+  /** Resolves when the operating system has the whole statement, and delivers it even if this process ends; absent: it has. */
+  readonly handed: Promise<void> | undefined;
+  /** Resolves when the statement is executed. Rejects with errors of pg, and after a timeout. */
+  readonly answered: Promise<void>;
+}
+
+/** A connection with at most one statement in flight. */
+export interface PipelinedConnection {
+  /** Sends a named prepared statement. Call it only while the connection is free. */
+  send(name: string, text: string, values: readonly unknown[]): SentStatement;
+}
+
+/** Turns of the event loop to poll for a complete send, before polling by timer. */
+const FEW_TURNS = 20;
+
+/**
+ * Session settings: no timeouts, because this process may no longer exist to retry; and generic plans with index scans, because the
+ * statements look up rows by key. Settings that a server does not know are skipped.
+ */
+const SETTINGS = `
+select set_config(s.name, s.setting, false)
+from (values ('statement_timeout', '0'), ('lock_timeout', '0'), ('idle_session_timeout', '0'),
+  ('transaction_timeout', '0'),
+  ('client_connection_check_interval', '0'), ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan'),
+  ('enable_seqscan', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as s (name, setting)
+where s.name in (select k.name from pg_settings k)`;
+
+interface OpenClient {
+  readonly processID: number | null;
+  readonly connection: { readonly stream: { readonly writableLength: number; destroy(): void } };
+}
+
+/** Opens the connections in the background. Behind a connection pooler none are used, because it may hold statements back. */
+export function openPipelinedConnections(connections: PostgresConnections, count: number, log: Log) {
+  let is_logged = false;
+  const onPooled = () => {
+    if (!is_logged) log.info({}, 'a connection pooler is in front of the database; budget leases are off');
+    is_logged = true;
+  };
+  const lanes = Array.from({ length: count }, () => keepLane(connections, onPooled));
+  return {
+    /** Number of connections; 0 behind a connection pooler. */
+    get count(): number {
+      return lanes.filter((lane) => !lane.is_pooled).length;
+    },
+    /** A connection without a statement in flight; `undefined` if all are busy. */
+    free: (): PipelinedConnection | undefined => lanes.find((lane) => lane.is_free)?.lane,
+    close(): void {
+      for (const lane of lanes) lane.end();
+    },
+  };
+}
+
+/**
+ * Pipelined connections, for statements that must be executed even if this process ends right after sending. Each has at most one
+ * statement in flight: a backend that cannot deliver its response executes no further statement.
+ */
+export type PipelinedConnections = ReturnType<typeof openPipelinedConnections>;
+
+function keepLane(connections: PostgresConnections, onPooled: () => void) {
+  let client: pg.Client | undefined;
+  let is_busy = false;
+  let is_pooled = false;
+  const retry = createRetryPause();
+
+  const connect = async () => {
+    const next = new pg.Client(connections.settings());
+    next.on('error', () => {});
+    try {
+      await next.connect();
+      const { rows } = await next.query<{ pid: number }>('select pg_backend_pid() as pid');
+      if (rows[0]!.pid !== (next as unknown as OpenClient).processID) {
+        // Do not retry: a pooler does not go away.
+        is_pooled = true;
+        onPooled();
+        return next.end();
+      }
+      // Only on a direct connection: a pooler would pass the settings on to other clients.
+      await next.query(SETTINGS);
+    } catch (error) {
+      next.end().catch(() => {});
+      throw error;
+    }
+    const lost = new Promise((resolve) => next.once('end', resolve));
+    client = next;
+    is_busy = false;
+    retry.reset();
+    await lost;
+    client = undefined;
+  };
+  const keep = async () => {
+    while (!retry.over && !is_pooled) {
+      await connect().catch(() => {});
+      await retry.wait();
+    }
+  };
+  void keep();
+
+  const lane: PipelinedConnection = {
+    send(name, text, values) {
+      const through = client!;
+      const { stream } = (through as unknown as OpenClient).connection;
+      is_busy = true;
+      const answered = new Promise<void>((resolve, reject) => {
+        const too_late = setTimeout(() => stream.destroy(), STATEMENT_TIMEOUT_SECONDS * 1000);
+        through.query({ name, text, values: values as unknown[] }, (error) => {
+          clearTimeout(too_late);
+          // The client is ready on the next turn.
+          is_busy = false;
+          if (error) {
+            // As in the pool: its prepared statements may be outdated, or the server may be read-only.
+            if (isOutage(error)) stream.destroy();
+            reject(error);
+          } else resolve();
+        });
+      });
+      return { handed: stream.writableLength === 0 ? undefined : written(stream), answered };
+    },
+  };
+  return {
+    lane,
+    get is_pooled() {
+      return is_pooled;
+    },
+    get is_free() {
+      // `readyForQuery` of pg: it would queue a statement instead of sending it.
+      return client !== undefined && !is_busy && (client as unknown as { readyForQuery: boolean }).readyForQuery;
+    },
+    end() {
+      retry.end();
+      client?.end().catch(() => {});
+    },
+  };
+}
+
+/** Waits until a stream has written its buffer: a turn or two of the event loop over TLS, longer over a slow network. */
+async function written(stream: { readonly writableLength: number; readonly destroyed?: boolean }): Promise<void> {
+  for (let turn = 0; stream.writableLength > 0; turn++) {
+    if (stream.destroyed === true) throw new Error('the connection was lost before a statement was sent');
+    if (turn < FEW_TURNS) await new Promise((resolve) => setImmediate(resolve));
+    else await delay(1, undefined, { ref: false });
+  }
+  if (stream.destroyed === true) throw new Error('the connection was lost before a statement was sent');
 }

@@ -54,7 +54,6 @@ export function readSecretFiles(loaded: Naming): Readonly<Record<string, string>
 
 /** Keys of secrets that are sent in an HTTP header. */
 const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_env', 'value_env'];
-/** Visible ASCII characters with inner spaces. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
 /** Secret members of a JSON Web Key (RFC 7518 section 6). */

@@ -4,15 +4,16 @@ import { isUnavailable, StoreTimeout } from './store-errors.ts';
 
 const PAUSE_MS = 1000;
 
-interface StoreBreakerOptions {
+/**
+ * Creates a closed circuit breaker.
+ * @param options `probe`: a cheap statement without locks; rejects if the database does not answer.
+ */
+export function createStoreBreaker(options: {
   readonly clock: Clock;
   readonly onRecovered: () => void;
-  /** A cheap statement without locks; rejects if the database does not answer. */
   readonly probe: () => Promise<unknown>;
-}
-
-/** Creates a closed circuit breaker. */
-export function createStoreBreaker({ clock, onRecovered, probe: probeStore }: StoreBreakerOptions) {
+}) {
+  const { clock, onRecovered, probe: probeStore } = options;
   let failure: StageError | undefined;
   /** Time of the last failed half-open probe, in monotonic milliseconds. */
   let probe_failed_at: number | undefined;

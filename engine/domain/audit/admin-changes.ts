@@ -2,10 +2,7 @@ import type { Clock } from '../../base/contract/services.ts';
 import { storable } from '../../base/kit/storable.ts';
 import type { Database } from '../../base/store/database.ts';
 
-/**
- * The author of a change: a signed-in person (e-mail address), a command (user@host), a part of the gateway, or a service token
- * (its name, id and owner).
- */
+/** The author of a change: a person (e-mail), a command (user@host), a part of the gateway, or a service token. */
 export interface Actor {
   readonly kind: 'person' | 'command' | 'gateway' | 'service';
   readonly name: string;
@@ -65,9 +62,7 @@ export function actorLabel({ kind, name }: Actor): string {
 
 /** Filter of changes; every field that is present must match. */
 export interface ChangeFilter {
-  /** Inclusive. */
   readonly since?: Date | undefined;
-  /** Exclusive. */
   readonly until?: Date | undefined;
   /** Author: whole words of the name, in any case. */
   readonly actor?: string | undefined;
@@ -98,9 +93,7 @@ function valuesOf({ since, until, actor, action, subject }: ChangeFilter): unkno
   return [since ?? null, until ?? null, text(actor), action ?? null, text(subject)];
 }
 
-/**
- * Lists changes, the newest first. `before`: id of a change, to list older ones (the next page). Raises store_unavailable.
- */
+/** Lists changes, the newest first; `before`: id of a change, to list older ones. Raises store_unavailable. */
 export async function listChanges(
   database: Pick<Database, 'query'>,
   { before, limit, ...filter }: ChangeFilter & { readonly before?: number | undefined; readonly limit: number },
@@ -178,10 +171,7 @@ const TOKENS_ENDED: Readonly<Record<string, string>> = {
   none: 'access tokens kept',
 };
 
-/**
- * Describes a change in a sentence: `ana@example.com granted 20 USD more per day to user bob@example.com until 2027-01-31 18:00
- * (UTC)`. Names in it may contain any character: show it as text.
- */
+/** A change as a sentence. Names in it may contain any character: show it as text. */
 export function changeInWords(change: Omit<AdminChange, 'id' | 'at'>, time_zone: string): string {
   const { actor, action, subject } = change;
   const row = { actor, subject, before: change.before ?? {}, after: change.after ?? {}, time: clockOf(time_zone) };
@@ -255,7 +245,6 @@ function count(number: unknown, noun: string): string {
   return `${number === 0 ? 'no' : text(number)} ${noun}${number === 1 ? '' : 's'}`;
 }
 
-/** `20 USD`; empty without an amount. */
 function amountOf(values: Values): string {
   if (is(values.usd)) return `${decimal(values.usd)} USD`;
   const unit = ['requests', 'tokens'].find((each) => is(values[each]));
@@ -266,7 +255,6 @@ function was(amount: string): string {
   return amount === '' ? '' : `, before ${amount}`;
 }
 
-/** `20 USD more per day to user bob@example.com`. */
 function grantIn(values: Values): string {
   const [, who, per] = /^(.*) (per \w+|at once)$/s.exec(text(values.to)) ?? [];
   return who === undefined

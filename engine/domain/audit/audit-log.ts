@@ -8,10 +8,7 @@ import { isPermanent } from '../../base/store/store-errors.ts';
 
 const MAX_WAITING = 10_000;
 
-/**
- * Append-only file of lines, written in the background and readable by its owner only. While it cannot be written, up to 10,000
- * lines wait in memory, and older ones are dropped. Each outage is logged once.
- */
+/** File of lines, for its owner only. While it cannot be written, 10,000 lines wait; each outage is logged once. */
 class LineFile {
   readonly #path: string;
   readonly #log: Log;
@@ -38,7 +35,6 @@ class LineFile {
     this.#flush();
   }
 
-  /** Resolves when the queued lines are written, or cannot be. */
   async close(): Promise<void> {
     await this.#flush();
     await this.#flush();
@@ -95,9 +91,6 @@ const FLUSH_MS = 50;
 const CLOSE_TIMEOUT_MS = 1500;
 const STANDARD_OUTPUT = '-';
 
-/** A record as JSON text: while it waits, a string costs the garbage collector less than thirty fields. */
-type Queued = string;
-
 /** Spool for records that the database does not accept now. */
 interface RecordSpool {
   /** Whether it has records for the current database. */
@@ -106,7 +99,6 @@ interface RecordSpool {
   keepRecords(texts: readonly string[]): Promise<void>;
 }
 
-/** What an audit log depends on. */
 export interface AuditLogOptions {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -116,21 +108,15 @@ export interface AuditLogOptions {
   readonly spool?: RecordSpool;
 }
 
-/**
- * Write-behind audit log of one process. While the database is unavailable, records go to the spool and are written in order when
- * it is back. Without a spool up to 10,000 wait in memory, and older ones are dropped.
- */
+/** Write-behind audit log of a process; during an outage of the database records wait in the spool, else in memory. */
 export class OpenAuditLog implements AuditLog {
-  readonly #database: Pick<Database, 'query'>;
-  readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #standard_output: { write(text: string): unknown };
-  readonly #spool: RecordSpool | undefined;
+  readonly #options: AuditLogOptions;
   readonly #stopFlushing: () => void;
   readonly #files = new Map<string, LineFile>();
-  readonly #queue: Queued[] = [];
+  /** Records as JSON: while they wait, a string costs the garbage collector less than thirty fields. */
+  readonly #queue: string[] = [];
   /** Records of the statement in progress; its outcome may stay unknown. */
-  #in_flight: readonly Queued[] = [];
+  #in_flight: readonly string[] = [];
   #writing: Promise<void> | undefined;
   #spilling = false;
   #last_failed = false;
@@ -138,11 +124,7 @@ export class OpenAuditLog implements AuditLog {
   #lost = 0;
 
   constructor(options: AuditLogOptions) {
-    this.#database = options.database;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#standard_output = options.standard_output ?? process.stdout;
-    this.#spool = options.spool;
+    this.#options = options;
     const { every = everyInBackground } = options;
     this.#stopFlushing = every(FLUSH_MS, () => this.flush());
   }
@@ -158,10 +140,10 @@ export class OpenAuditLog implements AuditLog {
   write(record: AuditRecord): void {
     const request_id = requestIdOf(record);
     try {
-      this.#queue.push(storableJson({ at_ms: this.#clock.now(), request_id, record }));
+      this.#queue.push(storableJson({ at_ms: this.#options.clock.now(), request_id, record }));
     } catch (error) {
       this.#lost++;
-      this.#log.error({ err: error, request_id }, 'cannot store an audit record');
+      this.#options.log.error({ err: error, request_id }, 'cannot store an audit record');
     }
     // A database that does not answer keeps the previous statement waiting.
     if (this.#queue.length === MAX_QUEUED / 2) void this.#spill();
@@ -175,12 +157,12 @@ export class OpenAuditLog implements AuditLog {
   appendLine(path: string, record: AuditRecord): void {
     const line = JSON.stringify(record);
     if (path === STANDARD_OUTPUT) {
-      this.#standard_output.write(`${line}\n`);
+      (this.#options.standard_output ?? process.stdout).write(`${line}\n`);
       return;
     }
     let file = this.#files.get(path);
     if (file === undefined) {
-      file = new LineFile(path, this.#log);
+      file = new LineFile(path, this.#options.log);
       this.#files.set(path, file);
     }
     file.append(line);
@@ -196,14 +178,11 @@ export class OpenAuditLog implements AuditLog {
     return this.#writing ?? Promise.resolve();
   }
 
-  /**
-   * Writes spooled records; one that is stored already changes nothing. Raises store_unavailable, and the database's error when
-   * the records belong to another database.
-   */
+  /** Writes spooled records, each once. Raises store_unavailable, and an error for another database. */
   async writeAgain(texts: readonly string[], database_id: string): Promise<void> {
     const text = 'select audit_append($1, true) where is_database($2)';
     await this.#insertAll(texts, async (some) => {
-      await this.#database.query('audit_append_again', text, [`[${some.join(',')}]`, database_id]);
+      await this.#options.database.query('audit_append_again', text, [`[${some.join(',')}]`, database_id]);
     });
   }
 
@@ -214,7 +193,7 @@ export class OpenAuditLog implements AuditLog {
     this.#putBack();
     if (this.#queue.length > 0) await waitAtMost(CLOSE_TIMEOUT_MS, this.#spill());
     const records = this.#queue.length + this.#dropped;
-    if (records > 0) this.#log.error({ records }, 'lost audit records: the database is unavailable');
+    if (records > 0) this.#options.log.error({ records }, 'lost audit records: the database is unavailable');
     await Promise.all([...this.#files.values()].map((file) => file.close()));
   }
 
@@ -226,7 +205,7 @@ export class OpenAuditLog implements AuditLog {
   async #writeQueue(): Promise<void> {
     while (this.#queue.length > 0) {
       // Earlier records are still on disk and are written first.
-      if (this.#spool?.has_records && (await this.#spill())) return;
+      if (this.#options.spool?.has_records && (await this.#spill())) return;
       const batch = this.#queue.splice(0, MAX_BATCH);
       try {
         this.#in_flight = batch;
@@ -238,7 +217,7 @@ export class OpenAuditLog implements AuditLog {
         return;
       }
       if (this.#dropped > 0) {
-        this.#log.error({ records: this.#dropped }, 'lost audit records while the database was unavailable');
+        this.#options.log.error({ records: this.#dropped }, 'lost audit records while the database was unavailable');
       }
       this.#last_failed = false;
       this.#dropped = 0;
@@ -247,10 +226,11 @@ export class OpenAuditLog implements AuditLog {
 
   async #wait(error: unknown): Promise<void> {
     if (await this.#spill()) {
-      this.#log.warn({ err: error }, 'the database is unavailable; audit records wait in the spool');
+      this.#options.log.warn({ err: error }, 'the database is unavailable; audit records wait in the spool');
       return;
     }
-    if (!this.#last_failed) this.#log.warn({ err: error }, 'the database is unavailable; audit records wait in memory');
+    if (!this.#last_failed)
+      this.#options.log.warn({ err: error }, 'the database is unavailable; audit records wait in memory');
     this.#last_failed = true;
   }
 
@@ -259,11 +239,11 @@ export class OpenAuditLog implements AuditLog {
     this.#in_flight = [];
   }
 
-  async #insert(batch: readonly Queued[], again: boolean): Promise<void> {
-    await this.#database.query('audit_append', 'select audit_append($1, $2)', [`[${batch.join(',')}]`, again]);
+  async #insert(batch: readonly string[], again: boolean): Promise<void> {
+    await this.#options.database.query('audit_append', 'select audit_append($1, $2)', [`[${batch.join(',')}]`, again]);
   }
 
-  async #insertAll(batch: readonly Queued[], insert: (some: readonly Queued[]) => Promise<void>): Promise<void> {
+  async #insertAll(batch: readonly string[], insert: (some: readonly string[]) => Promise<void>): Promise<void> {
     try {
       await insert(batch);
     } catch (error) {
@@ -272,23 +252,25 @@ export class OpenAuditLog implements AuditLog {
         await insert([text]).catch((error) => {
           if (!isPermanent(error)) throw error;
           this.#lost++;
-          this.#log.error({ err: error, request_id: JSON.parse(text).request_id }, 'cannot store an audit record');
+          this.#options.log.error(
+            { err: error, request_id: JSON.parse(text).request_id },
+            'cannot store an audit record',
+          );
         });
       }
     }
   }
 
-  /** Whether the spool accepted the queue. */
   async #spill(): Promise<boolean> {
-    if (this.#spool === undefined || this.#spilling) return false;
+    if (this.#options.spool === undefined || this.#spilling) return false;
     const batch = this.#queue.splice(0);
     this.#spilling = true;
     try {
-      await this.#spool.keepRecords(batch);
+      await this.#options.spool.keepRecords(batch);
       return true;
     } catch (error) {
       this.#queue.unshift(...batch);
-      this.#log.debug({ err: error }, 'cannot spool audit records');
+      this.#options.log.debug({ err: error }, 'cannot spool audit records');
       return false;
     } finally {
       this.#spilling = false;

@@ -4,7 +4,7 @@ import type { Database } from '../../base/store/database.ts';
 /** Why a configuration was loaded: start, changed files, or a signal. */
 export type LoadCause = 'start' | 'files' | 'signal';
 
-/** A file of a configuration. */
+/** A file of a configuration, as stored. */
 export interface KeptFile {
   /** Path below the directory of gateway.yaml, below `appscli/` for shipped files, else absolute. */
   readonly name: string;
@@ -61,7 +61,6 @@ export interface RecordedLoad {
 export interface ConfigLoad extends Omit<RecordedLoad, 'files' | 'rules' | 'findings'> {
   readonly id: number;
   readonly at: Date;
-  /** Number of findings by severity. */
   readonly errors: number;
   readonly warnings: number;
 }
@@ -176,10 +175,7 @@ export async function lastLoad(
   return load;
 }
 
-/**
- * A version with its latest load, by its name or by the hash in metrics and audit records; `undefined` when it is no longer
- * stored. Raises store_unavailable.
- */
+/** A version with its latest load, by its name or hash; `undefined` when it is no longer stored. Raises store_unavailable. */
 export async function readVersion(
   database: Queryable,
   version: string,

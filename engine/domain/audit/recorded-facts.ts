@@ -19,16 +19,9 @@ const WRITTEN: Readonly<Partial<Record<FactPath, Convert>>> = {
   'outcome.duration_ms': Math.round,
 };
 
-interface Field {
-  readonly name: string;
-  readonly path: FactPath;
-  readonly index: number;
-  readonly convert: Convert | undefined;
-}
-
-const FIELDS: readonly Field[] = Object.entries(FACTS).flatMap(([text, { record: name }], index) => {
+const FIELDS = Object.entries(FACTS).flatMap(([text, { record: name }], index) => {
   const path = text as FactPath;
-  const convert = isNanoUsd(path) ? nanoToUsd : WRITTEN[path];
+  const convert: Convert | undefined = isNanoUsd(path) ? nanoToUsd : WRITTEN[path];
   return name === undefined ? [] : [{ name, path, index, convert }];
 });
 
@@ -43,10 +36,7 @@ const FIRST = ['at', 'request_id', 'trace_id', ...Object.keys(EMPTY)];
 const LAST = ['attempts', 'cache_downgraded', 'cache_effective_ttl', 'cost_from', 'clamped', 'usage'];
 const NOTHING = Object.fromEntries([...FIRST, ...FIELDS.map(({ name }) => name), ...LAST].map((name) => [name, null]));
 
-/**
- * Template with all fields: V8 turns an object that grows by dozens of keys into a slow dictionary, but not a copy of one from
- * JSON.parse.
- */
+/** V8 turns an object that grows by dozens of keys into a slow dictionary, but not a copy of one from JSON.parse. */
 const BLANK = JSON.parse(JSON.stringify(NOTHING)) as Record<string, unknown>;
 for (const name of Object.keys(BLANK)) BLANK[name] = EMPTY[name as keyof typeof EMPTY];
 
@@ -59,10 +49,7 @@ export interface EndedFacts {
   factAt(index: number): unknown;
 }
 
-/**
- * The audit record of a request: caller, request, decisions and result. It never contains text of a prompt.
- * @param now in milliseconds since the epoch
- */
+/** The audit record of a request, at a time in milliseconds. It never contains text of a prompt. */
 export function recordOf(ctx: EndedFacts, now: number): Record<string, AuditRecord[string]> {
   const record: Record<string, unknown> = { ...BLANK };
   record.at = new Date(now).toISOString();
@@ -114,10 +101,7 @@ export function fieldOf(path: string): string | undefined {
   return KEPT.find((field) => field.path === path)?.name;
 }
 
-/**
- * The facts of a record without a field of their own: those that rules read, and those of stages. Facts about the route are left
- * out: each configuration decides it anew.
- */
+/** Facts of a record without a field of their own. Those about the route are left out: it is decided anew. */
 export function seenFacts({ seen, found }: AuditRecord): Readonly<Record<string, unknown>> {
   const looked_at = Object.entries(fieldsOf(seen)).filter(([path]) => /^(?:request|principal)\./.test(path));
   const found_out = Object.entries(fieldsOf(found)).flatMap(([stage, facts]) =>

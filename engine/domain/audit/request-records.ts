@@ -16,7 +16,6 @@ export interface RequestFilter {
   readonly model?: OneOf | undefined;
   readonly upstream?: string | undefined;
   readonly client?: string | undefined;
-  /** Error code of the gateway. */
   readonly error?: OneOf | undefined;
   /** Three digits, or a class such as `4xx`. */
   readonly status?: string | undefined;
@@ -85,13 +84,8 @@ function rulesMatch(name: string): Fields[] {
 
 const isClass = (status: string) => status.endsWith('xx');
 
-interface Wanted {
-  readonly fields: Fields;
-  readonly choices: readonly (readonly Fields[])[];
-}
-
-/** The fields that a filter requires, without time and class of status. */
-function wanted(filter: RequestFilter): Wanted {
+/** Fields that a record must have, and choices of which it must have one each. */
+function wanted(filter: RequestFilter): { readonly fields: Fields; readonly choices: readonly (readonly Fields[])[] } {
   const { status, rules, shadow } = filter;
   const lists = Object.entries(FIELDS).flatMap(([name, field]) => {
     const value = filter[name as keyof typeof FIELDS];
@@ -109,7 +103,6 @@ function wanted(filter: RequestFilter): Wanted {
   };
 }
 
-/** First digits of the wanted statuses. */
 function classesOf({ status, outcome }: RequestFilter): string[] | null {
   const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
   const of_status = status === undefined ? undefined : [status[0]!];
@@ -142,7 +135,6 @@ export interface RequestRecord {
   readonly record: AuditRecord;
 }
 
-/** A page of a list. */
 interface RecordPage {
   readonly records: readonly RequestRecord[];
   /** Cursor of the next page; `null` on the last. */
@@ -203,39 +195,13 @@ function isRare(filter: RequestFilter, by: keyof typeof LOOK_UP): boolean {
   return by === 'failed' ? classesOf(filter)!.length < 2 || outcome === 'refused' : classesOf(filter) !== null;
 }
 
-interface Stretch {
-  /** ISO 8601, as PostgreSQL writes it: it knows microseconds. */
-  readonly before: string;
-  readonly before_id: number | null;
-  readonly from: Date | null;
-  readonly limit: number;
-}
-
-function readStretch(database: Queryable, filter: RequestFilter, stretch: Stretch): Promise<RequestRecord[]> {
-  const by = lookUp(filter);
-  return database.query<RequestRecord>(
-    `audit_requests_by_${by}`,
-    `select id, at, record from audit_log
-     where ${LOOK_UP[by]}
-       and (at, id) < ($2::timestamptz, coalesce($3::bigint, 0)) and ($4::timestamptz is null or at >= $4)
-       and ${FITS}
-     order by at desc, id desc limit $10`,
-    [soughtValue(filter, by), stretch.before, stretch.before_id, stretch.from, ...fitsValues(filter), stretch.limit],
-  );
-}
-
 const HOUR_MS = 3_600_000;
 const FIRST_STRETCH_MS = 6 * HOUR_MS;
 /** Target time per stretch; the length of the next one adapts, since days have more records than nights. */
 const QUICK_MS = 30;
 const PAGE_TIMEOUT_MS = 250;
 
-/**
- * Lists matching requests, the newest first. For rare matches it searches stretch by stretch, and stops after a quarter of a second:
- * then the page is short, and `searched_to` says how far it got.
- * @param after `next` of the previous page.
- * Raises store_unavailable; `undefined` when the row of `after` is gone.
- */
+/** Lists matching requests, the newest first, for a quarter of a second; `undefined` if the row of `after` is gone. Raises store_unavailable. */
 export async function listRequestRecords(
   database: Queryable,
   filter: RequestFilter,
@@ -249,14 +215,22 @@ export async function listRequestRecords(
   const records: RequestRecord[] = [];
   const began = performance.now();
   let { before, before_id } = start;
-  let length = isRare(filter, lookUp(filter)) ? FIRST_STRETCH_MS : Number.POSITIVE_INFINITY;
+  const by = lookUp(filter);
+  let length = isRare(filter, by) ? FIRST_STRETCH_MS : Number.POSITIVE_INFINITY;
   for (;;) {
     const lowest = new Date(before).getTime() - length;
     const from = new Date(Math.max(first.getTime(), lowest));
     const asked = performance.now();
-    records.push(
-      ...(await readStretch(database, filter, { before, before_id, from, limit: limit + 1 - records.length })),
+    const found = await database.query<RequestRecord>(
+      `audit_requests_by_${by}`,
+      `select id, at, record from audit_log
+       where ${LOOK_UP[by]}
+         and (at, id) < ($2::timestamptz, coalesce($3::bigint, 0)) and ($4::timestamptz is null or at >= $4)
+         and ${FITS}
+       order by at desc, id desc limit $10`,
+      [soughtValue(filter, by), before, before_id, from, ...fitsValues(filter), limit + 1 - records.length],
     );
+    records.push(...found);
     if (records.length > limit) {
       const shown = records.slice(0, limit);
       return { records: shown, next: `${shown.at(-1)!.id}`, searched_to: shown.at(-1)!.at };
@@ -270,12 +244,12 @@ export async function listRequestRecords(
   }
 }
 
-/** The beginning of a page: before a row, or before the moment where the previous search stopped. */
+/** Before a row, or before where the previous search stopped; in ISO 8601, with the microseconds of PostgreSQL. */
 async function startOf(
   database: Queryable,
   after: string | undefined,
   until: Date,
-): Promise<Pick<Stretch, 'before' | 'before_id'> | undefined> {
+): Promise<{ readonly before: string; readonly before_id: number | null } | undefined> {
   if (after === undefined) return { before: until.toISOString(), before_id: null };
   // No search stops at a later moment, and PostgreSQL does not parse those in this form.
   if (/^t\d{1,14}$/.test(after)) return { before: new Date(Number(after.slice(1))).toISOString(), before_id: null };
@@ -294,10 +268,7 @@ async function oldestOf(database: Queryable): Promise<Date> {
   return row?.at ?? new Date(0);
 }
 
-/**
- * Counts the records that a search has to read, up to `most`: more than match, where no index covers the filter. Raises
- * store_unavailable.
- */
+/** Counts the records that a search has to read, up to `most`: more than match without an index. Raises store_unavailable. */
 export async function countToRead(database: Queryable, filter: RequestFilter, most: number): Promise<number> {
   const by = lookUp(filter);
   const [row] = await database.query<{ count: number }>(
@@ -367,7 +338,6 @@ export function recordsAfter(database: Queryable, id: number, limit: number): Pr
   );
 }
 
-/** Refusals of a limit of gateway.yaml. */
 interface LimitRefusals {
   readonly rule: string;
   /** Refused requests, and their number of senders. */
@@ -377,10 +347,7 @@ interface LimitRefusals {
   readonly would_refuse: number;
 }
 
-/**
- * Counts the refusals of each limit since a moment, by the audit records, and those of limits in shadow mode since the hour of
- * that moment. Raises store_unavailable.
- */
+/** Counts the refusals of each limit since a moment; those in shadow mode since the hour of that moment. Raises store_unavailable. */
 export function limitRefusals(database: Pick<Database, 'query'>, since: Date): Promise<LimitRefusals[]> {
   return database.query<LimitRefusals>(
     'limit_refusals',
@@ -410,10 +377,7 @@ interface RefusedRequests {
   readonly people: number;
 }
 
-/**
- * Counts requests that ended with an error of the gateway since a moment, the most frequent error first. Error responses of
- * upstreams do not count. Raises store_unavailable.
- */
+/** Counts requests that ended with an error of the gateway, not of an upstream, the most frequent error first. Raises store_unavailable. */
 export function refusedRequests(database: Pick<Database, 'query'>, since: Date): Promise<RefusedRequests[]> {
   return database.query<RefusedRequests>(
     'refused_requests',
@@ -431,7 +395,6 @@ export interface FactPage {
   readonly at: Date;
 }
 
-/** A record. */
 export interface FactRow {
   /** JSON text of the requested fields: equal for many records. */
   readonly facts: string;
@@ -461,10 +424,7 @@ function projection(fields: readonly string[], seen: readonly string[]): string 
   return `jsonb_strip_nulls(${object([...of_record, ...others])})::text`;
 }
 
-/**
- * Reads a period of the log from its beginning to its end, page by page, without a transaction between pages.
- * @param fields names of fields of records, and `seen` paths of facts. Raises store_unavailable.
- */
+/** Reads a period of the log page by page: these fields of records, and `seen` paths of facts. Raises store_unavailable. */
 export async function* factPages(
   database: Pick<Database, 'query'>,
   { since, until }: { readonly since: Date; readonly until: Date },

@@ -2,33 +2,21 @@ import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { Clock, Log } from '../../base/contract/services.ts';
 import type { Way } from '../../base/kit/net/proxy-route.ts';
 import type { Database } from '../../base/store/database.ts';
-import { type Admission, admit, isVerified, mayStay, type Person } from './provider/admit.ts';
+import { admit, isVerified, mayStay, type Person } from './provider/admit.ts';
 import type { DecidingGroups } from './provider/deciding-groups.ts';
 import { type Claims, type IdentityProvider, redirectUriOf } from './provider/provider.ts';
 import { OpenIdProvider } from './provider/provider-client.ts';
 import type { SignInScopes } from './provider/scopes.ts';
-import { type AttemptLimits, createAttemptLimits } from './sessions/attempt-limits.ts';
-import { type ConsoleSessions, createConsoleSessions } from './sessions/console-sessions.ts';
-import { createDeviceGrants, type DeviceGrants } from './sessions/device-grants.ts';
+import { createAttemptLimits } from './sessions/attempt-limits.ts';
+import { createConsoleSessions } from './sessions/console-sessions.ts';
+import { createDeviceGrants } from './sessions/device-grants.ts';
 import type { KeyHolders } from './sessions/key-holders.ts';
-import { type ClaimProblem, claimProblem } from './sessions/people.ts';
-import { createSessionTokens, type SessionTokens } from './sessions/session-tokens.ts';
-import { createSessions, type Revocations, type SessionActivity, type Sessions } from './sessions/sessions.ts';
+import { claimProblem } from './sessions/people.ts';
+import { createSessionTokens } from './sessions/session-tokens.ts';
+import { createSessions, type Revocations, type SessionActivity } from './sessions/sessions.ts';
 
-export interface Identity {
-  readonly provider: IdentityProvider;
-  readonly tokens: SessionTokens;
-  readonly sessions: Sessions;
-  readonly console_sessions: ConsoleSessions;
-  readonly device_grants: DeviceGrants;
-  readonly attempts: AttemptLimits;
-  /** Decides whether a person of the identity provider may use the gateway. */
-  admit(claims: Claims, scopes?: SignInScopes): Admission;
-  claimProblem(person: Person): Promise<ClaimProblem | undefined>;
-  /** Resolves when this process refuses all sessions ended so far; other processes follow within a second. */
-  catchUp(): Promise<void>;
-  isVerified(person: Pick<Person, 'issuer'>): boolean;
-}
+/** Sign-in of a configuration. */
+export type Identity = NonNullable<ReturnType<typeof createIdentity>>;
 
 /** Most requests to the provider per refresh: discovery document, token endpoint, keys, userinfo endpoint. */
 const REFRESH_REQUESTS = 4;
@@ -39,23 +27,20 @@ export interface IdentityFoundation {
   readonly revocations: Pick<Revocations, 'has'>;
   readonly session_activity: SessionActivity;
   readonly key_holders: KeyHolders;
+  /** Resolves when this process refuses all sessions ended so far; other processes follow within a second. */
   catchUp(): Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Proxies for the identity provider; absent: direct connections. */
   readonly proxyRouteTo?: (url: URL) => Way;
 }
 
-/**
- * Creates sign-in; `undefined` if the configuration has none.
- * @param groups groups that the configuration reads; absent: all. Raises StartError for an unusable key.
- */
+/** Creates sign-in; `undefined` if the configuration has none. Raises StartError for an unusable key. */
 export function createIdentity(
   config: GatewayConfig,
   secret: (name: string) => string,
   { database, revocations, session_activity, key_holders, catchUp, clock, log, proxyRouteTo }: IdentityFoundation,
   groups?: DecidingGroups,
-): Identity | undefined {
+) {
   const { auth } = config;
   if (auth?.oidc === undefined) return undefined;
   const sign_in = { ...auth, oidc: auth.oidc };
@@ -85,16 +70,19 @@ export function createIdentity(
   const { tags, key_ids } = tokens;
   // Announces the keys to other gateways early; issuing a token awaits it.
   key_holders.announce(key_ids).catch((error) => log.debug({ err: error }, 'could not announce the signing keys yet'));
+  const options = { oidc: sign_in.oidc, secret, redirect_uri, log, clock, proxyRouteTo };
+  const provider: IdentityProvider = new OpenIdProvider(options);
   return {
-    provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock, proxyRouteTo }),
+    provider,
     tokens,
     sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, tags }),
     console_sessions: createConsoleSessions({ database, clock, tags }),
     device_grants: createDeviceGrants({ database, clock, refresh_days, tags, onEnded: catchUp }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
-    admit: (claims, scopes) => admit(claims, sign_in, scopes),
-    claimProblem: (person) => claimProblem(database, person),
+    admit: (claims: Claims, scopes?: SignInScopes) => admit(claims, sign_in, scopes),
+    claimProblem: (person: Person) => claimProblem(database, person),
+    /** Resolves when this process refuses all sessions ended so far; other processes follow within a second. */
     catchUp,
-    isVerified: (person) => isVerified(person, sign_in.oidc),
+    isVerified: (person: Pick<Person, 'issuer'>) => isVerified(person, sign_in.oidc),
   };
 }

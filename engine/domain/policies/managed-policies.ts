@@ -5,33 +5,18 @@ import type { EffectivePolicy, ManagedPolicies } from '../../base/contract/servi
 import { deepFreeze } from '../../base/kit/freeze.ts';
 import { matchesGlob } from '../../base/kit/glob.ts';
 import { canonicalJson, checksumOf } from '../../base/kit/json/canonical.ts';
-import {
-  childOf,
-  type Entry,
-  itemsOf,
-  type ListNode,
-  type MapNode,
-  type Node,
-  type SourcePosition,
-  textOf,
-  toValue,
-} from '../../base/source/node.ts';
+import { childOf, itemsOf, type ListNode, type MapNode, type Node, textOf, toValue } from '../../base/source/node.ts';
 import type { Policy } from '../../base/source/spec.ts';
 
 /** The setting that the gateway itself enforces: the allowed models. */
 export const MODELS_KEY = 'availableModels';
 
-/** Bound of the cache of combined settings, in characters. */
 const MAX_KEPT_CHARS = 128 * 1024 * 1024;
 
 /** Cache key without any policy; with the default policy only it is empty. */
 const NOTHING = 'none';
 
-/**
- * Creates the service that combines the policies of a person. A known list of groups costs less than a microsecond.
- * @param served called with each person and their settings.
- * @param max_kept_chars bound of the cache.
- */
+/** Combines the policies of a person; a known list of groups costs less than a microsecond. */
 export function createManagedPolicies(
   config: Pick<GatewayConfig, 'policies' | 'models' | 'from_model_lists' | 'server'>,
   policies: readonly Policy[],
@@ -84,7 +69,6 @@ export function createManagedPolicies(
   };
 }
 
-/** Index of a list by the words of its items. */
 function indexBy(policies: readonly Policy[], wordsOf: (policy: Policy) => readonly string[]): Map<string, number[]> {
   const found = new Map<string, number[]>();
   for (const [index, policy] of policies.entries()) {
@@ -142,11 +126,6 @@ function uuidOf(text: string): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 }
 
-interface PolicyPerson {
-  readonly groups: readonly string[];
-  readonly email: string;
-}
-
 export interface ApplyingPolicy {
   readonly policy: Policy;
   readonly because:
@@ -155,7 +134,6 @@ export interface ApplyingPolicy {
     | { readonly by: 'email_domain'; readonly email_domain: string };
 }
 
-/** The domain of an e-mail address, lower case; empty for other texts. */
 function domainOf(email: string): string {
   const at = email.lastIndexOf('@');
   return at < 0 ? '' : email.slice(at + 1).toLowerCase();
@@ -170,7 +148,7 @@ export function inOrder(policies: readonly Policy[]): Policy[] {
 export function policiesFor(
   managed: PoliciesConfig['managed'],
   policies: readonly Policy[],
-  person: PolicyPerson,
+  person: { readonly groups: readonly string[]; readonly email: string },
 ): ApplyingPolicy[] {
   if (managed === undefined || !managed.enabled) return [];
   const base = policies.find(({ name }) => name === managed.default_policy);
@@ -199,10 +177,7 @@ function jsonOf(item: Node): string {
   return text;
 }
 
-/**
- * Whether a key names a deny list, so that lists of several policies are united: the first or last word of the key is deny, disallow, block, disable, forbid, the participle of one, denylist, blocklist or blacklist, in
- * any case.
- */
+/** Whether a key names a deny list: the lists of several policies are united. */
 export function isDenyKey(key: string): boolean {
   const words = key.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) ?? [];
   return [words[0], words.at(-1)].some((word) => word !== undefined && DENYING.test(word.toLowerCase()));
@@ -214,13 +189,9 @@ export function mergeSettings(base: MapNode, over: MapNode): MapNode {
   const known = new Set(base.entries.map(({ key }) => key));
   const kept = base.entries.map((entry) => {
     const other = laid.get(entry.key);
-    return other === undefined ? entry : mergeEntries(entry, other);
+    return other === undefined ? entry : { ...other, value: mergeValues(other.key, entry.value, other.value) };
   });
   return { ...over, entries: [...kept, ...over.entries.filter(({ key }) => !known.has(key))] };
-}
-
-function mergeEntries(base: Entry, over: Entry): Entry {
-  return { ...over, value: mergeValues(over.key, base.value, over.value) };
 }
 
 function mergeValues(key: string, base: Node, over: Node): Node {
@@ -245,18 +216,9 @@ export function mergeAll(all: readonly MapNode[], nowhere: MapNode['mark']): Map
   return all.reduce(mergeSettings, { kind: 'map', entries: [], mark: nowhere });
 }
 
-interface SettingOrigin {
-  readonly path: readonly string[];
-  /** The value, or one item of a united list. */
-  readonly value: unknown;
-  readonly is_item: boolean;
-  readonly policy: string;
-  readonly position: Pick<SourcePosition, 'file' | 'line'>;
-  /** Policies whose value it replaced, in merge order. */
-  readonly replaces: readonly string[];
-}
+type SettingOrigin = ReturnType<typeof origin>;
 
-/** The origin of each merged setting; policies in merge order. */
+/** The origin of each merged setting, or of each item of a united list; policies in merge order. */
 export function settingOrigins(policies: readonly Policy[]): SettingOrigin[] {
   const [first] = policies;
   if (first === undefined) return [];
@@ -284,13 +246,7 @@ function originsBelow(node: Node, path: readonly string[], policies: readonly Po
   });
 }
 
-function origin(
-  node: Node,
-  path: readonly string[],
-  { name }: Policy,
-  below: readonly Policy[],
-  is_item: boolean,
-): SettingOrigin {
+function origin(node: Node, path: readonly string[], { name }: Policy, below: readonly Policy[], is_item: boolean) {
   const { file, line } = node.mark;
   const replaces = below.map((policy) => policy.name);
   return { path, value: toValue(node), is_item, policy: name, position: { file, line }, replaces };

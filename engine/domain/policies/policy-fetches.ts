@@ -39,7 +39,6 @@ export function openPolicyFetches(options: {
   });
   return {
     ...noted,
-    /** Records a fetch of settings. */
     note(principal_id: string, { checksum, names }: Pick<EffectivePolicy, 'names' | 'checksum'>) {
       const at = clock.now();
       const before = known.get(principal_id);
@@ -96,10 +95,7 @@ export async function policyPerson(
   return row;
 }
 
-/**
- * People by e-mail address.
- * @param only `for`: people who match one of its lists; `after`: an address to begin after. Raises store_unavailable.
- */
+/** People by e-mail address, those who match a list of `for`, after an address. Raises store_unavailable. */
 export function listPolicyPeople(
   database: Pick<Database, 'query'>,
   only: { readonly for?: Policy['match']; readonly user?: string; readonly after?: string; readonly limit: number },

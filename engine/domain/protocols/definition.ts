@@ -22,7 +22,6 @@ export interface ClientManners {
   readonly plain_call_ids: boolean;
   /** Whether clients get all texts of a response as one text. */
   readonly one_text: boolean;
-  /** The request field for stop sequences. */
   readonly stop_field: string;
   /** The path of clients' base URLs, after the address of the gateway. */
   readonly base_path: '' | '/v1';
@@ -45,7 +44,6 @@ export interface OutputRules {
   readonly fields: readonly [OutputBound, OutputBound?];
   /** The smallest bound that upstreams accept, in tokens; translated requests have at least this. */
   readonly min: number;
-  /** Whether every request must have a bound. */
   readonly is_required: boolean;
   /** Maximum model runs for one response if the request does not bound its tools. */
   readonly runs_max: number;
@@ -53,7 +51,6 @@ export interface OutputRules {
   readonly are_runs_bounded: boolean;
 }
 
-/** How a stream begins and ends. */
 export interface StreamRules {
   /** Events that announce a response before any of its content. */
   readonly preamble: readonly string[];
@@ -70,7 +67,6 @@ export interface StreamRules {
   readonly keep_alive: string;
 }
 
-/** State that upstreams keep between requests. */
 export interface KeptState {
   /** Whether a request can say how long its prompt is cached. */
   readonly cache_lifetimes: boolean;
@@ -84,24 +80,18 @@ export interface KeptState {
 export interface ProtocolDefinition {
   /** Its name in tables, such as `Messages`. */
   readonly name: string;
-  /** Its name in sentences. */
   readonly api: string;
   /** `gen_ai.provider.name` of upstreams with an unknown host. */
   readonly provider: string;
   readonly path: string;
   readonly known_keys: KeyNames;
-  /**
-   * Headers with version and features of a request, by their names without a vendor prefix, and their default values for
-   * translated requests.
-   */
+  /** Headers with version and features by their names without vendor prefix, and defaults for translated requests. */
   readonly form_headers: Readonly<Record<string, string | undefined>>;
-  /** What routing and money may know of a body. Raises invalid_request. */
   readonly readBody: (body: Json) => BodyReading;
   /** The other protocol that a body is written in, as far as that is certain, and the field that shows it. */
   readonly meantFor: (body: Json) => readonly [protocol: Protocol, field: string] | undefined;
   readonly output: OutputRules;
   readonly kept: KeptState;
-  /** The places of prompt cache lifetimes in a request. */
   readonly lifetimes: WantedTexts<Lifetime>;
   readonly readUsage: UsageReader;
   readonly errors: ProtocolErrors;

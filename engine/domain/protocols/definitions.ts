@@ -6,6 +6,7 @@ import { chatProtocol } from './chat/index.ts';
 import type { ProtocolDefinition } from './definition.ts';
 import { messagesProtocol } from './messages/index.ts';
 import { errorOfEvent } from './read-error.ts';
+import { isObject, jsonIn } from './read-json.ts';
 import { responsesProtocol } from './responses/index.ts';
 import { type AnswerTexts, unknownTexts } from './rewriting.ts';
 
@@ -31,11 +32,9 @@ export function wantsCallState({ upstreams }: Pick<GatewayConfig, 'upstreams'>):
   return upstreams.some(({ protocols }) => protocols.some((protocol) => DEFINITIONS[protocol].kept.call_state));
 }
 
-/** Other paths of the API with chat completions. */
 const OTHER_CHAT_PATHS =
   /\/(?:chat|completions|embeddings|images|audio|videos|batches|files|uploads|moderations|fine_tuning|vector_stores|evals|realtime)\b/i;
 
-/** Version headers of clients of the Messages API. */
 const MESSAGES_HEADERS = ['anthropic-version', 'vendor-version'];
 
 /** The protocol of a path that no model pipeline serves; the APIs of Messages and chat completions have files. */
@@ -70,49 +69,30 @@ const PREAMBLE: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ preamble }) =>
 const OPENINGS: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ openings }) => openings));
 const EMPTY_PARTS: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ empty_parts }) => empty_parts));
 
-type Part = Readonly<Partial<Record<'type' | 'text' | 'thinking' | 'content', unknown>>>;
-
-interface Chunk {
-  readonly type?: unknown;
-  readonly content_block?: Part;
-  readonly item?: Part;
-  readonly part?: Part;
-  readonly choices?: readonly {
-    readonly delta?: Readonly<Record<string, unknown>>;
-    readonly finish_reason?: unknown;
-  }[];
-}
-
 const isNothing = (value: unknown) =>
   value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 
-/**
- * Whether an event carries no content yet: some upstreams send one and then fail. One known by its name is not parsed, as some repeat
- * the whole request in it.
- */
+/** Whether an event has no content yet; one known by name is not parsed, as some repeat the whole request. */
 export function isPreamble(name: string, data: string): boolean {
   return PREAMBLE.has(name) || (saysNothingYet(data) && errorOfEvent(name, data) === undefined);
 }
 
 function saysNothingYet(data: string): boolean {
-  let chunk: Chunk | null;
-  try {
-    chunk = JSON.parse(data) as Chunk | null;
-  } catch {
-    return false;
-  }
-  if (PREAMBLE.has(chunk?.type)) return true;
-  if (OPENINGS.has(chunk?.type)) return isEmptyPart(chunk?.content_block ?? chunk?.item ?? chunk?.part);
-  const choices = chunk?.choices;
-  if (!Array.isArray(choices)) return false;
-  return choices.every(({ delta = {}, finish_reason }) => {
-    return (
-      isNothing(finish_reason) && Object.entries(delta).every(([key, value]) => key === 'role' || isNothing(value))
-    );
-  });
+  const chunk = jsonIn(data);
+  if (!isObject(chunk)) return false;
+  const { type, choices } = chunk;
+  if (PREAMBLE.has(type)) return true;
+  if (OPENINGS.has(type)) return isEmptyPart(chunk.content_block ?? chunk.item ?? chunk.part);
+  return Array.isArray(choices) && choices.every(isEmptyChoice);
 }
 
-function isEmptyPart(part: Part | undefined): boolean {
-  if (part === undefined || part === null || !EMPTY_PARTS.has(part.type)) return false;
+function isEmptyChoice(choice: unknown): boolean {
+  if (!isObject(choice)) return false;
+  const delta = Object.entries(choice.delta ?? {});
+  return isNothing(choice.finish_reason) && delta.every(([key, value]) => key === 'role' || isNothing(value));
+}
+
+function isEmptyPart(part: unknown): boolean {
+  if (!isObject(part) || !EMPTY_PARTS.has(part.type)) return false;
   return isNothing(part.text) && isNothing(part.thinking) && isNothing(part.content);
 }

@@ -13,7 +13,6 @@ export interface FailedRequest {
   readonly created_at: number;
 }
 
-/** A stream that breaks off. */
 export interface BrokenStream extends FailedRequest {
   readonly said?: string;
 }
@@ -27,10 +26,7 @@ interface ErrorName {
 export interface ProtocolErrors {
   nameOf(error: StageError): ErrorName;
   body(error: StageError, request_id: string): string;
-  /**
-   * Response headers of a gateway error; headers of the error itself take precedence.
-   * @param refusal_header of the profile: the header whose text the coding CLI shows.
-   */
+  /** Headers of a gateway error, after its own; the text of `refusal_header` is shown by the coding CLI. */
   headers(error: StageError, refusal_header?: string): Record<string, string>;
   breakOff(error: StageError, stream: BrokenStream): string;
   /** The value of `error` in the envelope. Keeps the message, except for a context overflow. */
@@ -38,17 +34,11 @@ export interface ProtocolErrors {
   write(problem: Problem, request_id: string): Json;
   /** Whether clients of this protocol recognise the error as a context overflow. */
   knowsOverflow(error: Pick<Problem, 'message' | 'code'>): boolean;
-  /**
-   * A whole stream with the error, for clients that read errors only from the stream; absent if clients read error
-   * responses.
-   */
+  /** A whole stream with the error, for clients that read errors only there. */
   stream?(problem: Problem, request: FailedRequest): string;
 }
 
-/**
- * The error of an upstream, from the body of a response or from an event. `status` is the response's; without one it
- * follows from the kind of error. Accepts any JSON and any text.
- */
+/** The error in a body or event of an upstream, any JSON or text; without `status` its kind decides. */
 export function readProblem(status: number | undefined, body: unknown): Problem {
   const error = readError(body);
   const { type, code, param } = error;
@@ -67,10 +57,7 @@ export function readProblem(status: number | undefined, body: unknown): Problem 
 /** Headers about retries; a request that is too long fails again. */
 export const RETRY_HEADERS: readonly string[] = ['retry-after', 'retry-after-ms', 'x-should-retry'];
 
-/**
- * A context overflow in a form that the clients of a protocol recognise.
- * @param options.said the upstream's error in the same protocol, whose other fields are kept
- */
+/** A context overflow as clients of a protocol know it; other fields of the error as `said` are kept. */
 export function overflowAnswer(
   errors: ProtocolErrors,
   problem: Problem,
@@ -86,7 +73,6 @@ export function overflowAnswer(
   return { status: problem.status, content_type: 'application/json', body };
 }
 
-/** The error type of a status in the Messages protocol. */
 export function messagesTypeOfStatus(status: number): string {
   if (status === 408) return 'timeout_error';
   const exact = Object.entries(MESSAGES_TYPES).find(([, [own_status]]) => own_status === status);
@@ -115,13 +101,11 @@ function refusalOf({ code, status }: StageError): number | undefined {
   return code === 'upstream_failed' && status !== ERRORS.upstream_failed.status ? status : undefined;
 }
 
-/** The error type of a gateway error in the Messages protocol. */
 export function messagesTypeOf(error: StageError): string {
   const status = refusalOf(error);
   return status === undefined ? ERRORS[error.code].type : messagesTypeOfStatus(status);
 }
 
-/** Headers of errors in every protocol. */
 export function errorHeaders(error: StageError): Record<string, string> {
   const retry = shouldRetry(error);
   return {
@@ -141,10 +125,7 @@ function isLasting(error: StageError): boolean {
 
 type Detail = ErrorDetails[string];
 
-/**
- * Details for clients of chat completions and Responses: `resets_at` in whole seconds since the epoch, because one client
- * cannot parse the error with a string there; the string is in `reset_time`.
- */
+/** Details with `resets_at` in whole seconds, as one client can't parse a string there; that is in `reset_time`. */
 function withUnixTimes(details: ErrorDetails): ErrorDetails {
   const converted: Record<string, Detail> = {};
   for (const [key, value] of Object.entries(details)) {
@@ -199,13 +180,11 @@ function ownName(error: StageError): ErrorName {
   return type === ERRORS[error.code].type ? ERRORS[error.code].compat : compatOf(type)!;
 }
 
-/** `error.code` of a context overflow. */
 export const OVERFLOW_CODE = 'context_length_exceeded';
 
 /** Phrases by which coding clients of chat completions recognise a context overflow. */
 const KNOWN_OVERFLOW = /prompt is too long|maximum context length|context_length_exceeded/i;
 
-/** The common part of errors in chat completions and Responses. */
 export const compatErrors: Omit<ProtocolErrors, 'breakOff'> = {
   nameOf: ownName,
   body(error, request_id) {

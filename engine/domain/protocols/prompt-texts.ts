@@ -2,8 +2,6 @@ import type { RequestBody } from '../../base/contract/stage.ts';
 import { fieldsOf } from './body/fields.ts';
 import type { Json } from './translation/conversation.ts';
 
-/** The texts of a request of any API. */
-
 /** The role of a text in a request. */
 export type PromptRole = 'system' | 'user' | 'assistant' | 'tool';
 
@@ -29,7 +27,6 @@ const ROLES: ReadonlyMap<unknown, PromptRole> = new Map([
   ['user', 'user'],
 ]);
 
-/** Keys of texts, and of parts with texts, in any of the APIs. */
 const SAME = ['content', 'text', 'refusal', 'title', 'context', 'document', 'instructions', 'prompt'] as const;
 const THINKING = ['thinking', 'reasoning', 'reasoning_content', 'summary'] as const;
 const CALLS = ['tool_calls', 'function_call', 'function', 'custom', 'arguments', 'input', 'action', 'code'] as const;
@@ -91,15 +88,11 @@ function collectCall(value: unknown, role: PromptRole, texts: PromptText[]): voi
   }
 }
 
-interface PromptContext {
-  readBody(): Promise<RequestBody>;
-}
-
 /**
  * The texts of a request, in any API, in order: the system prompt, messages, tool calls and their results. Read only. Needs the
  * `raw-body` capability; raises the errors of reading a body. The texts are prompts: do not log or store them.
  */
-export async function openPrompt(ctx: PromptContext): Promise<Iterable<PromptText>> {
+export async function openPrompt(ctx: { readBody(): Promise<RequestBody> }): Promise<Iterable<PromptText>> {
   const body = await ctx.readBody();
   const json = await body.json();
   return { [Symbol.iterator]: () => promptTexts(json) };

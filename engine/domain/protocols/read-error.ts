@@ -1,6 +1,6 @@
 import { createParser } from 'eventsource-parser';
 import { tryParseBounded } from '../../base/kit/json/bounded.ts';
-import { isObject, objectsIn, own, present } from './read-json.ts';
+import { isObject, jsonIn, objectsIn, own, present } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 
 /**
@@ -132,7 +132,6 @@ const NAMES: readonly (readonly [meaning: Meaning, server: string, names: string
   ['failed', 'Gemini, Bedrock', 'internal internalserverexception'],
 ];
 
-/** Names that are less specific than their status. */
 const WEAK_NAMES: ReadonlySet<string> = new Set(['requests', 'tokens']);
 
 /**
@@ -263,14 +262,12 @@ export const MESSAGES_TYPES: Readonly<Record<string, readonly [status: number, t
 
 const ORDER = Object.keys(MEANINGS) as Meaning[];
 
-/** The names and texts of an error that determine its meaning. */
 interface ErrorWords {
   /** Names of the error, the most precise first. */
   readonly names: readonly string[];
   readonly texts: readonly string[];
 }
 
-/** The longest name of an error, in UTF-16 units; anything longer is a text. */
 const NAME_MAX = 100;
 
 /** A name as in the table: in lower case, without the namespace prefix of some clouds. */
@@ -308,20 +305,15 @@ function saysIt(meaning: Meaning, text: string): boolean {
   return meaning !== 'context_full' || !(OVER_TIME.test(text) || isOfOutput(text));
 }
 
-interface Found {
-  readonly meaning: Meaning;
-  readonly by: 'name' | 'phrase';
-}
-
 /** The meaning of an error where it differs from its status; else `undefined`. */
-export function meaningOf(words: ErrorWords, status: number): Found | undefined {
+export function meaningOf(words: ErrorWords, status: number) {
   const named = new Set(words.names.filter((name) => !WEAK_NAMES.has(plainName(name))).map(meaningOfName));
   const texts = words.texts.map(ownWords);
   for (const meaning of ORDER) {
     const { outcome, by_name, by_phrase = below500 }: MeaningRow = MEANINGS[meaning];
     if (outcome === undefined) continue;
-    if (named.has(meaning) && (by_name?.(status) ?? true)) return { meaning, by: 'name' };
-    if (by_phrase(status) && texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' };
+    if (named.has(meaning) && (by_name?.(status) ?? true)) return { meaning, by: 'name' } as const;
+    if (by_phrase(status) && texts.some((text) => saysIt(meaning, text))) return { meaning, by: 'phrase' } as const;
   }
   return undefined;
 }
@@ -355,7 +347,6 @@ const ITEMS_MAX = 10;
 /** Longer texts are not parsed: no error is so long. */
 const PARSED_MAX = 262_144;
 
-/** Keys of the reason, the most specific first. */
 const REASONS = [
   ...['message', 'Message', 'msg', 'error_description', 'error_message', 'errorMessage', 'error_msg', 'status_msg'],
   ...['faultstring', 'detail', 'errors', 'details', 'error', 'title', 'description', 'reason', 'raw'],
@@ -420,7 +411,6 @@ function textsByKey(value: unknown, path: readonly string[] = []): string[] {
   return told.slice(0, ITEMS_MAX).flatMap(([key, item]) => textsByKey(item, [...path, cut(key, NAME_MAX)]));
 }
 
-/** Reads one error: collects its names and texts, and finds the reason. */
 class Reading {
   readonly names: string[] = [];
   readonly texts: string[] = [];
@@ -544,10 +534,7 @@ export function isError(value: Json): boolean {
 export const BEGINS_AS_ERROR =
   /^\s*\{\s*"(?:error"\s*:\s*[{"[]|(?:type|object)"\s*:\s*"(?:error|response\.failed)"|(?:detail|errors|[mM]essage|msg|code|error_code|status_code|success|base_resp)"\s*:)/;
 
-/**
- * The error of a choice of chat completions, in its own envelope; `undefined` without one. It is beside the finish reason
- * or in the message (OpenRouter).
- */
+/** The error of a choice, in its own envelope: beside the finish reason or in the message (OpenRouter). */
 export function errorOfChoice({ error, message, delta }: Json): Json | undefined {
   const places = [error, isObject(message) ? message.error : undefined, isObject(delta) ? delta.error : undefined];
   return places.map((one) => ({ error: one })).find(isError);
@@ -555,12 +542,7 @@ export function errorOfChoice({ error, message, delta }: Json): Json | undefined
 
 /** The error in a JSON text; `undefined` where there is none. */
 export function errorIn(json: string): ReadError | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(json);
-  } catch {
-    return undefined;
-  }
+  const value = jsonIn(json);
   if (!isObject(value)) return undefined;
   if (isError(value)) return readError(value);
   const choice = objectsIn(value.choices).find(({ index = 0 }) => index === 0);

@@ -25,7 +25,6 @@ export function itemsOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The objects in a list; none for other values. */
 export function objectsIn(value: unknown): Json[] {
   return itemsOf(value).filter(isObject);
 }
@@ -33,6 +32,15 @@ export function objectsIn(value: unknown): Json[] {
 /** The text; an empty one for other values. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : '';
+}
+
+/** The value of a JSON text; `undefined` for any other text. */
+export function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The own property of a table, or of JSON, that hostile text may name. */
@@ -45,7 +53,6 @@ export function isAbsent(value: unknown): value is null | undefined {
   return value === undefined || value === null;
 }
 
-/** The value as an object. Raises invalid_request. */
 export function objectAt(value: unknown, param: string): Json {
   if (!isObject(value)) throw invalid(param, `must be an object, not ${kindOf(value)}`);
   return value;
@@ -95,7 +102,6 @@ export function countAt(value: unknown, param: string): number {
   return value as number;
 }
 
-/** The value as true or false. Raises invalid_request. */
 export function flagAt(value: unknown, param: string): boolean {
   if (typeof value !== 'boolean') throw invalid(param, `must be true or false, not ${kindOf(value)}`);
   return value;

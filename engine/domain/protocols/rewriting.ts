@@ -2,16 +2,15 @@ import { isUtf8 } from 'node:buffer';
 import { StringDecoder } from 'node:string_decoder';
 import { type JSONPath, visit } from 'jsonc-parser';
 import { StageError } from '../../base/contract/errors.ts';
-import type { Replacement, Rewriting, TextKind } from '../../base/contract/rewriting.ts';
+import type { Rewriting, TextKind } from '../../base/contract/rewriting.ts';
 import type { ResponseConverter } from '../../base/contract/stage.ts';
 import { isEventStream, isJson, mediaType } from '../../base/kit/media-type.ts';
 import { printableWord } from '../../base/kit/text/printable.ts';
 import { BUFFERED_BYTES_MAX, collectDocument } from './answer-parts.ts';
-import { isObject } from './read-json.ts';
+import { isObject, jsonIn } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 import { isSignature } from './translation/made-reasoning.ts';
 
-/** A streamed text. */
 export interface TextId {
   readonly key: string;
   /** Its container: a content block, a choice, an item. */
@@ -32,7 +31,6 @@ export type Place =
   | { readonly is: 'put'; readonly json: string }
   | { readonly is: 'skip' };
 
-/** Places of texts in responses of one protocol. */
 export interface AnswerTexts {
   /** The text at a place; `undefined` if there is none, or only at a deeper place. */
   placeOf(path: Path, event: Json): Place | undefined;
@@ -120,37 +118,32 @@ export function editJson(json: string, ask: (path: Path, first: string) => Edit 
 /** A string of a JSON text, even if truncated; a number or a keyword. */
 const JSON_TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"?|[^\s[\]{},:"]+/gs;
 
-/**
- * Rewrites a JSON text once it is complete: each string separately, member names included, so that it stays valid JSON.
- * A number with a match becomes a string.
- */
-export class JsonTextRewriter implements TextStream {
-  readonly #open: () => TextStream;
-  #json = '';
-
-  constructor(open: () => TextStream) {
-    this.#open = open;
-  }
-
-  push(piece: string): string {
-    this.#json += piece;
-    if (this.#json.length > BUFFERED_BYTES_MAX) throw tooLong();
-    return '';
-  }
-
-  end(): string {
-    const json = this.#json;
-    this.#json = '';
-    return json.replaceAll(JSON_TOKEN, (token) => {
-      const string = token[0] === '"' ? parsed(token) : token;
-      const said = typeof string === 'string' ? string : token;
-      const text = this.#open();
-      const rewritten = text.push(said) + text.end();
-      if (rewritten === said) return token;
-      return said === token && token[0] === '"' ? rewritten : JSON.stringify(rewritten);
-    });
-  }
+/** Rewrites each string of a complete JSON text, names included; a number with a match becomes a string. */
+export function jsonTextRewriter(open: () => TextStream): TextStream {
+  let json = '';
+  const rewritten = (token: string): string => {
+    const string = token[0] === '"' ? jsonIn(token) : token;
+    const said = typeof string === 'string' ? string : token;
+    const now = rewrite(open(), said);
+    if (now === said) return token;
+    return said === token && token[0] === '"' ? now : JSON.stringify(now);
+  };
+  return {
+    push(piece) {
+      json += piece;
+      if (json.length > BUFFERED_BYTES_MAX) throw tooLong();
+      return '';
+    },
+    end() {
+      const whole = json;
+      json = '';
+      return whole.replaceAll(JSON_TOKEN, rewritten);
+    },
+  };
 }
+
+/** A whole text through a new stream. */
+const rewrite = (stream: TextStream, text: string): string => stream.push(text) + stream.end();
 
 const WINDOW_CHARS = 256;
 
@@ -162,19 +155,8 @@ interface TextStream {
   end(): string;
 }
 
-interface Pattern {
-  readonly search: RegExp;
-  readonly at_place: RegExp;
-  readonly replace: Replacement['replace'];
-}
-
-interface CompiledRewriting {
-  readonly patterns: readonly Pattern[];
-  readonly window: number;
-  /** Characters that no match contains. */
-  readonly breaks: RegExp | undefined;
-  readonly kinds: ReadonlySet<TextKind> | undefined;
-}
+type CompiledRewriting = ReturnType<typeof compileRewriting>;
+type Pattern = CompiledRewriting['patterns'][number];
 
 /** Compiles a rewriting. */
 export function compileRewriting({ replacements, window_characters, never_contains, kinds }: Rewriting) {
@@ -186,15 +168,10 @@ export function compileRewriting({ replacements, window_characters, never_contai
       replace,
     })),
     window: window_characters ?? WINDOW_CHARS,
+    /** Characters that no match contains. */
     breaks: never_contains && withFlag(never_contains, ''),
     kinds: kinds && new Set(kinds),
-  } satisfies CompiledRewriting;
-}
-
-interface Match {
-  readonly start: number;
-  readonly end: number;
-  readonly pattern: Pattern;
+  };
 }
 
 /** The position up to which a pattern was searched, and the length of the match that begins there. */
@@ -252,8 +229,8 @@ export class TextRewriter implements TextStream {
     let out = '';
     let at = this.#from;
     for (let match = this.#next(at, decided); match !== undefined; match = this.#next(at, decided)) {
-      out += this.#text.slice(at, match.start) + this.#replace(match);
-      at = match.end;
+      out += this.#text.slice(at, match.until) + this.#replace(match);
+      at = match.until + match.length;
     }
     if (at < decided) {
       out += this.#text.slice(at, decided);
@@ -266,8 +243,8 @@ export class TextRewriter implements TextStream {
     return out;
   }
 
-  #replace({ start, end, pattern: { replace } }: Match): string {
-    const found = this.#text.slice(start, end);
+  #replace({ until, length, pattern: { replace } }: Seen): string {
+    const found = this.#text.slice(until, until + length);
     const replacement = typeof replace === 'string' ? replace : replace(found);
     if (replacement === undefined) return found;
     this.#onReplace();
@@ -275,15 +252,12 @@ export class TextRewriter implements TextStream {
   }
 
   /** The first match that begins in a range of the text. */
-  #next(from: number, to: number): Match | undefined {
+  #next(from: number, to: number): Seen | undefined {
     for (let at = from; at < to; ) {
       const stop = Math.min(to, at + STRIDE_CHARS);
-      let first: Match | undefined;
-      for (const seen of this.#seen) {
-        const found = this.#look(seen, at, stop);
-        if (found > 0 && seen.until < (first?.start ?? stop))
-          first = { start: seen.until, end: seen.until + found, pattern: seen.pattern };
-      }
+      let first: Seen | undefined;
+      for (const seen of this.#seen)
+        if (this.#look(seen, at, stop) > 0 && seen.until < (first?.until ?? stop)) first = seen;
       if (first !== undefined) return first;
       at = stop;
     }
@@ -349,14 +323,12 @@ export interface NamedRewriting {
   readonly rewriting: CompiledRewriting;
 }
 
-/** An event of a stream, with its JSON. */
 interface RewrittenEvent {
   /** Absent for the event that was rewritten. */
   readonly name?: string | undefined;
   readonly data: string;
 }
 
-/** The event with the last piece of a text, and its path there. */
 interface Opened {
   event: Json;
   path: Path;
@@ -368,10 +340,7 @@ interface OpenText extends Opened {
   readonly stream: TextStream;
 }
 
-/**
- * Rewrites the texts of one response, event by event or as one document. Buffered text goes with the next piece, or in a
- * separate event when the text ends.
- */
+/** Rewrites one response; buffered text goes with the next piece, or in an event when the text ends. */
 export class AnswerRewriter {
   readonly #texts: AnswerTexts;
   readonly #rewritings: readonly NamedRewriting[];
@@ -379,10 +348,8 @@ export class AnswerRewriter {
   readonly #mark: string;
   readonly #open = new Map<string, OpenText>();
   readonly #changed = new Set<string>();
-  /** Number of replacements by stage and event name. */
   readonly #counts = new Map<string, Map<string, number>>();
   #saying = '';
-  /** Whether the response is one document. */
   #is_whole = false;
   #replacing: string | undefined;
   #added = 0;
@@ -400,7 +367,6 @@ export class AnswerRewriter {
     return this.#texts !== unknownTexts;
   }
 
-  /** Number of replacements of each stage. Repeated texts count once. */
   get replaced(): ReadonlyMap<string, number> {
     const totals = new Map<string, number>();
     for (const counts of this.#counts.values())
@@ -410,7 +376,7 @@ export class AnswerRewriter {
 
   /** Rewrites a whole JSON document; anything else is one text. */
   document(text: string): string {
-    const value = parsed(text);
+    const value = jsonIn(text);
     this.#is_whole = true;
     return value === undefined ? this.#whole(text, 'other') : this.#edit(text, isObject(value) ? value : {}, undefined);
   }
@@ -423,7 +389,7 @@ export class AnswerRewriter {
 
   /** Rewrites an event; further events may precede it. */
   event(name: string | undefined, data: string): readonly RewrittenEvent[] {
-    const event = parsed(data);
+    const event = jsonIn(data);
     if (event === undefined) return [...this.flush(), { data: this.#notJson(data) }];
     const fields = isObject(event) ? event : {};
     this.#number = this.#numberOf(fields) ?? this.#number;
@@ -494,7 +460,7 @@ export class AnswerRewriter {
       if (this.#open.size >= OPEN_TEXTS_MAX)
         throw new StageError('upstream_invalid', 'The upstream response contains too many strings.');
       const begin = () => this.#begin(id.kind)!;
-      const stream = is === 'piece' ? begin() : new JsonTextRewriter(begin);
+      const stream = is === 'piece' ? begin() : jsonTextRewriter(begin);
       open = { id, stream, ...opened };
       this.#open.set(id.key, open);
     }
@@ -509,18 +475,20 @@ export class AnswerRewriter {
   #isChanged(of: string | TextId): boolean {
     if (typeof of !== 'string') return this.#changed.has(of.key);
     const text = this.#begin('reasoning', true);
-    return text !== undefined && text.push(of) + text.end() !== of;
+    return text !== undefined && rewrite(text, of) !== of;
   }
 
   #whole(text: string, kind: TextKind): string {
     const stream = this.#begin(kind);
-    return stream === undefined ? text : stream.push(text) + stream.end();
+    return stream === undefined ? text : rewrite(stream, text);
   }
 
   #rewrittenJson(json: string, kind: TextKind): string {
     if (!this.#looksIn(kind)) return json;
-    const stream = new JsonTextRewriter(() => this.#begin(kind)!);
-    return stream.push(json) + stream.end();
+    return rewrite(
+      jsonTextRewriter(() => this.#begin(kind)!),
+      json,
+    );
   }
 
   #looksIn(kind: TextKind): boolean {
@@ -572,14 +540,6 @@ export class AnswerRewriter {
   }
 }
 
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
 function tooLong(): StageError {
   const problem = `The upstream response has more than ${BUFFERED_BYTES_MAX} bytes in one piece, the limit for rewriting.`;
   return new StageError('upstream_invalid', problem);
@@ -591,10 +551,7 @@ const dataLines = (data: string): string[] => data.split('\n').map((line) => `da
 const isData = (line: string): boolean => /^data(:|$)/.test(line);
 const valueIn = (line: string): string => line.replace(/^[^:]*(: ?)?/, '');
 
-/**
- * Rewrites a stream of events. Names, comments and unknown fields are searched like any text. An event without a replacement
- * keeps its lines.
- */
+/** Rewrites events; names, comments, unknown fields too. One without a replacement keeps its lines. */
 function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
   const decoder = new StringDecoder('utf8');
   /** Pieces of the current line, and the event's lines before it. */

@@ -1,13 +1,10 @@
 /** Stop reasons: the names that servers use, and their meaning. `write-answer.ts` of each protocol has its own names. @module */
 
-import { isObject } from './read-json.ts';
+import { isObject, jsonIn, objectsIn } from './read-json.ts';
 import type { Problem, StopReason } from './translation/conversation.ts';
 import type { Notes } from './translation/rules.ts';
 
-/**
- * Names of stop reasons of usable responses, complete or cut. Compared by letters and digits, ignoring case. The
- * comments name the servers that use them.
- */
+/** Names of stop reasons of usable responses, compared by letters and digits; comments name the servers. */
 const REASONS: Readonly<Record<StopReason, readonly string[]>> = {
   finished: [
     ...['end_turn', 'stop', 'completed'], // the three protocols
@@ -93,12 +90,10 @@ function listed(word: string): Meaning | undefined {
   return undefined;
 }
 
-/** Whether this value reports the end of a response. */
 export function saysReason(value: unknown): value is string {
   return typeof value === 'string' && !NO_REASONS.has(value.length > WORD_CHARS_MAX ? value : plain(value));
 }
 
-/** Whether this word reports that the server broke off. */
 export function breaksOff(word: string): boolean {
   return meaningOf(word).meaning === 'broken_off';
 }
@@ -113,20 +108,18 @@ function meaningOf(word: string): { readonly meaning: Meaning; readonly is_liste
   return { meaning: family, is_listed: false };
 }
 
-/** Contents of a response that affect how it ended. */
-export interface AnswerParts {
-  readonly has_calls: boolean;
-  /** Whether a call lacks some of its arguments. */
-  readonly is_cut?: boolean;
-  /** Whether the model refused in a separate field. */
-  readonly has_refusal?: boolean;
-}
-
 /** The end of a response for its client: a reason, or a problem where it is unusable. */
 export type AnswerEnd = { readonly reason: StopReason } | { readonly problem: Problem };
 
-/** Reads the stop reason of a server; without one, the response has finished. */
-export function readEnd(word: unknown, parts: AnswerParts, notes: Notes): AnswerEnd {
+/**
+ * Reads the stop reason of a server; without one, the response has finished.
+ * @param parts what the response has: `is_cut` calls lack arguments, `has_refusal` is one in a separate field
+ */
+export function readEnd(
+  word: unknown,
+  parts: { readonly has_calls: boolean; readonly is_cut?: boolean; readonly has_refusal?: boolean },
+  notes: Notes,
+): AnswerEnd {
   const { has_calls, is_cut = false, has_refusal = false } = parts;
   const { meaning, is_listed } = saysReason(word)
     ? meaningOf(word)
@@ -158,10 +151,7 @@ function problemOf(meaning: keyof typeof BROKEN, word: string): Problem {
 const END_SIGN =
   /"(?:finish|stop)_reason"\s*:\s*"([^"\\]{1,100})"|"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|done))"|\[DONE\]\s*$/;
 
-/**
- * The end of a response in one event, several events or a whole response of any protocol: complete, or broken off by the
- * server; `undefined` without an end.
- */
+/** The end in one event, several or a whole response: complete, or broken off by the server. */
 export function responseEndIn(data: string): 'whole' | 'broken_off' | undefined {
   const found = END_SIGN.exec(data);
   if (found === null) return undefined;
@@ -173,15 +163,10 @@ export function responseEndIn(data: string): 'whole' | 'broken_off' | undefined 
 
 /** Whether the stop reason belongs to the response, and not to the arguments of a call. */
 function endsBroken(data: string): boolean {
-  let value: unknown;
-  try {
-    value = JSON.parse(data);
-  } catch {
-    return false;
-  }
+  const value = jsonIn(data);
   if (!isObject(value)) return false;
   const { choices, delta } = value;
-  const said = Array.isArray(choices) ? choices.filter(isObject).map(({ finish_reason }) => finish_reason) : [];
+  const said = objectsIn(choices).map(({ finish_reason }) => finish_reason);
   return [value.stop_reason, isObject(delta) ? delta.stop_reason : undefined, ...said].some(
     (word) => saysReason(word) && breaksOff(word),
   );

@@ -3,49 +3,19 @@ import type { ResponseConverter, ResponseEvent } from '../../base/contract/stage
 import { outlineOf } from '../../base/kit/json/outline.ts';
 import { WholeEvents } from '../../base/kit/net/whole-events.ts';
 import { TOOL_USES_MAX } from './body/fields.ts';
-import { present } from './read-json.ts';
+import { jsonIn, present } from './read-json.ts';
 import type { Json, ModelUsage } from './translation/conversation.ts';
 
-/** The content of one `usage` object. */
 export interface UsageReport {
   readonly counts: ModelUsage;
   readonly unusable: boolean;
 }
 
-/** Usage of one of several model runs of a response. */
 interface Iteration {
   /** `message`, `compaction`, `advisor_message`, `fallback_message`, or another name of the upstream. */
   readonly type: string;
   readonly model?: string;
   readonly reported: ModelUsage;
-}
-
-/** Data kept of one response: counts, and names of tools, models and tiers, never text. */
-export interface UsageReading {
-  reported: ModelUsage;
-  /** Service tier, speed and region as the upstream reports them. */
-  served: Served | undefined;
-  model: string | undefined;
-  /** Usage of each run, if the upstream reports runs separately. */
-  iterations: readonly Iteration[] | undefined;
-  /** Reported uses of the upstream's tools, by name; `undefined` until the upstream reports them. */
-  server_tools: Record<string, number> | undefined;
-  /** Started uses of the upstream's tools, by name. */
-  tools_begun: Record<string, number> | undefined;
-  seen: boolean;
-  /** Whether the upstream reported the end of its output. */
-  complete: boolean;
-  /** Whether output was counted after its start; an earlier count may be only the initial one. */
-  counted: boolean;
-  /** Whether the upstream reported an error inside a successful response. */
-  failed: boolean;
-  /** Whether the upstream reported an impossible count. */
-  unusable: boolean;
-  streamed: boolean;
-  deltas: number;
-  delta_chars: number;
-  /** Characters of all events, or of the document. */
-  chars: number;
 }
 
 /** Reads one event or document of the upstream. Ignores malformed ones. */
@@ -70,26 +40,35 @@ const CHARS_PER_TOKEN = 4;
 /** Texts up to this length are parsed completely. */
 const SMALL_CHARS_MAX = 65_536;
 
-/** The initial reading, before the first byte. */
-export function newUsageReading(): UsageReading {
+/** Data kept of one response: counts, and names of tools, models and tiers, never text. Initially before its first byte. */
+export function newUsageReading() {
   return {
-    reported: {},
-    served: undefined,
-    model: undefined,
-    iterations: undefined,
-    server_tools: undefined,
-    tools_begun: undefined,
+    reported: {} as ModelUsage,
+    /** Service tier, speed and region as the upstream reports them. */
+    served: undefined as Served | undefined,
+    model: undefined as string | undefined,
+    iterations: undefined as readonly Iteration[] | undefined,
+    /** Reported uses of the upstream's tools, by name; `undefined` until the upstream reports them. */
+    server_tools: undefined as Record<string, number> | undefined,
+    tools_begun: undefined as Record<string, number> | undefined,
     seen: false,
+    /** Whether the upstream reported the end of its output. */
     complete: false,
+    /** Whether output was counted after its start; an earlier count may be only the initial one. */
     counted: false,
+    /** Whether the upstream reported an error inside a successful response. */
     failed: false,
     unusable: false,
     streamed: false,
     deltas: 0,
     delta_chars: 0,
+    /** Characters of all events, or of the document. */
     chars: 0,
   };
 }
+
+/** Data kept of one response: counts, and names of tools, models and tiers, never text. */
+export type UsageReading = ReturnType<typeof newUsageReading>;
 
 /** Estimates the relayed output tokens by size: every delta is at least one token. */
 export function relayedOutput(reading: UsageReading, relayed_bytes: number): number {
@@ -97,14 +76,12 @@ export function relayedOutput(reading: UsageReading, relayed_bytes: number): num
   return Math.max(reading.deltas, Math.ceil(reading.delta_chars / CHARS_PER_TOKEN));
 }
 
-/** Counts one use of a tool that the upstream runs. */
 export function countTool(reading: UsageReading, tool: string): void {
   reading.tools_begun ??= Object.create(null) as Record<string, number>;
   if (!hasRoomFor(reading.tools_begun, tool)) return;
   reading.tools_begun[tool] = Math.min(TOOL_USES_MAX, (reading.tools_begun[tool] ?? 0) + 1);
 }
 
-/** Whether another kind of tool can be added. */
 export function hasRoomFor(tools: Record<string, number>, tool: string): boolean {
   return tool in tools || Object.keys(tools).length < TOOLS_MAX;
 }
@@ -140,7 +117,6 @@ export function reportOf(
   return Object.keys(found).length === 0 && !unusable ? undefined : { counts: found, unusable };
 }
 
-/** The highest of each count in two reports. */
 export function highestOf(before: ModelUsage, now: ModelUsage): ModelUsage {
   const highest: Partial<Record<keyof ModelUsage, number>> = { ...before };
   for (const field in now) {
@@ -155,22 +131,16 @@ export function usageIn({ reported }: UsageReading): ModelUsage | undefined {
   return Object.keys(reported).length === 0 ? undefined : reported;
 }
 
-/** A value as an object; `undefined` for other types. */
 export function asObject(value: unknown): Json | undefined {
   return typeof value === 'object' && value !== null ? (value as Json) : undefined;
 }
 
 /** The object in a JSON text, as an outline if the text is long; `undefined` if there is none. */
 export function parseObject(text: string): Json | undefined {
-  try {
-    const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
-    return shown === undefined ? undefined : asObject(JSON.parse(shown));
-  } catch {
-    return undefined;
-  }
+  const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
+  return shown === undefined ? undefined : asObject(jsonIn(shown));
 }
 
-/** Valid names of models; other names are not recorded, because reports show them. */
 const MODEL_NAME = /^[\w.:@/+-]{1,200}$/;
 
 const SERVED_NAME = /^[a-z][a-z0-9_-]{0,31}$/;
@@ -179,7 +149,6 @@ function modelName(value: unknown): string | undefined {
   return typeof value === 'string' && MODEL_NAME.test(value) ? value : undefined;
 }
 
-/** Records the model that an upstream reports; the last one counts. */
 export function noteModel(reading: UsageReading, value: unknown): void {
   const name = modelName(value);
   if (name !== undefined) reading.model = name;
@@ -203,7 +172,6 @@ export function noteAnswer(reading: UsageReading, { model, usage, service_tier }
   noteServed(reading, { ...asObject(usage), ...(service_tier != null && { service_tier }) });
 }
 
-/** Maximum separate runs; further runs are added to the last one of their type and model. */
 const ITERATIONS_MAX = 128;
 
 const TYPE_MAX = 64;
@@ -268,10 +236,7 @@ function keep(iterations: Iteration[], run: Iteration): void {
 const QUOTE = '"';
 const BACKSLASH = 92;
 
-/**
- * Counts texts inside JSON as output of a model, by their length: each is at least one token.
- * @param pattern matches up to the opening quote of a text; global
- */
+/** Counts texts in JSON as output, at least one token each; `pattern` matches up to the opening quote. */
 export function countTexts(
   reading: UsageReading,
   json: string,
@@ -316,7 +281,6 @@ const NAMES = {
     ...['cache_write_tokens', 'cache_creation_tokens', 'cache_creation_input_tokens'],
     ...['cached_creation_tokens', 'caching_tokens'],
   ],
-  // OpenAI; LiteLLM; Qwen.
   cache_split: ['cache_write_tokens_details', 'cache_creation_token_details', 'cache_creation'],
   cache_write_5m: ['ttl_30m_tokens', 'ephemeral_5m_input_tokens'],
   cache_write_1h: ['ttl_12h_tokens', 'ephemeral_1h_input_tokens'],
@@ -329,10 +293,7 @@ const NAMES = {
 /** Names of the Messages protocol, whose input excludes cached tokens, and of a proxy that counts alike (new-api). */
 const BESIDE_INPUT = ['cache_read_input_tokens', 'cache_creation_input_tokens', 'cached_creation_tokens'] as const;
 
-/**
- * Reads the `usage` object of chat completions, Responses and related APIs. `undefined` without a report.
- * Servers differ in whether the input includes cached tokens and the output reasoning: the total decides.
- */
+/** Reads the `usage` of compat APIs. Servers differ in what input and output include: the total decides. */
 export function readTotals(value: unknown): UsageReport | undefined {
   const usage = asObject(value);
   if (usage === undefined) return undefined;
@@ -341,42 +302,34 @@ export function readTotals(value: unknown): UsageReport | undefined {
   const output_details = objectsUnder([usage], NAMES.output_details);
   const inputs = [usage, ...input_details];
   const splits = objectsUnder(inputs, NAMES.cache_split);
-  const reported = {
+  const cache: ModelUsage = present({
+    cache_read: finder.highest(inputs, NAMES.cache_read),
+    cache_write: finder.highest(inputs, NAMES.cache_write),
+    cache_write_5m: finder.highest(splits, NAMES.cache_write_5m),
+    cache_write_1h: finder.highest(splits, NAMES.cache_write_1h),
+  });
+  const told = {
     input: finder.highest([usage], NAMES.input),
     output: finder.highest([usage], NAMES.output),
     total: finder.highest([usage], NAMES.total),
-    read: finder.highest(inputs, NAMES.cache_read),
-    written: finder.highest(inputs, NAMES.cache_write),
-    short: finder.highest(splits, NAMES.cache_write_5m),
-    long: finder.highest(splits, NAMES.cache_write_1h),
+    read: cache.cache_read,
     reasoning: finder.highest([usage, ...output_details], NAMES.reasoning),
     heard: finder.highest(input_details, NAMES.audio),
-    spoken: finder.highest(output_details, NAMES.audio),
   };
-  const { read = 0, written = 0, short = 0, long = 0 } = reported;
-  // Billed cache tokens are at least the sum of the parts.
-  const cached = read + Math.max(written, short + long);
-  const { input, output, heard } = completed(inputs, reported, cached);
+  const cached = (cache.cache_read ?? 0) + cacheWritten(cache);
+  const { input, output, heard } = completed(inputs, told, cached);
   // Cached tokens cannot exceed the input; ignoring them never lowers the cost.
   const is_part = input === undefined || cached <= input;
   finder.unusable ||= !is_part;
-  const uncached = input && input - (is_part ? cached : 0);
-  return reportOf(
-    {
-      input: uncached,
-      ...(is_part && {
-        cache_read: reported.read,
-        cache_write: reported.written,
-        cache_write_5m: reported.short,
-        cache_write_1h: reported.long,
-      }),
-      audio_input: heard,
-      output,
-      reasoning: reported.reasoning,
-      audio_output: reported.spoken,
-    },
-    finder.unusable,
-  );
+  const counts = {
+    input: input && input - (is_part ? cached : 0),
+    ...(is_part && cache),
+    audio_input: heard,
+    output,
+    reasoning: told.reasoning,
+    audio_output: finder.highest(output_details, NAMES.audio),
+  };
+  return reportOf(counts, finder.unusable);
 }
 
 type Told = Readonly<Record<'input' | 'output' | 'total' | 'read' | 'reasoning' | 'heard', number | undefined>>;
@@ -407,17 +360,13 @@ function isBeside(inputs: readonly Json[], input: number, cached: number, total:
   return cached > input || (total === undefined && usage.prompt_tokens == null && usage.input_tokens_details == null);
 }
 
-/** The objects under some names in several objects. */
 export function objectsUnder(places: readonly Json[], names: readonly string[]): Json[] {
   return places.flatMap((place) => names.map((name) => asObject(place[name])).filter((value) => value !== undefined));
 }
 
 const OUTPUT_FIELDS: ReadonlySet<string> = new Set<keyof ModelUsage>(['output', 'reasoning', 'audio_output']);
 
-/**
- * Merges a report of `readTotals` into earlier ones: a report with input, or output, replaces that part. After the end of the
- * response, smaller reports are ignored; empty ones always are.
- */
+/** Merges a report: input or output replace that part; after the end smaller ones are ignored. */
 function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean): ModelUsage {
   const isKept = (now_has: number | undefined, had: number) =>
     now_has === undefined || (now_has < had && (is_complete || now_has === 0));
@@ -431,7 +380,6 @@ function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean
   ]);
 }
 
-/** Merges the result of `readTotals`. */
 export function takeTotals(reading: UsageReading, { counts, unusable }: UsageReport): void {
   reading.seen = true;
   reading.unusable ||= unusable;
@@ -476,10 +424,7 @@ export function writeTotals(
   };
 }
 
-/**
- * Reads the usage of requests to other APIs: embeddings, images, audio. Only usage in tokens counts, and the last report
- * wins.
- */
+/** Reads the usage of embeddings, images, audio: only tokens count, and the last report wins. */
 export function readOtherUsage(reading: UsageReading, { name, data, large }: ResponseEvent): void {
   if (name !== undefined) {
     reading.streamed = true;
@@ -525,10 +470,7 @@ const OF_ANSWER: ReadonlySet<string> = new Set(['message', 'fallback_message', '
 /** Runs whose tokens the totals include; tokens of all other runs are additional. */
 const IN_TOTALS: ReadonlySet<string> = new Set(['message', 'fallback_message']);
 
-/**
- * Usage of each run of a response, and last the surplus of the totals; `undefined` if the upstream does not report runs.
- * Totals may omit runs, and runs may be missing; the combination is complete.
- */
+/** Usage of each reported run, and last the surplus of the totals, which may omit runs. */
 export function partsOf(
   { iterations }: UsageReading,
   totals: TokenCounts,
@@ -567,10 +509,7 @@ function tokenSum(tokens: TokenCounts): number {
   return Object.values(tokens).reduce((sum, count) => sum + count, 0);
 }
 
-/**
- * Splits cache writes by lifetime. Tokens without a reported lifetime count at the longest requested one, so that a one-hour
- * write is never priced as a five-minute one. A split larger than the total is kept.
- */
+/** Splits cache writes by lifetime; without one reported, the longest requested, which costs most. */
 export function cacheTokens(reported: ModelUsage, asked: CacheLifetime): Omit<TokenCounts, 'input' | 'output'> {
   const short = reported.cache_write_5m ?? 0;
   const long = reported.cache_write_1h ?? 0;
@@ -585,19 +524,13 @@ export function cacheTokens(reported: ModelUsage, asked: CacheLifetime): Omit<To
 /** The end of an event: two ends of line in a row, of any of the three kinds. */
 const EVENT_END = /(?:\r\n|\n|\r(?!\n)){2}/g;
 
-/** Cheap filter for the chunk; the parsed event decides. */
 const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
 
-/** Whether the text of an event is the extra chunk of a chat completions stream that has usage and no choices. */
 function isUsageChunk(event: string): boolean {
   if (!NO_CHOICES.test(event)) return false;
   const data = event.split(/\r\n|\n|\r/).flatMap((line) => /^data:(.*)$/.exec(line)?.[1] ?? []);
-  try {
-    const { choices, usage } = JSON.parse(data.join('\n')) as { choices?: unknown; usage?: unknown };
-    return Array.isArray(choices) && choices.length === 0 && typeof usage === 'object' && usage !== null;
-  } catch {
-    return false;
-  }
+  const { choices, usage } = asObject(jsonIn(data.join('\n'))) ?? {};
+  return Array.isArray(choices) && choices.length === 0 && asObject(usage) !== undefined;
 }
 
 function withoutChunk(events: Buffer): Buffer {

@@ -7,10 +7,7 @@ import { secretFile, secretInFile } from '../../base/kit/secret-names.ts';
 const known = new WeakMap<GatewayConfig, string>();
 const HASH_CHARS = 12;
 
-/**
- * Hash of a configuration with defaults: 12 hexadecimal digits. It reveals nothing, and is equal for replicas that differ only in keys
- * of the machine.
- */
+/** 12 hexadecimal digits that reveal nothing, and are equal for replicas that differ only in keys of the machine. */
 export function configHash(config: GatewayConfig): string {
   const hash = known.get(config) ?? createHash('sha256').update(shared(config)).digest('hex').slice(0, HASH_CHARS);
   known.set(config, hash);

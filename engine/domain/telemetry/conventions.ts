@@ -1,50 +1,33 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { definitionOf } from '../protocols/index.ts';
-import type { HistogramMetric } from './catalogue/metrics.ts';
 
 /** Version of the OpenTelemetry conventions for the names `gen_ai.*`. */
 type ConventionsVersion = NonNullable<GatewayConfig['telemetry']['conventions']>;
 
-export interface Conventions {
-  /** Schema URL of the version; `undefined` before its release. */
-  readonly schema_url: string | undefined;
-  readonly cache_write: 'gen_ai.usage.cache_creation.input_tokens' | 'gen_ai.usage.cache_write.input_tokens';
-  readonly duration: HistogramMetric;
-  readonly first_chunk: HistogramMetric;
-  /** Whether tokens are counters by kind, instead of one histogram. */
-  readonly counts_tokens: boolean;
-}
-
 /** The versions of `telemetry.conventions`. */
-export const CONVENTIONS: Readonly<Record<ConventionsVersion, Conventions>> = {
+export const CONVENTIONS = {
   '1.41': {
     schema_url: 'https://opentelemetry.io/schemas/1.41.0',
     cache_write: 'gen_ai.usage.cache_creation.input_tokens',
     duration: 'gen_ai.client.operation.duration',
     first_chunk: 'gen_ai.client.operation.time_to_first_chunk',
+    /** Whether tokens are counters by kind, instead of one histogram. */
     counts_tokens: false,
   },
   latest: {
+    // Not released yet.
     schema_url: undefined,
     cache_write: 'gen_ai.usage.cache_write.input_tokens',
     duration: 'gen_ai.client.inference.duration',
     first_chunk: 'gen_ai.client.inference.time_to_first_chunk',
     counts_tokens: true,
   },
-};
+} as const;
 
 /** The version by gateway.yaml, otherwise by OTEL_SEMCONV_STABILITY_OPT_IN, otherwise 1.41. */
 export function conventionsOf(config: Pick<GatewayConfig, 'telemetry'>, env: NodeJS.ProcessEnv): ConventionsVersion {
   const opted_in = (env.OTEL_SEMCONV_STABILITY_OPT_IN ?? '').split(',').map((name) => name.trim());
   return config.telemetry.conventions ?? (opted_in.includes('gen_ai_latest_experimental') ? 'latest' : '1.41');
-}
-
-/** Usage of a model in tokens; `input` includes cached tokens. */
-export interface ModelUsage {
-  readonly input: number;
-  readonly output: number;
-  readonly cache_read: number;
-  readonly cache_write: number;
 }
 
 /** `gen_ai.operation.name` of a protocol; the conventions have no name for counting tokens. */

@@ -45,7 +45,10 @@ const SERIES_MAX = 2000;
 const OVERFLOW_LABELS = Object.freeze({ 'otel.metric.overflow': true });
 const NO_BOUNDS: readonly number[] = [];
 
-export class MetricRegistry implements Metrics {
+/** The metrics of the gateway. Never throws. */
+export type Metrics = Pick<MetricRegistry, 'add' | 'record' | 'observe'>;
+
+export class MetricRegistry {
   /** Start of the counters, in milliseconds since the epoch. */
   readonly began_at: number;
   readonly #series_max: number;
@@ -80,6 +83,7 @@ export class MetricRegistry implements Metrics {
     series.count++;
   }
 
+  /** Sets the callback that reads a metric; replaces an earlier one. Errors of the callback omit the metric. */
   observe<N extends ObservableMetric>(name: N, read: () => Iterable<Reading<N>>): void {
     this.#families.get(name)!.read = read as () => Iterable<Reading<ObservableMetric>>;
   }
@@ -174,12 +178,4 @@ type ObservableMetric = GaugeMetric | CounterMetric;
 export interface Reading<N extends ObservableMetric> {
   readonly value: number;
   readonly labels?: LabelsOf<N>;
-}
-
-/** The metrics of the gateway. Never throws. */
-export interface Metrics {
-  add<N extends CounterMetric>(name: N, labels: LabelsOf<N>, amount?: number): void;
-  record<N extends HistogramMetric>(name: N, labels: LabelsOf<N>, value: number): void;
-  /** Sets the callback that reads a metric; replaces an earlier one. Errors of the callback omit the metric. */
-  observe<N extends ObservableMetric>(name: N, read: () => Iterable<Reading<N>>): void;
 }

@@ -20,10 +20,7 @@ interface TelemetryOptions {
 
 export type GatewayTelemetry = Awaited<ReturnType<typeof openTelemetry>>;
 
-/**
- * Opens telemetry by the configuration. Does not fail for an unreachable collector. Raises StartError if the metrics listener cannot
- * listen, or the headers of a destination are invalid.
- */
+/** Opens telemetry. Raises StartError for an unusable address of metrics or headers of a destination. */
 export async function openTelemetry(options: TelemetryOptions) {
   const { config, env, clock, log, in_force } = options;
   const metrics = new MetricRegistry(clock.now());

@@ -7,9 +7,7 @@ import { OPERATION_SPANS, type OperationSpanSpec } from './catalogue/spans.ts';
 import type { Metrics } from './metric-registry.ts';
 import { type Attributes, type AttributeValue, type FinishedSpan, type SpanSink, spansPerSecond } from './spans.ts';
 
-/**
- * Rate limit of spans of one name: a flood of failed sign-ins must not displace requests in the queue. The metrics count all of them.
- */
+/** Spans of one name: a flood of failed sign-ins must not displace requests. The metrics count all of them. */
 const SPANS_PER_SECOND = 50;
 const TEXT_LENGTH_MAX = 100;
 const LIST_LENGTH_MAX = 20;

@@ -29,19 +29,7 @@ interface RelayOptions {
   readonly metrics: Metrics;
 }
 
-interface Waiting {
-  readonly bytes: Buffer;
-  readonly headers: Readonly<Record<string, string>>;
-}
-
-interface Outlet {
-  readonly signal: Signal;
-  readonly name: string;
-  readonly caller: DestinationConfig['caller'];
-  /** Identity of the outlet; a change replaces it. */
-  readonly key: string;
-  readonly queue: ExportQueue<Waiting>;
-}
+type Outlet = ReturnType<typeof openOutlet>;
 
 /** Most queued bytes for one signal and destination, and the overhead of a request in them. */
 const QUEUE_BYTES_MAX = 8 * 1024 * 1024;
@@ -63,7 +51,7 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
         const is_second = telemetry.forward_to.slice(0, at).some(({ url }) => new URL(url).host === host);
         const name = is_second ? `${host}#${at + 1}` : host;
         const key = JSON.stringify([name, signal, target, entry.caller]);
-        return before.get(key) ?? openOutlet({ ...options, target, signal, name, key, caller: entry.caller });
+        return before.get(key) ?? openOutlet(options, target, signal, name, entry.caller, key);
       }),
     );
     for (const outlet of before.values()) {
@@ -113,13 +101,17 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
   };
 }
 
+/** @param key identity of the outlet: a change replaces it. */
 function openOutlet(
-  options: Omit<RelayOptions, 'config'> &
-    Pick<Outlet, 'signal' | 'name' | 'key' | 'caller'> & { readonly target: Target },
-): Outlet {
-  const { target, signal, name, key, caller, clock, log, metrics } = options;
+  { clock, log, metrics }: Omit<RelayOptions, 'config' | 'env'>,
+  target: Target,
+  signal: Signal,
+  name: string,
+  caller: DestinationConfig['caller'],
+  key: string,
+) {
   const collector = openCollector(target);
-  const queue = new ExportQueue<Waiting>({
+  const queue = new ExportQueue<{ readonly bytes: Buffer; readonly headers: Readonly<Record<string, string>> }>({
     capacity: QUEUE_BYTES_MAX,
     weigh: ({ bytes }) => bytes.length + REQUEST_BYTES,
     // One request each, because the headers differ.

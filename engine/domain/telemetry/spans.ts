@@ -5,12 +5,11 @@ export type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 
 export interface SpanEvent {
   readonly name: string;
-  /** Milliseconds since the epoch, with fractions. */
   readonly at: number;
   readonly attributes: Attributes;
 }
 
-/** A finished span; identifiers in lower-case hexadecimal digits. */
+/** A finished span; identifiers in hexadecimal digits, times in milliseconds since the epoch with fractions. */
 export interface FinishedSpan {
   readonly name: string;
   readonly kind: 'server' | 'client' | 'internal';
@@ -18,9 +17,7 @@ export interface FinishedSpan {
   readonly span_id: string;
   readonly parent_span_id: string | undefined;
   readonly trace_state?: string | undefined;
-  /** Milliseconds since the epoch, with fractions. */
   readonly began_at: number;
-  /** Milliseconds since the epoch, with fractions. */
   readonly ended_at: number;
   readonly attributes: Attributes;
   readonly events: readonly SpanEvent[];

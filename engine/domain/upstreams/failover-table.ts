@@ -3,11 +3,8 @@ import type { AttemptEffect, AttemptReason, Certainty } from '../../base/contrac
 export interface FailoverRow {
   readonly when: string;
   /** Whether the upstream received the request; absent where that depends on the bytes sent. */
-  readonly certainty?: Certainty;
-  /**
-   * Retry at the same upstream: at once on a fresh connection, or once after a wait, within the upstream's retry budget. `lone`:
-   * only where there is no other upstream.
-   */
+  readonly certainty?: Certainty | undefined;
+  /** Retry at the same upstream, within its retry budget; `lone`: only where there is no other upstream. */
   readonly again: 'no' | 'fresh_connection' | 'after_wait' | 'after_wait_lone';
   /** Failover to the next upstream; `if_unconfirmed`: where `routing.attempts.unconfirmed` is true. */
   readonly next: 'yes' | 'no' | 'if_unconfirmed';
@@ -17,127 +14,76 @@ export interface FailoverRow {
   readonly billed: 'no' | 'possibly' | 'as_reported';
 }
 
-const ANSWERED = { certainty: 'answered', again: 'no', next: 'yes', billed: 'no' } as const;
+/** A row for a response that did not serve, after which the next upstream gets the request unless `more` says otherwise. */
+const answered = (
+  when: string,
+  reason: AttemptReason,
+  effect: AttemptEffect,
+  more: Partial<FailoverRow> = {},
+): FailoverRow => ({ when, certainty: 'answered', again: 'no', next: 'yes', reason, effect, billed: 'no', ...more });
 
 /** The semantics of failover: what follows a failed attempt, by its outcome. `appscli explain failover` prints it. */
 export const FAILOVER_TABLE = {
-  unreachable: {
-    when: 'No connection: name not resolved, refused, no route, timeout, TLS error',
-    certainty: 'not_sent',
-    again: 'no',
-    next: 'yes',
-    reason: 'next_unreachable',
-    effect: 'unreachable',
-    billed: 'no',
-  },
-  stale_socket: {
-    when: 'The upstream closed a kept-alive connection just as the request was sent',
-    certainty: 'possibly_accepted',
-    again: 'fresh_connection',
-    next: 'no',
-    reason: 'stale_socket',
-    effect: 'neutral',
-    billed: 'no',
-  },
-  limited: {
-    ...ANSWERED,
-    when: 'Status 429',
-    again: 'after_wait_lone',
-    reason: 'next_limited',
-    effect: 'limited',
-  },
-  overloaded: {
-    ...ANSWERED,
-    when: 'Status 503 or 529, or the code server_is_overloaded',
+  unreachable: answered(
+    'No connection: name not resolved, refused, no route, timeout, TLS error',
+    'next_unreachable',
+    'unreachable',
+    { certainty: 'not_sent' },
+  ),
+  stale_socket: answered(
+    'The upstream closed a kept-alive connection just as the request was sent',
+    'stale_socket',
+    'neutral',
+    { certainty: 'possibly_accepted', again: 'fresh_connection', next: 'no' },
+  ),
+  limited: answered('Status 429', 'next_limited', 'limited', { again: 'after_wait_lone' }),
+  overloaded: answered('Status 503 or 529, or the code server_is_overloaded', 'next_overloaded', 'failure', {
     again: 'after_wait',
-    reason: 'next_overloaded',
-    effect: 'failure',
-  },
-  failed: {
-    ...ANSWERED,
-    when: 'Status 500, or another 5xx without a row of its own',
-    reason: 'next_failed',
-    effect: 'failure',
+  }),
+  failed: answered('Status 500, or another 5xx without a row of its own', 'next_failed', 'failure', {
     billed: 'possibly',
-  },
-  bad_gateway: {
-    ...ANSWERED,
-    when: 'Status 502 or 504: a proxy in front of the upstream responded instead',
-    next: 'if_unconfirmed',
-    reason: 'next_unconfirmed',
-    effect: 'failure',
+  }),
+  bad_gateway: answered(
+    'Status 502 or 504: a proxy in front of the upstream responded instead',
+    'next_unconfirmed',
+    'failure',
+    { next: 'if_unconfirmed', billed: 'possibly' },
+  ),
+  unanswered: answered(
+    'The connection broke after the request was sent, or no response began in time',
+    'next_unconfirmed',
+    'failure',
+    { certainty: 'possibly_accepted', next: 'if_unconfirmed', billed: 'possibly' },
+  ),
+  credential: answered("Status 401: the upstream rejected the gateway's credential", 'next_credential', 'credential'),
+  permission: answered("Status 403: the gateway's account lacks the permission", 'next_credential', 'permission'),
+  payment: answered(
+    'Status 402, or an error that reports an exhausted quota or credit',
+    'next_credential',
+    'credential',
+  ),
+  model_missing: answered('Status 404 or 501: model or operation not available', 'next_model_missing', 'model_missing'),
+  caller: answered(
+    'Any other 4xx: the upstream rejected the request; its response passes through',
+    'fail_caller',
+    'success',
+    { next: 'no' },
+  ),
+  foreign: answered('Not an API response: a redirect or an HTML page', 'next_failed', 'failure'),
+  empty: answered('Status 200, but the response ended or broke off without usable content', 'next_failed', 'failure', {
     billed: 'possibly',
-  },
-  unanswered: {
-    when: 'The connection broke after the request was sent, or no response began in time',
-    certainty: 'possibly_accepted',
-    again: 'no',
-    next: 'if_unconfirmed',
-    reason: 'next_unconfirmed',
-    effect: 'failure',
-    billed: 'possibly',
-  },
-  credential: {
-    ...ANSWERED,
-    when: "Status 401: the upstream rejected the gateway's credential",
-    reason: 'next_credential',
-    effect: 'credential',
-  },
-  permission: {
-    ...ANSWERED,
-    when: "Status 403: the gateway's account lacks the permission",
-    reason: 'next_credential',
-    effect: 'permission',
-  },
-  payment: {
-    ...ANSWERED,
-    when: 'Status 402, or an error that reports an exhausted quota or credit',
-    reason: 'next_credential',
-    effect: 'credential',
-  },
-  model_missing: {
-    ...ANSWERED,
-    when: 'Status 404 or 501: model or operation not available',
-    reason: 'next_model_missing',
-    effect: 'model_missing',
-  },
-  caller: {
-    ...ANSWERED,
-    when: 'Any other 4xx: the upstream rejected the request; its response passes through',
+  }),
+  gone: answered(
+    'The client disconnected, the gateway stops, or the gateway itself rejected the request',
+    'gone',
+    'neutral',
+    { certainty: undefined, next: 'no', billed: 'possibly' },
+  ),
+  answered: answered('A usable response began; no further attempt follows', 'served', 'success', {
     next: 'no',
-    reason: 'fail_caller',
-    effect: 'success',
-  },
-  foreign: {
-    ...ANSWERED,
-    when: 'Not an API response: a redirect or an HTML page',
-    reason: 'next_failed',
-    effect: 'failure',
-  },
-  empty: {
-    ...ANSWERED,
-    when: 'Status 200, but the response ended or broke off without usable content',
-    reason: 'next_failed',
-    effect: 'failure',
-    billed: 'possibly',
-  },
-  gone: {
-    when: 'The client disconnected, the gateway stops, or the gateway itself rejected the request',
-    again: 'no',
-    next: 'no',
-    reason: 'gone',
-    effect: 'neutral',
-    billed: 'possibly',
-  },
-  answered: {
-    ...ANSWERED,
-    when: 'A usable response began; no further attempt follows',
-    next: 'no',
-    reason: 'served',
-    effect: 'success',
     billed: 'as_reported',
-  },
-} as const satisfies Record<string, FailoverRow>;
+  }),
+} satisfies Record<string, FailoverRow>;
 
 /** Outcome of an attempt: a row of the table. */
 export type AttemptOutcome = keyof typeof FAILOVER_TABLE;

@@ -9,10 +9,7 @@ import { UPSTREAM_TYPES } from './types/index.ts';
 
 const NO_HEADERS: ReadonlySet<string> = new Set();
 
-/**
- * Makes a lookup of table rows by header name, in lower case. A name with a trailing `*` is a prefix.
- * An exact name wins over prefixes; of several prefixes, the first row wins.
- */
+/** A lookup of table rows by header name. A trailing `*` makes a prefix. Exact names win, then the first row. */
 function rowFinder<Row>(
   table: readonly Row[],
   namesOf: (row: Row) => readonly string[],
@@ -26,7 +23,6 @@ function rowFinder<Row>(
     exact.get(name) ?? (family.test(name) ? families.find(([prefix]) => name.startsWith(prefix))?.[1] : undefined);
 }
 
-/** Digest headers of the request body. */
 const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
 
 /** Header prefixes: the neutral one, and Anthropic's. */
@@ -45,7 +41,6 @@ export function upstreamCredential(
   return api_key_env === undefined ? tokenHeaders(value) : keyHeaders(value);
 }
 
-/** Which trace headers upstreams get. */
 export type Propagation = GatewayConfig['telemetry']['propagate'];
 
 type Kind = 'plain' | 'ending' | 'privileged' | 'baggage' | 'trace';
@@ -110,9 +105,8 @@ export interface HeaderPrefixes {
 }
 
 /**
- * The prefixes of version and feature headers (`form_headers` of a protocol) for an upstream with this profile.
- * Without a profile: the neutral and the Anthropic prefix. With only the gateway's own profile: its prefix and Anthropic's.
- * @param server the profile of the gateway, whose prefix clients may send.
+ * The prefixes of version and feature headers (`form_headers` of a protocol) for an upstream with this profile: without one, or with
+ * only the gateway's own, Anthropic's too. @param server the profile of the gateway, whose prefix clients may send
  */
 export function headerPrefixes(profile: Profile | undefined, server: Profile): HeaderPrefixes {
   const read = prefixesRead(profile, server);
@@ -128,15 +122,11 @@ function prefixesRead(profile: Profile | undefined, server: Profile): readonly s
     : [header_prefix];
 }
 
-/** Removes digest headers after the body was rewritten. */
 export function dropDigests(headers: IncomingHttpHeaders): void {
   for (const name of DIGESTS) delete headers[name];
 }
 
-/**
- * Sets the headers of a translated request: media types, and version and features with the prefixes that the upstream reads.
- * Values that the client sent with any of its prefixes are kept.
- */
+/** Sets media types, version and features of a translated request. What the client sent with any prefix is kept. */
 export function describeTranslated(
   headers: IncomingHttpHeaders,
   how: { readonly protocol: Protocol; readonly stream: boolean; readonly prefixes: HeaderPrefixes },
@@ -151,9 +141,7 @@ export function describeTranslated(
   }
 }
 
-/** Distributed-tracing headers. */
 export interface TraceHeaders {
-  /** In lower case; a trailing `*` makes the name a prefix. */
   readonly names: readonly string[];
   /** `baggage`: whatever a program puts there. `trace`: identifiers, and whether the trace is kept. */
   readonly carries: 'baggage' | 'trace';
@@ -189,7 +177,6 @@ const traceRow = rowFinder(TRACE_HEADERS, ({ names }) => names);
 
 /** Kind of a tracing header, by its name in lower case; `undefined` for other headers. */
 export function traceHeaderOf(name: string): TraceHeaders['carries'] | undefined {
-  // Many servers read an underscore as a hyphen.
   const spelt = name.replaceAll('_', '-');
   return traceRow(spelt)?.carries;
 }
@@ -211,34 +198,25 @@ export interface NotFixed {
 
 /** Why a header (in lower case) cannot be set for all requests to an upstream; `undefined` if it can. */
 export function whyNotFixed(name: string): NotFixed | undefined {
-  const remove = 'leave it out';
+  const because = (why: string, help = 'leave it out'): NotFixed => ({ why, help });
   if (CREDENTIALS.includes(name))
-    return {
-      why: 'it carries the credential of the upstream',
-      help: 'name the variable as api_key_env or auth_token_env',
-    };
-  if (name === 'host') return { why: 'the gateway derives it from base_url', help: 'change base_url' };
+    return because('it carries the credential of the upstream', 'name the variable as api_key_env or auth_token_env');
+  if (name === 'host') return because('the gateway derives it from base_url', 'change base_url');
   if (name === 'content-length' || CONNECTION_HEADERS.includes(name))
-    return { why: 'it belongs to a single connection; the gateway sets it', help: remove };
-  if (OF_BODY.test(name))
-    return { why: 'it describes the body or the response, which differ by request', help: remove };
+    return because('it belongs to a single connection; the gateway sets it');
+  if (OF_BODY.test(name)) return because('it describes the body or the response, which differ by request');
   if (OF_PROTOCOL.test(name))
-    return {
-      why: 'it names the API version and beta features of each request',
-      help: 'leave it to clients',
-    };
-  if (traceHeaderOf(name) !== undefined)
-    return {
-      why: 'it belongs to the trace of a request',
-      help: 'telemetry.propagate selects the trace headers that upstreams get',
-    };
+    return because('it names the API version and beta features of each request', 'leave it to clients');
+  if (traceHeaderOf(name) !== undefined) {
+    const help = 'telemetry.propagate selects the trace headers that upstreams get';
+    return because('it belongs to the trace of a request', help);
+  }
   const decides = decisionOf(name);
   if (decides === 'model' || decides === 'price') {
-    const why = `it determines the ${decides}, which limits and bills would not see`;
-    return { why, help: 'configure the model in `models` and its price in `prices`' };
+    const help = 'configure the model in `models` and its price in `prices`';
+    return because(`it determines the ${decides}, which limits and bills would not see`, help);
   }
-  if (decides === 'path') return { why: 'it determines the path or method of the request', help: remove };
-  return undefined;
+  return decides === 'path' ? because('it determines the path or method of the request') : undefined;
 }
 
 export function fixedHeaders(
@@ -308,23 +286,24 @@ function nameOf(pair: string): string {
 
 /**
  * Request headers that choose the account, model, price or route, or that proxies add: the client's address, host or identity.
- * Upstreams get them only if `allow_headers` lists them. Clients send some by habit; the operator chose the account by the
- * upstream's credential. Forwarding headers describe the path to the gateway; an upstream would wrongly apply them to itself.
+ * Upstreams get them only if `allow_headers` lists them: they would wrongly apply to the upstream what is about the gateway.
  */
 export interface PrivilegedHeader {
-  /** In lower case; a trailing `*` makes the name a prefix. */
   readonly name: string;
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'origin';
   readonly meaning: string;
   readonly source: string;
 }
 
-const rows = (
-  names: string,
-  decides: PrivilegedHeader['decides'],
-  meaning: string,
-  source: string,
-): readonly PrivilegedHeader[] => names.split(' ').map((name) => ({ name, decides, meaning, source }));
+const deciding =
+  (decides: PrivilegedHeader['decides']) =>
+  (names: string, meaning: string, source: string): readonly PrivilegedHeader[] =>
+    names.split(' ').map((name) => ({ name, decides, meaning, source }));
+const model = deciding('model');
+const price = deciding('price');
+const account = deciding('account');
+const route = deciding('route');
+const origin = deciding('origin');
 
 const ADDRESS = 'the address of the client';
 const PERSON = 'the user, as authenticated by a proxy in front of the gateway';
@@ -334,118 +313,82 @@ const SCHEME = 'the scheme of the request';
 
 /** All known privileged request headers, except the caller's own credential. */
 export const PRIVILEGED_HEADERS: readonly PrivilegedHeader[] = [
-  rows('cookie', 'account', 'a session at the upstream, and with it somebody', 'RFC 6265'),
-  rows('cookie2', 'account', 'a session at the upstream, and with it somebody', 'RFC 2965'),
-  rows('api-key', 'account', 'a credential', 'Azure OpenAI reference'),
-  rows('ocp-apim-subscription-key', 'account', 'a credential', 'Azure API Management'),
-  rows('x-goog-api-key', 'account', 'a credential', 'Gemini API reference'),
-  rows('x-goog-user-project', 'account', 'the project that pays', 'Google Cloud, quota project'),
-  rows('x-amz-security-token', 'account', 'a credential', 'AWS signature version 4'),
-  rows('x-auth-token', 'account', 'a credential', 'several self-hosted servers'),
-  rows('openai-organization', 'account', 'the organization that pays', 'OpenAI API reference, authentication'),
-  rows('openai-project', 'account', 'the project that pays', 'OpenAI API reference, authentication'),
-  rows('chatgpt-account-id', 'account', 'the account that pays', 'coding CLI, signed in'),
-  rows('anthropic-workspace-id', 'account', 'the workspace that pays', 'Messages API reference, create a message'),
-  rows('anthropic-user-profile-id', 'account', 'for whom it is, and who may pay', 'Messages API reference'),
-  rows('x-vertex-ai-llm-*', 'price', 'the capacity that serves the request', 'Vertex AI, consumption options'),
-  rows('x-amzn-bedrock-*', 'price', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
-  rows('azureml-model-deployment', 'model', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
-  rows('x-ms-model-mesh-model-name', 'model', 'the model', 'Azure AI model inference'),
-  rows('x-openrouter-*', 'route', 'settings of a router', 'OpenRouter API reference'),
-  rows('x-portkey-*', 'route', 'target, credential and retries of a router', 'Portkey documentation, headers'),
-  rows('helicone-*', 'route', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),
-  rows('cf-aig-*', 'route', 'credential, cost and retries of a router', 'Cloudflare AI Gateway, headers'),
-  rows('x-litellm-*', 'route', 'routing tags and customer of a router', 'LiteLLM proxy, request headers'),
-  rows('x-pass-*', 'route', 'headers that a router passes on', 'LiteLLM proxy, forward client headers'),
-  rows('x-bf-*', 'route', 'credential and target of a router', 'Bifrost documentation'),
-  rows('x-tfy-*', 'route', 'target of a router', 'TrueFoundry AI Gateway'),
-  rows('x-original-url', 'route', 'the path that is served', 'Internet Information Services, ASP.NET; Symfony'),
-  rows('x-original-uri', 'route', 'the path that is served', 'nginx, authentication by subrequest'),
-  rows('x-rewrite-url', 'route', 'the path that is served', 'Internet Information Services, URL rewriting'),
-  rows('x-forwarded-uri', 'route', 'the path that is served', 'Traefik and Caddy, forwarded authentication'),
-  rows('x-forwarded-path', 'route', 'the path that is served', 'Kong, proxy headers'),
-  rows(
-    'x-http-method* x-method-override',
-    'route',
-    'the method that is served',
-    'several web frameworks, method override',
-  ),
-  rows(
-    'x-envoy-original-*',
-    'route',
-    'the host or path that is served',
-    'Envoy, original destination and path rewriting',
-  ),
-  rows(
-    'x-envoy-*',
-    'route',
-    'retries and time limits, and from where the request came',
-    'Envoy, HTTP header manipulation',
-  ),
-  rows(
+  account('cookie', 'a session at the upstream, and with it somebody', 'RFC 6265'),
+  account('cookie2', 'a session at the upstream, and with it somebody', 'RFC 2965'),
+  account('api-key', 'a credential', 'Azure OpenAI reference'),
+  account('ocp-apim-subscription-key', 'a credential', 'Azure API Management'),
+  account('x-goog-api-key', 'a credential', 'Gemini API reference'),
+  account('x-goog-user-project', 'the project that pays', 'Google Cloud, quota project'),
+  account('x-amz-security-token', 'a credential', 'AWS signature version 4'),
+  account('x-auth-token', 'a credential', 'several self-hosted servers'),
+  account('openai-organization', 'the organization that pays', 'OpenAI API reference, authentication'),
+  account('openai-project', 'the project that pays', 'OpenAI API reference, authentication'),
+  account('chatgpt-account-id', 'the account that pays', 'coding CLI, signed in'),
+  account('anthropic-workspace-id', 'the workspace that pays', 'Messages API reference, create a message'),
+  account('anthropic-user-profile-id', 'for whom it is, and who may pay', 'Messages API reference'),
+  price('x-vertex-ai-llm-*', 'the capacity that serves the request', 'Vertex AI, consumption options'),
+  price('x-amzn-bedrock-*', 'service tier and latency', 'Amazon Bedrock, InvokeModel'),
+  model('azureml-model-deployment', 'the deployment of a model', 'Azure Machine Learning, online endpoints'),
+  model('x-ms-model-mesh-model-name', 'the model', 'Azure AI model inference'),
+  route('x-openrouter-*', 'settings of a router', 'OpenRouter API reference'),
+  route('x-portkey-*', 'target, credential and retries of a router', 'Portkey documentation, headers'),
+  route('helicone-*', 'target, fallbacks and model of a router', 'Helicone documentation, header directory'),
+  route('cf-aig-*', 'credential, cost and retries of a router', 'Cloudflare AI Gateway, headers'),
+  route('x-litellm-*', 'routing tags and customer of a router', 'LiteLLM proxy, request headers'),
+  route('x-pass-*', 'headers that a router passes on', 'LiteLLM proxy, forward client headers'),
+  route('x-bf-*', 'credential and target of a router', 'Bifrost documentation'),
+  route('x-tfy-*', 'target of a router', 'TrueFoundry AI Gateway'),
+  route('x-original-url', 'the path that is served', 'Internet Information Services, ASP.NET; Symfony'),
+  route('x-original-uri', 'the path that is served', 'nginx, authentication by subrequest'),
+  route('x-rewrite-url', 'the path that is served', 'Internet Information Services, URL rewriting'),
+  route('x-forwarded-uri', 'the path that is served', 'Traefik and Caddy, forwarded authentication'),
+  route('x-forwarded-path', 'the path that is served', 'Kong, proxy headers'),
+  route('x-http-method* x-method-override', 'the method that is served', 'several web frameworks, method override'),
+  route('x-envoy-original-*', 'the host or path that is served', 'Envoy, original destination and path rewriting'),
+  route('x-envoy-*', 'retries and time limits, and from where the request came', 'Envoy, HTTP header manipulation'),
+  route(
     'x-forwarded-*',
-    'route',
     `${HOST}, its scheme, port and prefix, and ${ADDRESS}`,
     'reverse proxies (MDN, X-Forwarded-*)',
   ),
-  rows('forwarded forwarded-for x-forwarded', 'route', `${HOST}, and ${ADDRESS}`, 'RFC 7239 and what was before it'),
-  rows('x-original-*', 'route', `${HOST}, or ${ADDRESS}`, 'ingress-nginx; ASP.NET, forwarded headers'),
-  rows(
-    'x-host x-http-host x-http-host-override x-host-override x-proxy-host proxy-host x-request-host x-target-host x-backend-host x-upstream-host x-destination-host',
-    'route',
-    HOST,
-    'several proxies and web frameworks',
-  ),
-  rows('x-scheme x-url-scheme front-end-https', 'route', SCHEME, 'ingress-nginx; Internet Information Services'),
-  rows('x-script-name script-name x-base-path', 'route', 'the prefix of what is served', 'WSGI servers behind a proxy'),
-  rows(
-    'x-forward-for x-real-ip x-real-port x-client-ip client-ip x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr',
-    'origin',
-    ADDRESS,
-    'reverse proxies and balancers',
-  ),
-  rows('true-client-ip akamai-* x-akamai-*', 'origin', ADDRESS, 'Akamai; Cloudflare'),
-  rows('proxy-client-ip wl-proxy-* x-proxyuser-ip', 'origin', ADDRESS, 'WebLogic and other application servers'),
-  rows('cf-*', 'origin', `${ADDRESS}, its country, and who asks`, 'Cloudflare, HTTP headers; Cloudflare Access'),
-  rows(
+  route('forwarded forwarded-for x-forwarded', `${HOST}, and ${ADDRESS}`, 'RFC 7239 and what was before it'),
+  route('x-original-*', `${HOST}, or ${ADDRESS}`, 'ingress-nginx; ASP.NET, forwarded headers'),
+  route('x-host x-http-host x-http-host-override x-host-override', HOST, 'several proxies and web frameworks'),
+  route('x-proxy-host proxy-host x-request-host x-target-host', HOST, 'several proxies and web frameworks'),
+  route('x-backend-host x-upstream-host x-destination-host', HOST, 'several proxies and web frameworks'),
+  route('x-scheme x-url-scheme front-end-https', SCHEME, 'ingress-nginx; Internet Information Services'),
+  route('x-script-name script-name x-base-path', 'the prefix of what is served', 'WSGI servers behind a proxy'),
+  origin('x-forward-for x-real-ip x-real-port x-client-ip client-ip', ADDRESS, 'reverse proxies and balancers'),
+  origin('x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr', ADDRESS, 'reverse proxies and balancers'),
+  origin('true-client-ip akamai-* x-akamai-*', ADDRESS, 'Akamai; Cloudflare'),
+  origin('proxy-client-ip wl-proxy-* x-proxyuser-ip', ADDRESS, 'WebLogic and other application servers'),
+  origin('cf-*', `${ADDRESS}, its country, and who asks`, 'Cloudflare, HTTP headers; Cloudflare Access'),
+  origin(
     'fastly-* fly-* cloudfront-* x-vercel-* x-nf-* do-connecting-ip ali-cdn-real-ip incap-client-ip',
-    'origin',
     ADDRESS,
     'Fastly, Fly.io, CloudFront, Vercel, Netlify, DigitalOcean, Alibaba Cloud, Imperva',
   ),
-  rows('x-azure-* x-arr-* x-appengine-*', 'origin', ADDRESS, 'Azure Front Door and App Service; App Engine'),
-  rows(
-    'remote-user remote-groups remote-email remote-name x-remote-user x-remote-group x-remote-extra-* x-webauth-* x-auth-request-*',
-    'account',
-    PERSON,
-    'Authelia, Kubernetes, Grafana, oauth2-proxy',
-  ),
-  rows(
+  origin('x-azure-* x-arr-* x-appengine-*', ADDRESS, 'Azure Front Door and App Service; App Engine'),
+  account('remote-user remote-groups remote-email remote-name', PERSON, 'Authelia, Kubernetes, Grafana, oauth2-proxy'),
+  account('x-remote-user x-remote-group x-remote-extra-*', PERSON, 'Authelia, Kubernetes, Grafana, oauth2-proxy'),
+  account('x-webauth-* x-auth-request-*', PERSON, 'Authelia, Kubernetes, Grafana, oauth2-proxy'),
+  account(
     'x-authentik-* x-pomerium-* tailscale-user-* x-goog-iap-* x-goog-authenticated-user-* x-amzn-oidc-* x-ms-client-principal* x-ms-token-*',
-    'account',
     PERSON,
     'authentik, Pomerium, Tailscale, Identity-Aware Proxy, Application Load Balancer, App Service',
   ),
-  rows(
-    'x-consumer-* x-anonymous-consumer x-authenticated-* x-credential-* x-userinfo x-user-info x-jwt-assertion x-jwt-payload x-token-payload',
-    'account',
-    PERSON,
-    'Kong, Apache APISIX, WSO2, Envoy, Istio',
-  ),
-  rows(
-    'client-cert client-cert-chain x-client-cert* ssl-client-* x-ssl-* x-amzn-mtls-*',
-    'account',
-    CERTIFICATE,
-    'RFC 9440; nginx, Apache httpd, Application Load Balancer',
-  ),
-  rows('x-orq-*', 'route', 'target of a router', 'orq.ai documentation'),
-  rows('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
+  account('x-consumer-* x-anonymous-consumer x-authenticated-*', PERSON, 'Kong, Apache APISIX, WSO2, Envoy, Istio'),
+  account('x-credential-* x-userinfo x-user-info x-jwt-assertion', PERSON, 'Kong, Apache APISIX, WSO2, Envoy, Istio'),
+  account('x-jwt-payload x-token-payload', PERSON, 'Kong, Apache APISIX, WSO2, Envoy, Istio'),
+  account('client-cert client-cert-chain', CERTIFICATE, 'RFC 9440; nginx, Apache httpd, Application Load Balancer'),
+  account('x-client-cert* ssl-client-*', CERTIFICATE, 'RFC 9440; nginx, Apache httpd, Application Load Balancer'),
+  account('x-ssl-* x-amzn-mtls-*', CERTIFICATE, 'RFC 9440; nginx, Apache httpd, Application Load Balancer'),
+  route('x-orq-*', 'target of a router', 'orq.ai documentation'),
+  route('ai-gateway-*', 'provider and credential of a router', 'Vercel AI Gateway'),
 ].flat();
 
-/** Headers that match a privileged prefix but only name the client application. */
 const HARMLESS: ReadonlySet<string> = new Set(['x-openrouter-title', 'x-openrouter-categories']);
 
-/** Endings of other header names that choose an account, a model or a price. */
 const PRIVILEGED_WORDS =
   /(?:^|-)(?:(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|model|deployment|fallbacks?|byok)(?:-(?:id|name|key|override|slug))?|(?:virtual|provider|api|secret)-?keys?|(?:service|price)-tier|speed-mode|service-level)$/;
 
@@ -469,10 +412,8 @@ export function requestedWindow(headers: IncomingHttpHeaders): number | undefine
   return longest;
 }
 
-/** Matches the meaning of headers that choose the path or method. */
 const OF_PATH = /\b(?:path|method)\b.* served$/;
 
-/** Endings of header names that choose an account or carry its credential. */
 const ACCOUNT_WORDS =
   /(?:^|-)(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|byok|(?:virtual|provider|api|secret)-?keys?)(?:-(?:id|name|key|override|slug))?$/;
 
@@ -484,7 +425,6 @@ export function decisionOf(name: string): PrivilegedHeader['decides'] | 'path' |
   return ACCOUNT_WORDS.test(name) ? 'account' : 'model';
 }
 
-/** Headers of the body that the gateway may change. */
 const REFRAMED: ReadonlySet<string> = new Set(['content-encoding', 'content-type']);
 
 /** Whether a request header is privileged, or another spelling of one that ends here or frames the body. */
@@ -501,35 +441,17 @@ export function isPrivilegedHeader(name: string): boolean {
 
 /** Hop-by-hop headers (RFC 9110 section 7.6.1). */
 export const CONNECTION_HEADERS: readonly string[] = [
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
+  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ];
 
-/**
- * Request headers that are never forwarded: hop-by-hop headers, the caller's credential, headers that the gateway sets itself,
- * and `origin`, on which some servers reject requests.
- */
+/** Never forwarded: of the connection, the caller's credential, set by the gateway; some servers reject on `origin`. */
 export const ENDING_HERE: ReadonlySet<string> = new Set([
   ...CONNECTION_HEADERS,
-  'authorization',
-  'content-length',
-  'expect',
-  'host',
-  'origin',
-  'x-api-key',
+  ...['authorization', 'content-length', 'expect', 'host', 'origin', 'x-api-key'],
 ]);
 
-/**
- * Hop-by-hop headers that a Connection header names, in lower case. `content-*` is ignored there: it describes the body for
- * its final recipient (RFC 9110 section 7.6.1).
- */
+/** Hop-by-hop headers that Connection names, but none about the body, which has another recipient (RFC 9110 section 7.6.1). */
 export function nominated(connection: string | string[] | undefined): readonly string[] {
   if (connection === undefined || connection === 'keep-alive' || connection === 'close') return [];
   return String(connection)
@@ -541,48 +463,43 @@ export function nominated(connection: string | string[] | undefined): readonly s
 
 /** Response headers that clients do not get, for one reason. */
 export interface OriginHeaders {
-  /** In lower case; a trailing `*` makes the name a prefix. */
   readonly names: readonly string[];
   /** Their effect, as the rest of a sentence that begins with "it". */
   readonly effect: string;
 }
 
-/**
- * Response headers that affect the whole host or the proxies in front of it, not only this response.
- * The host is the gateway's, so upstreams may not set them. Clients of model APIs need none of them.
- */
+const acts = (names: string, effect: string): OriginHeaders => ({ names: names.split(' '), effect });
+
+/** Response headers that affect the whole host, which is the gateway's; clients of model APIs need none of them. */
 export const ORIGIN_HEADERS: readonly OriginHeaders[] = [
-  { names: ['set-cookie', 'set-cookie2'], effect: "sets cookies for the gateway's host, its sign-in included" },
-  { names: ['clear-site-data'], effect: "deletes browser data of the gateway's host, sign-ins included" },
-  { names: ['strict-transport-security'], effect: "makes browsers reject plain HTTP to the gateway's host for months" },
-  { names: ['public-key-pins*', 'expect-ct'], effect: "pins certificates for the gateway's host" },
-  { names: ['alt-svc'], effect: 'sends the next requests for the gateway to another address' },
-  {
-    names: ['access-control-*', 'timing-allow-origin', 'cross-origin-*'],
-    effect: "lets pages of other sites read the gateway's responses",
-  },
-  {
-    names: ['nel', 'report-to', 'reporting-endpoints', 'content-security-policy*', 'attribution-reporting-*'],
-    effect: "makes browsers send reports about the gateway's host to a third party",
-  },
-  { names: ['accept-ch*', 'critical-ch'], effect: "makes browsers send client hints to the gateway's host" },
-  {
-    names: ['service-worker-allowed', 'service-worker-navigation-preload'],
-    effect: "widens what scripts may take over at the gateway's host",
-  },
-  { names: ['refresh'], effect: 'redirects browsers to another address' },
-  {
-    names: ['www-authenticate', 'authentication-info', 'proxy-authentication-info'],
-    effect: "asks the caller for credentials, but the upstream rejected the gateway's credential",
-  },
-  {
-    names: ['sec-*', 'secure-session-*', 'set-login', 'activate-storage-access', 'origin-trial'],
-    effect: "changes how browsers treat sessions and sites at the gateway's host",
-  },
-  {
-    names: ['x-accel-redirect', 'x-sendfile', 'x-lighttpd-send-file', 'x-reproxy-url'],
-    effect: 'makes a reverse proxy in front of the gateway serve a file or address of its own',
-  },
+  acts('set-cookie set-cookie2', "sets cookies for the gateway's host, its sign-in included"),
+  acts('clear-site-data', "deletes browser data of the gateway's host, sign-ins included"),
+  acts('strict-transport-security', "makes browsers reject plain HTTP to the gateway's host for months"),
+  acts('public-key-pins* expect-ct', "pins certificates for the gateway's host"),
+  acts('alt-svc', 'sends the next requests for the gateway to another address'),
+  acts('access-control-* timing-allow-origin cross-origin-*', "lets pages of other sites read the gateway's responses"),
+  acts(
+    'nel report-to reporting-endpoints content-security-policy* attribution-reporting-*',
+    "makes browsers send reports about the gateway's host to a third party",
+  ),
+  acts('accept-ch* critical-ch', "makes browsers send client hints to the gateway's host"),
+  acts(
+    'service-worker-allowed service-worker-navigation-preload',
+    "widens what scripts may take over at the gateway's host",
+  ),
+  acts('refresh', 'redirects browsers to another address'),
+  acts(
+    'www-authenticate authentication-info proxy-authentication-info',
+    "asks the caller for credentials, but the upstream rejected the gateway's credential",
+  ),
+  acts(
+    'sec-* secure-session-* set-login activate-storage-access origin-trial',
+    "changes how browsers treat sessions and sites at the gateway's host",
+  ),
+  acts(
+    'x-accel-redirect x-sendfile x-lighttpd-send-file x-reproxy-url',
+    'makes a reverse proxy in front of the gateway serve a file or address of its own',
+  ),
 ];
 
 const originRow = rowFinder(ORIGIN_HEADERS, ({ names }) => names);

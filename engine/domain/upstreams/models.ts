@@ -39,10 +39,7 @@ const FREE: EffectivePrice = {
 
 const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
 
-/**
- * The models of a configuration, with lookups prepared for requests. Throws a RangeError for a price that cannot be stored.
- * @param lists model lists of the upstreams, for a configuration without `models`.
- */
+/** The models of a configuration, prepared for requests. Throws a RangeError for a price that cannot be stored. */
 export function createModelCatalog(
   config: GatewayConfig,
   policies: ManagedPolicies = NO_POLICIES,
@@ -160,9 +157,7 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
     const remedy = ` An administrator can add "${field}" to \`allow_fields\` of the upstream "${upstream}".`;
     return { why: unknown, remedy, details: { upstream } };
   }
-  if (refusal.by === 'list') {
-    return { why: NOT_LISTED, remedy: '', details: {} };
-  }
+  if (refusal.by === 'list') return { why: NOT_LISTED, remedy: '', details: {} };
   if (refusal.by === 'policy') {
     const { policy } = refusal;
     const remedy = ' An administrator can add it to the policy.';
@@ -245,7 +240,6 @@ export function pricedAt({ catalogue }: ModelConfig, preferred: string): string 
   return Object.keys(catalogue)[0] ?? preferred;
 }
 
-/** The ids of models that rules and token groups of gateway.yaml name, one for each model. */
 function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[] {
   const globs = [...routing.rules, ...token_groups].flatMap(({ models = [] }) => models);
   const ids = globs.filter((glob) => !glob.includes('*'));
@@ -330,7 +324,6 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
       update();
       return isModelId(id) ? remember(id) : undefined;
     },
-    /** Whether an upstream serves a model and the catalogue has its price there. */
     isServedAt: (model: ModelConfig, upstream: string) => servedOf(model).at.has(upstream),
     /** Whether any upstream that its requests can be routed to serves a model. */
     isServed: (model: ModelConfig) => servedOf(model).is_reached,

@@ -26,7 +26,6 @@ export interface DecidedRequest {
 /** Checks the privileged fields of requests and returns the identifiers of all models that they name beside `model`. */
 type PrivilegedCheck = (choices: Readonly<Record<string, PrivilegedChoice>>, request: DecidedRequest) => string[];
 
-/** Keys of the prices by service tier, speed and region in the pricing of a model. */
 const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
   service_tier: { key: 'service_tier', pricing: 'service_tiers' },
   speed: { key: 'speed', pricing: 'speeds' },
@@ -126,7 +125,6 @@ export function refusePrivilegedQuery(url: string, { name, allow_fields = [] }: 
 /** Bound on repeated decoding of a query: servers behind proxies may decode it again. */
 const DECODINGS_MAX = 3;
 
-/** The names of all parameters that a server may find in a query. */
 function* parameterNames(url: string): Generator<string> {
   const start = url.indexOf('?');
   if (start < 0) return;

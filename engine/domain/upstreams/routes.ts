@@ -18,7 +18,6 @@ import { definitionNamed, definitionOf, sessionKey } from '../protocols/index.ts
 export interface Route {
   readonly key: string;
   readonly upstreams: ReadonlySet<string>;
-  /** Whether its upstreams have several state boundaries. */
   readonly has_boundaries: boolean;
   places(model: ModelConfig, protocol: string): readonly Place[];
 }
@@ -31,10 +30,8 @@ export interface Place {
   readonly weight: number;
   readonly seed: number;
   readonly pool: Pool;
-  /** Context window of the model there, in tokens. */
   readonly context_window: number;
   readonly is_understood: boolean;
-  /** Whether translation drops cache lifetimes of such requests. */
   readonly drops_lifetimes: boolean;
   /** The candidate for requests with this cache lifetime, and as a list of one; the same objects each time. */
   as(asked: CacheLifetime): {
@@ -123,18 +120,14 @@ function createPlace(
   const spoken = protocolOf(protocol);
   const counts = protocol !== 'count_tokens' || supports.count_tokens;
   const speaks = spoken === undefined || protocols.includes(spoken) || surroundings.translates;
-  const upstream_model = model.upstream_ids[name] ?? model.id;
+  const facts = upstreamFacts(protocol, model, upstream);
+  const upstream_model = facts['route.upstream_model']!;
   const known: Partial<Record<CacheLifetime, ReturnType<Place['as']>>> = {};
-  const keeps_hour = supports.prompt_cache_1h && model.supports.prompt_cache_1h;
   const make = (asked: CacheLifetime): ReturnType<Place['as']> => {
-    const fate = cacheFate(asked, keeps_hour, upstream, rule);
+    const fate = cacheFate(asked, facts['route.supports.prompt_cache_1h']!, upstream, rule);
     const downgraded = fate === 'downgrade';
     const cache = { 'cache.effective_ttl': downgraded ? '5m' : asked, 'cache.downgraded': downgraded };
-    const candidate: Candidate = {
-      upstream,
-      upstream_model,
-      facts: { ...upstreamFacts(protocol, model, upstream), ...cache },
-    };
+    const candidate: Candidate = { upstream, upstream_model, facts: { ...facts, ...cache } };
     return { candidate, alone: [{ ...candidate, is_alone: true }], fate };
   };
   return {
@@ -153,18 +146,35 @@ function createPlace(
   };
 }
 
-type Written<P extends FactPath> = { readonly [path in P]?: FactValue<path> };
+type ReadFacts = { readonly [path in FactPath]?: (model: ModelConfig) => FactValue<path> | undefined };
+
+const OF_MODEL = {
+  'model.family': ({ family }) => family,
+  'model.context_window': ({ context_window }) => context_window,
+  'model.max_output_tokens': ({ max_output_tokens }) => max_output_tokens,
+  'model.supports.tools': ({ supports }) => supports.tools,
+  'model.supports.images': ({ supports }) => supports.images,
+  'model.supports.thinking': ({ supports }) => supports.thinking !== 'none',
+  'model.supports.prompt_cache_1h': ({ supports }) => supports.prompt_cache_1h,
+} as const satisfies ReadFacts;
+
+type ModelFacts = { readonly [path in keyof typeof OF_MODEL]?: FactValue<path> };
 
 /** Facts about the requested model. */
-export const MODEL_FACTS = [
-  'model.family',
-  'model.context_window',
-  'model.max_output_tokens',
-  'model.supports.tools',
-  'model.supports.images',
-  'model.supports.thinking',
-  'model.supports.prompt_cache_1h',
-] as const;
+export const MODEL_FACTS = Object.keys(OF_MODEL) as readonly (keyof ModelFacts)[];
+
+const facts_of_models = new WeakMap<ModelConfig, ModelFacts>();
+
+/** Facts about a model, for routing rules. */
+export function modelFacts(model: ModelConfig): ModelFacts {
+  let facts = facts_of_models.get(model);
+  if (facts === undefined) {
+    const all = MODEL_FACTS.map((path) => [path, OF_MODEL[path](model)] as const);
+    facts = Object.fromEntries(all.filter(([, value]) => value !== undefined)) as ModelFacts;
+    facts_of_models.set(model, facts);
+  }
+  return facts;
+}
 
 /** Facts about the upstream of a request. */
 export const UPSTREAM_FACTS = [
@@ -176,35 +186,12 @@ export const UPSTREAM_FACTS = [
   'route.supports.prompt_cache_1h',
 ] as const;
 
-type ModelFacts = Written<(typeof MODEL_FACTS)[number]>;
-
-const facts_of_models = new WeakMap<ModelConfig, ModelFacts>();
-
-/** Facts about a model, for routing rules. */
-export function modelFacts(model: ModelConfig): ModelFacts {
-  const known = facts_of_models.get(model);
-  if (known !== undefined) return known;
-  const { family, context_window, max_output_tokens, supports } = model;
-  const facts: ModelFacts = {
-    ...(family !== undefined && { 'model.family': family }),
-    'model.context_window': context_window,
-    'model.max_output_tokens': max_output_tokens,
-    'model.supports.tools': supports.tools,
-    'model.supports.images': supports.images,
-    'model.supports.thinking': supports.thinking !== 'none',
-    'model.supports.prompt_cache_1h': supports.prompt_cache_1h,
-  };
-  facts_of_models.set(model, facts);
-  return facts;
-}
-
 /** Facts about the chosen upstream; `undefined` where unknown. */
 export function upstreamFacts(
   protocol: string,
   model: ModelConfig,
-  upstream: UpstreamConfig,
+  { name, region, protocols, supports }: UpstreamConfig,
 ): { readonly [path in (typeof UPSTREAM_FACTS)[number]]: FactValue<path> | undefined } {
-  const { name, region, protocols, supports } = upstream;
   return {
     'route.upstream': name,
     'route.protocol': negotiatedProtocol(protocol, protocols),
@@ -220,12 +207,7 @@ export const CACHE_FACTS = ['cache.effective_ttl', 'cache.downgraded'] as const;
 
 type CacheFate = 'as_asked' | UpstreamConfig['on_unsupported_cache'];
 
-/**
- * How an upstream handles the cache lifetime of a request; `as_asked`: it supports it.
- * @param asked the fact `cache.requested_ttl`
- * @param keeps_hour whether upstream and model keep prompts for an hour (`route.supports.prompt_cache_1h`)
- * @param rule the routing rule; its settings override those of the upstream
- */
+/** How an upstream handles a cache lifetime (`cache.requested_ttl`); settings of the rule override the upstream's. */
 export function cacheFate(
   asked: string | undefined,
   keeps_hour: boolean,
@@ -264,11 +246,7 @@ function mix(hash: number): number {
   return (mixed ^ (mixed >>> 16)) >>> 0;
 }
 
-/**
- * Score of an entry for a key in rendezvous hashing; the highest wins. Over many keys, entries get shares in proportion to weight.
- * @param key hash of the key
- * @param seed hash of the entry's name
- */
+/** Score of an entry for a key in rendezvous hashing; the highest wins. Over many keys, shares are those of the weights. */
 function scoreOf(key: number, seed: number, weight: number): number {
   // Strictly between 0 and 1, so that the logarithm is negative and finite.
   const uniform = (mix((key ^ Math.imul(seed, 0x9e3779b1)) >>> 0) + 0.5) / 2 ** 32;
@@ -303,7 +281,6 @@ export interface Needs extends Session {
 
 export interface Choosing {
   readonly states: UpstreamStates;
-  /** Milliseconds since the epoch. */
   readonly now: () => number;
   readonly random: () => number;
 }
@@ -348,7 +325,6 @@ export function chooseCandidates(route: Route, places: readonly Place[], needs: 
     candidates[0] = { ...candidates[0]!, is_alone: true };
   }
   if (spare.length > 0) {
-    // Spare upstreams come last.
     const others = namesOf(dropped.filter(({ place }) => !spare.includes(place)));
     const later = rankPlaces(spare, ranking).map((place) => candidateOf(place, needs, decided));
     candidates.push(...later.map((one) => ({ ...one, facts: { ...one.facts, 'route.dropped': others } })));
@@ -438,22 +414,22 @@ export interface Able {
 }
 
 /** Drops places that can never serve such a request; of all of them, keeps the first, or raises its error. */
-function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]): Able {
-  if (needs.decide === undefined && areAlike(places)) return { able: places, decided: undefined };
-  const decided = needs.decide === undefined ? undefined : new Map<Place, readonly string[]>();
-  const refused = decided === undefined ? undefined : decideAll(places, needs.decide!, decided);
+function dropUnable(places: readonly Place[], { decide, tokens }: Needs, dropped: Dropped[]): Able {
+  if (decide === undefined && areAlike(places)) return { able: places, decided: undefined };
+  const decided = decide && new Map<Place, readonly string[]>();
+  const refused = decide && decideAll(places, decide, decided!);
   const allowed = refused === undefined ? places : leave(places, (place) => !refused.has(place), 'privileged', dropped);
   if (allowed.length === 0) throw refused!.get(places[0]!)!;
   const understood = leave(allowed, (place) => place.is_understood, 'protocol', dropped, allowed[0]);
-  const longest = longestWindow(understood, needs.tokens);
-  const able = leave(understood, (place) => place.context_window >= longest, 'context_window', dropped);
+  // Token counts are estimates, so the largest window always qualifies.
+  const window = Math.min(tokens, Math.max(...understood.map((place) => place.context_window)));
+  const able = leave(understood, (place) => place.context_window >= window, 'context_window', dropped);
   return { able, decided };
 }
 
 function areAlike(places: readonly Place[]): boolean {
   const { context_window } = places[0]!;
-  for (const place of places) if (!place.is_understood || place.context_window !== context_window) return false;
-  return true;
+  return places.every((place) => place.is_understood && place.context_window === context_window);
 }
 
 /** Keeps places that pass a test, or `otherwise` if none does. */
@@ -489,13 +465,6 @@ function decideAll(
   return refused;
 }
 
-/** The smallest context window that may hold the request; token counts are estimates, so the largest always qualifies. */
-function longestWindow(places: readonly Place[], tokens: number): number {
-  let longest = 0;
-  for (const { context_window } of places) if (context_window > longest) longest = context_window;
-  return Math.min(tokens, longest);
-}
-
 /** Drops places that reject a 1-hour lifetime. Raises invalid_request if all do. */
 function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
   if (cache_ttl !== '1h') return places;
@@ -523,13 +492,12 @@ export interface Ranking {
   /** The upstream with the prompt cache of the session, even if it cannot serve now. */
   readonly preferred: Place | undefined;
   readonly states: Pick<UpstreamStates, 'active' | 'share'>;
-  /** A number from 0 up to 1. */
   readonly random: () => number;
 }
 
 /**
- * Ranks places: the session's upstream first, then those that share its cache, then by `order`, and within one order by
- * weighted rendezvous hashing, cache pools first. Without a session: power of two random choices.
+ * Ranks places: the session's upstream first, then those that share its cache, then by `order`, within one by weighted rendezvous
+ * hashing, cache pools first. Without a session: power of two random choices.
  */
 export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] {
   const { key, preferred, states } = ranking;
@@ -610,10 +578,7 @@ export function mustNotBeTried({ because }: Closed, is_alone: boolean): boolean 
   return because === 'drained' || (because === 'open' && is_alone);
 }
 
-/**
- * The error where no upstream of a route takes requests; `retry-after` is the time of the next trial.
- * @param holds_state whether the request holds state that only this upstream can read
- */
+/** The error where no upstream of a route takes requests; `retry-after` is the time of the next trial. */
 export function unavailable(
   { upstream: { name } }: Pick<Candidate, 'upstream'>,
   closed: Closed,
@@ -682,26 +647,15 @@ export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 's
   };
 }
 
-function affinityOf(
-  { affinity }: Pick<UpstreamStates, 'affinity'>,
-  { session_key, model }: Session,
-): string | undefined {
+function affinityOf({ affinity }: Pick<UpstreamStates, 'affinity'>, { session_key, model }: Session) {
   return session_key === undefined ? undefined : affinity(affinityKey(session_key, model));
 }
 
-function ownerOf(
-  { affinity }: Pick<UpstreamStates, 'affinity'>,
-  { session_key, model, continues }: Session,
-): string | undefined {
+function ownerOf({ affinity }: Pick<UpstreamStates, 'affinity'>, { session_key, model, continues }: Session) {
   const kept = continues === undefined ? undefined : affinity(continues);
   if (kept !== undefined || session_key === undefined) return kept;
   return affinity(stateKey(session_key, model)) ?? affinity(stateKey(session_key));
 }
 
-function affinityKey(session_key: string, model: string): string {
-  return `${session_key} ${model}`;
-}
-
-function stateKey(session_key: string, model = ''): string {
-  return `state ${session_key} ${model}`;
-}
+const affinityKey = (session_key: string, model: string) => `${session_key} ${model}`;
+const stateKey = (session_key: string, model = '') => `state ${session_key} ${model}`;

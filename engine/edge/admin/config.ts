@@ -14,8 +14,8 @@ import {
   type ShadowCount,
 } from '../../domain/audit/config-loads.ts';
 import { RULE_TITLES } from '../../pipeline/explain/rules.ts';
-import type { AdminOptions, OperationContext, PageBefore } from './calls.ts';
-import { pageOf } from './description.ts';
+import type { AdminOptions, OperationContext } from './calls.ts';
+import { type PageBefore, pageOf } from './lists.ts';
 
 const CONTEXT_LINES = 3;
 /** Two very different texts take long to compare. */
@@ -116,7 +116,6 @@ function recordedAs({ kind, name }: KeptRule): string {
   return name.slice(name.indexOf('/') + 1);
 }
 
-/** Diff that enforces a shadow rule: removes a line of its own, or changes the word in a longer line. */
 function promotion(file: KeptFile | undefined, { first_line, last_line }: KeptRule): string | null {
   if (file?.text == null || file.name.startsWith('appscli/')) return null;
   const lines = file.text.split('\n');
@@ -145,7 +144,6 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
     );
   }
 
-  /** Version of this replica; outside a running gateway, the last loaded one. */
   async function state() {
     const replica = upstreams === undefined ? null : REPLICA;
     const replicas = await listReplicas(database, new Date(clock.now()));

@@ -1,12 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { JsonSchema } from '../../base/contract/json-schema.ts';
 import { OperationError } from '../../base/contract/operation-error.ts';
 import type { Clock } from '../../base/contract/services.ts';
+import { isTimeZone } from '../../base/kit/net/addresses.ts';
 import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
 import { isEmail } from '../../base/kit/text/email.ts';
 import { isPrintableLine } from '../../base/kit/text/printable.ts';
 import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
+import { parseDate } from '../../base/kit/times.ts';
 import { withoutReferences } from '../../base/source/schemas.ts';
 import { requestErrors, type SchemaError } from '../../base/source/validate.ts';
 import type { AdminAction } from '../../domain/audit/admin-changes.ts';
@@ -38,14 +41,12 @@ type Described = Readonly<Record<string, unknown>>;
 export interface DescribedOperation {
   readonly name: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** OpenAPI path template: `/admin/api/tokens/{id}`. */
   readonly path: string;
   readonly needs_admin: boolean;
   /** Scope that a service token needs; absent: service tokens are refused. */
   readonly scope: ServiceScope | undefined;
   readonly path_names: readonly string[];
   readonly query: JsonSchema;
-  /** Schema of the JSON body; absent without body. */
   readonly body: JsonSchema | undefined;
   /** Success status, and schema of the response body: a text for a file. */
   readonly status: number;
@@ -55,21 +56,21 @@ export interface DescribedOperation {
   readonly has_location: boolean;
 }
 
-/** Path prefix of the admin API. */
-export const ADMIN_API_PATH = '/admin/api';
-/** Path of the public OpenAPI description. */
-export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
-
 const METHODS = ['get', 'post', 'put', 'delete'] as const;
 
-/** The description of the admin API (OpenAPI 3.1). */
-export const ADMIN_API_DOCUMENT = JSON.parse(
-  readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8'),
-) as { readonly info: object; readonly paths: Readonly<Record<string, Described>> };
+/** The admin API: the prefix of its paths, the path of its public description (OpenAPI 3.1), and that description. */
+export const ADMIN_API = {
+  path: '/admin/api',
+  description: '/admin/api/openapi.json',
+  document: JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8')) as {
+    readonly info: object;
+    readonly paths: Readonly<Record<string, Described>>;
+  },
+};
 
 /** Every operation that requires a credential, by its `operationId`. */
 export const ADMIN_OPERATIONS: ReadonlyMap<string, DescribedOperation> = new Map(
-  Object.entries(ADMIN_API_DOCUMENT.paths).flatMap(([path, item]) =>
+  Object.entries(ADMIN_API.document.paths).flatMap(([path, item]) =>
     METHODS.filter((method) => item[method] !== undefined)
       .map((method) => describeOperation(path, method, item))
       .filter((operation) => operation !== undefined)
@@ -123,7 +124,7 @@ interface Content {
 }
 
 function resolve(part: unknown): unknown {
-  return withoutReferences(part, ADMIN_API_DOCUMENT);
+  return withoutReferences(part, ADMIN_API.document);
 }
 
 function querySchema(parameters: readonly Parameter[]): JsonSchema {
@@ -141,7 +142,6 @@ function querySchema(parameters: readonly Parameter[]): JsonSchema {
 export interface Sent {
   readonly path: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, unknown>>;
-  /** `undefined` without body. */
   readonly body: unknown;
 }
 
@@ -312,16 +312,25 @@ export function emailInPath(text: string): string | undefined {
   return text.length <= 254 && isEmail(text) && isPrintableLine(text) ? text.toLowerCase() : undefined;
 }
 
-/** Splits `limit + 1` entries into one page and the cursor of the next. */
-export function pageOf<Entry extends { readonly id: string | number }>(
-  entries: readonly Entry[],
-  limit: number,
-): { readonly entries: readonly Entry[]; readonly next: Entry['id'] | null } {
-  const page = entries.slice(0, limit);
-  return { entries: page, next: entries.length > limit ? page.at(-1)!.id : null };
+const A_ZONE = 'the name of a time zone, such as UTC or Europe/Berlin';
+
+/** Time zone of dates: the parameter, else `spend_limits.time_zone`, else UTC. Raises OperationError. */
+export function timeZoneParameter(
+  time_zone: string | undefined,
+  { spend_limits }: Pick<GatewayConfig, 'spend_limits'>,
+): string {
+  const zone = time_zone ?? spend_limits?.time_zone ?? 'UTC';
+  if (!isTimeZone(zone)) throw new OperationError(`the parameter "time_zone" is wrong: expected ${A_ZONE}`);
+  return zone;
 }
 
-/** The error for an unknown cursor. */
-export function notInList(): OperationError {
-  return new OperationError('the parameter "after" is not in this list; begin again without it');
+/** Parses a date or time parameter; a date stays a text, as it depends on a time zone. Raises OperationError. */
+export function dateParameter(name: string, text: string | undefined): Date | string | undefined {
+  if (text === undefined) return undefined;
+  const moment = parseDate(text);
+  if (moment === undefined || moment.getUTCFullYear() < 1970) {
+    const expected = 'a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00Z';
+    throw new OperationError(`the parameter "${name}" is wrong: expected ${expected}`);
+  }
+  return text.includes('T') ? moment : text;
 }

@@ -1,9 +1,8 @@
 import { ERRORS } from '../../base/contract/errors.ts';
 import { isSpendWindow, perWindow } from '../../base/contract/windows.ts';
 import { refusedRequests } from '../../domain/audit/request-records.ts';
-import { startOfDay } from '../../domain/budget/limits/find-limits.ts';
-import type { LimitInForce } from '../../domain/budget/limits/limit-statuses.ts';
-import { readUsage, summarizeUsage, type UsageSums } from '../../domain/budget/reports/usage-summary.ts';
+import { type LimitInForce, startOfDay } from '../../domain/budget/limits/limit-statuses.ts';
+import { readUsage, summarizeUsage, type UsageSums } from '../../domain/budget/reports/usage.ts';
 import { listRefusals } from '../../domain/identity/provider/refused-sign-ins.ts';
 import type { AdminOptions, OperationContext } from './calls.ts';
 import { configOperations } from './config.ts';
@@ -28,10 +27,7 @@ export interface Circumstances {
 
 type LookAt = ReturnType<typeof issue>;
 
-/**
- * An issue for administrators; `alarm`: requests or reloads fail now.
- * @param subject an upstream or route, an e-mail address or an error code; `null` for the gateway as a whole
- */
+/** `alarm`: requests or reloads fail now. The subject is an upstream, route, address or error code; `null`: the gateway. */
 const issue = (
   kind: string,
   level: 'alarm' | 'warn',

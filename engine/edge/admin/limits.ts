@@ -7,13 +7,6 @@ import { startOfDate } from '../../base/kit/zoned-time.ts';
 import { formatCondition } from '../../base/rules/format-condition.ts';
 import { limitRefusals } from '../../domain/audit/request-records.ts';
 import {
-  countRules,
-  limitsAround,
-  limitsAtAGlance,
-  type RuleCount,
-  startOfDay,
-} from '../../domain/budget/limits/find-limits.ts';
-import {
   AMOUNT_UNITS,
   type AmountUnit,
   amountIn,
@@ -37,12 +30,23 @@ import {
   setLimit,
   showGrant,
 } from '../../domain/budget/limits/limit-settings.ts';
-import { type LimitInForce, readLimits, timeZone, writtenLimit } from '../../domain/budget/limits/limit-statuses.ts';
-
+import {
+  countRules,
+  type LimitInForce,
+  limitsAround,
+  limitsAtAGlance,
+  type RuleCount,
+  readLimits,
+  startOfDay,
+  timeZone,
+  writtenLimit,
+} from '../../domain/budget/limits/limit-statuses.ts';
 import { describeLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import { listPeople } from '../../domain/identity/sessions/people.ts';
-import { type AdminOptions, type Caller, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
-import { type ExpiryInput, expiryOf, notInList, pageOf, requireId } from './description.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
+import { type ExpiryInput, expiryOf, requireId } from './description.ts';
+import type { PageQuery } from './lists.ts';
+import { notInList, pageOf } from './lists.ts';
 
 const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
@@ -159,7 +163,6 @@ export function partsIn(input: LimitParts): LimitParts {
   return Object.fromEntries(named.filter(([, key]) => key !== undefined));
 }
 
-/** Scopes of a list: those of the query, by default all for administrators and their own for others. */
 function whoseLimits(query: LimitParts, caller: Caller): LimitParts | undefined {
   const of = partsToFind(partsIn(query));
   if (caller.is_admin) return Object.keys(of).length === 0 ? undefined : of;

@@ -6,11 +6,12 @@ import {
   countChanges,
   listChanges,
 } from '../../domain/audit/admin-changes.ts';
-import { type AdminOptions, type Caller, listById, type OperationContext, type PageBefore } from './calls.ts';
+import type { AdminOptions, Caller, OperationContext } from './calls.ts';
 import { configOperations } from './config.ts';
 import { checkInput, type DescribedOperation, periodOf, type Sent } from './description.ts';
 import { homeOperations } from './home.ts';
 import { limitOperations, limitRuleOperations } from './limits.ts';
+import { listById, type PageBefore } from './lists.ts';
 import { meOperations, peopleOperations, refusedSignInOperations, sessionOperations } from './people.ts';
 import { policyOperations } from './policies.ts';
 import { requestOperations } from './requests.ts';
@@ -19,13 +20,7 @@ import { modelOperations, upstreamOperations, upstreamTrafficOperations } from '
 import { usageOperations } from './usage.ts';
 
 /** Filter of the list of changes. */
-export interface ChangesQuery {
-  readonly since?: string;
-  readonly until?: string;
-  readonly actor?: string;
-  readonly action?: string;
-  readonly subject?: string;
-}
+export type ChangesQuery = { readonly [Key in 'since' | 'until' | 'actor' | 'action' | 'subject']?: string };
 
 function changeOperations({ config, database }: AdminOptions) {
   const viewOf = (change: AdminChange) => ({
@@ -102,7 +97,6 @@ type Defaulted = 'limit' | 'ended' | 'tokens' | 'overlap_seconds' | 'order';
 type MayLack<T> = {
   [Key in keyof T]-?: Key extends Defaulted ? Key : Record<never, never> extends Pick<T, Key> ? Key : never;
 }[keyof T];
-/** Input of a caller: fields with a default are optional, `undefined` counts as absent. */
 type CallerInput<T> = Omit<T, MayLack<T>> & { readonly [Key in MayLack<T>]?: T[Key] | undefined };
 
 /** Runs an admin operation, locally or at a running gateway. Values are JSON. */

@@ -22,18 +22,11 @@ import { serviceTokensOf } from '../../domain/identity/tokens/service-tokens.ts'
 import { tokenGroupsOpenTo } from '../../domain/identity/tokens/tokens.ts';
 import { noModelsBecause } from '../../domain/upstreams/models.ts';
 
-import {
-  type AdminOptions,
-  type Caller,
-  listById,
-  type OperationContext,
-  ownerToList,
-  type PageBefore,
-  type PageQuery,
-} from './calls.ts';
-import { emailInPath, notInList, pageOf, periodOf, requireId } from './description.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
+import { emailInPath, periodOf, requireId } from './description.ts';
+import { listById, notInList, type PageBefore, type PageQuery, pageOf } from './lists.ts';
 
-/** The caller's row in the database. The session token only has the groups that decide something. */
+/** The database has all groups; a session token only those that decide something. */
 type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
 
 /** Identity and permissions of the caller. */
@@ -172,11 +165,7 @@ function whoEnds({ actor, is_admin }: Caller): string {
 }
 
 /** Filter of the list of refused sign-ins. */
-export interface RefusalsQuery {
-  readonly user?: string;
-  readonly since?: string;
-  readonly until?: string;
-}
+export type RefusalsQuery = { readonly [Key in 'user' | 'since' | 'until']?: string };
 
 /** Refused sign-ins with their reasons. */
 export function refusedSignInOperations({ database }: AdminOptions) {

@@ -16,8 +16,9 @@ import {
   type PolicyPersonKnown,
   policyPerson,
 } from '../../domain/policies/policy-fetches.ts';
-import { type AdminOptions, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
+import { type AdminOptions, type OperationContext, ownerToList } from './calls.ts';
 import { emailInPath, showName } from './description.ts';
+import type { PageQuery } from './lists.ts';
 
 type Fetched = 'current' | 'older' | 'never' | 'nothing_meant';
 
@@ -34,7 +35,6 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
     return fetched_checksum === checksum ? 'current' : 'older';
   }
 
-  /** The person of a query, with the groups of the query or the last sign-in. */
   async function personOf({ caller }: OperationContext, query: { readonly user?: string; readonly groups?: string }) {
     const user = ownerToList(caller, query.user) ?? caller.email;
     if (query.groups !== undefined && !caller.is_admin) {
@@ -122,7 +122,6 @@ function describePolicy({ name, version, summary, priority, file }: Policy) {
   return { name, version, summary, priority, file: shortPath(file) };
 }
 
-/** File name with its directory only, without the path on the gateway host. */
 function shortPath(file: string): string {
   return join(basename(dirname(file)), basename(file));
 }

@@ -15,26 +15,15 @@ import {
 import type { LimitReader } from '../../domain/budget/limits/limit-statuses.ts';
 import { describeCounter } from '../../domain/budget/limits/spend-limits.ts';
 import { readRequestAttempts, readRequestLedger } from '../../domain/budget/reports/request-ledger.ts';
-import { usagePeriod } from '../../domain/budget/reports/usage-summary.ts';
+import { usagePeriod } from '../../domain/budget/reports/usage.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Decision, DryRun, LimitStep } from '../../pipeline/explain/dry-run.ts';
 import { recallRequest, replayRecord } from '../../pipeline/explain/past-request.ts';
 import { effectiveRules, type RuleInWords } from '../../pipeline/explain/rules.ts';
 import { describeAmount, describeReason, type ReasonView, recordFor, traceOf } from '../../pipeline/explain/trace.ts';
-import {
-  type AdminOptions,
-  type Caller,
-  dateParameter,
-  EXPORT_PAGE,
-  type ExportedList,
-  exported,
-  type LiveFeed,
-  type OperationContext,
-  ownerToList,
-  type PageQuery,
-  timeZoneParameter,
-} from './calls.ts';
-import { notInList } from './description.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
+import { dateParameter, timeZoneParameter } from './description.ts';
+import { EXPORT_PAGE, type ExportedList, exported, type LiveFeed, notInList, type PageQuery } from './lists.ts';
 
 const reasonsOf = ({ reasons }: Decision): ReasonView[] =>
   reasons.map((reason) => ({ held: reason.held, words: describeReason(reason) }));
@@ -185,12 +174,9 @@ function exportedRequests(
 }
 
 /** Filter of the list of requests. */
-export interface RequestsQuery extends Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> {
-  readonly user?: string;
-  readonly since?: string;
-  readonly until?: string;
-  readonly time_zone?: string;
-}
+export type RequestsQuery = Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> & {
+  readonly [Key in 'user' | 'since' | 'until' | 'time_zone']?: string;
+};
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

@@ -24,8 +24,9 @@ import {
   tokenGroupsOpenTo,
 } from '../../domain/identity/tokens/tokens.ts';
 import { callerWithToken } from '../../domain/upstreams/models.ts';
-import { type AdminOptions, type Caller, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
-import { type ExpiryInput, expiryOf, notInList, pageOf, requireId } from './description.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
+import { type ExpiryInput, expiryOf, requireId } from './description.ts';
+import { notInList, type PageQuery, pageOf } from './lists.ts';
 
 const MAX_SELF_MADE = 50;
 const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;

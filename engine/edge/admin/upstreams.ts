@@ -1,4 +1,4 @@
-import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../../base/contract/config.ts';
+import type { ModelConfig } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
 import type { Drained, UpstreamState } from '../../base/contract/forwarding.ts';
 import { OperationError } from '../../base/contract/operation-error.ts';
@@ -18,14 +18,14 @@ import {
   listIncidents,
   resumeUpstream,
 } from '../../domain/upstreams/states/shared-states.ts';
-import type { AdminOptions, OperationContext, PageQuery } from './calls.ts';
-import { notInList, pageOf, showName } from './description.ts';
+import type { AdminOptions, OperationContext } from './calls.ts';
+import { showName } from './description.ts';
+import { notInList, type PageQuery, pageOf } from './lists.ts';
 
 const PICO_TO_USD_PER_MILLION = 1e6;
 
 /** Models that the caller may use. */
 export function modelOperations({ config, models, clock }: AdminOptions) {
-  // Created on the first request; most configurations never need it.
   let cached:
     | { isListed: ReturnType<typeof createIsListed>; reachable: ReturnType<typeof createReachable> }
     | undefined;
@@ -45,7 +45,6 @@ export function modelOperations({ config, models, clock }: AdminOptions) {
     try {
       return models.price(model, { upstream, at: clock.now() });
     } catch {
-      // No price at this upstream.
       return undefined;
     }
   }
@@ -93,15 +92,10 @@ function factsOf({ id, kind, email, groups, team, project, roles, token }: Princ
   ]);
 }
 
-function ratesOf({ pico }: EffectivePrice) {
-  const usd = (rate: number) => rate / PICO_TO_USD_PER_MILLION;
-  return {
-    input: usd(pico.input),
-    output: usd(pico.output),
-    cache_read: usd(pico.cache_read),
-    cache_write_5m: usd(pico.cache_write_5m),
-    cache_write_1h: usd(pico.cache_write_1h),
-  };
+function ratesOf({ pico: { input, output, cache_read, cache_write_5m, cache_write_1h } }: EffectivePrice) {
+  const pico = { input, output, cache_read, cache_write_5m, cache_write_1h };
+  const usd = Object.entries(pico).map(([name, rate]) => [name, rate / PICO_TO_USD_PER_MILLION]);
+  return Object.fromEntries(usd) as typeof pico;
 }
 
 const MINUTE_MS = 60_000;
@@ -177,7 +171,6 @@ function sum(counts: readonly TrafficCount[]): number {
 
 type Kind = 'served' | 'limited' | 'failed' | 'other';
 
-/** Classifies an outcome: `other` is no failure of the upstream. */
 function kindOf(outcome: string): Kind {
   const effect = rowOf(outcome)?.effect;
   if (outcome === 'answered') return 'served';
@@ -211,24 +204,18 @@ function inParts(counts: readonly TrafficCount[], parts: number) {
   });
 }
 
-/** State of an upstream or a model; `unknown` outside a running gateway. */
 type State = UpstreamState['state'] | 'unknown';
 
 /** An upstream in the admin API. */
-export type Shown = ReturnType<typeof showUpstream>;
-
-/** A route of an upstream; `is_last`: all other upstreams of the route are drained. */
-export interface Route {
-  readonly name: string;
-  readonly order: number;
-  readonly weight: number;
-  readonly is_last: boolean;
-}
+export type Shown = Awaited<ReturnType<ReturnType<typeof upstreamOperations>['listUpstreams']>>['upstreams'][number];
 
 type Change = { readonly name: string; readonly reason?: string };
 
 /** States of upstreams, drain and resume. For administrators. */
 export function upstreamOperations({ config, database, clock, upstreams: states }: AdminOptions) {
+  const names = config.upstreams.map(({ name }) => name);
+  const routes = [...config.routing.rules, { name: 'default', upstreams: config.routing.default_upstreams }];
+
   /** Drained upstreams; during an outage of the database, those that this replica read last. */
   async function drainedNow(): Promise<ReadonlyMap<string, Drained>> {
     try {
@@ -250,105 +237,69 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
     }
   }
 
-  async function show(): Promise<Shown[]> {
+  async function showAll() {
     const [drained, elsewhere] = await Promise.all([drainedNow(), elsewhereNow()]);
-    const known = states?.list() ?? [];
-    const names = config.upstreams.map(({ name }) => name);
-    const gone = [...drained.keys()].filter((name) => !names.includes(name));
-    return [...names, ...gone].map((name) => {
-      const breaker = config.upstreams.find((upstream) => upstream.name === name)?.breaker.mode ?? null;
-      const of = known.filter(({ upstream }) => upstream === name);
-      return showUpstream(name, {
-        breaker,
-        known: of,
-        drained: drained.get(name),
-        routes: routesOf(name, drained),
-        elsewhere: elsewhere.filter(({ upstream }) => upstream === name),
-      });
-    });
+    const known = Map.groupBy(states?.list() ?? [], ({ upstream }) => upstream);
+    return [...new Set([...names, ...drained.keys()])].map((name) =>
+      show(name, known.get(name) ?? [], drained, elsewhere),
+    );
   }
 
-  function routesOf(name: string, drained: ReadonlyMap<string, Drained>): Route[] {
-    return allRoutes(config).flatMap((route) => {
-      const entry = route.upstreams.find(({ upstream }) => upstream === name);
-      if (entry === undefined) return [];
-      const is_last = route.upstreams.every(({ upstream }) => upstream === name || drained.has(upstream));
-      return [{ name: route.name, order: entry.order, weight: entry.weight, is_last }];
-    });
-  }
-
-  function routesWithoutUpstream(upstreams: readonly Shown[]): string[] {
-    const drained = new Set(upstreams.filter((each) => each.drained !== null).map(({ name }) => name));
-    return allRoutes(config)
-      .filter((route) => route.upstreams.every(({ upstream }) => drained.has(upstream)))
-      .map(({ name }) => name);
+  function show(
+    name: string,
+    known: readonly UpstreamState[],
+    drained: ReadonlyMap<string, Drained>,
+    elsewhere: readonly KeptIncident[],
+  ) {
+    const breaker = config.upstreams.find((upstream) => upstream.name === name)?.breaker.mode ?? null;
+    const whole = known.find(({ upstream_model }) => upstream_model === undefined);
+    const known_state = whole?.state === 'drained' ? 'closed' : whole?.state;
+    const drain = drained.get(name);
+    return {
+      name,
+      configured: breaker !== null,
+      ...showState({ ...whole, state: drain === undefined ? (known_state ?? 'unknown') : 'drained' }),
+      in_flight: whole?.active ?? null,
+      breaker,
+      drained: drain === undefined ? null : showDrained(drain),
+      models: known.flatMap(({ upstream_model, ...state }) => {
+        return upstream_model === undefined ? [] : [{ upstream_model, ...showState(state) }];
+      }),
+      routes: routes.flatMap((route) => {
+        const entry = route.upstreams.find(({ upstream }) => upstream === name);
+        if (entry === undefined) return [];
+        // All other upstreams of the route are drained.
+        const is_last = route.upstreams.every(({ upstream }) => upstream === name || drained.has(upstream));
+        return [{ name: route.name, order: entry.order, weight: entry.weight, is_last }];
+      }),
+      elsewhere: elsewhere
+        .filter(({ upstream }) => upstream === name)
+        .map(({ replica, kind, upstream_model, until, last }) => ({ replica, kind, upstream_model, until, last })),
+    };
   }
 
   return {
     async listUpstreams(_: OperationContext, _nothing: object) {
-      return { replica: states === undefined ? null : REPLICA, upstreams: await show() };
+      return { replica: states === undefined ? null : REPLICA, upstreams: await showAll() };
     },
 
     async drainUpstream({ by }: OperationContext, { name, reason }: Change) {
-      const names = config.upstreams.map((upstream) => upstream.name);
       if (!names.includes(name)) throw unknown(name, names);
       await drainUpstream(by, name, reason);
-      const all = await show();
+      const all = await showAll();
+      const drained = new Set(all.filter((each) => each.drained !== null).map((each) => each.name));
+      const without = routes.filter((route) => route.upstreams.every(({ upstream }) => drained.has(upstream)));
       const upstream = all.find((each) => each.name === name)!;
-      return { upstream, routes_without_upstream: routesWithoutUpstream(all) };
+      return { upstream, routes_without_upstream: without.map((route) => route.name) };
     },
 
     async resumeUpstream({ by }: OperationContext, { name, reason }: Change) {
-      const names = config.upstreams.map((upstream) => upstream.name);
       if (!names.includes(name) && !(await listDrained(database)).has(name)) throw unknown(name, names);
-      const before = await resumeUpstream(by, name, reason);
-      const all = await show();
-      const gone = showUpstream(name, { breaker: null, known: [], drained: undefined, routes: [], elsewhere: [] });
-      return {
-        upstream: all.find((each) => each.name === name) ?? gone,
-        was_drained: showDrained(before),
-      };
+      const was_drained = showDrained(await resumeUpstream(by, name, reason));
+      const upstream = (await showAll()).find((each) => each.name === name) ?? show(name, [], new Map(), []);
+      return { upstream, was_drained };
     },
   };
-}
-
-function showUpstream(
-  name: string,
-  {
-    breaker,
-    known,
-    drained,
-    routes,
-    elsewhere,
-  }: {
-    readonly breaker: UpstreamConfig['breaker']['mode'] | null;
-    readonly known: readonly UpstreamState[];
-    readonly drained: Drained | undefined;
-    readonly routes: readonly Route[];
-    readonly elsewhere: readonly KeptIncident[];
-  },
-) {
-  const whole = known.find(({ upstream_model }) => upstream_model === undefined);
-  const known_state = whole?.state === 'drained' ? 'closed' : whole?.state;
-  return {
-    name,
-    configured: breaker !== null,
-    ...showState({ ...whole, state: drained === undefined ? (known_state ?? 'unknown') : 'drained' }),
-    in_flight: whole?.active ?? null,
-    breaker,
-    drained: drained === undefined ? null : showDrained(drained),
-    models: known.flatMap(({ upstream_model, ...state }) => {
-      return upstream_model === undefined ? [] : [{ upstream_model, ...showState(state) }];
-    }),
-    routes,
-    elsewhere: elsewhere.map(({ replica, kind, upstream_model, until, last }) => {
-      return { replica, kind, upstream_model, until, last };
-    }),
-  };
-}
-
-function allRoutes({ routing }: GatewayConfig) {
-  return [...routing.rules, { name: 'default', upstreams: routing.default_upstreams }];
 }
 
 function showState({ state, until, last }: { readonly state: State; readonly until?: number; readonly last?: string }) {

@@ -3,47 +3,32 @@ import { nanoToUsd } from '../../base/kit/money.ts';
 import { didYouMean } from '../../base/kit/text/suggest.ts';
 import { asStoreError } from '../../base/store/store-errors.ts';
 import {
+  cacheHitRatio,
   DEFAULT_DIMENSIONS,
+  readUsage,
   reportUsage,
+  summarizeUsage,
   USAGE_DIMENSIONS,
   type UsageDimension,
   type UsageFilter,
-} from '../../domain/budget/reports/usage.ts';
-import {
-  cacheHitRatio,
-  readUsage,
-  summarizeUsage,
   type UsageSummary,
   type UsageSums,
   usageCsv,
   usageJson,
   usagePeriod,
-} from '../../domain/budget/reports/usage-summary.ts';
-import {
-  type AdminOptions,
-  type Caller,
-  type Download,
-  dateParameter,
-  type OperationContext,
-  ownerToList,
-  timeZoneParameter,
-} from './calls.ts';
-import { showName } from './description.ts';
+} from '../../domain/budget/reports/usage.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
+import { dateParameter, showName, timeZoneParameter } from './description.ts';
+import type { Download } from './lists.ts';
 
 const MOST_DIMENSIONS = 4;
-/** Largest report that a browser can show. */
 const MAX_ENTRIES = 10_000;
 
 /** Bounds for interactive reports; longer or larger ones are for the command line. */
 const BOUNDS = { patience_ms: 30_000, most_rows: 200_000 } as const;
 
 /** Parameters of a usage report. */
-export interface UsageQuery extends Readonly<Partial<Record<Exclude<keyof UsageFilter, 'since' | 'until'>, string>>> {
-  readonly since?: string;
-  readonly until?: string;
-  readonly by?: string;
-  readonly time_zone?: string;
-}
+export type UsageQuery = { readonly [Key in keyof UsageFilter | 'by' | 'time_zone']?: string };
 
 /** Usage reports, as in `appscli usage`: one's own, for administrators all. */
 export function usageOperations({ config, database, clock }: AdminOptions) {

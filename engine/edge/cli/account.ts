@@ -12,7 +12,6 @@ interface AccountOptions {
 
 const LABEL_WIDTH = 13;
 
-/** `appscli whoami`: shows the signed-in person's account at the gateway. */
 export async function whoami(context: CommandContext, options: AccountOptions): Promise<number> {
   const { base_url, admin } = await adminAtGateway(context, options.baseUrl);
   const me = await admin('getMe', {});
@@ -80,7 +79,6 @@ async function models(context: CommandContext, options: AccountOptions): Promise
   });
 }
 
-/** Commands about the signed-in person. */
 export const ACCOUNT_COMMANDS = {
   whoami: {
     place: 'gateway',

@@ -12,7 +12,6 @@ import { adminAtGateway, exitCodeOf, inputOf } from './gateway-admin.ts';
 import { type Columns, say, showList, showReport, showResult, showSecret } from './output.ts';
 import { operator, withDatabase } from './with-database.ts';
 
-/** Options of a command that uses a remote gateway (`--base-url`) or the local database (`--config`). */
 export type CommandOptions<Options = object> = Options & {
   readonly config: string;
   readonly baseUrl?: string;
@@ -57,22 +56,16 @@ export function adminAtDatabase(config: GatewayConfig, database: Database): Admi
 
 type Words = Omit<CommandRow, 'place' | 'run'>;
 
-/** How a command prints the response of its operation. `--json` prints it unchanged. */
 type Output<Answer, Options> =
   | { sentence(answer: Answer, options: CommandOptions<Options>): string | readonly string[] }
   | { lines(answer: Answer, context: CommandContext, options: CommandOptions<Options>): readonly string[] }
-  /** A sentence on standard error; the secret is alone on standard output. */
   | { secret(answer: Answer): string }
-  /** Prints everything itself, also JSON; returns the exit code. */
   | { show(context: CommandContext, answer: Answer, options: CommandOptions<Options>): number };
 
-/** A command that runs an operation of the admin API, without its output. */
 export interface OperationRow<Answer, Options> extends Words {
   /** Input of the operation by field name. Options of the same name are passed on by default; these values override them. */
   input?(options: CommandOptions<Options>): object;
-  /** Replaces the single call of the operation. */
   call?(admin: AdminApi, options: CommandOptions<Options>): Promise<Answer>;
-  /** Validates the command line before any request. Raises StartError. */
   check?(options: CommandOptions<Options>): void;
 }
 
@@ -103,20 +96,22 @@ export function operation<Name extends keyof AdminOperations, Options = object, 
   };
 }
 
-interface ListRow<Entry, Options> extends Words {
-  readonly none: string;
-  readonly columns: Columns<Entry>;
-  input?(options: CommandOptions<Options>): object;
-  below?(entries: readonly Entry[]): string | undefined;
-}
-
 /** Makes the command of an operation whose response has a list in the field `list`. */
 export function listing<
   Name extends keyof AdminOperations,
   List extends keyof AnswerOf<Name>,
   Options = object,
   Entry = AnswerOf<Name>[List] extends readonly (infer One)[] ? One : never,
->(name: Name, list: List, row: ListRow<Entry, Options>): CommandRow {
+>(
+  name: Name,
+  list: List,
+  row: Words & {
+    readonly none: string;
+    readonly columns: Columns<Entry>;
+    input?(options: CommandOptions<Options>): object;
+    below?(entries: readonly Entry[]): string | undefined;
+  },
+): CommandRow {
   const { none, columns, input = () => ({}), below, ...words } = row;
   return operation<Name, Options, readonly Entry[]>(name, {
     json: 'print a JSON array',
@@ -132,10 +127,8 @@ export function listing<
 }
 
 const PAGE = 1000;
-/** Safety limit on pagination. */
 const MAX_PAGES = 100;
 
-/** All entries of a list, from all of its pages. */
 export async function allEntries<Entry>(
   admin: AdminApi,
   name: keyof AdminOperations,

@@ -47,19 +47,9 @@ interface Meant {
   readonly model?: readonly string[];
   readonly token?: string;
   readonly status?: string;
-  /** Error codes; `true` for any error. */
   readonly error?: true | readonly string[];
-  /** Names; `true` for any effect in shadow mode. */
   readonly shadow?: true | readonly string[];
   readonly rule?: readonly string[];
-}
-
-interface TailOptions extends Meant {
-  readonly config: string;
-  readonly lines: number;
-  readonly follow?: true;
-  readonly users?: true;
-  readonly json?: true;
 }
 
 function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter {
@@ -73,7 +63,10 @@ function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
 }
 
-async function tailAudit(context: CommandContext, options: TailOptions): Promise<number> {
+async function tailAudit(
+  context: CommandContext,
+  options: Meant & { config: string; lines: number; follow?: true; users?: true; json?: true },
+): Promise<number> {
   const { terminal } = context;
   const { lines, follow = false, json = false } = options;
   assertPeriod(options);
@@ -190,14 +183,12 @@ function describeChange({ at, action, subject, words }: Change): string[] {
 
 const INDENT = '    ';
 
-/** An untrusted value as one word, quoted if necessary. */
 const word = (value: unknown): string | undefined =>
   value === null || value === undefined ? undefined : printableWord(String(value));
 
 const words = (value: unknown): string[] =>
   Array.isArray(value) ? value.map((each) => printableWord(String(each))) : [];
 
-/** One record as text: time, status, user and model; then reason and cost. */
 export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>): string[] {
   const { user, model, upstream, protocol, path, status, route_rule } = record;
   const by = typeof route_rule === 'string' && route_rule !== 'default' ? ` by rule ${word(route_rule)}` : '';
@@ -278,7 +269,6 @@ const status = textThat(
 );
 
 const emails = (text: string, before: readonly string[] = []) => [...before, email(text).toLowerCase()];
-/** Names of a repeatable option whose value is optional (`true` without one). */
 const names = (text: string, before: unknown) => collected(text, Array.isArray(before) ? before : []);
 
 const SINCE = option('--since <when>', 'only from this time: 7d, 12h or a date', moment);

@@ -6,7 +6,6 @@ import { parseDate } from '../../base/kit/times.ts';
 import type { BilledCost } from '../../domain/budget/reports/reconcile.ts';
 import { usageError } from './commands.ts';
 
-/** Custom column names of a bill. */
 export type BillColumns = Readonly<Partial<Record<'day' | 'model' | 'cost', string>>>;
 
 const USUAL_NAMES = {
@@ -24,12 +23,9 @@ const RECORD_MAX = 1024 * 1024;
 const ATTO_DIGITS = 18;
 const ATTO_PER_NANO = 10n ** 9n;
 
-/** Makes the error of an invalid bill at a position: `line` or `line:column`, from 1. */
 type Wrong = (position: number | string, message: string) => StartError;
 
-/**
- * Reads a bill from a CSV file, summed by day and model. Raises StartError (exit code 64) with problem and position.
- */
+/** A bill from a CSV file, summed by day and model. Raises StartError (exit code 64) with problem and position. */
 export function readBill(file: string, columns: BillColumns = {}): BilledCost[] {
   const wrong: Wrong = (position, message) => usageError(`${file}:${position}: ${message}`);
   try {
@@ -117,7 +113,11 @@ function createLineReader(titles: readonly string[], line: number, columns: Bill
         throw wrong(`${at}:${column + 1}`, `${quoted(titles[column]!)} ${error.message}`);
       }
     };
-    if (currency_at !== undefined) value(currency_at, assertUsd);
+    if (currency_at !== undefined) {
+      value(currency_at, (text) => {
+        if (text.toUpperCase() !== 'USD') throw new RangeError(`is ${quoted(text)}, but the ledger is in USD`);
+      });
+    }
     return { day: value(day_at, dayOf), model: value(model_at, modelOf), atto: value(cost_at, parseAmount) };
   };
 }
@@ -126,10 +126,6 @@ const SHOWN_MAX = 40;
 
 function quoted(text: string): string {
   return JSON.stringify(printable(text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text));
-}
-
-function assertUsd(text: string): void {
-  if (text.toUpperCase() !== 'USD') throw new RangeError(`is ${quoted(text)}, but the ledger is in USD`);
 }
 
 function modelOf(text: string): string {
@@ -146,7 +142,6 @@ function dayOf(text: string): string {
   return day;
 }
 
-/** Parses a decimal number exactly into atto-USD. Raises RangeError with the problem. */
 export function parseAmount(text: string): bigint {
   const parts = /^(-?)(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text);
   if (parts === null) throw new RangeError(`is ${quoted(text)}, ${NO_AMOUNT}`);

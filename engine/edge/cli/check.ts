@@ -20,16 +20,12 @@ import {
 } from './commands.ts';
 import { counted, paragraph } from './output.ts';
 
-/**
- * Memory to parse one large body, as a multiple of its size: its text, its parsed values, and garbage of the previous body.
- * Bodies are parsed one at a time.
- */
+/** Memory to parse one large body, as a multiple of its size: text, values, garbage. One is parsed at a time. */
 const READING_FACTOR = 6;
 
 /** Measured upper limit of an idle client connection. */
 const CONNECTION_BYTES = 40 * 1024;
 
-/** Upper limit of the memory for bodies, responses and connections, in bytes, in addition to the process itself. */
 function memoryBound({ config: { server }, pipelines }: CheckedPaths['gateways'][number]) {
   const { buffered_bytes: buffered, body_bytes, connections } = server.limits;
   const largest = Math.max(...pipelines.map(({ limits }) => limits.body_bytes ?? body_bytes), body_bytes);
@@ -43,22 +39,19 @@ function memoryBound({ config: { server }, pipelines }: CheckedPaths['gateways']
   };
 }
 
-/** Options of `appscli check`. */
 export interface CheckOptions {
-  /** gateway.yaml, pipelines, fragments, policies, tests, or directories of them. */
   readonly paths: readonly string[];
   readonly config?: string;
   readonly format: 'text' | 'json' | 'github';
   readonly denyWarnings?: boolean;
   readonly verbose?: boolean;
-  /** Whether services are asked, and missing environment variables and certificate files are errors. */
   readonly live?: boolean;
   readonly timeout?: number;
-  /** Base directory of printed paths; the current one by default. */
   readonly cwd?: string;
 }
 
-function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths): string {
+function parts({ gateways, pipelines, fragments, policies, tests }: CheckedPaths): string {
+  const configs = gateways.map(({ config }) => config);
   const sum = (section: 'models' | 'upstreams') => configs.reduce((total, config) => total + config[section].length, 0);
   const lists_models = configs.some(({ from_model_lists }) => !from_model_lists);
   const named = [
@@ -74,7 +67,6 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
 
 const block = (text: string, indent = '') => printableLines(paragraph(text, indent, `${indent}  `));
 
-/** By how much spending can exceed limits in USD: the bound of each limit, and its cause. */
 function describeOvershoot(overshoot: Overshoot): string {
   const { bound_nano_usd, limits, most_expensive, only_others, not_bounded, unbounded_at = [] } = overshoot;
   if (bound_nano_usd === undefined) {
@@ -98,37 +90,30 @@ function describeOvershoot(overshoot: Overshoot): string {
 
 const inMib = (bytes: number) => `${Math.ceil(bytes / 1024 ** 2)} MiB`;
 
-function describeMemory({
-  buffered,
-  reading,
-  bodies,
-  connections,
-  of_connections,
-}: ReturnType<typeof memoryBound>): string {
+function describeMemory(gateway: CheckedPaths['gateways'][number]): string {
+  const { buffered, reading, bodies, connections, of_connections } = memoryBound(gateway);
   const why = `buffered_bytes, ${inMib(buffered)}, and ${inMib(reading)} to read one body at a time`;
   const each = `${connections} of ${CONNECTION_BYTES / 1024} KiB`;
   return `${block(`memory for bodies: at most ${inMib(bodies)} (${why})`)}memory for connections: at most ${inMib(of_connections)} (${each})\n`;
 }
 
-/** `--verbose`: bounds of spending and memory. */
 function statistics({ gateways }: CheckedPaths): string {
   return [
     ...new Set([
       ...gateways.map(({ config, pipelines }) => describeOvershoot(overshootBound(config, pipelines))),
-      ...gateways.map((gateway) => describeMemory(memoryBound(gateway))),
+      ...gateways.map(describeMemory),
     ]),
   ].join('');
 }
 
-interface Verdict {
-  readonly failed: boolean;
-  readonly errors: number;
-  readonly warnings: number;
-  readonly live: readonly LiveCheck[] | undefined;
-  readonly is_live: boolean;
-}
-
-function describeVerdict(checked: CheckedPaths, { failed, errors, warnings, live, is_live }: Verdict): string {
+function describeVerdict(
+  checked: CheckedPaths,
+  failed: boolean,
+  errors: number,
+  warnings: number,
+  live: readonly LiveCheck[] | undefined,
+  is_live: boolean,
+): string {
   const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
   const fine = live?.filter(({ ok }) => ok).length;
   const asked_text =
@@ -192,14 +177,10 @@ const tryStages: NonNullable<PathOptions['tryStages']> = async (gateway) => {
   return undefined;
 };
 
-/** Asks the services of a configuration. Tests replace it. */
 const askServices = async (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout?: number) =>
   (await import('../doctor/host/live/check-live.ts')).checkLive(config, env, timeout);
 
-/**
- * Checks configuration files without running them and prints what was found. Services are asked only if the files have no errors.
- * @returns the exit code: 0, or 1 when there is something to fix.
- */
+/** Checks configuration files; asks services only if the files have no errors. Returns the exit code: 0, or 1. */
 export async function runCheck(
   { terminal, env, stages }: CommandContext,
   options: CheckOptions,
@@ -218,7 +199,7 @@ export async function runCheck(
   const live =
     errors > 0 || !is_live
       ? undefined
-      : (await Promise.all(checked.configs.map((config) => ask(config, env, timeout)))).flat();
+      : (await Promise.all(checked.gateways.map(({ config }) => ask(config, env, timeout)))).flat();
   const is_reached = !is_live || (live !== undefined && live.length > 0 && live.every(({ ok }) => ok));
   const failed = errors > 0 || !is_reached || (options.denyWarnings === true && warnings > 0);
   const color = terminal.data_color;
@@ -231,7 +212,7 @@ export async function runCheck(
     if (reached !== '') terminal.data(`${findings === '' || format === 'github' ? '' : '\n'}${reached}`);
     if (findings + reached !== '') terminal.info('\n');
     if (options.verbose && errors === 0 && checked.gateways.length > 0) terminal.info(`${statistics(checked)}\n`);
-    terminal.info(describeVerdict(checked, { failed, errors, warnings, live, is_live }));
+    terminal.info(describeVerdict(checked, failed, errors, warnings, live, is_live));
   }
   return failed ? EXIT_FINDINGS : EXIT_OK;
 }
@@ -241,7 +222,6 @@ const NO_BREAK = '\u00a0';
 const GREEN = 32;
 const RED = 31;
 
-/** Live checks as text, or their failures as GitHub workflow commands. */
 export function renderLive(
   checks: readonly LiveCheck[],
   options: { readonly format: 'text' | 'github'; readonly color: boolean },
@@ -257,7 +237,6 @@ function renderText(check: LiveCheck, width: number, color: boolean): string {
   const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
   const indent = ' '.repeat(STATE_WIDTH + width + 2);
   const how = `(${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
-  // Keep parentheses on one line.
   const sentence = paragraph(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, indent);
   const [first = '', ...rest] = sentence.map((line) => line.replaceAll(NO_BREAK, ' '));
   const more = [

@@ -20,11 +20,7 @@ export const SIGN_IN: readonly LazyCommand[] = [
   signIn('logout', 'end your sign-in'),
 ];
 export const MODELS = account('models', 'list the models you may use, with prices');
-export const CLIENT: LazyCommand = [
-  'client',
-  'set up a coding client for a gateway',
-  () => import('./client/client.ts'),
-];
+export const CLIENT: LazyCommand = ['client', 'set up a coding client for a gateway', () => import('./client.ts')];
 
 /** The command line in the package that a gateway serves: only the commands for developers. */
 export const createClientProgram: CreateProgram = (options) =>

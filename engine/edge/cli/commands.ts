@@ -9,19 +9,15 @@ import { printableLines } from '../../base/kit/text/printable.ts';
 import { parseDate, parseDuration } from '../../base/kit/times.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Dependencies of every command. */
 export interface CommandContext {
   readonly terminal: Terminal;
   readonly env: NodeJS.ProcessEnv;
-  /** Loads the shipped stages; only for commands that need them. */
   stages(): Promise<readonly StageDefinition[]>;
-  /** The system clock by default; tests replace it. */
   readonly clock?: Clock;
 }
 
 export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../../base/contract/start-error.ts';
 
-/** Success. */
 export const EXIT_OK = 0;
 /** The command found problems, or was rejected. */
 export const EXIT_FINDINGS = 1;
@@ -39,7 +35,6 @@ export function configurationError(message: string): StartError {
 }
 
 const config = () => new Option('--config <file>', 'path of gateway.yaml').default('gateway.yaml');
-/** `--base-url <url>` of a command for a remote gateway. */
 export const baseUrl = () =>
   new Option('--base-url <url>', 'address of the gateway (default: $APPSCLI_BASE_URL, or your only sign-in)');
 const atGateway = () =>
@@ -50,7 +45,10 @@ const atGateway = () =>
 /** `--json`, with its description. */
 export const json = (what: string) => new Option('--json', what);
 
-/** Parses the value of an option or argument; `before` is the value so far of a repeatable option. */
+/** Options of a command whose values are texts, and those that are only set. */
+export type Texts<Names extends string> = Readonly<Partial<Record<Names, string>>>;
+export type Flags<Names extends string> = Readonly<Partial<Record<Names, true>>>;
+
 type Parse = (text: string, before: never) => unknown;
 
 /** An option with an optional parser. */
@@ -85,13 +83,11 @@ export function dayOrMoment(text: string): Date | string {
   return isDay(text) ? text : moment(text);
 }
 
-/** Makes a parser of texts that fulfil a condition. */
 export const textThat = (isRight: (text: string) => boolean, help: string) => (text: string) => {
   if (isRight(text)) return text;
   throw new InvalidArgumentError(help);
 };
 
-/** Makes a parser of numbers in a format that fulfil a condition. */
 export const numberThat =
   (form: RegExp, help: string, isRight: (value: number) => boolean = () => true) =>
   (text: string): number => {
@@ -106,9 +102,7 @@ export const day = textThat(isDay, 'Expected a date such as 2027-01-31.');
 export const timeZone = textThat(isTimeZone, 'Expected the name of a time zone such as UTC or Europe/Berlin.');
 /** Parses an e-mail address. */
 export const email = textThat(isEmail, 'Expected an e-mail address.');
-/** Parses a text that is not blank. */
 export const notEmpty = textThat((text) => text.trim() !== '', 'Expected a text that is not empty.');
-/** Parses a listen address in the format of `server.listen`. */
 export const listenAddress = textThat(
   (text) => parseListenAddress(text) !== undefined,
   'Expected host:port, such as 127.0.0.1:8080, with a port up to 65535.',
@@ -150,10 +144,7 @@ export function time(text: string): number {
   return date.getTime();
 }
 
-/**
- * Chooses the target of a command without `--config` and `--base-url`: the gateway of APPSCLI_BASE_URL, else the database of
- * the local gateway.yaml, else the only gateway with a sign-in. Raises StartError.
- */
+/** Without an option: APPSCLI_BASE_URL, else the local gateway.yaml, else the only sign-in. Raises StartError. */
 export async function chooseLocation(command: Command, { env, terminal }: CommandContext): Promise<void> {
   const { config, baseUrl } = command.opts<{ config?: string; baseUrl?: string }>();
   const has_gateway = command.options.some(({ long }) => long === '--base-url');
@@ -182,7 +173,6 @@ export async function chooseLocation(command: Command, { env, terminal }: Comman
   command.setOptionValueWithSource('baseUrl', chosen, 'env');
 }
 
-/** Raises StartError unless `since` is before `until`. A day and a time are not compared, because of time zones. */
 export function assertPeriod({
   since,
   until,
@@ -194,7 +184,6 @@ export function assertPeriod({
   throw usageError('--since must be before --until (exclusive)');
 }
 
-/** Renames option names to field names: `tokenGroup` to `token_group`. */
 export function byFieldNames(values: object): Readonly<Record<string, unknown>> {
   const entries = Object.entries(values);
   return Object.fromEntries(
@@ -205,12 +194,9 @@ export function byFieldNames(values: object): Readonly<Record<string, unknown>> 
 /** Options by the target of a command: a configuration, its database or a remote gateway, a remote gateway only. */
 const PLACES = { configuration: [config], either: [config, atGateway], gateway: [baseUrl] } as const;
 
-/** A command: its help, its options, and its function. */
 export interface CommandRow {
-  /** Absent for a command that is its own group. */
   readonly name?: string;
   readonly about?: string;
-  /** Short description for lists, if `about` is too long. */
   readonly summary?: string;
   /** Arguments such as `[id]`, `<file>` or `[paths...]`, with a parser or a choice of values; passed to `run` among the options. */
   readonly arguments?: readonly (readonly [name: string, about: string, value?: Parse | readonly string[]])[];
@@ -231,7 +217,6 @@ export interface Commands {
   readonly group_examples?: readonly string[];
 }
 
-/** Adds a command, or a group of commands. */
 export function addRows(
   program: Command,
   name: string,

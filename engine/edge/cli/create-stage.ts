@@ -4,7 +4,6 @@ import { isName } from '../../pipeline/load/stage-definition.ts';
 import { type CommandContext, type CommandRow, EXIT_OK, option, usageError } from './commands.ts';
 import { enterDirectory, isTaken, programPath, stagesTsconfig, writeNewFiles } from './new-files.ts';
 
-/** Marks the files beside it as ES modules. */
 const MODULE_MARKER = join('stages', 'package.json');
 
 function nextSteps(name: string, directory: string, env: NodeJS.ProcessEnv): string {
@@ -30,10 +29,7 @@ ${enterDirectory(directory)}${programPath(directory, env).line}  node --test sta
 `;
 }
 
-/**
- * `appscli create stage`: writes a working stage and its test, and prints what to add to gateway.yaml.
- * Raises StartError for an invalid name and for an existing file; then nothing is written.
- */
+/** Writes a working stage and its test, all or nothing. Raises StartError for an invalid name or an existing file. */
 async function createStage(
   { terminal, env, stages }: CommandContext,
   { name, directory }: { readonly name: string; readonly directory: string },
@@ -59,7 +55,6 @@ async function createStage(
   return EXIT_OK;
 }
 
-/** Source of a new stage: small, complete, with everything that most stages need. */
 export function stageSource(name: string): string {
   return `import { defineStage, StageError } from 'appscli';
 

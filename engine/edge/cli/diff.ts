@@ -61,7 +61,6 @@ async function usable(context: CommandContext, file: string): Promise<Usable> {
   return { config, pipelines, policies, directory: dirname(resolve(file)) };
 }
 
-/** Compares with the data of the new configuration's database: ledger and audit log. */
 async function diffWithDatabase(
   context: CommandContext,
   [before, after]: readonly [Usable, Usable],

@@ -13,10 +13,7 @@ import {
 } from './commands.ts';
 import { warner } from './terminal.ts';
 
-/**
- * The admin operations of a remote gateway, as the signed-in person: at `base_url`, else APPSCLI_BASE_URL, else the only
- * gateway with a sign-in. Raises StartError, as do the operations.
- */
+/** A remote gateway's admin operations: `base_url`, else APPSCLI_BASE_URL, else the only sign-in. Raise StartError. */
 export async function adminAtGateway(
   { terminal, env, clock }: CommandContext,
   base_url: string | undefined,

@@ -3,7 +3,6 @@ import { runUntilSignal } from '../gateway/signals.ts';
 import { startGateway } from '../gateway/start-gateway.ts';
 import { type CommandContext, type CommandRow, listenAddress, option } from './commands.ts';
 
-/** `appscli gateway`: runs the gateway until a signal; SIGHUP reloads. Logs to standard error, as JSON lines unless it is a terminal. */
 async function runGateway(
   context: CommandContext,
   options: { readonly config: string; readonly watch?: true; readonly listen?: string },

@@ -68,7 +68,6 @@ function addsUp({ differences, repeated, uncounted, attempts, left, sums }: Ledg
   return [differences, repeated, uncounted, attempts, left, sums].every(({ total }) => total === 0);
 }
 
-/** A verification as text. */
 export function describeVerification(verification: LedgerVerification): string[] {
   const { differences, repeated, uncounted, attempts, left, sums } = verification;
   const found = [
@@ -225,7 +224,6 @@ async function reprice(
   );
 }
 
-/** A repricing as text: differences by day and model, skipped requests, and written rows. */
 export function describeRepricing(repricing: Repricing, line_width: number): string[] {
   const { changes, compared } = repricing;
   const nothing =
@@ -262,19 +260,13 @@ function sumOf(changes: readonly RepricedGroup[]): { requests: number; was: bigi
 
 function describeSkipped({ skipped }: Repricing): string[] {
   const { no_tokens, estimates, no_price, no_upstream } = skipped;
-  const notes = [
-    no_tokens === 0
-      ? ''
-      : `${counted(no_tokens, 'request')} without token counts: rejected by the upstream, or recorded at the reserved amount.`,
-    estimates === 0 ? '' : `${counted(estimates, 'request')} without reported usage; include them with --estimates.`,
-    ...[...no_price].map(
-      ([model, many]) => `${counted(many, 'request')} to ${model}, which has no price in gateway.yaml.`,
-    ),
-    ...[...no_upstream].map(
-      ([upstream, many]) => `${counted(many, 'request')} at ${upstream}, which is not in gateway.yaml.`,
-    ),
-  ].filter((text) => text !== '');
-  return notes.flatMap((text) => paragraph(`Skipped ${text}`));
+  const notes: readonly (readonly [many: number, why: string])[] = [
+    [no_tokens, 'without token counts: rejected by the upstream, or recorded at the reserved amount.'],
+    [estimates, 'without reported usage; include them with --estimates.'],
+    ...[...no_price].map(([model, many]) => [many, `to ${model}, which has no price in gateway.yaml.`] as const),
+    ...[...no_upstream].map(([name, many]) => [many, `at ${name}, which is not in gateway.yaml.`] as const),
+  ];
+  return notes.flatMap(([many, why]) => (many === 0 ? [] : paragraph(`Skipped ${counted(many, 'request')} ${why}`)));
 }
 
 function describeWritten({ changes, written }: Repricing): string {
@@ -295,7 +287,6 @@ function signed(nano_usd: bigint): string {
   return `${nano_usd > 0n ? '+' : ''}${roundedUsd(nano_usd, 6)}`;
 }
 
-/** A repricing as JSON, with amounts as decimal texts, because JSON numbers are inexact. */
 function repricingJson({ compared, changes, skipped, written }: Repricing): object {
   const amounts = (was: bigint, cost: bigint) => ({
     ledger_usd: formatUsd(was),
@@ -364,29 +355,22 @@ async function reconcileBill(context: CommandContext, options: ReconcileOptions)
   return found.agrees ? EXIT_OK : EXIT_FINDINGS;
 }
 
-/** A reconciliation as text: differing lines, the total, and estimates in the ledger. */
 export function describeReconciliation(found: Reconciliation, upstream: string, line_width: number): string[] {
   const { rows, total, first_day, last_day, agrees, left_out } = found;
   const off = rows.filter((row) => !row.agrees);
   const cells = off.map((row) => [row.day, row.model, ...numbersOf(row)]);
   const table = formatTable(COLUMNS, [...cells, ['TOTAL', '', ...numbersOf(total)]], line_width);
-  const noteIf = (nano_usd: bigint, words: (much: string) => string) =>
-    nano_usd === 0n ? [] : [words(`${roundedUsd(nano_usd, DECIMALS)} USD`)];
+  const amounts = [
+    [total.estimated_nano_usd, 'The ledger includes', 'of estimates, for requests without reported usage.'],
+    [total.possibly_billed_nano_usd, 'The upstream may bill up to', 'beyond the ledger, for failed attempts.'],
+    [total.possible_nano_usd, 'The ledger includes', 'for failed attempts, which the upstream may not bill.'],
+  ] as const;
   const notes = [
     off.length === 0
       ? `All ${counted(rows.length, 'line')} agree.`
       : `${counted(off.length, 'line')} of ${rows.length} ${off.length === 1 ? 'disagrees' : 'disagree'}${kindsOf(off)}.`,
-    ...noteIf(
-      total.estimated_nano_usd,
-      (much) => `The ledger includes ${much} of estimates, for requests without reported usage.`,
-    ),
-    ...noteIf(
-      total.possibly_billed_nano_usd,
-      (much) => `The upstream may bill up to ${much} beyond the ledger, for failed attempts.`,
-    ),
-    ...noteIf(
-      total.possible_nano_usd,
-      (much) => `The ledger includes ${much} for failed attempts, which the upstream may not bill.`,
+    ...amounts.flatMap(([nano_usd, before, after]) =>
+      nano_usd === 0n ? [] : [`${before} ${roundedUsd(nano_usd, DECIMALS)} USD ${after}`],
     ),
     ...(left_out === 0 ? [] : [`Ignored ${counted(left_out, 'line')} of the bill for other days.`]),
     `The bill of ${upstream} from ${first_day} to ${last_day} ${agrees ? 'agrees' : 'disagrees'} with the ledger.`,
@@ -414,7 +398,6 @@ function differenceOf({ billed_nano_usd, ledger_nano_usd }: Amounts): bigint {
   return (billed_nano_usd ?? 0n) - (ledger_nano_usd ?? 0n);
 }
 
-/** Difference in percent of the billed amount, with two decimals; `undefined` if it is zero. */
 function percentOf(row: Amounts): string | undefined {
   const { billed_nano_usd: billed = 0n } = row;
   if (billed === 0n) return undefined;
@@ -445,7 +428,6 @@ function reconciliationCsv({ rows }: Reconciliation): string {
   return formatCsv(CSV_COLUMNS, cells);
 }
 
-/** Amounts as decimal texts, because JSON numbers are inexact. */
 function amountsJson(row: Amounts) {
   const exact = (nano_usd: bigint | undefined) => (nano_usd === undefined ? null : formatUsd(nano_usd));
   return {

@@ -96,12 +96,10 @@ function describeInForce(limit: LimitInForce): string[] {
   ];
 }
 
-/** The administrator; absent for developers, who do not see their names. */
 function byWhom(who: string | null): string {
   return who === null ? '' : ` by ${printable(who)}`;
 }
 
-/** A warning if a new limit is already exhausted; `undefined` with headroom. */
 function describeNoRoom({ limit, room, spent, unit, window, resets_at, time_zone }: LimitInForce): string | undefined {
   if (limit === null || room !== 0) return undefined;
   if (limit === 0) return 'A limit of 0 rejects every request.';
@@ -123,7 +121,6 @@ function describeWritten(written: readonly WrittenLimit[]): string[] {
   });
 }
 
-/** `50 USD for science, 5 USD for others`. */
 function formatAmounts({ limit, by_group }: Pick<WrittenLimit, 'limit' | 'by_group'>, unit: AmountUnit): string {
   const amounts = [
     ...Object.entries(by_group ?? {}).map(([group, most]) => `${formatAmount(most, unit)} for ${group}`),

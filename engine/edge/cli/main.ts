@@ -20,16 +20,11 @@ import { hint, processTerminal, programName, type Terminal } from './terminal.ts
 
 type Finish = (exit_code: number) => void;
 
-/** A command or group, whose code is loaded only when it runs. */
 export type LazyCommand = readonly [name: string, about: string, load: () => Promise<Commands>];
 
-/** Options of a program. Without `arguments_` all commands are loaded. */
 type ProgramOptions = CommandContext & { readonly finish: Finish; readonly arguments_?: readonly string[] };
 
-/**
- * Makes a command line. `finish` receives the exit code of the command. A wrong command line prints an error and rejects with
- * CommanderError; a failed command rejects with its own error.
- */
+/** A wrong command line rejects with CommanderError (printed); a failed command with its own error. */
 export type CreateProgram = (options: ProgramOptions) => Promise<Command>;
 
 /** Makes a command line; help lists the commands in this order. */
@@ -64,7 +59,6 @@ export async function makeProgram(
   return program;
 }
 
-/** Makes errors of a wrong command line refer to the help of its command. */
 function nameHelp(command: Command, name: string): void {
   command.configureOutput({
     outputError: (text, write) => {
@@ -92,10 +86,7 @@ function describeFailure(error: unknown): { readonly line: string; readonly exit
   };
 }
 
-/**
- * Prints a failure: the findings of a configuration, then one line. APPSCLI_DEBUG=1 adds the stack trace.
- * @returns the exit code.
- */
+/** Prints findings, then the error on one line; APPSCLI_DEBUG=1 adds the stack trace. Returns the exit code. */
 export async function reportFailure(error: unknown, terminal: Terminal, env: NodeJS.ProcessEnv): Promise<number> {
   const { line, exit_code } = describeFailure(error);
   if (error instanceof ConfigurationError) {

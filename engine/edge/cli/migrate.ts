@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { secretInFile } from '../../base/kit/secret-names.ts';
-import { findServer } from '../../base/store/database-server.ts';
+import { findServer } from '../../base/store/database.ts';
 import { migrate } from '../../base/store/migrate.ts';
 import { createConnections, describeOutage } from '../../base/store/postgres-client.ts';
 import { loadToRead } from '../gateway/reload.ts';

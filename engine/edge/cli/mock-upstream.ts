@@ -4,11 +4,9 @@ import { parseListenAddress } from '../../base/kit/net/addresses.ts';
 import { printableLines } from '../../base/kit/text/printable.ts';
 import { idsAt } from '../../domain/budget/prices/catalogue.ts';
 import { runUntilSignal } from '../gateway/signals.ts';
-import { type EchoPlace, openEcho } from '../selfcheck/echo/open-echo.ts';
-
+import { type EchoPlace, openEcho } from '../selfcheck/echo.ts';
 import { type CommandContext, type CommandRow, option } from './commands.ts';
 
-/** Providers whose models it lists, for a gateway.yaml without `models`. */
 const PROVIDERS = ['https://api.anthropic.com', 'https://api.openai.com'];
 const SAYS = 'This is a mock model. It says nothing else.';
 
@@ -30,7 +28,6 @@ async function runMockUpstream(
   return runUntilSignal(start, log);
 }
 
-/** Default address, which `appscli init` writes. */
 const LISTEN = '127.0.0.1:8090';
 
 function place(text: string) {

@@ -11,7 +11,6 @@ function inTheWay(paths: readonly string[]): StartError {
   return usageError(`${paths.join(', ')} ${exist} already; nothing was written`);
 }
 
-/** Whether a path exists, also as a broken link. */
 export function isTaken(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
@@ -21,10 +20,7 @@ export function isTaken(path: string): boolean {
   }
 }
 
-/**
- * Writes new files, by their path below a directory: all or none. Raises StartError that names an existing file, or one that
- * cannot be written.
- */
+/** Writes new files below a directory: all or none. Raises StartError that names the file. */
 export async function writeNewFiles(directory: string, files: Readonly<Record<string, string>>): Promise<void> {
   const written: string[] = [];
   let path = directory;
@@ -44,10 +40,7 @@ export async function writeNewFiles(directory: string, files: Readonly<Record<st
   }
 }
 
-/**
- * The line that puts this program on the PATH of a shell in a directory; empty if it is there already. `is_there`: whether it is
- * installed in the directory or above. Never suggests npx, which would look up the name in a public registry.
- */
+/** The line that puts this program on the PATH; empty if it is there. Never npx, which looks up a public registry. */
 export function programPath(
   directory: string,
   env: NodeJS.ProcessEnv,
@@ -65,12 +58,10 @@ function folderWithProgram(directory: string): string | undefined {
   return dirname(directory) === directory ? undefined : folderWithProgram(dirname(directory));
 }
 
-/** The `cd` line for a directory; empty for the current one. */
 export function enterDirectory(directory: string): string {
   return directory === '.' ? '' : `  cd ${shellWord(directory)}\n`;
 }
 
-/** A path quoted for a shell. */
 export function shellWord(path: string): string {
   return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
@@ -94,16 +85,12 @@ function typeRoots(root = PACKAGE_ROOT): string | undefined {
   return dirname(root) === root ? undefined : typeRoots(dirname(root));
 }
 
-/** Whether TypeScript finds this package from a directory as Node.js does. */
 function isInstalledFor(directory: string): boolean {
   const packages = dirname(PACKAGE_ROOT);
   return basename(packages) === 'node_modules' && !relative(dirname(packages), resolve(directory)).startsWith('..');
 }
 
-/**
- * A tsconfig.json for stages below a directory, which resolves the types of `appscli` and Node.js: from a dependency, else
- * from this installation.
- */
+/** A tsconfig.json that resolves the types of `appscli` and Node.js: from a dependency, else from this installation. */
 export function stagesTsconfig(directory: string): string {
   const here = (path: string) => {
     const from_here = relative(resolve(directory), path).split(sep).join('/');

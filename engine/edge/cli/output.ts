@@ -18,14 +18,12 @@ export function say({ terminal }: CommandContext, text: string): void {
   terminal.info(printableLines(paragraph(text)));
 }
 
-/** Prints a result as one line of JSON, or as text with `print`. */
 export function showResult(context: CommandContext, result: object, json: true | undefined, print: () => void): number {
   if (json) context.terminal.data(`${jsonText(result)}\n`);
   else print();
   return EXIT_OK;
 }
 
-/** Prints a report as JSON or as lines of text. */
 export function showReport(
   { terminal }: Pick<CommandContext, 'terminal'>,
   json: true | undefined,
@@ -36,7 +34,6 @@ export function showReport(
   return EXIT_OK;
 }
 
-/** Prints a new secret: alone on standard output after a sentence on standard error, or as JSON with its attributes. */
 export function showSecret(
   context: CommandContext,
   made: { readonly token: string },
@@ -49,7 +46,6 @@ export function showSecret(
   });
 }
 
-/** Prints a list as JSON, as a table without empty columns, or as a sentence if it is empty. */
 export function showList<Entry>(
   { terminal }: CommandContext,
   entries: readonly Entry[],
@@ -97,10 +93,7 @@ export function exactUsd(value: unknown): unknown {
 /** One column of a table. */
 export interface Column {
   readonly title: string;
-  /**
-   * Texts and numbers are never truncated, because people search for them and copy them. Numbers align right. Brief texts
-   * are truncated on long lines; they appear in full elsewhere.
-   */
+  /** Texts and numbers are never truncated, because people copy them; only brief texts are, and appear elsewhere. */
   readonly kind: 'text' | 'number' | 'brief';
 }
 
@@ -144,7 +137,6 @@ function cell(text: string, width: number, kind: Column['kind']): string {
   return (kind === 'brief' && text.length > width ? `${text.slice(0, width - 1)}…` : text).padEnd(width);
 }
 
-/** Removes control characters: table content is untrusted. */
 function printableRows(rows: readonly (readonly string[])[]): string[][] {
   return rows.map((cells) => cells.map((text) => printableLine(text)));
 }
@@ -153,7 +145,6 @@ function columnsOf(cells: readonly ColumnSpec[]): Column[] {
   return cells.map((column) => (typeof column === 'string' ? { title: column, kind: 'text' } : column));
 }
 
-/** A table with a title row; brief texts shrink to fit `line_width`. */
 export function formatTable(
   titles: readonly ColumnSpec[],
   cell_rows: readonly (readonly string[])[],
@@ -171,7 +162,6 @@ export function formatTable(
   return [line(columns.map((column) => column.title)), ...rows.map(line)];
 }
 
-/** A table if it fits `line_width`, else a record per row with a line per cell that is not empty. */
 export function formatList(
   titles: readonly ColumnSpec[],
   cell_rows: readonly (readonly string[])[],
@@ -199,9 +189,7 @@ export function tableOf<Entry>(
   return [kept, entries.map((_, i) => kept.map(({ texts }) => texts[i]!))];
 }
 
-/**
- * The local time zone by name: TZ, else the system's. Node.js treats an unknown TZ as UTC.
- */
+/** The local time zone by name: TZ, else the system's. Node.js treats an unknown TZ as UTC. */
 function localZone(): string {
   return new Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
@@ -214,12 +202,10 @@ function format(moment: Date | string, as: (date: Date) => string): string {
   return Number.isNaN(date.getTime()) ? String(moment) : as(date);
 }
 
-/** A calendar day in the local time zone, as 2027-01-31. */
 export function formatDay(moment: Date | string): string {
   return format(moment, (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`);
 }
 
-/** A moment to the minute in the local time zone, without its name. */
 export function formatMinute(moment: Date | string): string {
   return format(moment, (date) => `${formatDay(date)} ${two(date.getHours())}:${two(date.getMinutes())}`);
 }
@@ -240,7 +226,6 @@ export function formatTimestamp(moment: Date | string): string {
   });
 }
 
-/** The title of a column of dates, with the short name of the local time zone. */
 export function titleInZone(title: string): string {
   const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts();
   return `${title} (${parts.find(({ type }) => type === 'timeZoneName')?.value ?? localZone()})`;
@@ -248,7 +233,6 @@ export function titleInZone(title: string): string {
 
 const NANO_DIGITS = 9;
 
-/** An amount in USD, rounded half away from zero to `decimals`: `-0.50`. */
 export function roundedUsd(nano_usd: bigint, decimals: number): string {
   const step = 10n ** BigInt(NANO_DIGITS - decimals);
   const half = nano_usd < 0n ? -step / 2n : step / 2n;

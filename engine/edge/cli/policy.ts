@@ -184,7 +184,6 @@ interface Line {
 
 const MAX_TEXT_WIDTH = 52;
 
-/** Settings as lines of YAML, each with its origin as a comment: beside it, or above a long line. */
 export function describeSettings(settings: MapNode, format: FormatPosition): string[] {
   if (settings.entries.length === 0) return ['{}'];
   const lines = linesOf(settings, format);
@@ -223,7 +222,6 @@ function inYaml(text: string): string {
   return is_plain ? text : jsonText(text);
 }
 
-/** The position of every scalar and list item, by JSON pointer. */
 export function originsOf(settings: MapNode, format: FormatPosition): Record<string, string> {
   return Object.fromEntries(linesOf(settings, format).flatMap(({ at, from }) => (at && from ? [[at, from]] : [])));
 }

@@ -4,13 +4,7 @@ import { formatUsd } from '../../base/kit/money.ts';
 import { printable } from '../../base/kit/text/printable.ts';
 import { CATALOGUE_DATE } from '../../domain/budget/prices/catalogue.ts';
 import { cataloguedModels } from '../../domain/budget/prices/known-models.ts';
-import {
-  createPriceBook,
-  KINDS,
-  KINDS_AND_AUDIO,
-  type PriceBook,
-  type PricePeriod,
-} from '../../domain/budget/prices/prices.ts';
+import { createPriceBook, KINDS, KINDS_AND_AUDIO, type PricePeriod } from '../../domain/budget/prices/prices.ts';
 import {
   CATALOGUE_DAYS_MAX,
   catalogueDays,
@@ -112,7 +106,6 @@ function dateOf(moment: Date): string {
   return moment.toISOString().slice(0, 10);
 }
 
-/** Age of the price catalogue, and prices of gateway.yaml that differ from it, with their lines. */
 async function compareWithCatalogue({ env, stages }: CommandContext, config_file: string, config: GatewayConfig) {
   const now = Date.now();
   const [found, days, is_used] = [otherPrices(config, now), catalogueDays(now), usesCatalogue(config)];
@@ -124,7 +117,6 @@ async function compareWithCatalogue({ env, stages }: CommandContext, config_file
 
 type CatalogueComparison = Awaited<ReturnType<typeof compareWithCatalogue>>;
 
-/** Lines for people. */
 export function describeCatalogue({ days, is_old, is_used, other }: CatalogueComparison): string[] {
   const title = 'Prices of gateway.yaml that differ from the catalogue, in USD per million tokens:';
   const remedy = 'If no contract sets them, correct them, or omit `pricing` to use the catalogue.';
@@ -193,7 +185,7 @@ function pricesAt(
   }
   const shown = models.flatMap((id) =>
     (upstream === undefined ? known : [upstream]).map((name): ShownPrice => {
-      return { model: id, upstreams: [name], period: periodAt(prices, id, name, at) };
+      return { model: id, upstreams: [name], period: prices.periods(id, name).find(({ until }) => at < until)! };
     }),
   );
   if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
@@ -204,7 +196,6 @@ function pricesAt(
   return shown;
 }
 
-/** Models to show: those of gateway.yaml, else of the catalogue (which may exceed the lists of the upstreams). */
 function idsToShow(config: GatewayConfig): readonly string[] {
   if (!config.from_model_lists) return config.models.map(({ id }) => id);
   const ids = cataloguedModels(config).map(({ id }) => id);
@@ -212,10 +203,6 @@ function idsToShow(config: GatewayConfig): readonly string[] {
   throw usageError(
     'gateway.yaml names no models, and the catalogue has no provider at the addresses of the upstreams; name a model: --model ID',
   );
-}
-
-function periodAt(prices: PriceBook, model: string, upstream: string, at: number): PricePeriod {
-  return prices.periods(model, upstream).find(({ until }) => at < until)!;
 }
 
 function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): ShownPrice[] {
@@ -226,20 +213,9 @@ function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): S
   });
 }
 
-const TITLES = [
-  'MODEL, UPSTREAM',
-  'INPUT',
-  'OUTPUT',
-  'CACHE R',
-  'W 5M',
-  'W 1H',
-  'AUDIO IN',
-  'AUDIO OUT',
-  'UNTIL',
-  'SOURCE',
-];
-const COLUMNS: Columns<readonly string[]> = TITLES.map((title, i) => {
-  return [title, (row) => row[i]!, i > 0 && i <= KINDS_AND_AUDIO.length ? 'number' : 'text'];
+const AMOUNTS = ['INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H', 'AUDIO IN', 'AUDIO OUT'];
+const COLUMNS: Columns<readonly string[]> = ['MODEL, UPSTREAM', ...AMOUNTS, 'UNTIL', 'SOURCE'].map((title, i) => {
+  return [title, (row) => row[i]!, AMOUNTS.includes(title) ? 'number' : 'text'];
 });
 
 const TOOL_COLUMNS = ['TOOL', 'MODEL', 'UPSTREAM', ...numbers('USD PER 1,000 USES')];

@@ -8,15 +8,12 @@ import { createFindings } from '../../base/source/findings.ts';
 import { BUILT_IN, isBuiltIn, profileFile, readProfile, SHIPPED_PROFILE } from '../../pipeline/load/profile.ts';
 import { configurationError } from './commands.ts';
 
-/** The built-in profile. */
 export const NEUTRAL_PROFILE = 'neutral';
 
 const SHIPPED = profileFile(SHIPPED_PROFILE, '');
 
-/** The gateway's own profile, in the package that it serves. */
 const OF_GATEWAY = join(PACKAGE_ROOT, 'profile.yaml');
 
-/** Default of `--profile`: the profile of the gateway that served this package, else the neutral one. */
 export function defaultProfile(): string {
   return packageGateway() !== undefined && existsSync(OF_GATEWAY) ? OF_GATEWAY : NEUTRAL_PROFILE;
 }
@@ -30,13 +27,11 @@ export function profileFilesInUse(chosen: string | undefined): readonly [string,
   return [own, ...others.filter((file) => file !== own && !isDeepStrictEqual(profileOf(file), profileOf(own)))];
 }
 
-/** A coding client on this machine. */
 export interface InstalledClient {
   readonly kind: string;
   readonly program: string;
 }
 
-/** Installed coding clients of the shipped profile. */
 export function installedClients(env: NodeJS.ProcessEnv): InstalledClient[] {
   if (!existsSync(SHIPPED)) return [];
   const { messages, coding_cli, build_cli } = profileOf(SHIPPED_PROFILE).clients ?? {};
@@ -46,7 +41,6 @@ export function installedClients(env: NodeJS.ProcessEnv): InstalledClient[] {
   );
 }
 
-/** Warning about the neutral profile. */
 export const NEUTRAL_NAMES_NOTE = `using neutral names, which no real client reads; for claude, codex and grok use --profile ${SHIPPED_PROFILE}`;
 
 /** Reads a profile from a file, or a built-in one. Raises StartError with the position of an error. */

@@ -1,18 +1,12 @@
 import type { CheckResult, Verdict } from '../../base/contract/checks.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { jsonText, printableLine } from '../../base/kit/text/printable.ts';
-import { type CommandContext, EXIT_FINDINGS, EXIT_OK, json, option } from './commands.ts';
+import { type CommandContext, EXIT_FINDINGS, EXIT_OK, type Flags, json, option } from './commands.ts';
 import { counted, paragraph } from './output.ts';
 import { hint } from './terminal.ts';
 
-/** Options of commands that report checks, as in `REPORT_OPTIONS`. */
-export interface ReportOptions {
-  readonly json?: true;
-  readonly strict?: true;
-  readonly verbose?: true;
-}
+export type ReportOptions = Flags<'json' | 'strict' | 'verbose'>;
 
-/** Opens a report, which collects and prints results of checks: text as they arrive, or JSON at the end. */
 export function openReport(
   { terminal }: CommandContext,
   options: ReportOptions,
@@ -28,7 +22,6 @@ export function openReport(
   };
   return {
     results: results as readonly CheckResult[],
-    /** Whether the report is text, so that more text may accompany it. */
     is_text: !json,
     begin: (title: string) => progress(`         ${title} ...`.slice(0, terminal.columns - 1)),
     clear: () => progress(''),
@@ -58,7 +51,6 @@ export type Report = ReturnType<typeof openReport>;
 const TEXT_MAX = 800;
 const DETAILS_MAX = 20;
 
-/** Truncates the texts and details of a result, which may contain server output. */
 function boundedResult(result: CheckResult): CheckResult {
   const { details, ...texts } = result;
   const short = Object.fromEntries(
@@ -78,7 +70,6 @@ const NOTICED_MS = 1000;
 
 const COLORS: Readonly<Record<Verdict, number>> = { ok: 32, warning: 33, failed: 31, skipped: 2 };
 
-/** One result as text: the finding, and for failures and warnings, or with `verbose`, all details. */
 function renderCheck(result: CheckResult, color: boolean, verbose: boolean): string {
   const { verdict, title, found, duration_ms } = result;
   const took = duration_ms < NOTICED_MS ? '' : ` (${seconds(duration_ms)})`;
@@ -128,7 +119,6 @@ function renderSummary({ ok, warning, failed, skipped }: ReturnType<typeof summa
   return `${parts.join(', ')} in ${seconds(duration_ms)}\n`;
 }
 
-/** Options of commands that report checks. */
 export const REPORT_OPTIONS = [
   json('print a JSON object'),
   option('--strict', 'exit with 1 for warnings'),

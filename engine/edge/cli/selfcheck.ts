@@ -6,19 +6,16 @@ import { proxyRouteTo } from '../../base/kit/net/proxy-route.ts';
 import { printableLines } from '../../base/kit/text/printable.ts';
 import { didYouMean } from '../../base/kit/text/suggest.ts';
 import { withoutApiPath } from '../client/base-url.ts';
-import { openCredentials } from '../client/credentials.ts';
-import { freshCredentials } from '../client/fresh-credentials.ts';
+import { freshCredentials, openCredentials } from '../client/credentials.ts';
 import { createAsk } from '../client/http.ts';
 import { clientNames } from '../client-files/names.ts';
-import { ChecksStopped, createGatewayClient, isUnreachable, noResponse } from '../selfcheck/ask.ts';
 import { NO_MODEL, type SelfCheck, type SelfCheckOutcome, type Subject } from '../selfcheck/check.ts';
-import { CHECKS } from '../selfcheck/checks.ts';
-import { ECHO_MODEL, type EchoPlace, openEcho } from '../selfcheck/echo/open-echo.ts';
-import { reachesEcho } from '../selfcheck/forwarding.ts';
+import { CHECKS, reachesEcho } from '../selfcheck/checks.ts';
+import { ECHO_MODEL, type EchoPlace, openEcho } from '../selfcheck/echo.ts';
 import { ASSUMED_PRICE, type Budget, type ChosenModel, chooseModel, NO_PRICE, planCosts } from '../selfcheck/models.ts';
-import { runChecks } from '../selfcheck/run.ts';
+import { ChecksStopped, createGatewayClient, isUnreachable, noResponse, runChecks } from '../selfcheck/run.ts';
 import { secretHider, withoutSecrets } from '../selfcheck/without-secrets.ts';
-import { assertVariable, givenUrl } from './client/client-options.ts';
+import { assertVariable, givenUrl } from './client.ts';
 import {
   baseUrl,
   type CommandContext,
@@ -47,7 +44,6 @@ function tokenIn(variable: string, option: string, env: NodeJS.ProcessEnv): stri
   throw usageError(`${option}: the variable ${variable} contains no valid token: it has spaces or special characters`);
 }
 
-/** Options of `appscli selfcheck`. */
 export interface SelfcheckOptions extends ReportOptions {
   readonly baseUrl?: string;
   readonly tokenEnv?: string;
@@ -60,6 +56,8 @@ export interface SelfcheckOptions extends ReportOptions {
   readonly timeout: number;
   readonly list?: true;
 }
+
+type Known = Omit<Subject, 'model'>;
 
 const TOTAL_FACTOR = 10;
 
@@ -86,21 +84,16 @@ export async function selfcheck(
     total_seconds: seconds * TOTAL_FACTOR,
     proxyRouteTo: (url) => proxyRouteTo(url, env),
   });
-  const known: Omit<Subject, 'model'> = {
-    ...gateway,
-    ...{ root_url, given_url, limit_token, header_prefixes, echo },
+  const known: Known = {
+    ...{ ...gateway, root_url, given_url, limit_token, header_prefixes, echo },
     clients: { env, names: profiles.map(clientNames), token, seconds: seconds * 2 },
   };
-  // Ctrl-C stops the checks; results so far are still reported.
   const interrupt = () => gateway.stop(new ChecksStopped('stopped'));
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
   for (const signal of signals) process.on(signal, interrupt);
   try {
-    return await checkGateway(context, options, {
-      checks,
-      known,
-      secrets: [token, limit_token].filter((each) => each !== undefined),
-    });
+    const secrets = [token, limit_token].filter((each) => each !== undefined);
+    return await checkGateway(context, options, checks, known, secrets);
   } finally {
     for (const signal of signals) process.off(signal, interrupt);
     gateway.close();
@@ -111,15 +104,9 @@ export async function selfcheck(
 async function checkGateway(
   context: CommandContext,
   options: SelfcheckOptions,
-  {
-    checks,
-    known,
-    secrets,
-  }: {
-    readonly checks: readonly SelfCheck[];
-    readonly known: Omit<Subject, 'model'>;
-    readonly secrets: readonly string[];
-  },
+  checks: readonly SelfCheck[],
+  known: Known,
+  secrets: readonly string[],
 ): Promise<number> {
   const report = openReport(context, options, { command: 'selfcheck' });
   report.begin('requesting the model list');
@@ -127,7 +114,7 @@ async function checkGateway(
   try {
     chosen = await firstAnswer(known, options);
   } catch (error) {
-    return unreachable(error, known, { report, seconds: options.timeout });
+    return unreachable(error, known, report, options.timeout);
   }
   const subject = { ...known, model: chosen.model };
   // A hostile gateway may put the token into a model name.
@@ -140,7 +127,7 @@ async function checkGateway(
   if (known.echo !== undefined && chosen.model !== undefined) {
     print([`Sends a request to see whether it reaches the echo upstream at ${known.echo.url}.`]);
   }
-  const plan = await makePlan(subject, chosen, { checks, max_usd: options.maxUsd });
+  const plan = await makePlan(subject, chosen, checks, options.maxUsd);
   print([...describeEcho(plan), ...describeCosts(plan), '']);
   const refuse = (check: SelfCheck) => whyNotMade(check, plan);
   const begin = ({ title }: SelfCheck) => report.begin(title);
@@ -153,8 +140,7 @@ async function checkGateway(
   return is_checked && !known.signal?.aborted ? exit_code : EXIT_FINDINGS;
 }
 
-/** Chooses the model by the gateway's list. Rejects if the gateway is unreachable. */
-async function firstAnswer(known: Omit<Subject, 'model'>, { model }: SelfcheckOptions): Promise<ChosenModel> {
+async function firstAnswer(known: Known, { model }: SelfcheckOptions): Promise<ChosenModel> {
   const request = { named: model, echo_model: known.echo === undefined ? undefined : ECHO_MODEL };
   try {
     return await chooseModel(known, request);
@@ -166,24 +152,19 @@ async function firstAnswer(known: Omit<Subject, 'model'>, { model }: SelfcheckOp
 
 function unreachable(
   error: unknown,
-  { root_url, given_url = root_url }: Omit<Subject, 'model'>,
-  { report, seconds }: { readonly report: Report; readonly seconds: number },
+  { root_url, given_url = root_url }: Known,
+  report: Report,
+  seconds: number,
 ): number {
   const stopped = error instanceof ChecksStopped;
-  const outcome: SelfCheckOutcome = stopped
-    ? skipped(`not run: ${error.message}`)
-    : noResponse(error, root_url, seconds);
+  const outcome = stopped ? skipped(`not run: ${error.message}`) : noResponse(error, root_url, seconds);
   const { host } = new URL(root_url);
   report.add({ id: 'reach', title: `The gateway at ${host}`, ...outcome, duration_ms: 0 });
   report.end({ base_url: root_url, given_url });
   return stopped ? EXIT_FINDINGS : EXIT_UNAVAILABLE;
 }
 
-async function makePlan(
-  subject: Subject,
-  chosen: ChosenModel,
-  { checks, max_usd }: { readonly checks: readonly SelfCheck[]; readonly max_usd: number },
-) {
+async function makePlan(subject: Subject, chosen: ChosenModel, checks: readonly SelfCheck[], max_usd: number) {
   const { echo } = subject;
   const is_reached = echo !== undefined && chosen.model !== undefined && (await reachesEcho(subject, echo));
   const price_source = is_reached ? 'echo' : chosen.price === undefined ? 'assumed' : 'gateway';
@@ -204,7 +185,6 @@ function whyNotMade(check: SelfCheck, { chosen, budget, max_usd }: Plan): SelfCh
   });
 }
 
-/** Fields of the JSON report besides the checks. Their names are stable. */
 function factsOf(
   { root_url, given_url }: Subject,
   { chosen, budget, price, price_source, max_usd, echo }: Plan,
@@ -273,7 +253,6 @@ function describeCosts({ budget, price, price_source, max_usd }: Plan): string[]
   ];
 }
 
-/** An amount in USD, rounded up to remain an upper limit. */
 function usdText(usd: number): string {
   return (Math.ceil(usd * 10_000 - 1e-9) / 10_000).toFixed(4);
 }

@@ -3,9 +3,15 @@ import { systemClock } from '../../base/kit/clock.ts';
 import { jsonText, printable, printableLines } from '../../base/kit/text/printable.ts';
 import type { DeviceCode } from '../client/answers.ts';
 import { chooseBaseUrl } from '../client/base-url.ts';
-import { type Credentials, type CredentialsFile, credentialsFrom, openCredentials } from '../client/credentials.ts';
+import {
+  type Credentials,
+  type CredentialsFile,
+  credentialsFrom,
+  freshCredentials,
+  openCredentials,
+  revokeCredentials,
+} from '../client/credentials.ts';
 import { awaitApproval, discover, hasBrowser, openBrowser, requestDeviceCode } from '../client/device-sign-in.ts';
-import { freshCredentials, revokeCredentials } from '../client/fresh-credentials.ts';
 import { type Ask, createAsk } from '../client/http.ts';
 import { type CommandContext, type CommandRow, EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE, option } from './commands.ts';
 import { paragraph } from './output.ts';
@@ -15,72 +21,53 @@ const NOTICE_INDENT = '  | ';
 const NOTICE_LINES_MAX = 20;
 const LONG_WORD = /\S{76}/g;
 
-/** Instructions for a device code, in 80 columns except for long addresses. */
 export function describeCode(
   code: DeviceCode,
   how: { readonly base_url: string; readonly opens: boolean; readonly bold: boolean },
 ): string {
-  const strong = (text: string) => (how.bold ? `\x1b[1m${text}\x1b[22m` : text);
-  const first = how.opens
-    ? 'Your browser opens this page; otherwise open it yourself:'
-    : 'Open this page in a browser:';
-  const second =
-    code.verification_uri_complete === undefined
-      ? 'Enter this code there:'
-      : 'Continue only if the page shows this code:';
-  return [
-    `Signing in at ${how.base_url}.`,
-    ...describeNotice(code.login_notice),
-    '',
-    first,
-    '',
-    `  ${pageOf(code)}`,
-    '',
-    second,
-    '',
-    `  ${strong(code.user_code)}`,
-    '',
-    '',
-  ].join('\n');
+  const { user_code, verification_uri_complete } = code;
+  const page = how.opens ? 'Your browser opens this page; otherwise open it yourself:' : 'Open this page in a browser:';
+  const is_entered = verification_uri_complete === undefined;
+  return `Signing in at ${how.base_url}.
+${describeNotice(code.login_notice)}
+${page}
+
+  ${pageOf(code)}
+
+${is_entered ? 'Enter this code there:' : 'Continue only if the page shows this code:'}
+
+  ${how.bold ? `\x1b[1m${user_code}\x1b[22m` : user_code}
+
+`;
 }
 
 /** The gateway's notice, marked with a bar to distinguish it from this program's text. */
-function describeNotice(notice: string | undefined): string[] {
-  if (notice === undefined || notice.trim() === '') return [];
+function describeNotice(notice = ''): string {
+  if (notice.trim() === '') return '';
   const lines = printable(notice.trim().replace(/[^\S\n]+/g, ' '))
     .split('\n')
     .slice(0, NOTICE_LINES_MAX)
     .flatMap((line) => paragraph(line.replace(LONG_WORD, '$& '), NOTICE_INDENT));
-  return ['', 'The gateway says:', '', ...lines.map((line) => line.trimEnd())];
+  return `\nThe gateway says:\n\n${lines.map((line) => `${line.trimEnd()}\n`).join('')}`;
 }
 
-function signInProgress(terminal: Terminal): {
-  show(left_seconds: number, problem: string | undefined): void;
-  end(): void;
-} {
+function signInProgress(terminal: Terminal) {
   let shown: string | undefined;
-  const show = (left_seconds: number, problem: string | undefined) => {
-    const left = `${Math.floor(left_seconds / 60)}:${String(left_seconds % 60).padStart(2, '0')}`;
-    if (terminal.interactive) {
-      const line =
-        problem === undefined
-          ? `Waiting for sign-in (${left} left, Ctrl-C stops)`
-          : `Retrying (${left} left): ${problem}`;
-      shown = line;
-      // Leave one column free: some terminals wrap when the last one is full.
-      return terminal.rewrite(line.slice(0, Math.max(terminal.columns, 20) - 1));
-    }
-    const news = problem ?? '';
-    if (shown === news) return;
-    shown = news;
-    terminal.info(
-      problem === undefined
-        ? `Waiting for sign-in; the code is valid for ${left} minutes.\n`
-        : `Retrying: ${problem}\n`,
-    );
-  };
   return {
-    show,
+    show(left_seconds: number, problem = '') {
+      const left = `${Math.floor(left_seconds / 60)}:${String(left_seconds % 60).padStart(2, '0')}`;
+      const is_same = shown === problem;
+      shown = problem;
+      if (terminal.interactive) {
+        const waiting = `Waiting for sign-in (${left} left, Ctrl-C stops)`;
+        const line = problem === '' ? waiting : `Retrying (${left} left): ${problem}`;
+        // Leave one column free: some terminals wrap when the last one is full.
+        terminal.rewrite(line.slice(0, Math.max(terminal.columns, 20) - 1));
+      } else if (!is_same) {
+        const waiting = `Waiting for sign-in; the code is valid for ${left} minutes.\n`;
+        terminal.info(problem === '' ? waiting : `Retrying: ${problem}\n`);
+      }
+    },
     end() {
       if (terminal.interactive && shown !== undefined) terminal.rewrite('');
     },
@@ -95,7 +82,6 @@ export async function login(
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
   const base_url = chooseBaseUrl(options.baseUrl, env, [...credentials.read().keys()]);
-  // Check first that the credentials can be stored.
   await credentials.locked(async () => {});
   const ask = createAsk();
   const tokens = await untilInterrupted(async (signal) => {
@@ -123,14 +109,16 @@ function pageOf({ verification_uri, verification_uri_complete }: DeviceCode): st
   return verification_uri_complete ?? verification_uri;
 }
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
 async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const stop = new AbortController();
   const interrupt = () => stop.abort(new StartError('stopped; you are not signed in', { exit_code: EXIT_FINDINGS }));
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, interrupt);
+  for (const signal of SIGNALS) process.on(signal, interrupt);
   try {
     return await run(stop.signal);
   } finally {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.off(signal, interrupt);
+    for (const signal of SIGNALS) process.off(signal, interrupt);
   }
 }
 
@@ -161,11 +149,10 @@ export async function token(
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
   const base_url = chooseBaseUrl(options.baseUrl, env, [...credentials.read().keys()]);
-  const stored = await freshCredentials({ credentials, ask: createAsk(), clock, base_url });
-  const { access_token, expires_at } = stored;
-  if (options.headers) terminal.data(`${jsonText({ Authorization: `Bearer ${access_token}` })}\n`);
-  else
-    terminal.data(options.json ? `${jsonText({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`);
+  const { access_token, expires_at } = await freshCredentials({ credentials, ask: createAsk(), clock, base_url });
+  const headers = options.headers && { Authorization: `Bearer ${access_token}` };
+  const facts = headers ?? (options.json && { token: access_token, expires_at, base_url });
+  terminal.data(`${facts === undefined ? access_token : jsonText(facts)}\n`);
   return EXIT_OK;
 }
 
@@ -212,7 +199,6 @@ async function end(credentials: CredentialsFile, ask: Ask, base_url: string, ter
   return problem === undefined;
 }
 
-/** The commands for sign-ins. */
 export const SIGN_IN_COMMANDS = {
   login: {
     options: [option('--no-browser', 'only print the address of the sign-in page')],

@@ -7,23 +7,17 @@ import { load, loadInto } from '../../pipeline/load/index.ts';
 import { type CommandContext, type CommandRow, configurationError, EXIT_OK } from './commands.ts';
 import { paragraph } from './output.ts';
 
-/** An available stage. */
 export interface KnownStage {
   readonly stage: StageDefinition;
   readonly own: boolean;
 }
 
-/** Options of a command that reads stages from the configuration. */
 export interface StagesFrom {
   readonly config: string;
-  /** Whether the command line names the file; otherwise it is optional. */
   readonly config_named: boolean;
 }
 
-/**
- * The shipped stages and those of the configuration, if any. Ignores errors in the configuration, unless a stage cannot be
- * loaded. Raises ConfigurationError, StartError.
- */
+/** The shipped stages and those of the configuration, whose errors count only if a stage cannot be loaded. */
 export async function knownStages(
   { stages, env }: CommandContext,
   { config, config_named }: StagesFrom,
@@ -41,7 +35,6 @@ export async function knownStages(
   return [...known, ...own.map((stage) => ({ stage, own: true }))];
 }
 
-/** A stage's definition without its code. */
 export function stageData({ stage, own }: KnownStage) {
   const { name, version, summary, place, terminal, below, readsIfSet, ...rest } = stage;
   const { reads, writes, raises, needs, options, examples } = rest;

@@ -1,9 +1,11 @@
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
 import { clientPackageUrl } from '../../base/contract/client-package.ts';
+import { StartError } from '../../base/contract/start-error.ts';
 import { printable, printableLine, printableLines, printableStyled } from '../../base/kit/text/printable.ts';
 
 type From = Pick<Terminal, 'gateway'>;
 
-/** The commands of the package that gateways serve; operators run all others with `appscli`. */
 const COMMAND = /(?<![\w./-])appscli(?=\s+(?:login|logout|token|whoami|usage|models|client|doctor)\b)/g;
 
 const EXAMPLE = 'https://gateway.example.com';
@@ -13,9 +15,7 @@ export function programName({ gateway }: From): string {
   return gateway === undefined ? 'appscli' : `npx --yes ${clientPackageUrl(gateway)}`;
 }
 
-/**
- * Rewrites the commands in a help text, hint or error so that they can be pasted on this machine. Not for content of files.
- */
+/** Makes the commands in a help text, hint or error ready to paste on this machine. Not for content of files. */
 export function hint(terminal: From, text: string): string {
   const { gateway } = terminal;
   if (gateway === undefined) return text;
@@ -26,18 +26,13 @@ export function hint(terminal: From, text: string): string {
   );
 }
 
-/** Makes a function that prints warnings. */
 export function warner(terminal: Terminal): (message: string) => void {
   return (message) => terminal.info(printableLines([`appscli: ${hint(terminal, message)}`]));
 }
 
-/**
- * Output of a command: data to standard output, information to standard error. Both remove control characters except own
- * colours; callers escape content for lines and JSON.
- */
+/** Data to standard output, information to standard error; both without control characters except own colours. */
 export interface Terminal {
   data(text: string): void;
-  /** Writes data unchanged, such as the content of a file. */
   verbatim(text: string): void;
   info(text: string): void;
   /** Replaces the current line of standard error; an empty text clears it. */
@@ -48,7 +43,6 @@ export interface Terminal {
   readonly columns: number;
   /** Width for tables; infinite without a terminal, so that each row is one line for programs. */
   readonly table_columns: number;
-  /** Address of the gateway that served this program; absent for an installed program. */
   readonly gateway?: string;
   readonly interactive: boolean;
   readonly data_color: boolean;
@@ -87,5 +81,51 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
     interactive: process.stderr.isTTY === true,
     data_color,
     info_color,
+  };
+}
+
+const INPUT_BYTES_MAX = 64 * 1024;
+
+/** Interactive input of a command. */
+export interface Input {
+  readonly answers: boolean;
+  /** Asks a question and returns the typed line; `hidden` disables the echo. Raises StartError without an answer. */
+  line(question: string, hidden: boolean): Promise<string>;
+  /** Everything on standard input. Raises StartError for more than 64 KiB. */
+  all(): Promise<string>;
+}
+
+/** The process's own standard input; questions go to standard error. */
+export function processInput(): Input {
+  const answers = process.stdin.isTTY === true && process.stderr.isTTY === true;
+  return {
+    answers,
+    async line(question, hidden) {
+      process.stderr.write(question);
+      const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+      const output = hidden ? nowhere : process.stderr;
+      const lines = createInterface({ input: process.stdin, output, terminal: true });
+      try {
+        return await new Promise<string>((resolve, reject) => {
+          const stopped = () => reject(new StartError('stopped; nothing was written', { exit_code: 1 }));
+          lines.once('line', resolve).once('close', stopped).once('SIGINT', stopped);
+        });
+      } finally {
+        lines.close();
+        process.stdin.pause();
+        if (hidden) process.stderr.write('\n');
+      }
+    },
+    async all() {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+        bytes += chunk.length;
+        if (bytes > INPUT_BYTES_MAX)
+          throw new StartError('standard input has more than 64 KiB; expected a token', { exit_code: 64 });
+        chunks.push(chunk);
+      }
+      return Buffer.concat(chunks).toString('utf8');
+    },
   };
 }

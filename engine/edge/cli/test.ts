@@ -8,7 +8,7 @@ import { formatCondition } from '../../base/rules/format-condition.ts';
 import { factsSeen, traceCondition } from '../../base/rules/trace.ts';
 import { renderDiagnostics, shownPath } from '../../base/source/diagnostics/render.ts';
 import { asError } from '../../pipeline/run/contained/result.ts';
-import type { Coverage, Point } from '../simulate/suite/coverage.ts';
+import type { Coverage } from '../simulate/suite/coverage.ts';
 import type { Played } from '../simulate/suite/play.ts';
 import { type CaseResult, openSuite, type Problem, type Suite } from '../simulate/suite/suite.ts';
 import type { StageTrace } from '../simulate/suite/watch.ts';
@@ -30,10 +30,6 @@ const LONGEST_ID = 20;
 type Paint = (text: string, style: 'good' | 'bad' | 'faint' | 'strong') => string;
 
 const STYLES = { good: 32, bad: 31, faint: 2, strong: 1 } as const;
-
-function painter(color: boolean): Paint {
-  return (text, style) => (color ? `\x1b[${STYLES[style]}m${text}\x1b[0m` : text);
-}
 
 function pathOf(pointer: string): string {
   const tokens = pointer
@@ -123,16 +119,12 @@ function describeRefused(cases: readonly CaseResult[], paint: Paint): string[] {
   );
 }
 
-function unseenOf({ outcomes }: Point): string[] {
-  return [...outcomes].flatMap(([outcome, seen]) => (seen ? [] : outcome));
-}
-
 function describeCoverage(files: ReturnType<Coverage['files']>, percent: number, cwd: string, paint: Paint): string[] {
   const lines = files.flatMap(({ file, seen, total, points }) => {
     const shown = shownPath(file, cwd);
     const share = `${seen} of ${total}`;
     const unseen = points.flatMap((point) => {
-      const never = unseenOf(point);
+      const never = [...point.outcomes].flatMap(([outcome, seen]) => (seen ? [] : outcome));
       if (never.length === 0) return [];
       const what = point.kind === 'on_error' ? `on_error ${point.name}` : `${point.kind} ${point.name}`;
       return paragraph(`${what}: never ${never.join(' or ')}`, `  line ${point.position.line}  `, '    ');
@@ -174,7 +166,6 @@ function stageState({ entry, ran, guard, raised, answered }: StageTrace): string
   return 'not reached';
 }
 
-/** The trace of a pipeline's stages, without clauses that had no effect. */
 function traceStages({ trace }: Played) {
   const stages = (trace?.stages ?? []).filter(
     ({ list, ran, guard }) => list === 'stages' || ran || guard !== undefined,
@@ -200,11 +191,7 @@ interface TestOptions {
   readonly format: 'text' | 'json';
 }
 
-/**
- * `appscli test`: runs test files and prints failures.
- * @returns the exit code: 0; 1 for a failure, insufficient coverage or no tests; 78 for an invalid file.
- * Raises StartError for a missing path.
- */
+/** Exits 0; 1 for a failure, too little coverage or no tests; 78 for an invalid file. Raises StartError. */
 async function test(context: CommandContext, options: TestOptions): Promise<number> {
   const { config, format } = options;
   const paths = options.paths.length > 0 ? options.paths : [config === undefined ? '.' : dirname(config)];
@@ -253,7 +240,7 @@ function exitCode(suite: Suite, results: readonly FileResult[], min_coverage: nu
 async function reportText(suite: Suite, options: TestOptions, { terminal }: CommandContext): Promise<number> {
   const { filter = '', coverage, minCoverage = 0 } = options;
   const cwd = process.cwd();
-  const paint = painter(terminal.data_color);
+  const paint: Paint = (text, style) => (terminal.data_color ? `\x1b[${STYLES[style]}m${text}\x1b[0m` : text);
   const write = (lines: readonly string[]) => terminal.data(lines.map((line) => `${line}\n`).join(''));
   const { diagnostics, sources } = suite;
   if (diagnostics.length > 0) {

@@ -1,11 +1,12 @@
 import { InvalidArgumentError } from 'commander';
 import { StartError } from '../../base/contract/start-error.ts';
 import { parseDuration } from '../../base/kit/times.ts';
-import { isWellFormedToken } from '../../domain/identity/tokens/token-format.ts';
+import { SERVICE_SCOPES, type ShownServiceToken } from '../../domain/identity/tokens/service-tokens.ts';
+import { isWellFormedServiceToken, isWellFormedToken } from '../../domain/identity/tokens/token-format.ts';
 import { MAX_OVERLAP_SECONDS, nothingToDo, type ShownToken, theOne } from '../../domain/identity/tokens/tokens.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { type AnswerOf, allEntries, type CommandOptions, listing, operation } from './admin.ts';
-import { type CommandRow, email, expiry, notEmpty, option, usageError } from './commands.ts';
+import { type CommandRow, collected, email, expiry, notEmpty, option, required, usageError } from './commands.ts';
 import { fields } from './gateway-admin.ts';
 import { formatDay, formatMoment, titleInZone } from './output.ts';
 
@@ -17,37 +18,28 @@ interface WhichToken {
   readonly name?: string;
 }
 
-/** Expiry of a token, and overlap with the previous one in seconds. */
-export interface Ending {
+interface Ending {
   readonly expires?: Date;
   readonly overlap?: number;
 }
 
-/** Expiry and overlap as fields of the admin API. */
-export const endIn = ({ expires, overlap }: Ending) => ({
+const endIn = ({ expires, overlap }: Ending) => ({
   expires_at: expires?.toISOString(),
   overlap_seconds: overlap,
 });
 
-/** Help text of `--overlap`. */
-export const OVERLAP = 'how long the old token stays valid (default: 24h); 0 ends it at once';
+const OVERLAP = 'how long the old token stays valid (default: 24h); 0 ends it at once';
 
-/** Parses `--overlap` into seconds. */
-export function overlap(text: string): number {
+function overlap(text: string): number {
   const seconds = text === '0' ? 0 : (parseDuration(text) ?? Number.NaN) / 1000;
   if (seconds >= 0 && seconds <= MAX_OVERLAP_SECONDS) return seconds;
   throw new InvalidArgumentError('Expected a duration such as 24h, 90m or 7d, up to 30d, or 0.');
 }
 
 /** Raises StartError without a valid token: a script would continue with an empty one. */
-export function secretOf(made: { readonly token: string }, isWellFormed: (token: string) => boolean, what: string) {
+function secretOf(made: { readonly token: string }, isWellFormed: (token: string) => boolean, what: string) {
   if (isWellFormed(made.token)) return;
   throw new StartError(`the response contains no ${what}; check the address of the gateway`);
-}
-
-function assertOwner({ user, group, baseUrl }: CommandOptions<WhichToken & { readonly group?: string }>): void {
-  if (baseUrl !== undefined || (user !== undefined && group !== undefined)) return;
-  throw usageError('no owner: use --user and --group, or --base-url to create your own token');
 }
 
 function assertOneToken({ id, user, name, baseUrl }: CommandOptions<WhichToken>): void {
@@ -56,7 +48,6 @@ function assertOneToken({ id, user, name, baseUrl }: CommandOptions<WhichToken>)
   throw usageError('no token: give an id from "appscli tokens list", or both --user and --name');
 }
 
-/** The id of the selected token; `--name` alone selects among the signed-in person's tokens. */
 async function idOf(admin: AdminApi, options: WhichToken): Promise<string> {
   if (options.id !== undefined) return options.id;
   const user = options.user ?? (await admin('getMe', {})).email;
@@ -99,7 +90,7 @@ const BY_NAME = [
   option('--name <name>', 'instead of the id: its name, with --user', notEmpty),
 ];
 
-export const commands: readonly CommandRow[] = [
+export const tokens: readonly CommandRow[] = [
   operation<'createToken', WhichToken & Ending & { readonly group?: string }>('createToken', {
     name: 'create',
     about: 'create an access token and print it once',
@@ -115,7 +106,10 @@ export const commands: readonly CommandRow[] = [
       'TOKEN=$(appscli tokens create --user ci@example.com --group all --name ci)',
       'appscli tokens create --base-url https://gateway.example.com --name editor',
     ],
-    check: assertOwner,
+    check({ user, group, baseUrl }) {
+      if (baseUrl !== undefined || (user !== undefined && group !== undefined)) return;
+      throw usageError('no owner: use --user and --group, or --base-url to create your own token');
+    },
     input: endIn,
     secret(made) {
       secretOf(made, isWellFormedToken, 'access token');
@@ -180,5 +174,75 @@ export const commands: readonly CommandRow[] = [
       const also = also_revoked.length === 0 ? '' : `, and ${also_revoked.join(', ')}, which it replaced`;
       return `Revoked ${id}: "${name}" of ${user}${also}.`;
     },
+  }),
+];
+
+function made(token: InJson<ShownServiceToken> & { readonly token: string }): string {
+  secretOf(token, isWellFormedServiceToken, 'service token');
+  const { id, name, expires_at } = token;
+  return `Service token ${id} for "${name}". It expires on ${formatMoment(expires_at)}, is only for the admin API`;
+}
+
+const day = (moment: string | null) => moment && formatDay(moment);
+const TOKEN_JSON = 'print a JSON object with the token and its attributes';
+
+export const serviceTokens: readonly CommandRow[] = [
+  operation<'createServiceToken', Ending & { readonly scope: readonly string[] }>('createServiceToken', {
+    name: 'create',
+    about: 'create a service token and print it once',
+    options: [
+      required('--name <name>', 'program that uses it', notEmpty),
+      required('--scope <scope>', 'permission, see below; repeatable', collected),
+      option('--expires <when>', 'expiry: 30d, 12h or a date (default: 90d, at most 366d)', expiry),
+    ],
+    json: TOKEN_JSON,
+    notes: `Scopes: ${SERVICE_SCOPES.slice(0, 4).join(', ')},
+${SERVICE_SCOPES.slice(4, 8).join(', ')},
+${SERVICE_SCOPES.slice(8).join(', ')}.
+
+The administrator who creates it owns it. If the owner stops being an
+administrator, the token is suspended after 7 days, until another administrator
+takes it over with "appscli service-tokens rotate".`,
+    examples: [
+      'appscli service-tokens create --name onboarding \\\n    --scope tokens:read --scope tokens:write',
+      'appscli service-tokens create --base-url https://gateway.example.com \\\n    --name report --scope changes:read --expires 30d',
+    ],
+    input: (options) => ({ ...endIn(options), scopes: options.scope }),
+    secret: made,
+  }),
+  listing('listServiceTokens', 'service_tokens', {
+    name: 'list',
+    about: 'list service tokens, without their secrets',
+    examples: ['appscli service-tokens list'],
+    none: 'No service tokens; see "appscli service-tokens create --help".',
+    columns: [
+      ['ID', ({ id }) => id],
+      ['NAME', ({ name }) => name],
+      ['SCOPES', ({ scopes }) => scopes.join(' ')],
+      ['OWNER', ({ owner }) => owner],
+      ['USED', ({ last_used_at }) => day(last_used_at)],
+      [titleInZone('UNTIL'), ({ expires_at }) => day(expires_at)],
+      ['STATE', ({ state }) => state],
+    ],
+  }),
+  operation<'rotateServiceToken', Ending>('rotateServiceToken', {
+    name: 'rotate',
+    about: 'replace a service token, print the new one, and become its owner',
+    arguments: [['<id>', 'id of the old token, see service-tokens list']],
+    options: [
+      option('--overlap <time>', OVERLAP, overlap),
+      option('--expires <when>', 'expiry of the new token: 30d, 12h or a date (default: 90d)', expiry),
+    ],
+    json: TOKEN_JSON,
+    examples: ['appscli service-tokens rotate svc_1a2b3c4d --overlap 0'],
+    input: endIn,
+    secret: made,
+  }),
+  operation<'revokeServiceToken', { readonly id: string }>('revokeServiceToken', {
+    name: 'revoke',
+    about: 'revoke a service token',
+    arguments: [['<id>', 'id of the token, see service-tokens list']],
+    examples: ['appscli service-tokens revoke svc_1a2b3c4d'],
+    sentence: ({ name }, { id }) => `Revoked ${id}: "${name}".`,
   }),
 ];

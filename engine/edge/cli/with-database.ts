@@ -18,7 +18,6 @@ export function commandLog({ terminal, env }: CommandContext): Log {
   return debug ? log : { ...log, info() {} };
 }
 
-/** Runs `use` with the configuration in a file and its database, as `useDatabase` does. */
 export async function withDatabase<T>(
   context: CommandContext,
   config_file: string,
@@ -29,10 +28,7 @@ export async function withDatabase<T>(
   return useDatabase(context, config, (database) => use({ config, database }));
 }
 
-/**
- * Runs `use` with the database of a configuration, and closes it afterwards. Gateways may run meanwhile. Raises StartError if
- * the database is unavailable.
- */
+/** Runs `use` with the database, also while gateways run. Raises StartError if the database is unavailable. */
 export async function useDatabase<T>(
   context: CommandContext,
   config: GatewayConfig,

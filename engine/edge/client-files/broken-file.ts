@@ -1,7 +1,6 @@
 /** A user's file that cannot be changed: one sentence, and the line of the problem, counted from 1. */
 export class BrokenFile extends Error {
   readonly line: number | undefined;
-  /** Path of the file, once it is known. */
   readonly path: string | undefined;
 
   constructor(message: string, line?: number, path?: string) {

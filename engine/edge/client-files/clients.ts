@@ -19,10 +19,7 @@ import { mergeToml, parseToml } from './toml-text.ts';
 /** A kind of coding client, by its name in commands. */
 export type ClientKind = 'messages' | 'coding-cli' | 'build-cli';
 
-/**
- * Where a client gets its credential: from a variable, from its files, from a key helper, or by its own sign-in at the
- * gateway.
- */
+/** Where a client's credential comes from: a variable, its files, a key helper, or its own sign-in at the gateway. */
 export type Credential =
   | { readonly variable: string }
   | { readonly token: string }
@@ -64,7 +61,6 @@ export interface Row {
   readonly value: Scalar | Values | undefined;
   /** Last part of the id of a finding. A row without one is written, but not compared. */
   readonly id?: string;
-  /** What the client does with another value. */
   readonly why?: string;
   readonly is_minor?: boolean;
   /** Overrides for an absent key. */
@@ -80,7 +76,6 @@ export interface Row {
 /** The new content of a user's file. */
 export interface Draft {
   readonly path: string;
-  /** `undefined` for a new file. */
   readonly before: string | undefined;
   readonly after: string;
   /** Whether it contains a credential, so that only its owner may read it. */
@@ -95,10 +90,8 @@ export interface ClientPlan {
   readonly warnings: readonly string[];
 }
 
-/** Paths of a client's files, and how to read them. */
 interface ClientPlace {
   readonly path: string;
-  /** Path of the key file, if the client has one. */
   readonly auth?: string | undefined;
   readonly platform: ClientPlatform;
   readonly read: (path: string) => string | undefined;
@@ -138,22 +131,18 @@ const isOff = (value: unknown) =>
 const isUnset = (value: unknown) => value === undefined || value === '';
 const isName = (value: unknown) => typeof value === 'string' && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value);
 
-const partsOf = (credential: Credential | undefined) => ({
-  token: credential !== undefined && 'token' in credential ? credential.token : undefined,
-  variable: credential !== undefined && 'variable' in credential ? credential.variable : undefined,
-  helper: credential !== undefined && 'helper' in credential ? credential.helper : undefined,
-  signs_in: credential !== undefined && 'sign_in' in credential,
-});
+type Parts = { token?: string; variable?: string; helper?: KeyHelper; sign_in?: true };
+const partsOf = (credential: Credential | undefined): Parts => credential ?? {};
 
 /** Settings of the Messages client: sign-in method, sign-in gateway, and key helper command. */
 export const SIGN_IN = { method: 'forceLoginMethod', address: 'forceLoginGatewayUrl' };
 export const HELPER = 'apiKeyHelper';
 
 const CLOUDS = ['BEDROCK', 'VERTEX', 'FOUNDRY', 'MANTLE'];
+const TWO_KEYS = 'the client sends it in addition to the token, and the gateway decides between them';
 
 type Whys = Readonly<Record<string, string>>;
 
-/** Makes a row. A finding is an id with the client's usual reason, or a pair of id and reason. */
 type MakeRow = (
   path: readonly string[],
   value: Row['value'],
@@ -190,7 +179,7 @@ const messagesRow = rowsWith({
 function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platform: ClientPlatform): readonly Row[] {
   const { variable_prefix: prefix, feature_prefix: feature } = names;
   const { root_url, credential, model, context_window: window, tiers = {}, discovery, cache_1h } = spec;
-  const { token, variable, helper, signs_in } = partsOf(credential);
+  const { token, variable, helper, sign_in: signs_in = false } = partsOf(credential);
   const row = messagesRow;
   const env = (name: string, value?: string, finding?: Parameters<MakeRow>[2], more?: Partial<Row>) =>
     row(['env', name], value, finding, more);
@@ -230,26 +219,17 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
           env(
             `${prefix}_AUTH_TOKEN`,
             token,
-            token !== undefined ? 'key' : [signs_in ? 'sign_in' : 'key', beside],
+            token === undefined ? [signs_in ? 'sign_in' : 'key', beside] : 'key',
             of_token,
           ),
           env(`${feature}_API_KEY_HELPER_TTL_MS`, helper && String(HELPER_KEEP_MS)),
         ]),
-    env(
-      `${prefix}_API_KEY`,
-      undefined,
-      ['key', 'the client sends it in addition to the token, and the gateway decides between them'],
-      {
-        ...MINOR,
-        ok: (found) => isUnset(found) || found === token,
-      },
-    ),
+    env(`${prefix}_API_KEY`, undefined, ['key', TWO_KEYS], {
+      ...MINOR,
+      ok: (found) => isUnset(found) || found === token,
+    }),
     ...off(cache_1h ? ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING'] : [], 'cache_1h', MINOR),
-    ...off(
-      CLOUDS.map((cloud) => `${feature}_USE_${cloud}`),
-      'provider',
-      KEPT,
-    ),
+    ...CLOUDS.flatMap((cloud) => off([`${feature}_USE_${cloud}`], 'provider', KEPT)),
     ...off(['DISABLE_AUTO_COMPACT', 'DISABLE_COMPACT'], 'compaction', MINOR),
   ];
 }
@@ -258,7 +238,6 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
 const knowsWindow = (model: string | undefined) =>
   model === undefined || TIERS.some((tier) => model.toLowerCase().includes(tier));
 
-/** Every variable that `appscli client` may write to the settings. */
 function messagesVariables(names: ClientNames): string[][] {
   const tiers = Object.fromEntries(TIERS.map((tier) => [tier, tier]));
   const credential = { token: '-' };
@@ -348,6 +327,7 @@ function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): reado
   ];
 }
 
+const TWO_SIGN_INS = 'there is also a vendor sign-in, and the version of the client decides which one it sends';
 const NO_VARIABLE = 'the client cannot send requests unless this names a variable that is set';
 
 function authRows(token: string, { key_name, key_variable }: ClientNames['coding_cli']): readonly Row[] {
@@ -357,10 +337,7 @@ function authRows(token: string, { key_name, key_variable }: ClientNames['coding
     row(['auth_mode'], 'apikey', 'sign_in', {
       file,
       ...KEPT,
-      absent: {
-        why: 'there is also a vendor sign-in, and the version of the client decides which one it sends',
-        is_minor: true,
-      },
+      absent: { why: TWO_SIGN_INS, is_minor: true },
       ok: (mode, { tokens }) => mode === 'apikey' || ((mode ?? null) === null && (tokens ?? null) === null),
     }),
     row(['cli_auth_credentials_store'], 'file', 'store', {
@@ -510,7 +487,6 @@ export function withRows(client: ClientKind, row_file: Row['file'], text: string
   return merge(text, nested(rows.filter(({ value }) => value !== undefined)), drops);
 }
 
-/** Whether the coding CLI's key file contains the gateway's key, as its provider section states. */
 function hasOurKey(
   found: Fields,
   { root_url }: ClientSpec,
@@ -529,24 +505,19 @@ export function planClient(client: ClientKind, spec: ClientSpec, names: ClientNa
   const { path: main, auth, platform, read } = place;
   const text = read(main) ?? '';
   const found = inFile(main, () => (text.trim() === '' ? {} : parse(text)));
+  const loses_key = client === 'coding-cli' && spec.credential !== undefined && token === undefined;
   const rows = [
     ...rowsFor(spec, names, platform),
     ...telemetryRows(client, spec, names, { found, platform }),
-    ...(client === 'coding-cli' &&
-    spec.credential !== undefined &&
-    token === undefined &&
-    hasOurKey(found, spec, names, place)
+    ...(loses_key && hasOurKey(found, spec, names, place)
       ? [codingRow([names.coding_cli.key_name], undefined, undefined, { file: 'auth' })]
       : []),
   ];
   const files = (['auth', undefined] as const).flatMap((file) => {
     const path = file === 'auth' ? auth : main;
-    const own = rows.filter(
-      (row) => row.file === file && !row.is_kept && (row.path[0] !== 'env' || client === 'messages'),
-    );
-    return path === undefined || own.length === 0
-      ? []
-      : [{ file, path, own, all: rows.filter((row) => row.file === file) }];
+    const all = rows.filter((row) => row.file === file);
+    const own = all.filter((row) => !row.is_kept && (row.path[0] !== 'env' || client === 'messages'));
+    return path === undefined || own.length === 0 ? [] : [{ file, path, own, all }];
   });
   const plans = files.map(({ file, path, own, all }) => {
     const before = read(path);

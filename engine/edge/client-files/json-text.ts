@@ -3,10 +3,7 @@ import { BrokenFile, isTable, overlay, saysTheSame, type Values } from './broken
 
 const BYTE_ORDER_MARK = '\uFEFF';
 
-/**
- * A JSON text with these values set and the members at these paths removed; every other byte stays. A blank text becomes an
- * object. Raises BrokenFile unless the text is a JSON object.
- */
+/** A JSON text with values set and paths removed; every other byte stays. Raises BrokenFile unless it is an object. */
 export function mergeJson(text: string, values: Values, drops: readonly (readonly string[])[] = []): string {
   const mark = text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
   const content = text.slice(mark.length);
@@ -55,7 +52,6 @@ interface Style {
 
 const endOf = ({ offset, length }: Node) => offset + length;
 
-/** A valid text with these values in the object at a path. */
 function setAll(text: string, path: readonly string[], values: Values, style: Style): string {
   let result = text;
   for (const [key, value] of Object.entries(values)) {

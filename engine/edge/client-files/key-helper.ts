@@ -17,24 +17,18 @@ export function platformOf(platform: NodeJS.Platform): ClientPlatform {
   return platform === 'win32' ? 'windows' : platform === 'darwin' ? 'macos' : 'linux';
 }
 
-/**
- * How long a client may cache the helper's output. `appscli token` renews tokens in the last tenth of their lifetime, so one
- * minute is safe for lifetimes of ten minutes and more.
- */
+/** How long a client may cache the helper's output: safe with tokens of ten minutes, renewed in their last tenth. */
 export const HELPER_KEEP_MS = 60_000;
 /** Timeout of the helper: a renewal at a slow gateway takes a few seconds. */
 export const HELPER_WAIT_SECONDS = 30;
 
-/** Makes `appscli token` print headers. */
 const HEADERS_OPTION = '--headers';
 
-/** The helper that prints headers. */
 export function headersHelper({ program, args }: KeyHelper): KeyHelper {
   const at = args.lastIndexOf('token') + 1;
   return { program, args: [...args.slice(0, at), HEADERS_OPTION, ...args.slice(at)] };
 }
 
-/** Words that need no quotes in any shell. */
 const PLAIN = /^[A-Za-z0-9_@+=:,./-]+$/;
 
 /** The helper as a line for `sh`, on Windows for `cmd`. Raises StartError for a path that `cmd` cannot quote. */

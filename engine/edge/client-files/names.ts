@@ -65,9 +65,7 @@ export function clientNames(profile: Profile | undefined): ClientNames {
   };
 }
 
-/**
- * The path of a client's file. `~/` is HOME of the environment; a folder variable replaces the whole folder.
- */
+/** The path of a client's file: `~/` is HOME; a folder variable replaces the whole folder. */
 export function pathOfFile(name: string, env: NodeJS.ProcessEnv, folder_variable?: string): string {
   if (!name.startsWith('~/')) return name;
   const folder = folder_variable === undefined ? undefined : env[folder_variable];

@@ -13,9 +13,7 @@ export function shellOf(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): Shel
 interface Dialect {
   quote(text: string): string;
   assign(name: string, value: string): string;
-  /** Expands another variable. */
   reading(name: string): string;
-  /** Concatenates two values. */
   readonly joint: string;
 }
 

@@ -34,7 +34,6 @@ export function secretTexts(texts: readonly string[]): string[] {
   return texts.filter(({ length }) => length >= SECRET_LENGTH_MIN);
 }
 
-/** Masks all texts in one pass, the longest first, so that no mask is masked again. */
 function withoutTexts(text: string, hides: readonly string[]): string {
   if (hides.length === 0) return text;
   const longest_first = hides.toSorted((a, b) => b.length - a.length);

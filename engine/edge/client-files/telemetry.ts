@@ -18,11 +18,9 @@ export const BEARER_HEADER = 'Authorization=Bearer ';
 /** The Messages client's setting for a command that prints these headers. */
 const HEADERS_HELPER = 'otelHeadersHelper';
 
-/** Keys of the coding CLI's telemetry section, by signal. */
 const EXPORTERS = { metrics: 'metrics_exporter', logs: 'exporter', traces: 'trace_exporter' } as const;
 
 interface TelemetryTable {
-  /** Variables that override the file. */
   readonly overrides: RegExp;
   sends(found: Fields, root_url: string, names: ClientNames): Signal[];
   /** Settings that send these signals to the gateway, without content. */

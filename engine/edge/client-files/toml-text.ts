@@ -3,10 +3,7 @@ import { BrokenFile, isTable, overlay, type Scalar, saysTheSame, type Values } f
 
 const BYTE_ORDER_MARK = '\uFEFF';
 
-/**
- * A TOML text with these values set and the keys at these paths removed; keeps comments, order and format. Raises BrokenFile
- * for invalid TOML, and for a text that cannot be changed without a loss.
- */
+/** Sets values and removes paths; keeps comments, order and format, or raises BrokenFile. */
 export function mergeToml(text: string, values: Values, drops: readonly (readonly string[])[] = []): string {
   const mark = text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
   const body = withoutKeys(text.slice(mark.length), drops);
@@ -93,7 +90,6 @@ function says(text: string, wanted: unknown): boolean {
   }
 }
 
-/** Whether every comment line is still there, as often as before. */
 function keepsComments(before: string, after: string): boolean {
   const count = (text: string) => {
     const counts = new Map<string, number>();
@@ -107,7 +103,6 @@ function keepsComments(before: string, after: string): boolean {
   return [...count(before)].every(([comment, times]) => (kept.get(comment) ?? 0) >= times);
 }
 
-/** A copy of the content with new values for existing keys only. */
 function overlayKnown(found: Readonly<Record<string, unknown>>, values: Values): Record<string, unknown> {
   const result = { ...found };
   for (const [key, value] of Object.entries(values)) {
@@ -118,7 +113,6 @@ function overlayKnown(found: Readonly<Record<string, unknown>>, values: Values):
   return result;
 }
 
-/** Missing keys by table; the root, with an empty path, first. */
 function missing(found: unknown, values: Values, path: readonly string[] = []): Missing[] {
   const table = isTable(found) ? found : {};
   const keys = Object.entries(values).filter(
@@ -136,18 +130,13 @@ export interface Missing {
   readonly keys: readonly (readonly [key: string, value: Scalar])[];
 }
 
-/** A table's lines: its header (-1 for the root) and the line after its last. */
 interface Section {
-  /** `undefined` for a list of tables. */
   readonly path: string | undefined;
   readonly header: number;
   readonly end: number;
 }
 
-/**
- * Inserts missing keys into a TOML text as lines: at the end of their table, or in a new table at the end. Recognises tables
- * by their header lines only, also within multi-line strings, so the caller must verify the result.
- */
+/** Inserts missing keys as lines. Finds tables by header lines only, so the caller must verify the result. */
 function insertKeys(text: string, missing: readonly Missing[]): string {
   const newline = text.includes('\r\n') ? '\r\n' : '\n';
   // Each line keeps its own line break.
@@ -188,10 +177,7 @@ function atTheTop(
   return [...before, ...keys, ...(after.length > 0 && after[0]!.trim() !== '' ? [newline] : []), ...after];
 }
 
-/**
- * The line of a key or table header in a TOML text, counted from 1; `undefined` in an inline table. Like `insertKeys` it
- * relies on the form of lines.
- */
+/** The line of a key or table header, from 1; `undefined` in an inline table. Relies on the form of lines. */
 export function lineInToml(text: string, path: readonly string[]): number | undefined {
   const lines = text.split(/(?<=\n)/);
   const sections = sectionsOf(lines);
@@ -219,7 +205,6 @@ function sectionsOf(lines: readonly string[]): Section[] {
   }));
 }
 
-/** The path in a table header, as JSON; `undefined` for any other line. */
 function pathOf(header: string): string | undefined {
   const path: string[] = [];
   try {

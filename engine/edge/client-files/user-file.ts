@@ -36,17 +36,13 @@ function decode(path: string, bytes: Buffer): string {
 }
 
 interface Prepared {
-  /** The path with links resolved. */
   readonly target: string;
   readonly draft: string;
   readonly backup: string | undefined;
   readonly is_new: boolean;
 }
 
-/**
- * Replaces files by their drafts, each atomically and with a backup beside it: all of them or none. Follows links. Returns
- * the path of each backup; `undefined` for a new file, and if only the mode changes. Raises StartError.
- */
+/** Replaces files atomically with backups, all or none; follows links. Returns backup paths. Raises StartError. */
 export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[] {
   const prepared: Prepared[] = [];
   let current = drafts[0]?.path ?? '';
@@ -66,7 +62,10 @@ export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[]
     try {
       renameSync(draft, target);
     } catch (error) {
-      for (const done of prepared.slice(0, index)) putBack(done);
+      for (const { target, backup, is_new } of prepared.slice(0, index)) {
+        if (backup !== undefined) renameSync(backup, target);
+        else if (is_new) remove(target);
+      }
       for (const each of prepared.slice(index)) for (const path of [each.draft, each.backup]) remove(path);
       return failFile(target, 'replaced', error);
     }
@@ -76,11 +75,6 @@ export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[]
 
 function remove(path: string | undefined): void {
   if (path !== undefined) rmSync(path, { force: true });
-}
-
-function putBack({ target, backup, is_new }: Prepared): void {
-  if (backup !== undefined) renameSync(backup, target);
-  else if (is_new) remove(target);
 }
 
 function prepare({ path, before, after, secret, shared }: Draft): Prepared {

@@ -114,10 +114,7 @@ export function safeToShow(value: unknown, levels = NESTING_MAX): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [printable(key), safeToShow(part, levels - 1)]));
 }
 
-/**
- * Coerces a response to its schema: a missing or mistyped value becomes `null` if allowed, else empty; unknown fields are
- * dropped. Texts are safe to print.
- */
+/** Coerces a response to its schema: mistyped values become `null` or empty. Texts are safe to print. */
 export function shapeAnswer(schema: JsonSchema, value: unknown): unknown {
   const types = [schema.type].flat();
   const { items, properties, additionalProperties, allOf } = schema as {

@@ -6,32 +6,22 @@ import { type DescribedOperation, operationOf, splitInput } from '../admin/descr
 import type { AdminApi } from '../admin/operations.ts';
 import { shapeAnswer } from './answers.ts';
 import { chooseBaseUrl } from './base-url.ts';
-import { openCredentials } from './credentials.ts';
+import { freshCredentials, openCredentials } from './credentials.ts';
 import { assertSignInAvailable } from './device-sign-in.ts';
-import { freshCredentials } from './fresh-credentials.ts';
 import { createAsk, sentence, signInOver } from './http.ts';
 
-/** A gateway's response: HTTP status and JSON body; `undefined` without a body. */
 interface ApiAnswer {
   readonly status: number;
   readonly body: unknown;
 }
 
-/** The HTTP API of a gateway, as the person who signed in with `appscli login`. */
 export interface ApiClient {
-  /** Address of the gateway, without a trailing slash. */
   readonly base_url: string;
-  /**
-   * Sends one request; `path` begins with a slash, `body` is sent as JSON. Returns every JSON response except 401, also
-   * errors. Raises StartError: exit code 1 if the sign-in has ended, 69 without a response.
-   */
+  /** Returns every JSON response but 401, also errors. Raises StartError: 1 without sign-in, 69 in an outage. */
   request(method: string, path: string, body?: unknown): Promise<ApiAnswer>;
 }
 
-/**
- * Opens the API of a gateway: `base_url`, else APPSCLI_BASE_URL, else the only gateway with a sign-in. A service token in
- * APPSCLI_SERVICE_TOKEN replaces the sign-in. Raises StartError: exit code 64 for an ambiguous gateway, 1 without a sign-in.
- */
+/** As `chooseBaseUrl`; a service token in APPSCLI_SERVICE_TOKEN replaces the sign-in. Raises StartError (64, or 1). */
 export async function openClient(options: {
   readonly base_url?: string | undefined;
   readonly env: NodeJS.ProcessEnv;

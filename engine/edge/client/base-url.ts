@@ -25,10 +25,7 @@ export function parseBaseUrl(text: string, origin = '--base-url', plain_http: Pl
   return href.replace(/\/+$/, '');
 }
 
-/**
- * Chooses the gateway: `base_url`, else APPSCLI_BASE_URL, else the only known one. Raises StartError that lists the known
- * ones.
- */
+/** Chooses `base_url`, else APPSCLI_BASE_URL, else the only known gateway. Raises StartError that lists those. */
 export function chooseBaseUrl(
   base_url: string | undefined,
   env: NodeJS.ProcessEnv,
@@ -55,7 +52,6 @@ export function withoutApiPath(base_url: string): string {
   return base_url.replace(API_PATH, '').replace(/\/+$/, '');
 }
 
-/** Whether two URLs have the same origin: scheme, host and port. */
 export function sameOrigin(a: string, b: string): boolean {
   return URL.canParse(a) && URL.canParse(b) && new URL(a).origin === new URL(b).origin;
 }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, renameSync, rmSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import type { Clock } from '../../base/contract/services.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { withLock } from '../../base/kit/files/file-lock.ts';
 import {
@@ -12,8 +13,10 @@ import {
   writeNewFile,
 } from '../../base/kit/files/user-files.ts';
 import { fieldsOf } from '../../base/kit/json/fields.ts';
-import type { Tokens } from './answers.ts';
+import { oauthError, readTokens, type Tokens, unexpected } from './answers.ts';
 import { parseBaseUrl } from './base-url.ts';
+import { discover, pause } from './device-sign-in.ts';
+import { type Ask, type HttpAnswer, notSignedIn, SignInOver, signInOver, Unreachable } from './http.ts';
 
 const OTHERS = 0o077;
 /** Longest time that a process of this program holds the lock: four requests with timeouts. */
@@ -54,10 +57,7 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => 
         failFile(path, 'written', error);
       }
     },
-    /**
-     * Runs `run` under an exclusive lock on the file. Raises StartError after the timeout, or if the directory is not writable.
-     * The default timeout exceeds the longest run of this program.
-     */
+    /** Runs `run` under an exclusive lock. Raises StartError after the timeout, which exceeds any run. */
     async locked<T>(run: () => Promise<T>, lock_timeout_seconds = LOCK_TIMEOUT_SECONDS): Promise<T> {
       let within: unknown;
       try {
@@ -79,7 +79,6 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => 
 /** The file with the credentials of `appscli login`, by gateway address. */
 export type CredentialsFile = ReturnType<typeof openCredentials>;
 
-/** The text of a file; `undefined` if it does not exist. Makes a readable file private. */
 function readPrivate(path: string, warn: (text: string) => void): string | undefined {
   try {
     return readRegularFile(path, ({ mode }) => {
@@ -100,7 +99,6 @@ function protect(path: string, warn: (text: string) => void): void {
   }
 }
 
-/** Replaces a file atomically. Replaces a symbolic link instead of following it. */
 function replaceFile(path: string, text: string): void {
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   try {
@@ -140,7 +138,6 @@ export function credentialsFrom(tokens: Tokens, now_ms: number, before?: Credent
   };
 }
 
-/** The text of a credentials file. */
 export function formatCredentials(all: ReadonlyMap<string, Credentials>): string {
   return `${JSON.stringify({ version: VERSION, gateways: Object.fromEntries(all) }, null, 2)}\n`;
 }
@@ -195,4 +192,120 @@ function readCredentials(value: unknown): Credentials | undefined {
     ...(refresh_token === undefined ? {} : { refresh_token }),
     ...(email === undefined ? {} : { email }),
   };
+}
+
+/** At most ten minutes. For the usual hour it is six minutes, longer than clients cache a key helper's output. */
+const RENEWED_PART = 0.1;
+const RENEWED_SECONDS_MAX = 600;
+/** With more time left, do not wait for another process's refresh. */
+const AMPLE_SECONDS = 30;
+/** Largest clock correction after which a token's expiry still counts. */
+const CLOCK_SECONDS_MAX = 60;
+/** Longest retry-after of a gateway that is busy with another refresh of the same sign-in. */
+const BUSY_SECONDS_MAX = 2;
+const TRIES = 3;
+
+interface Renewal {
+  readonly credentials: CredentialsFile;
+  readonly ask: Ask;
+  readonly clock: Clock;
+  readonly base_url: string;
+  /** An access token that the gateway has just rejected, whatever its expiry. */
+  readonly rejected?: string | undefined;
+}
+
+/** A valid access token, renewed by one process if it expires soon. Raises SignInOver; StartError (69) in an outage. */
+export async function freshCredentials(renewal: Renewal): Promise<Credentials> {
+  const { credentials, clock, base_url, rejected } = renewal;
+  const stored = credentials.read().get(base_url);
+  if (stored === undefined) throw notSignedIn(base_url);
+  if (isFresh(stored, clock, rejected)) return stored;
+  const left_seconds = stored.access_token === rejected ? 0 : secondsLeft(stored, clock);
+  const lock_timeout_seconds = left_seconds > AMPLE_SECONDS ? 0 : undefined;
+  try {
+    return await credentials.locked(() => renewOnce(renewal), lock_timeout_seconds);
+  } catch (error) {
+    if (error instanceof SignInOver || !(error instanceof StartError)) throw error;
+    if (left_seconds > 0) return stored;
+    throw error instanceof Unreachable ? staysSignedIn(error) : error;
+  }
+}
+
+/** Adds to the error of an outage that the sign-in is intact. Some clients otherwise advise to sign in again. */
+function staysSignedIn(error: Unreachable): Unreachable {
+  const end = /[.!?]$/.test(error.message) ? '' : '.';
+  return new Unreachable(`${error.message}${end} You are still signed in: try again when the gateway is reachable.`, {
+    cause: error,
+  });
+}
+
+function secondsLeft({ expires_at }: Credentials, clock: Clock): number {
+  return (Date.parse(expires_at) - clock.now()) / 1000;
+}
+
+function isFresh(stored: Credentials, clock: Clock, rejected: string | undefined): boolean {
+  const wanted_seconds = Math.min(stored.lifetime_seconds * RENEWED_PART, RENEWED_SECONDS_MAX);
+  const left_seconds = secondsLeft(stored, clock);
+  // More than its full lifetime: it was issued while the clock was wrong.
+  if (left_seconds > stored.lifetime_seconds + CLOCK_SECONDS_MAX) return false;
+  return stored.access_token !== rejected && left_seconds > wanted_seconds;
+}
+
+/** Renews, unless another process has done so while this one waited for the lock. */
+async function renewOnce(renewal: Renewal): Promise<Credentials> {
+  const { credentials, clock, base_url, rejected } = renewal;
+  const stored = credentials.read().get(base_url);
+  if (stored === undefined) throw notSignedIn(base_url);
+  if (isFresh(stored, clock, rejected)) return stored;
+  const { refresh_token } = stored;
+  if (refresh_token === undefined) {
+    if (stored.access_token !== rejected && secondsLeft(stored, clock) > 0) return stored;
+    return forget(renewal, 'it has no refresh token');
+  }
+  // Refresh tokens rotate on use: make sure that the file is writable before using this one.
+  credentials.write(base_url, stored);
+  const answer = await refresh(
+    renewal,
+    refresh_token,
+    stored.access_token === rejected || secondsLeft(stored, clock) <= 0,
+  );
+  if (answer.status === 200) {
+    const renewed = credentialsFrom(readTokens('renewing the sign-in', answer), clock.now(), stored);
+    credentials.write(base_url, renewed);
+    return renewed;
+  }
+  const { code, text } = oauthError(answer);
+  if (code === 'invalid_grant') return forget(renewal, text ?? 'the gateway has ended it');
+  const failure = unexpected(`renewing the sign-in at ${base_url}`, answer);
+  throw answer.status >= 500 || answer.status === 429 ? new Unreachable(failure.message) : failure;
+}
+
+async function refresh({ ask, clock, base_url }: Renewal, refresh_token: string, urgent: boolean): Promise<HttpAnswer> {
+  const { token } = await discover(ask, base_url);
+  const form = { grant_type: 'refresh_token', refresh_token };
+  for (let tries = 1; ; tries++) {
+    const answer = await ask('POST', token, { form });
+    const { status, retry_after_seconds = Number.POSITIVE_INFINITY } = answer;
+    if (status !== 503 || !urgent || tries === TRIES || retry_after_seconds > BUSY_SECONDS_MAX) return answer;
+    await pause(clock, retry_after_seconds * 1000);
+  }
+}
+
+function forget({ credentials, base_url }: Renewal, because: string): never {
+  credentials.write(base_url, undefined);
+  throw signInOver(base_url, because);
+}
+
+/** Revokes a sign-in (RFC 7009): refresh token, then access token. Raises StartError without a response or support. */
+export async function revokeCredentials(ask: Ask, base_url: string, stored: Credentials): Promise<void> {
+  const { revocation } = await discover(ask, base_url);
+  if (revocation === undefined) {
+    throw new StartError(`${base_url} does not support revocation`);
+  }
+  const tokens: [string, string][] = [['access_token', stored.access_token]];
+  if (stored.refresh_token !== undefined) tokens.unshift(['refresh_token', stored.refresh_token]);
+  for (const [token_type_hint, token] of tokens) {
+    const answer = await ask('POST', revocation, { form: { token, token_type_hint } });
+    if (answer.status !== 200) throw unexpected(`ending the sign-in at ${base_url}`, answer);
+  }
 }

@@ -36,10 +36,7 @@ export interface Waiting {
   onWait(left_seconds: number, problem: string | undefined): void;
 }
 
-/**
- * Polls until a device code is approved (RFC 8628 section 3.4). Retries an unreachable gateway until the code expires.
- * Raises StartError: exit code 1 for a denied or expired sign-in, 69 for an invalid response.
- */
+/** Polls until approval (RFC 8628 section 3.4). Raises StartError: 1 for a denied or expired sign-in, 69 if invalid. */
 export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
   const { clock, code } = waiting;
   const end_ms = clock.now() + code.lifetime_seconds * SECOND_MS;
@@ -178,10 +175,7 @@ export async function assertSignInAvailable(ask: Ask, base_url: string): Promise
   throw new StartError(`you are not signed in at ${base_url}: ${NO_SIGN_IN}`, { exit_code: EXIT_REFUSED });
 }
 
-/**
- * Reads the discovery document of a gateway (RFC 8414). Raises Unreachable without a response, StartError for an invalid
- * document: its issuer and all endpoints must match the base URL.
- */
+/** The discovery document (RFC 8414), all on the base URL's origin. Raises Unreachable, or StartError if invalid. */
 export async function discover(ask: Ask, base_url: string, signal?: AbortSignal): Promise<Endpoints> {
   const url = discoveryOf(base_url);
   const answer = await ask('GET', url, { signal });

@@ -8,7 +8,6 @@ import { printable } from '../../base/kit/text/printable.ts';
 const TIMEOUT_SECONDS = 10;
 const BODY_BYTES_MAX = 1024 * 1024;
 
-/** A complete response. */
 export interface HttpAnswer {
   readonly status: number;
   /** `json`: `body` is the parsed JSON. `empty`, `other`: no body, or not JSON. */
@@ -18,10 +17,7 @@ export interface HttpAnswer {
   readonly retry_after_seconds: number | undefined;
 }
 
-/**
- * Sends one request and reads the complete response: at most 10 seconds and 1 MiB, without following redirects. Raises
- * Unreachable without a response, StartError for a response of another server; rejects with the signal's reason.
- */
+/** One request: 10 seconds, 1 MiB, no redirects. Raises Unreachable, or StartError for a response of another server. */
 export type Ask = (
   method: string,
   url: string,
@@ -98,7 +94,6 @@ function unreachable(url: string, error: unknown, timeout_seconds: number): Unre
   return new Unreachable(`no response from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
 }
 
-/** Exit code of a command that the gateway, or the person at the browser, said no to. */
 export const EXIT_REFUSED = 1;
 
 const TEXT_LENGTH_MAX = 300;
@@ -108,12 +103,10 @@ export class Unreachable extends StartError {
   override readonly name = 'Unreachable';
 }
 
-/** The sign-in has ended; a new one is required. */
 export class SignInOver extends StartError {
   override readonly name = 'SignInOver';
 }
 
-/** The error of an ended sign-in, with the reason. */
 export function signInOver(base_url: string, because: string): SignInOver {
   return new SignInOver(
     `your sign-in at ${base_url} has ended: ${because.replace(/\.$/, '')}. Run: appscli login --base-url ${base_url}`,
@@ -121,7 +114,6 @@ export function signInOver(base_url: string, because: string): SignInOver {
   );
 }
 
-/** The error of a missing sign-in. */
 export function notSignedIn(base_url: string): SignInOver {
   return new SignInOver(`you are not signed in at ${base_url}. Run: appscli login --base-url ${base_url}`, {
     exit_code: EXIT_REFUSED,

@@ -29,7 +29,6 @@ export type AnswerOf<Name extends OperationName> = OperationTypes[Name]['answer'
 
 /** A failed request, with a message for people. */
 export class ProblemError extends Error {
-  /** HTTP status; 0 without a response. */
   readonly status: number;
   readonly code: string;
   readonly request_id: string | undefined;
@@ -56,7 +55,6 @@ function headers() {
   return { 'x-console': isActive() ? '1' : '0', accept: 'application/json' };
 }
 
-/** How long after the last input event requests count as user activity. */
 const ACTIVE_MS = 60_000;
 let active_at = Date.now();
 const recordActivity = () => {
@@ -98,7 +96,6 @@ export async function call<Name extends OperationName>(
   return (await request(addressOf(name, input), init)) as AnswerOf<Name>;
 }
 
-/** Sends a request with a JSON response. Raises ProblemError. */
 async function request(address: string, init: RequestInit = {}): Promise<unknown> {
   let response: Response;
   try {
@@ -129,24 +126,17 @@ function bodyOf(name: OperationName, values: Values): object {
   return Object.fromEntries(Object.entries(values).filter(([key, value]) => !elsewhere(key) && value !== undefined));
 }
 
-interface Watching {
-  /** Refetch interval while the page is visible. */
-  readonly every_seconds?: number | undefined;
-  readonly enabled?: boolean;
-}
-
-/** Query of an operation; refetched when the window regains focus, and after every change. */
+/** Query of an operation; refetched when the window regains focus, after every change and, while visible, at an interval. */
 export function useOperation<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
-  { every_seconds, enabled = true }: Watching = {},
+  { every_seconds }: { readonly every_seconds?: number | undefined } = {},
 ): UseQueryResult<AnswerOf<Name>, ProblemError> {
   return useQuery<AnswerOf<Name>, ProblemError>({
     queryKey: [name, input],
     queryFn: ({ signal }) => call(name, input, signal),
     // Keep the previous rows until the response to other filters arrives.
     placeholderData: keepPreviousData as never,
-    enabled,
     ...(every_seconds !== undefined && { refetchInterval: every_seconds * 1000 }),
   });
 }
@@ -164,7 +154,6 @@ export function useChange<Name extends OperationName>(
 
 /** Response of `GET /console/session`: the signed-in person and the gateway. */
 export interface ConsoleSession {
-  /** Null without a session. */
   readonly person: {
     readonly email: string;
     readonly name: string | null;
@@ -176,11 +165,8 @@ export interface ConsoleSession {
   readonly sign_in: 'provider' | 'link';
   readonly name: string;
   readonly version: string;
-  /** IANA time zone of days. */
   readonly time_zone: string;
-  /** `server.public_url` without a trailing slash. */
   readonly public_url: string;
-  /** URL of the npm package for developers. */
   readonly client_url: string;
   /** SHA-256 of the package; null if it was not built. */
   readonly client_sha256: string | null;

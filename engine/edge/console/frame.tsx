@@ -3,7 +3,8 @@ import { type ErrorComponentProps, Link, Outlet, useLocation } from '@tanstack/r
 import { useEffect, useRef, useState } from 'react';
 import { type ConsoleSession, type ProblemError, signInAddress, signOut, useSession } from './api.ts';
 import { PAGES, preloadPages } from './pages/list.ts';
-import { Button, Choice, CopyBlock, Icon, TimeText, useNotify } from './parts/basic.tsx';
+import { Button, Choice, CopyBlock, Icon, useNotify } from './parts/basic.tsx';
+import { TimeText } from './parts/words.tsx';
 
 const THEMES = { auto: 'auto', light: 'light', dark: 'dark' } as const;
 type Theme = keyof typeof THEMES;
@@ -16,7 +17,6 @@ export function chosenTheme(): Theme {
     const kept = localStorage.getItem(KEY);
     return kept !== null && Object.hasOwn(THEMES, kept) ? (kept as Theme) : 'auto';
   } catch {
-    // Without storage, follow the system.
     return 'auto';
   }
 }
@@ -164,7 +164,7 @@ export function Frame() {
             </div>
           )}
         </dialog>
-        <span className="frame-name">{session.name}</span>
+        <strong>{session.name}</strong>
       </header>
       <aside className="frame-side">
         <SideTitle />
@@ -196,7 +196,7 @@ function PageList() {
       <ul className="page-list bare">
         {PAGES.filter(({ for_admins }) => is_admin || !for_admins).map(({ path, title, icon }) => (
           <li key={path}>
-            <Link to={path} activeOptions={{ exact: path === '/', includeSearch: false }} className="page-link">
+            <Link to={path} activeOptions={{ exact: path === '/', includeSearch: false }} className="page-link row">
               <Icon name={icon} />
               {title}
             </Link>
@@ -218,9 +218,9 @@ function Account() {
     }
   };
   return (
-    <div className="account">
-      <p className="account-who">
-        <span className="account-email">{person.email}</span>
+    <div className="account stack top flush">
+      <p className="small">
+        <strong className="line any">{person.email}</strong>
         <span className="soft">{person.is_admin ? 'Administrator' : 'Developer'}</span>
       </p>
       <ThemeChoice />

@@ -64,7 +64,6 @@ const router = createRouter({
 /** Polling interval of the session, which also detects that the gateway is unreachable. */
 const SESSION_SECONDS = 30;
 
-/** The application: pages for a signed-in person, else the sign-in page. */
 function Console() {
   const session = useQuery<ConsoleSession, ProblemError>({
     queryKey: ['session'],

@@ -2,9 +2,9 @@ import { failed, ok, skipped, warning } from '../../base/contract/checks.ts';
 import { CLIENT_KINDS, CLIENTS, type ClientKind } from '../client-files/clients.ts';
 import { callsHelper, isHelperCall, quoteForSh } from '../client-files/key-helper.ts';
 import { withTexts } from '../selfcheck/without-secrets.ts';
-import { isKeyAnywhere } from './clients/credential-text.ts';
 import { diagnoseClient } from './clients/diagnose-client.ts';
 import { checkSignIn, tryHelper } from './clients/sign-in.ts';
+import { isKeyAnywhere } from './clients/sources.ts';
 import { diagnoseGateway } from './gateway/diagnose-gateway.ts';
 import type { ClientDiagnosis, Connection, Diagnosis, Workstation } from './workstation.ts';
 
@@ -12,9 +12,7 @@ import type { ClientDiagnosis, Connection, Diagnosis, Workstation } from './work
 export interface DiagnosisScope {
   /** The same workstation with each set of names that its clients may use, the default ones first. */
   readonly workstations: readonly [Workstation, ...Workstation[]];
-  /** Only this kind of client. */
   readonly only?: ClientKind | undefined;
-  /** The gateway that clients should use, without `/v1`. */
   readonly root_url?: string | undefined;
   /** Send no requests, and run no key helper. */
   readonly is_offline: boolean;
@@ -25,7 +23,10 @@ export async function* diagnoseWorkstation(
   question: DiagnosisScope,
   onStep: (title: string) => void = () => {},
 ): AsyncGenerator<Diagnosis> {
-  for await (const diagnosis of diagnoseAll(question, onStep)) yield withoutKeys(diagnosis);
+  for await (const diagnosis of diagnoseAll(question, onStep)) {
+    // In a model, an address or a number too.
+    yield withTexts(diagnosis, (text) => text.replace(WORD, (word) => (isKeyAnywhere(word) ? '***' : word)));
+  }
 }
 
 async function* diagnoseAll(question: DiagnosisScope, onStep: (title: string) => void): AsyncGenerator<Diagnosis> {
@@ -60,8 +61,10 @@ async function* diagnoseAll(question: DiagnosisScope, onStep: (title: string) =>
     }
   }
   if (!is_any_there && only === undefined) yield nothingThere(question);
-  if (root_url !== undefined && connections.every((each) => each.root_url !== root_url))
-    connections.push(ofSignIn(workstations[0], root_url));
+  if (root_url !== undefined && connections.every((each) => each.root_url !== root_url)) {
+    const { token } = checkSignIn(workstations[0], root_url);
+    connections.push({ client: 'messages', root_url, token, model: undefined, context_window: undefined });
+  }
   if (is_offline || connections.length === 0) return;
   onStep('querying the gateway');
   try {
@@ -80,7 +83,6 @@ function diagnoseSafely(workstation: Workstation, client: ClientKind): ClientDia
   }
 }
 
-/** A crashed check. The other checks still run. */
 function broken(id: string, title: string, error: unknown): Diagnosis {
   const what = error instanceof Error ? error.name : 'unknown error';
   return warning(
@@ -94,7 +96,6 @@ const idOf = (client: ClientKind) => client.replaceAll('-', '_');
 
 const programOf = ({ names }: Workstation, client: ClientKind) => CLIENTS[client].files(names).program;
 
-/** One line about a client: gateway, model, program. */
 function overview(workstation: Workstation, { client, connection }: ClientDiagnosis): Diagnosis {
   const program = programOf(workstation, client);
   const found_at = workstation.find(program);
@@ -139,7 +140,6 @@ function elsewhere({ client, root_url: goes_to }: Connection, root_url: string):
   });
 }
 
-/** A diagnosis with a remedy to paste: with this client's gateway, model and profile filled in. */
 function withCommand(
   diagnosis: Diagnosis,
   { profile }: Workstation,
@@ -153,7 +153,6 @@ function withCommand(
   return { ...diagnosis, remedy: withWholeCommand(remedy, { client, root_url, model, profile }) };
 }
 
-/** Diagnoses the sign-in that `appscli token` uses, if it is the client's key helper. */
 function signInOf(
   workstation: Workstation,
   { root_url, helper }: Connection & Required<Pick<Connection, 'helper'>>,
@@ -163,18 +162,7 @@ function signInOf(
   return is_ours ? checkSignIn(workstation, root_url).diagnoses : [];
 }
 
-/** A connection to a gateway that no client uses, with the token of `appscli login`. */
-function ofSignIn(workstation: Workstation, root_url: string): Connection {
-  const { token } = checkSignIn(workstation, root_url);
-  return { client: 'messages', root_url, token, model: undefined, context_window: undefined };
-}
-
 const WORD = /[A-Za-z0-9_=+-]{12,}/g;
-
-/** A diagnosis with unmistakable keys masked, also in a model, an address or a number. */
-function withoutKeys(diagnosis: Diagnosis): Diagnosis {
-  return withTexts(diagnosis, (text) => text.replace(WORD, (word) => (isKeyAnywhere(word) ? '***' : word)));
-}
 
 interface CommandFacts {
   readonly client: ClientKind;
@@ -184,7 +172,6 @@ interface CommandFacts {
   readonly profile: string | undefined;
 }
 
-/** The command in a remedy, up to its first option. */
 const COMMAND = /appscli client(?: (?:messages|coding-cli|build-cli))?(?=$|[ :;,])/;
 
 const EXAMPLE = /(--base-url) https:\/\/gateway\.example\.com|(--model) MODEL/g;

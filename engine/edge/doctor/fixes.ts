@@ -1,34 +1,23 @@
 import { StartError } from '../../base/contract/start-error.ts';
 import { BrokenFile } from '../client-files/broken-file.ts';
 import type { Draft } from '../client-files/clients.ts';
-import { isKeyAnywhere } from './clients/credential-text.ts';
+import { isKeyAnywhere } from './clients/sources.ts';
 import type { Diagnosis, Fix, Workstation } from './workstation.ts';
 
 const OTHERS = 0o077;
-
-interface ComposedFixes {
-  readonly changes: readonly Draft[];
-  readonly hides: readonly string[];
-  readonly failures: readonly string[];
-}
 
 /** Combines all fixes of a file, in their order, into one change. One fix that fails leaves its file unchanged. */
 export function composeFixes(
   workstation: Pick<Workstation, 'read' | 'rights'>,
   diagnoses: readonly Pick<Diagnosis, 'fixes'>[],
-): ComposedFixes {
+) {
   const fixes = diagnoses.flatMap((diagnosis) => diagnosis.fixes ?? []);
   const paths = [...new Set(fixes.map(({ path }) => path))];
   const failures: string[] = [];
   const changes = paths.flatMap((path) => {
     try {
-      return (
-        changeOf(
-          workstation,
-          path,
-          fixes.filter((fix) => fix.path === path),
-        ) ?? []
-      );
+      const own = fixes.filter((fix) => fix.path === path);
+      return changeOf(workstation, path, own) ?? [];
     } catch (error) {
       failures.push(reasonOf(error, path));
       return [];
@@ -57,7 +46,6 @@ function changeOf(
   return after === (before ?? '') && !is_open ? undefined : { path, before, after, secret };
 }
 
-/** Quoted texts that are unmistakably keys, wherever they stand in a file. */
 function keysIn(text: string): string[] {
   return [...text.matchAll(/"([^"\n]{8,})"|'([^'\n]{8,})'/g)].map(([, a, b]) => a ?? b!).filter(isKeyAnywhere);
 }

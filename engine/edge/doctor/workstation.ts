@@ -20,7 +20,6 @@ export interface Workstation {
   /** Permission bits of a file; `undefined` if it does not exist, and on Windows, where they mean nothing. */
   rights(path: string): number | undefined;
   find(program: string): string | undefined;
-  /** Milliseconds since the epoch. */
   now(): number;
 }
 
@@ -47,13 +46,9 @@ function modeOf(path: string): number | undefined {
   }
 }
 
-/** A change that fixes a file. Several fixes of one file apply in order, each to the result of the previous one. */
 export interface Fix {
   readonly path: string;
-  /**
-   * The fixed text; a missing file counts as empty. Returns `before` where only the permissions are wrong.
-   * Raises BrokenFile for a text that it cannot change.
-   */
+  /** A missing file counts as empty. Returns `before` where only the permissions are wrong. Raises BrokenFile. */
   change(before: string): string;
   /** Whether the file contains a credential, so that only its owner may read it. */
   readonly secret: boolean;
@@ -65,9 +60,7 @@ export interface Fix {
 export interface Diagnosis extends CheckOutcome {
   /** Stays the same in all versions: lower-case words with dots between them, such as `build_cli.env_key`. */
   readonly id: string;
-  /** The subject of the check, in a few words. */
   readonly title: string;
-  /** Where: a file with its line, as `positionOf` writes it, or a variable. */
   readonly where?: string;
   /** Only fixes that lose nothing of value. */
   readonly fixes?: readonly Fix[];
@@ -82,12 +75,9 @@ export interface Connection {
   readonly is_of_folder?: boolean;
   /** The credential that the client would send; `undefined` if it has none, or obtains it in an unsupported way. */
   readonly token: string | undefined;
-  /** Files with extra CA certificates that it trusts. */
   readonly authorities?: readonly string[];
   readonly model: string | undefined;
-  /** Other models that it requests, such as those of its tiers. */
   readonly more_models?: readonly string[];
-  /** In tokens, as configured in the client. */
   readonly context_window: number | undefined;
   /** Fixes that set another window, in tokens; absent if no file of the user configures it. */
   readonly fixWindow?: (tokens: number) => Pick<Diagnosis, 'fixes'>;
@@ -101,10 +91,8 @@ export interface HelperCommand {
   readonly where: string;
 }
 
-/** The diagnosis of one client. */
 export interface ClientDiagnosis {
   readonly client: ClientKind;
-  /** Whether there is any sign of the client: a file, its program, or a variable. */
   readonly is_there: boolean;
   readonly diagnoses: readonly Diagnosis[];
   readonly connection: Connection | undefined;

@@ -5,7 +5,6 @@ import type { Clock, Log, Timer } from '../../base/contract/services.ts';
 import type { Loaded } from '../../base/source/spec.ts';
 import { pipelineFiles, SHIPPED_PIPELINES } from '../../pipeline/load/pipelines.ts';
 
-/** Files and directories of a configuration. */
 export type ConfigurationParts = Pick<Loaded, 'files' | 'pipelines_directory'> &
   Partial<Pick<Loaded, 'policies_directory'>> & { readonly secret_files?: readonly string[] | undefined };
 
@@ -43,7 +42,6 @@ export function digestFiles(parts: ConfigurationParts): Digests {
   return new Map(ownFiles(parts).map((file) => [file, digestOf(file)]));
 }
 
-/** Changed, added and removed files, sorted. */
 export function changedFiles(before: Digests, after: Digests): string[] {
   const files = new Set([...before.keys(), ...after.keys()]);
   return [...files].filter((file) => (before.get(file) ?? 'missing') !== (after.get(file) ?? 'missing')).toSorted();
@@ -61,10 +59,7 @@ function nearestExisting(directory: string): string {
   for (let at = directory; ; at = dirname(at)) if (existsSync(at) || at === dirname(at)) return at;
 }
 
-/**
- * Directories to watch: those of the files and, for symbolic links in a path, those of the link and its target. For a missing
- * directory, its nearest existing parent.
- */
+/** Directories to watch: of files, of links in a path and their targets; of a missing one, its nearest existing parent. */
 export function directoriesToWatch(parts: ConfigurationParts): ReadonlySet<string> {
   const found = new Set<string>();
   const followed = new Set<string>();
@@ -90,9 +85,8 @@ const QUIET_MS = 100;
 const DEBOUNCE_MAX_MS = 1000;
 
 /**
- * Watches directories instead of files, as files may be replaced. Calls `onQuiet` after a debounced event; the caller checks
- * whether files changed.
- * @param options.directories called at the start and before each `onQuiet`, as directories may change
+ * Watches directories, as files may be replaced, and calls `onQuiet` after a debounced event.
+ * @param options.directories called at the start and before each `onQuiet`
  */
 export function watchDirectories(options: {
   directories(): ReadonlySet<string>;
@@ -156,5 +150,4 @@ export function watchDirectories(options: {
   };
 }
 
-/** Directories under watch. */
 export type DirectoryWatch = ReturnType<typeof watchDirectories>;

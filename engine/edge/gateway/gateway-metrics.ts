@@ -2,23 +2,20 @@ import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { UPSTREAM_STATES, type UpstreamState } from '../../base/contract/forwarding.ts';
-import type { Clock, Health, Log, UpstreamStates } from '../../base/contract/services.ts';
+import type { UpstreamStates } from '../../base/contract/services.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import type { PipelineSpec } from '../../base/source/spec.ts';
-import type { Database } from '../../base/store/database.ts';
-import { createHealth, type ReloadState } from '../../base/store/health.ts';
+import type { ReloadState } from '../../base/store/health.ts';
 import type { OpenAuditLog } from '../../domain/audit/audit-log.ts';
+import type { LeaseCounts } from '../../domain/budget/leases/leases.ts';
 import type { DatabaseLedger } from '../../domain/budget/ledger/ledger.ts';
 import { overshootBound } from '../../domain/budget/limits/overshoot.ts';
-import { servesWithoutReservations, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
+import { spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import type { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
-import type { Revocations } from '../../domain/identity/sessions/sessions.ts';
-import type { AccessTokens } from '../../domain/identity/tokens/access-tokens.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Metrics, Reading } from '../../domain/telemetry/metric-registry.ts';
 import { notifyUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
 import type { GatewayServer } from '../http/server.ts';
-import type { Reloader } from './reload.ts';
 
 /** Sampling interval of the event loop delay, in milliseconds. */
 const RESOLUTION_MS = 20;
@@ -87,46 +84,12 @@ function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
   };
 }
 
-/** In seconds. */
 function delayOf(histogram: DelayHistogram, name: DelayMetric): number {
   return Math.max(0, DELAYS[name](histogram) / 1e9 - RESOLUTION_MS / 1000);
 }
 
-/** Readiness checks of a running gateway, under the active configuration. */
-export function createGatewayHealth(parts: {
-  readonly database: Pick<Database, 'check'>;
-  readonly ledger: Pick<DatabaseLedger, 'sayAlive'>;
-  readonly spooling: Pick<SpoolingLedger, 'probe'>;
-  readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
-  readonly revocations: Pick<Revocations, 'known'>;
-  readonly upstreams: Pick<UpstreamStates, 'list'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  reloader(): Reloader;
-  stopping(): boolean;
-}): Health {
-  const { database, ledger, spooling, access_tokens, revocations, upstreams, clock, log, reloader, stopping } = parts;
-  const signsIn = () => reloader().config().auth?.oidc !== undefined;
-  return createHealth({
-    clock,
-    log,
-    stopping,
-    reloads: () => reloader().state(),
-    upstreams: () => notifyUpstreams(upstreams.list()),
-    tries: {
-      write: () => ledger.sayAlive(),
-      read: database.check,
-      spool: () => spooling.probe(),
-      knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
-      servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
-      pipelines: () => reloader().storeNeeds(),
-    },
-  });
-}
-
 const NANO = 1e9;
 
-/** Registers metrics of write queues and upstreams. */
 export function observeServices(
   metrics: Metrics,
   services: {
@@ -145,16 +108,14 @@ export function observeServices(
   metrics.observe('gateway.database.up', () => [{ value: ledger.is_alive ? 1 : 0 }]);
   metrics.observe('gateway.ledger.waiting', () => waiting(ledger.waiting, spooling.depth.requests));
   metrics.observe('gateway.ledger.lag', () => waiting(ledger.lag_ms / 1000, spooling.depth.lag_ms / 1000));
-  metrics.observe('gateway.reservations', () => {
-    const counts = ledger.lease_counts;
-    const paths = counts === undefined ? [] : (['leased', 'waited'] as const);
-    return paths.map((path) => ({ value: counts![path], labels: { 'gateway.reservation.path': path } }));
-  });
-  metrics.observe('gateway.leases', () => {
-    const counts = ledger.lease_counts;
-    const events = counts === undefined ? [] : (['taken', 'refused', 'recalled'] as const);
-    return events.map((event) => ({ value: counts![event], labels: { 'gateway.lease.event': event } }));
-  });
+  const leases = <const Key extends keyof LeaseCounts>(...keys: Key[]) =>
+    ledger.lease_counts === undefined ? [] : keys.map((key) => ({ key, value: ledger.lease_counts![key] }));
+  metrics.observe('gateway.reservations', () =>
+    leases('leased', 'waited').map(({ key, value }) => ({ value, labels: { 'gateway.reservation.path': key } })),
+  );
+  metrics.observe('gateway.leases', () =>
+    leases('taken', 'refused', 'recalled').map(({ key, value }) => ({ value, labels: { 'gateway.lease.event': key } })),
+  );
   metrics.observe('gateway.audit.waiting', () => waiting(audit.waiting, spooling.depth.records));
   metrics.observe('gateway.audit.lost', () => [{ value: audit.lost }]);
   metrics.observe('gateway.spool.size', () => [{ value: spooling.depth.bytes }]);
@@ -168,7 +129,6 @@ export function observeServices(
   );
 }
 
-/** Registers metrics of the process and the server. */
 export function observeGateway(
   metrics: Metrics,
   gateway: {
@@ -222,9 +182,8 @@ function breakerStates(states: readonly UpstreamState[]): Reading<'gateway.break
 }
 
 function unavailableModels(states: readonly UpstreamState[]): Reading<'gateway.upstream.models_unavailable'>[] {
-  const by_name = Map.groupBy(states, ({ upstream }) => upstream);
-  return [...by_name].map(([upstream, all]) => {
-    const models = all.filter(({ upstream_model, shadow }) => upstream_model !== undefined && !shadow);
-    return { value: models.length, labels: { 'gateway.upstream': upstream } };
+  const isModel = ({ upstream_model, shadow }: UpstreamState) => upstream_model !== undefined && !shadow;
+  return [...Map.groupBy(states, ({ upstream }) => upstream)].map(([upstream, all]) => {
+    return { value: all.filter(isModel).length, labels: { 'gateway.upstream': upstream } };
   });
 }

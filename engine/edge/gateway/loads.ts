@@ -28,7 +28,6 @@ import {
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import { effectiveRules } from '../../pipeline/explain/rules.ts';
 
-/** A range of lines, from 1. */
 interface Block {
   readonly first_line: number;
   readonly last_line: number;
@@ -190,12 +189,10 @@ function short(text: string): string {
 
 interface EndedLoad {
   readonly cause: LoadCause;
-  /** The configuration; `undefined` if it was unreadable. */
   readonly kept: KeptConfiguration | undefined;
   readonly changed: readonly string[];
   /** The active configuration; absent after a failure. */
   readonly in_force?: { readonly config_hash: string; readonly needs_restart: readonly string[] };
-  /** A failure without findings. */
   readonly problem?: string;
 }
 
@@ -265,7 +262,6 @@ export function openLoadRecord(options: {
 
   const stop = every(HEARTBEAT_MS, flush);
   return {
-    /** Records a load in the background, or after an outage of the database. */
     note,
     /** Writes the queue. Called by a timer, and by tests. Never rejects. */
     flush,
@@ -284,7 +280,6 @@ export function openLoadRecord(options: {
   };
 }
 
-/** Record of loads and of the active configuration. */
 export type LoadRecord = ReturnType<typeof openLoadRecord>;
 
 type LoadEnd =
@@ -294,7 +289,6 @@ type LoadEnd =
 /** Records the result of a load, with the paths of changed files. Never throws. */
 export type NoteLoad = (cause: LoadCause, end: LoadEnd, changed: readonly string[]) => void;
 
-/** Makes the function that records loads of a gateway.yaml. */
 export function createNoteLoad(config_file: string, record: Pick<LoadRecord, 'note'>): NoteLoad {
   const nameOf = fileNamer(config_file);
   const directory = dirname(resolve(config_file));

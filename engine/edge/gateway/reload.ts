@@ -48,10 +48,7 @@ function loadExisting(config_file: string, options: LoadOptions): Promise<Loaded
   });
 }
 
-/**
- * Merges a new configuration into the running one: socket, TLS on or off, header limit, database and spool stay.
- * @returns the configuration, and the changed keys that need a restart
- */
+/** Merges a new configuration into the running one. @returns it, and the changed keys that need a restart */
 export function adoptConfig(running: GatewayConfig, next: GatewayConfig) {
   const { listen, tls, limits } = running.server;
   const { tls: next_tls, ...next_server } = next.server;
@@ -85,31 +82,20 @@ export function adoptConfig(running: GatewayConfig, next: GatewayConfig) {
   };
 }
 
-type OperationTelemetry = Pick<Telemetry, 'operation'>;
-
 /** Result of a reload: the active configuration, or an error. */
-export type ReloadEnd =
+type ReloadEnd =
   | { readonly changed_files: number; readonly needs_restart: readonly string[]; readonly config: GatewayConfig }
   | { readonly error: unknown };
 
 /** Records the start in telemetry; it began with the process. */
-export function recordStart(telemetry: OperationTelemetry, pipelines: number, config: GatewayConfig): void {
+export function recordStart(telemetry: Pick<Telemetry, 'operation'>, pipelines: number, config: GatewayConfig): void {
   const attributes = { 'gateway.start.pipelines': pipelines, 'gateway.config.hash': configHash(config) };
   const { timeOrigin: began_at } = performance;
   telemetry.operation({ name: 'gateway.start', attributes, began_at, duration_ms: performance.now() });
 }
 
-/** Begins a reload. @returns the function that records its result in telemetry */
-export function beginReload({ telemetry, clock }: { readonly telemetry: OperationTelemetry; readonly clock: Clock }) {
-  const began_at = clock.now();
-  const began = clock.monotonic();
-  return (end: ReloadEnd): void => {
-    const how = describeReload(end);
-    telemetry.operation({ name: 'gateway.reload', ...how, began_at, duration_ms: clock.monotonic() - began });
-  };
-}
-
-function describeReload(end: ReloadEnd) {
+/** What telemetry records of a reload. */
+export function describeReload(end: ReloadEnd) {
   if (!('error' in end)) {
     const attributes = {
       'gateway.reload.result': 'in_force',
@@ -145,12 +131,10 @@ export function configInForce(config: GatewayConfig, reloader: () => Reloader | 
 const MISSING_VARIABLE = 'C4011';
 const RESTART = 'set it in the environment of the gateway, and restart it: a running process sees no new variables';
 
-/** Logs a finding of the loader with its position. */
 export function logFinding(log: Log, { severity, code, message, file, line, column, help }: Diagnostic): void {
   log[severity === 'error' ? 'error' : 'warn']({ code, file, line, column, help }, message);
 }
 
-/** Makes the reloader of a running gateway. */
 export function createReloader<P extends Plan>(options: {
   readonly config_file: string;
   readonly loaded: Loaded;
@@ -195,15 +179,17 @@ export function createReloader<P extends Plan>(options: {
     plan = next;
   }
 
-  /** Updates the digests; new files are read now. */
   function note(next: ConfigurationParts, known: ReturnType<typeof digestFiles>): void {
     parts = partsOf(next);
     read = new Map([...digestFiles(parts)].map(([file, digest]) => [file, known.get(file) ?? digest]));
   }
 
   async function attempt(cause: LoadCause): Promise<void> {
-    const started = clock.monotonic();
-    const recordEnd = beginReload({ telemetry, clock });
+    const [began_at, started] = [clock.now(), clock.monotonic()];
+    const recordEnd = (end: ReloadEnd) => {
+      const duration_ms = clock.monotonic() - started;
+      telemetry.operation({ name: 'gateway.reload', ...describeReload(end), began_at, duration_ms });
+    };
     const known = digestFiles(parts);
     try {
       const { config: next, loaded, moved } = await load();
@@ -269,10 +255,7 @@ export function createReloader<P extends Plan>(options: {
   }
 
   return {
-    /**
-     * Reloads the configuration and activates it for new requests if it has no errors. Calls during a reload are merged into one
-     * more reload. Never rejects: failures are logged and counted.
-     */
+    /** Activates the new configuration if it has no errors. Calls during a reload become one more. Never rejects. */
     reload,
     watch(): void {
       watched = watchDirectories({

@@ -5,7 +5,6 @@ import type { Log } from '../../base/contract/services.ts';
 import { currentStageId } from '../../base/kit/unhandled-errors.ts';
 import { asError } from '../../pipeline/run/contained/result.ts';
 
-/** A step of the shutdown sequence with its timeout. */
 export interface ShutdownStep {
   readonly name: string;
   readonly seconds: number;
@@ -41,7 +40,6 @@ const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /** A second signal within this time is a duplicate: Ctrl-C reaches the whole process group, and npm forwards it. */
 const SAME_SIGNAL_MS = 500;
-/** Grace period for leftovers after the shutdown. */
 const LEFTOVER_MS = 500;
 
 function canOpen(path: string): boolean {
@@ -62,9 +60,8 @@ function watchTerminal(): () => boolean {
 }
 
 /**
- * Starts a process, waits for SIGINT or SIGTERM, closes it. A second signal exits at once. SIGHUP reloads, or stops the process if
- * it cannot reload or its terminal has closed. An unhandled error is logged and stops the process, unless a custom stage raised it.
- * @returns exit code: 0, or 1 after an unhandled error. Raises the errors of `start`.
+ * Runs until SIGINT or SIGTERM, then closes. A second signal exits at once. SIGHUP reloads, or stops if it cannot or the terminal has
+ * closed. An unhandled error stops the process, unless a custom stage raised it. @returns exit code: 0, or 1 after such an error
  */
 export async function runUntilSignal(
   start: () => Promise<Closable>,
@@ -102,13 +99,11 @@ export async function runUntilSignal(
     log.error({ err }, 'unhandled error; stopping');
     stop.resolve(1);
   };
+  const others = { SIGHUP: onHangup, uncaughtException: onCrash, unhandledRejection: onCrash };
   for (const signal of STOP_SIGNALS) process.on(signal, onSignal);
-  process.on('SIGHUP', onHangup);
-  process.on('uncaughtException', onCrash);
-  process.on('unhandledRejection', onCrash);
+  for (const [event, listener] of Object.entries(others)) process.on(event, listener);
   try {
     running = await start();
-    // SIGHUP during the start.
     if (reload_wanted) onHangup('SIGHUP');
     const exit_code = await stop.promise;
     await running.close(stop_signal);
@@ -119,8 +114,6 @@ export async function runUntilSignal(
     return exit_code;
   } finally {
     if (!is_stopped) for (const signal of STOP_SIGNALS) process.off(signal, onSignal);
-    process.off('SIGHUP', onHangup);
-    process.off('uncaughtException', onCrash);
-    process.off('unhandledRejection', onCrash);
+    for (const [event, listener] of Object.entries(others)) process.off(event, listener);
   }
 }

@@ -12,33 +12,33 @@ import { programVersion } from '../../base/kit/package-root.ts';
 import { waitAtMost } from '../../base/kit/wait-at-most.ts';
 import { compileCondition } from '../../base/rules/compile.ts';
 import type { Loaded } from '../../base/source/spec.ts';
-import { type Database, openDatabase } from '../../base/store/database.ts';
-import { databasePlace } from '../../base/store/database-server.ts';
+import { databasePlace, openDatabase } from '../../base/store/database.ts';
+import { createHealth } from '../../base/store/health.ts';
 import { createSecrets, readSecretFiles } from '../../base/store/secrets.ts';
 import { OpenAuditLog } from '../../domain/audit/audit-log.ts';
-import { type LiveRecords, openLiveRecords } from '../../domain/audit/live-records.ts';
+import { openLiveRecords } from '../../domain/audit/live-records.ts';
 import { DatabaseLedger } from '../../domain/budget/ledger/ledger.ts';
 import { startRetention, startUsageSums } from '../../domain/budget/ledger/upkeep.ts';
-import { createLimitsInForce } from '../../domain/budget/limits/limits-in-force.ts';
-import { goesOnWithoutStore } from '../../domain/budget/limits/spend-limits.ts';
-import type { WriteRecords } from '../../domain/budget/spool/spool.ts';
-import { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
+import { createLimitsInForce } from '../../domain/budget/limits/refusals.ts';
+import { goesOnWithoutStore, servesWithoutReservations } from '../../domain/budget/limits/spend-limits.ts';
+import { SpoolingLedger, type WriteRecords } from '../../domain/budget/spool/spooling-ledger.ts';
 import { verifiedDays } from '../../domain/identity/deprovisioning/deprovision.ts';
 import { startEndedGrants } from '../../domain/identity/deprovisioning/ended-grants.ts';
 import { startAccountChecks } from '../../domain/identity/deprovisioning/recheck-session.ts';
-import { createIdentity, type Identity, type IdentityFoundation } from '../../domain/identity/identity.ts';
+import { createIdentity, type Identity } from '../../domain/identity/identity.ts';
 import { type DecidingGroups, decidingGroups } from '../../domain/identity/provider/deciding-groups.ts';
 import { startHousekeeping } from '../../domain/identity/sessions/housekeeping.ts';
 import { openKeyHolders } from '../../domain/identity/sessions/key-holders.ts';
 import { openRevocations, openSessionActivity } from '../../domain/identity/sessions/sessions.ts';
 import { AccessTokens, createBearerTokens } from '../../domain/identity/tokens/access-tokens.ts';
 import { createManagedPolicies } from '../../domain/policies/managed-policies.ts';
-import { openPolicyFetches, type PolicyFetches } from '../../domain/policies/policy-fetches.ts';
+import { openPolicyFetches } from '../../domain/policies/policy-fetches.ts';
 import type { ExportedLog } from '../../domain/telemetry/export/exports.ts';
-import { type GatewayTelemetry, openTelemetry } from '../../domain/telemetry/open-telemetry.ts';
-import { type ModelLists, openModelLists } from '../../domain/upstreams/lists/model-lists.ts';
+import { openTelemetry } from '../../domain/telemetry/open-telemetry.ts';
+import { openModelLists } from '../../domain/upstreams/lists/model-lists.ts';
 import { createModelCatalog } from '../../domain/upstreams/models.ts';
-import { type OpenUpstreamStates, openUpstreamStates } from '../../domain/upstreams/states/shared-states.ts';
+import { openUpstreamStates } from '../../domain/upstreams/states/shared-states.ts';
+import { notifyUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
 import type { RequestContext } from '../../pipeline/run/context.ts';
 import { buildPlan, type Plan } from '../../pipeline/run/plan.ts';
 import type { AdminOptions } from '../admin/calls.ts';
@@ -56,7 +56,7 @@ import {
   signInOff,
   signInRoutes,
 } from '../http/sign-in/index.ts';
-import { createGatewayHealth, observeGateway, observeServices } from './gateway-metrics.ts';
+import { observeGateway, observeServices } from './gateway-metrics.ts';
 import { createNoteLoad, openLoadRecord } from './loads.ts';
 import { configInForce, createReloader, loadToRun, logFinding, type Reloader, recordStart } from './reload.ts';
 import { runShutdown, type ShutdownStep } from './signals.ts';
@@ -75,32 +75,15 @@ function createStartPhases() {
   return { end, durations_ms };
 }
 
-/** Services of one configuration; a reload creates new ones. */
-type PlanServices = Pick<SharedServices, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
-
-/** Services that outlive reloads. */
-type LastingServices = Omit<SharedServices, keyof PlanServices>;
-
-interface Foundation extends IdentityFoundation {
-  readonly access_tokens: AccessTokens;
-  readonly policy_fetches: PolicyFetches;
-  readonly model_lists: ModelLists;
-}
-
-interface PlanParts extends Pick<Loaded, 'pipelines'> {
-  readonly config: GatewayConfig;
-  readonly services: PlanServices;
-  readonly identity: Identity | undefined;
-  readonly groups: DecidingGroups;
-}
+type Opened = Awaited<ReturnType<typeof openServices>>;
 
 /** Creates the services of a configuration. Raises StartError for a secret, RangeError for an inexact price. */
 function createPlanServices(
   config: GatewayConfig,
   loaded: Pick<Loaded, 'policies' | 'pipelines'>,
   secret: (name: string) => string,
-  foundation: Foundation,
-): PlanParts {
+  foundation: Opened['foundation'],
+) {
   const groups = decidingGroups(config, loaded);
   const identity = createIdentity(config, secret, foundation, groups);
   const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
@@ -110,25 +93,18 @@ function createPlanServices(
   return { config, pipelines, services: { config, models, policies, secret, tokens }, identity, groups };
 }
 
-interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
-  readonly plan: Plan;
-  readonly identity: Identity | undefined;
-  readonly database: Database;
-  readonly foundation: Pick<Foundation, 'catchUp'>;
-  readonly upstreams: OpenUpstreamStates;
-  readonly live: LiveRecords;
-  readonly explained: AdminOptions['explained'] & object;
-  readonly telemetry: GatewayTelemetry;
-}
-
-function routesOf(served: Served): Router[] {
-  const { plan, pipelines, policies, identity, database, foundation, telemetry } = served;
-  const { upstreams, live, explained } = served;
+function routesOf(
+  served: Opened &
+    Pick<Loaded, 'pipelines' | 'policies'> & {
+      readonly plan: Plan;
+      readonly identity: Identity | undefined;
+      readonly explained: AdminOptions['explained'] & object;
+    },
+): Router[] {
+  const { plan, pipelines, policies, identity, database, foundation, telemetry, upstreams, live, explained } = served;
   const { config, services } = plan;
   const { clock, log, models, tokens } = services;
   const verify = (token: string) => tokens.verify(token);
-  const { catchUp } = foundation;
-  const { sessions } = identity ?? {};
   const common = { config, database, clock, log, telemetry };
   const console_callers = createConsoleCallers({ ...common, identity });
   return [
@@ -143,7 +119,8 @@ function routesOf(served: Served): Router[] {
     consoleFiles(config.server.public_url),
     adminRoutes({
       ...common,
-      ...{ policies, sessions, catchUp, verify, models, upstreams, live, explained, console: console_callers },
+      ...{ policies, verify, models, upstreams, live, explained, console: console_callers },
+      ...{ sessions: identity?.sessions, catchUp: foundation.catchUp },
     }),
   ];
 }
@@ -158,8 +135,8 @@ const STEP_SECONDS = 8;
 const DRAIN_GRACE_SECONDS = 10;
 
 /**
- * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens. Starts without the
- * database, too; requests get 503 until it is available. Raises StartError after closing everything opened.
+ * Starts a gateway. Starts without the database, too; requests get 503 until it is available. Raises StartError after closing
+ * everything opened.
  */
 export async function startGateway(options: {
   readonly config_file: string;
@@ -190,7 +167,10 @@ export async function startGateway(options: {
   let server: GatewayServer | undefined;
   const stopping = () => server?.stopping === true;
   const shutdown: ShutdownStep[] = [];
-  const of_config = new WeakMap<GatewayConfig, PlanParts & { readonly files: Readonly<Record<string, string>> }>();
+  const of_config = new WeakMap<
+    GatewayConfig,
+    ReturnType<typeof createPlanServices> & { readonly files: Readonly<Record<string, string>> }
+  >();
   const groups = () => of_config.get(reloader.config())?.groups;
   // After Ctrl-C there is no load balancer to wait for.
   let stop_signal: NodeJS.Signals | undefined;
@@ -287,15 +267,11 @@ export async function startGateway(options: {
       log.warn({}, 'the database is unavailable; requests are refused until it is available');
     }
     return {
-      /** URL for clients on this machine. */
       url,
       database: opened.database,
       /** Reloads the configuration. Never rejects: errors are logged, and the previous configuration stays. */
       reload: () => reloader.reload('signal'),
-      /**
-       * Graceful shutdown: finishes running requests, flushes queues, closes services. After SIGTERM it first keeps accepting for
-       * `server.drain.accept_seconds`. Never rejects.
-       */
+      /** Graceful shutdown; after SIGTERM it first accepts for `server.drain.accept_seconds`. Never rejects. */
       close,
     };
   } catch (error) {
@@ -394,24 +370,28 @@ async function openServices(
   const audit = opened('audit log', new OpenAuditLog({ database, clock, log, spool: spooling }));
   const live = opened('live records', openLiveRecords({ database, log, every: everyInBackground, stopping }));
   observeServices(telemetry.metrics, { ledger, spooling, audit, upstreams });
-  const lasting: LastingServices = {
+  const lasting: Omit<SharedServices, 'config' | 'models' | 'policies' | 'secret' | 'tokens'> = {
     clock,
     log,
     audit,
     ledger: spooling,
     upstreams,
     limits_in_force: createLimitsInForce({ database, clock }),
-    health: createGatewayHealth({
-      database,
-      ledger,
-      spooling,
-      access_tokens,
-      revocations,
-      upstreams,
-      reloader,
-      stopping,
+    health: createHealth({
       clock,
       log,
+      stopping,
+      reloads: () => reloader().state(),
+      upstreams: () => notifyUpstreams(upstreams.list()),
+      tries: {
+        write: () => ledger.sayAlive(),
+        read: database.check,
+        spool: () => spooling.probe(),
+        knowsCallers: () =>
+          access_tokens.knowsSome() || (reloader().config().auth?.oidc !== undefined && revocations.known),
+        servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
+        pipelines: () => reloader().storeNeeds(),
+      },
     }),
     condition: compileCondition,
     // Every stage context is a RequestContext; only the engine sees all of its facts.

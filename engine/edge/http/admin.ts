@@ -12,7 +12,6 @@ import { jsonTypeProblem } from '../../base/kit/media-type.ts';
 import { verifyCaller } from '../../base/kit/net/credentials.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
-import type { Changing } from '../../domain/audit/admin-changes.ts';
 import { rolesOf } from '../../domain/identity/deprovisioning/deprovision.ts';
 import {
   createServiceTokenVerifier,
@@ -23,27 +22,17 @@ import { isServiceToken } from '../../domain/identity/tokens/token-format.ts';
 import { BufferedBody } from '../../pipeline/run/body.ts';
 import { receiveContent } from '../../pipeline/run/receive-body.ts';
 import { BufferQuota, MemoryBudget } from '../../pipeline/run/resources.ts';
-import {
-  type AdminOptions,
-  asStageError,
-  type Caller,
-  type Download,
-  type FeedEvent,
-  type LiveFeed,
-  programCaller,
-} from '../admin/calls.ts';
+import { type AdminOptions, asStageError, type Caller, programCaller } from '../admin/calls.ts';
 import {
   ADMIN_ACTIONS,
-  ADMIN_API_DESCRIPTION,
-  ADMIN_API_DOCUMENT,
-  ADMIN_API_PATH,
+  ADMIN_API,
   ADMIN_OPERATIONS,
   type DescribedOperation,
   type Sent,
   showName,
 } from '../admin/description.ts';
+import type { Download, FeedEvent, LiveFeed } from '../admin/lists.ts';
 import { createRunOperation, requireAdminRole } from '../admin/operations.ts';
-
 import { identityOf, notePerson, type RequestIdentity } from './request-identity.ts';
 import { answerHeaders, answerOrPass, methodNotAllowed, sendJson, unsupportedMediaType } from './send-error.ts';
 import type { ConsoleCallers } from './sign-in/console.ts';
@@ -54,11 +43,7 @@ const MAX_BUFFERED_BYTES_PER_CALLER = 4 * MAX_BODY_BYTES;
 
 type AdminRequest = IncomingMessage & { originalUrl: string; params: Record<string, unknown> };
 
-/** Reads the input of a request. Raises invalid_request, invalid_json, body_too_large, request_timeout. */
-type ReadCall = (req: AdminRequest, operation: DescribedOperation, caller_id: string) => Promise<Sent>;
-
-/** Makes the function that reads requests; their bodies share one buffer quota. */
-function createReadCall({ server }: GatewayConfig, clock: Clock): ReadCall {
+function createReadCall({ server }: GatewayConfig, clock: Clock) {
   const budget = new MemoryBudget(MAX_BUFFERED_BYTES, MAX_BUFFERED_BYTES_PER_CALLER);
   const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = server.timeouts;
   const limits = { max_bytes: MAX_BODY_BYTES, total_seconds, silence_seconds };
@@ -76,14 +61,13 @@ function createReadCall({ server }: GatewayConfig, clock: Clock): ReadCall {
       quota.release();
     }
   };
-  return async (req, { path_names, body }, caller_id) => ({
+  return async (req: AdminRequest, { path_names, body }: DescribedOperation, caller_id: string): Promise<Sent> => ({
     path: Object.fromEntries(path_names.map((name) => [name, String(req.params[name] ?? '')])),
     query: { ...resumption(req), ...readQuery(req.originalUrl) },
     body: body === undefined ? undefined : await readBody(req, body, caller_id),
   });
 }
 
-/** Resume position of an event stream, from `Last-Event-ID`. */
 function resumption({ headers }: IncomingMessage): Record<string, string> {
   const id = headers['last-event-id'];
   return typeof id === 'string' && /^\d{1,15}$/.test(id) ? { after: id } : {};
@@ -111,12 +95,9 @@ function requireJson({ headers }: IncomingMessage): void {
 const whatToSend = (token_command: string) =>
   `send a session token as "Authorization: Bearer <token>"; "${token_command}" prints yours`;
 
-interface Identifying {
-  readonly config: Pick<GatewayConfig, 'server'>;
-  readonly verify: BearerTokens['verify'];
+type Identifying = Pick<AdminRoutesOptions, 'config' | 'verify' | 'console'> & {
   readonly verifyService: VerifyServiceToken;
-  readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify' | 'cookie' | 'sessions'>;
-}
+};
 
 /**
  * Authenticates the caller of the admin API. Access tokens are for models only: a leaked one must not create more tokens. Raises
@@ -148,7 +129,6 @@ async function identifyCaller(
   return { principal: found, email, is_admin: roles.includes('admin'), actor: { kind: 'person', name: email } };
 }
 
-/** Raises an error if the credential of an open event stream is invalid. Does not rotate the cookie. */
 async function requireStillValid(
   req: IncomingMessage,
   res: ServerResponse,
@@ -172,7 +152,7 @@ async function requireStillValid(
  */
 async function withCurrentGroups(
   caller: Caller,
-  { database, config }: { readonly database: Changing['database']; readonly config: Pick<GatewayConfig, 'auth'> },
+  { database, config }: Pick<AdminRoutesOptions, 'database' | 'config'>,
 ): Promise<Caller> {
   if (caller.actor.kind !== 'person') return caller;
   const { principal } = caller;
@@ -186,7 +166,6 @@ async function withCurrentGroups(
   return { ...caller, principal: { ...principal, groups }, is_admin };
 }
 
-/** Requires the scope of the operation from a service token. Raises forbidden. */
 function requireScope({ scope }: DescribedOperation, { scopes, principal }: Caller): void {
   if (scopes === undefined || (scope !== undefined && scopes.includes(scope))) return;
   const why =
@@ -207,7 +186,6 @@ async function verifySession(
   );
 }
 
-/** Streams a file as an attachment. If generating it fails, closes the connection and raises the error. */
 async function sendDownload(
   res: Response,
   { file_name, chunks }: Download,
@@ -224,9 +202,8 @@ const HEARTBEAT_MS = 3000;
 const WAITING_BYTES_MAX = 1_048_576;
 
 /**
- * Sends events as they occur (`text/event-stream`), until the reader disconnects, the gateway stops, or access is revoked.
- * @param mayGoOn called at each heartbeat; raises if the credential is no longer valid.
- * Raises the errors of opening the feed.
+ * Sends events as they occur (`text/event-stream`), until the reader disconnects, the gateway stops, or `mayGoOn`, called at each
+ * heartbeat, raises. Raises the errors of opening the feed.
  */
 export async function sendFeed(
   res: Response,
@@ -265,11 +242,10 @@ export async function sendFeed(
   stop();
 }
 
-/** Records a change, or its refusal, in telemetry; at most once. */
 function beginChange(
   operation: DescribedOperation,
   { request_id, trace }: RequestIdentity,
-  { telemetry, clock }: { readonly telemetry: Pick<Telemetry, 'operation'>; readonly clock: Clock },
+  { telemetry, clock }: Pick<AdminRoutesOptions, 'telemetry' | 'clock'>,
 ) {
   const began_at = clock.now();
   const began = clock.monotonic();
@@ -307,9 +283,7 @@ interface AdminRoutesOptions extends AdminOptions {
   readonly log: Log;
   readonly telemetry: Pick<Telemetry, 'operation'>;
   readonly verify: BearerTokens['verify'];
-  /** Callers with the console's cookie; absent where there is no console. */
   readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify' | 'cookie' | 'sessions'>;
-  /** Resolves when this process has applied the change. */
   catchUp(): Promise<void>;
 }
 
@@ -323,8 +297,8 @@ export function adminRoutes(options: AdminRoutesOptions): Router {
   const note = (path: string, method: string) => methods.set(path, [...(methods.get(path) ?? []), method]);
 
   const description = describe(options.config.server.public_url);
-  note(ADMIN_API_DESCRIPTION, 'GET');
-  router.get(ADMIN_API_DESCRIPTION, (_req, res) => sendJson(res, 200, description));
+  note(ADMIN_API.description, 'GET');
+  router.get(ADMIN_API.description, (_req, res) => sendJson(res, 200, description));
   const answer = createAnswer(options);
   for (const operation of ADMIN_OPERATIONS.values()) {
     const pattern = operation.path.replace(/\{(\w+)\}/g, ':$1');
@@ -337,10 +311,10 @@ export function adminRoutes(options: AdminRoutesOptions): Router {
       throw methodNotAllowed(req, allowed.map((method) => (method === 'GET' ? 'GET, HEAD' : method)).join(', '));
     });
   }
-  router.use(ADMIN_API_PATH, () => {
-    throw new StageError('path_not_found', `Path not found; GET ${ADMIN_API_DESCRIPTION} describes the admin API.`);
+  router.use(ADMIN_API.path, () => {
+    throw new StageError('path_not_found', `Path not found; GET ${ADMIN_API.description} describes the admin API.`);
   });
-  router.use(ADMIN_API_PATH, (error: unknown, req: Request, res: Response, next: NextFunction) => {
+  router.use(ADMIN_API.path, (error: unknown, req: Request, res: Response, next: NextFunction) => {
     answerOrPass(asStageError(error), req, res, next);
   });
   return router;
@@ -393,6 +367,6 @@ async function catchUp({ catchUp, log }: AdminRoutesOptions, { request_id, trace
 }
 
 function describe(public_url: string): object {
-  const info = { ...ADMIN_API_DOCUMENT.info, version: programVersion() };
-  return { ...ADMIN_API_DOCUMENT, info, servers: [{ url: public_url.replace(/\/+$/, '') }] };
+  const info = { ...ADMIN_API.document.info, version: programVersion() };
+  return { ...ADMIN_API.document, info, servers: [{ url: public_url.replace(/\/+$/, '') }] };
 }

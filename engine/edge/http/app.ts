@@ -49,10 +49,8 @@ const MINUTE_MS = 60_000;
 /** Longest wait of the response for the caller's identity; the record is written even if it takes longer. */
 const CALLER_TIMEOUT_MS = 250;
 
-/** Longest recorded path; the client chose it. */
 const PATH_LENGTH_MAX = 200;
 
-/** Rate limit for records: the number of records omitted since the last one, or `undefined` to omit this one. */
 function createRecordLimit(now: () => number): (principal: string) => number | undefined {
   let minute = 0;
   let written = new Map<string, number>();
@@ -176,7 +174,6 @@ export function servePlan(
   return { ...plan, app };
 }
 
-/** Express marks an undecodable path with a status. */
 function asStageError(error: unknown): StageError {
   if (error instanceof StageError) return error;
   const { status } = error as { status?: unknown };

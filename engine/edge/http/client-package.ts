@@ -25,7 +25,6 @@ const BLOCK = 512;
 /** A fixed date gives the same bytes for the same files. npm uses this one, as some programs reject 1970. */
 const MODIFIED_SECONDS = Date.UTC(1985, 9, 26, 8, 15) / 1000;
 
-/** A reproducible archive in the ustar format (POSIX.1-1988), with the files in this order. */
 function tar(files: readonly TarFile[]): Buffer {
   const parts = files.flatMap(({ path, bytes, is_program = false }) => [
     header(path, bytes.length, is_program ? 0o755 : 0o644),
@@ -57,10 +56,8 @@ function header(path: string, size: number, mode: number): Buffer {
   return block;
 }
 
-/** The program for developers, bundled into one file by `engine/edge/console/build.mjs`. */
 const PROGRAM = join(PACKAGE_ROOT, 'dist/client/appscli.mjs');
 
-/** Data files of the program, by the same paths as here. */
 const DATA = [
   'LICENSE',
   'examples/profiles/vendor-names.yaml',
@@ -159,8 +156,7 @@ function send(req: Request, res: Response, { bytes, sha256 }: ClientPackage): vo
     [REQUEST_ID_HEADER]: identityOf(res).request_id,
   };
   const known = (req.headers['if-none-match'] ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''));
-  if (known.includes(etag) || known.includes('*')) return void res.writeHead(304, headers).end();
-  res
-    .writeHead(200, { ...headers, 'content-type': 'application/gzip', 'content-length': bytes.length })
-    .end(req.method === 'HEAD' ? undefined : bytes);
+  if (known.includes(etag) || known.includes('*')) res.writeHead(304, headers).end();
+  else
+    res.writeHead(200, { ...headers, 'content-type': 'application/gzip', 'content-length': bytes.length }).end(bytes);
 }

@@ -33,7 +33,6 @@ export class CallerRates {
     this.#clock = clock;
   }
 
-  /** Charges a request. Raises rate_limit_exceeded if the bucket is empty. */
   begin(caller: string): void {
     const known = this.#refilled(caller);
     if (known.left <= 0) {
@@ -73,7 +72,6 @@ export interface ClientTelemetryOptions {
   readonly log: Log;
 }
 
-/** Buffer quota for all requests of one configuration, and for one caller. */
 const MAX_HELD_BYTES = 16 * EXPORT_BYTES_MAX;
 const MAX_HELD_BYTES_PER_CALLER = 4 * EXPORT_BYTES_MAX;
 
@@ -87,7 +85,6 @@ const TYPES: Readonly<Record<string, string>> = {
 /** An empty export request in JSON; in protobuf it has no bytes. */
 const EMPTY = Buffer.from('{}');
 
-/** gRPC status codes of OTLP/HTTP errors, by HTTP status. */
 const RPC_CODES: Readonly<Record<number, number>> = {
   400: 3,
   401: 16,
@@ -149,7 +146,6 @@ function createReceive({ config, relay, verify, clock }: ClientTelemetryOptions)
   };
 }
 
-/** Warning for an empty export without a destination, as `appscli client --check` sends it. */
 function missingDestination(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
   if (telemetry.forward_to.some((destination) => destination[signal])) return undefined;
   return `the gateway drops them: telemetry.forward_to has no destination for ${signal}`;

@@ -18,7 +18,6 @@ export function createOriginReader(server: Pick<GatewayConfig['server'], 'truste
   const { trusted_proxies, region_header } = server;
   const isTrusted = compileRanges(trusted_proxies);
   return {
-    /** IP address of the client; empty if the connection is closed. */
     address(peer = '', headers: IncomingHttpHeaders): string {
       const forwarded = trusted_proxies.length === 0 ? undefined : headers['x-forwarded-for'];
       let address = plain(peer);
@@ -53,7 +52,6 @@ function addressIn(entry: string): string | undefined {
   return isIP(inner) === 0 || inner.includes('%') ? undefined : plain(inner);
 }
 
-/** Cache lifetime of a preflight response; Chromium's maximum. */
 const MAX_AGE_SECONDS = '7200';
 
 /** Response headers that pages may read. The star means all; the names are for browsers that do not support it. */
@@ -67,9 +65,8 @@ const NAMES_MAX = 128;
 const MODEL_PATHS = '/v1/';
 
 /**
- * CORS: lets pages of `server.cors.origins` read responses at the paths of pipelines (Fetch standard, section 3.3). Credentials
- * mode is never allowed: a page sends its own token.
- * @returns whether the request was a preflight that is now finished
+ * CORS (Fetch standard, section 3.3): whether the request was a preflight that is now finished. Credentials mode is never allowed: a
+ * page sends its own token.
  */
 export type AdmitPages = (
   req: IncomingMessage,
@@ -78,7 +75,7 @@ export type AdmitPages = (
   pipelines: ReadonlyMap<string, unknown> | undefined,
 ) => boolean;
 
-/** CORS for a configuration; `undefined` if it lists no origins. */
+/** Lets pages of `server.cors.origins` read responses at the paths of pipelines; `undefined` if it lists no origins. */
 export function createCors({ server }: Pick<GatewayConfig, 'server'>): AdmitPages | undefined {
   if (server.cors === undefined) return undefined;
   const origins = new Set(server.cors.origins);
@@ -128,7 +125,6 @@ const MAIN_HEADERS = ['x-claude-code-session-id', 'x-codex-window-id'];
 
 /** Longest header value that becomes a fact; keeps facts and audit rows small. */
 const FACT_LENGTH_MAX = 200;
-/** Longest value of a header listed in `facts.headers`. */
 const HEADER_LENGTH_MAX = 256;
 
 /** Makes the function that sets the facts of connection and headers: address, region, product, session, agent. */

@@ -41,7 +41,6 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** Content codings by preference, the smaller result first. */
 const CODINGS = [
   { name: 'br', end: '.br' },
   { name: 'gzip', end: '.gz' },
@@ -62,8 +61,7 @@ function builtFiles(): Files {
 
 /**
  * Serves the console application: its files, and its start page at every other path below `/console`. Without a build the page
- * says how to build it.
- * @param public_url `server.public_url`; its path is the prefix of the file URLs
+ * says how to build it. The path of `server.public_url` is the prefix of the file URLs.
  */
 export function consoleFiles(public_url: string): Router {
   const built = builtFiles();
@@ -80,8 +78,9 @@ export function consoleFiles(public_url: string): Router {
     const bytes = name === START ? undefined : built.get(name);
     if (bytes !== undefined) return sendFile(req, res, name, built);
     if (extname(name) !== '') return void sendError(res, CONSOLE_PATH, NO_SUCH_FILE);
-    if (start === undefined) return sendText(res, 503, NOT_BUILT);
-    sendText(res, 200, start);
+    const text = start ?? NOT_BUILT;
+    const headers = { 'content-type': TYPES['.html'], 'cache-control': 'no-store' };
+    res.writeHead(start === undefined ? 503 : 200, { ...headers, 'content-length': Buffer.byteLength(text) }).end(text);
   });
   return router;
 }
@@ -94,26 +93,14 @@ function lifetimeOf(name: string): string {
 function sendFile(req: Request, res: Response, name: string, built: Files): void {
   const coding = CODINGS.find((each) => built.has(name + each.end) && req.acceptsEncodings(each.name) !== false);
   const bytes = built.get(name + (coding?.end ?? ''))!;
-  res
-    .writeHead(200, {
-      'content-type': TYPES[extname(name)] ?? 'application/octet-stream',
-      'content-length': bytes.length,
-      'cache-control': lifetimeOf(name),
-      vary: 'accept-encoding',
-      ...(coding !== undefined && { 'content-encoding': coding.name }),
-    })
-    .end(req.method === 'HEAD' ? undefined : bytes);
-}
-
-function sendText(res: Response, status: number, text: string): void {
-  const bytes = Buffer.from(text);
-  res
-    .writeHead(status, {
-      'content-type': TYPES['.html'],
-      'content-length': bytes.length,
-      'cache-control': 'no-store',
-    })
-    .end(res.req.method === 'HEAD' ? undefined : bytes);
+  const headers = {
+    'content-type': TYPES[extname(name)] ?? 'application/octet-stream',
+    'content-length': bytes.length,
+    'cache-control': lifetimeOf(name),
+    vary: 'accept-encoding',
+    ...(coding !== undefined && { 'content-encoding': coding.name }),
+  };
+  res.writeHead(200, headers).end(bytes);
 }
 
 const NOT_BUILT = `<!doctype html>

@@ -91,12 +91,10 @@ export function writeErrorResponse(socket: Socket, problem: StageError): StageEr
 
 function explain(error: NodeJS.ErrnoException, limits: Limits): StageError {
   switch (error.code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return new StageError(
-        'headers_too_large',
-        `The request line and headers are larger than ${limits.header_bytes} bytes.`,
-        { details: { limit_bytes: limits.header_bytes } },
-      );
+    case 'HPE_HEADER_OVERFLOW': {
+      const problem = `The request line and headers are larger than ${limits.header_bytes} bytes.`;
+      return new StageError('headers_too_large', problem, { details: { limit_bytes: limits.header_bytes } });
+    }
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new StageError('request_timeout', 'The request took too long to arrive.');
     default:

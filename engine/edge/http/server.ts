@@ -43,13 +43,11 @@ function readCertificate({ cert_file, key_file }: NonNullable<ServerConfig['tls'
   }
 }
 
-/** Longest a connection may be silent, in milliseconds. */
 function silence(timeouts: ServerConfig['timeouts']): number {
   const { first_byte_seconds, non_streaming_first_byte_seconds, idle_seconds } = timeouts;
   return (Math.max(first_byte_seconds, non_streaming_first_byte_seconds, idle_seconds) + SOCKET_GRACE_SECONDS) * 1000;
 }
 
-/** One caller's share of the buffer quota, in bytes. */
 function shareOf({ buffered_bytes, buffered_bytes_per_principal, body_bytes }: ServerConfig['limits']): number {
   return buffered_bytes_per_principal ?? Math.max(body_bytes, Math.floor(buffered_bytes / 4));
 }
@@ -79,7 +77,6 @@ export class GatewayServer {
   #prefix!: string;
   #noteClient!: (ctx: RequestContext) => void;
   #admitPages: AdmitPages | undefined;
-  /** Open requests outside the pipelines. */
   #answering = 0;
   #draining = false;
   #onIdle: (() => void) | undefined;
@@ -216,13 +213,11 @@ export class GatewayServer {
     });
   }
 
-  /** Responds to a request before any pipeline sees it. */
   #refuse(req: http.IncomingMessage, res: http.ServerResponse, error: StageError): void {
     this.#runFinallyStages(req, res);
     this.#countRejected(sendError(res, pathOf(req.url!), error));
   }
 
-  /** Counts an error response outside the pipelines. */
   #countRejected(error: StageError | undefined): void {
     if (error !== undefined) this.#telemetry.requestRejected(error.status, error.code);
   }

@@ -10,7 +10,6 @@ import { printableLine, printableWord } from '../../base/kit/text/printable.ts';
 
 interface DecodedBody {
   readonly body: Buffer;
-  /** When which decoded bytes became readable. */
   readonly arrivals: readonly Arrival[];
   /** `encoding`: the body does not match `content-encoding`, or the encoding is unknown. */
   readonly fault?: 'encoding' | 'too_large';
@@ -51,7 +50,6 @@ export async function decodeBody(
   return { body: decoded.taken(), arrivals: decoded_arrivals, ...(fault === undefined ? {} : { fault }) };
 }
 
-/** Resolves when the stream has decoded the piece, or has closed. */
 function written(stream: Duplex, piece: Buffer): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
@@ -67,15 +65,12 @@ function written(stream: Duplex, piece: Buffer): Promise<void> {
 export interface Answer {
   readonly status: number;
   readonly headers: Exchange['headers'];
-  /** Decompressed. */
   readonly body: Buffer;
   readonly text: string;
   readonly arrivals: readonly Arrival[];
-  /** The parsed body; `undefined` if it is not JSON. */
   readonly json: unknown;
   readonly head_ms: number;
   readonly total_ms: number;
-  /** Why the response is incomplete; `undefined` if it is complete. */
   readonly fault: Exclude<Exchange['ending'], 'whole'> | DecodedBody['fault'] | undefined;
 }
 
@@ -85,12 +80,9 @@ export interface Problem {
   readonly remedy: string;
 }
 
-/** An event of a stream. */
 export interface ReadEvent {
-  /** Value of the `event:` line; `undefined` without one. */
   readonly name: string | undefined;
   readonly data: string;
-  /** Fields of its data; empty unless it is a JSON object. */
   readonly fields: Fields;
 }
 

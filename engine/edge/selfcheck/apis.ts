@@ -2,21 +2,17 @@ import type { Protocol } from '../../base/contract/protocol.ts';
 import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
 import { errorText, type ReadEvent, shortText } from './answer.ts';
 
-/** Requests of coding clients in one protocol, and validation of the responses. Faults are nouns or short sentences. */
 export interface Api {
   readonly path: string;
-  /** In the plural, such as `chat completions`. */
   readonly what: string;
   readonly clients: string;
   request(prompt: string, most: number): Fields;
   readonly wrong: Fields;
-  /** Extra fields that request usage in a stream. */
   readonly stream_fields: Fields;
   readonly error_form: string;
   errorFaults(json: unknown): string[];
   wholeFaults(json: Fields): string[];
   streamFaults(events: readonly ReadEvent[]): string[];
-  /** Names of the two token counts in a usage object. */
   readonly counts: readonly [input: string, output: string];
 }
 
@@ -29,7 +25,6 @@ const isText = (value: unknown) => typeof value === 'string' && value.trim() !==
 const when = (is_fault: boolean, fault: string) => (is_fault ? [fault] : []);
 const chatMessages = (content: string) => ({ messages: [{ role: 'user', content }] });
 
-/** The usage in a stream of JSON events: the last value of each count. */
 export function streamUsage(events: readonly ReadEvent[]): Fields {
   const usages = events.flatMap(({ fields: { usage, message, response } }) => [
     fieldsOf(fieldsOf(message).usage),
@@ -39,18 +34,15 @@ export function streamUsage(events: readonly ReadEvent[]): Fields {
   return Object.fromEntries(usages.flatMap((usage) => Object.entries(usage).filter(([, value]) => value !== null)));
 }
 
-/** Faults in the two counts of a usage object. */
 export function usageFaults(usage: unknown, { counts }: Pick<Api, 'counts'>): string[] {
   return counts.filter((name) => !isCount(fieldsOf(usage)[name])).map((name) => `no count in usage.${name}`);
 }
 
-/** The two counts of a usage object as text. */
 export function formatUsage(usage: unknown, { counts: [input, output] }: Pick<Api, 'counts'>): string {
   const counts_of = fieldsOf(usage);
   return `${Number(counts_of[input])} tokens in and ${Number(counts_of[output])} out`;
 }
 
-/** The error that a stream reports; `undefined` without one. */
 export function streamError(events: readonly ReadEvent[]): string | undefined {
   const failed = events.find(
     ({ fields: { type, error } }) =>
@@ -89,7 +81,6 @@ const compatErrorFaults = (json: unknown): string[] => {
   return [...when(!isText(message), 'error.message is missing'), ...when(!isText(type), 'error.type is missing')];
 };
 
-/** The API of each protocol. */
 export const APIS: Readonly<Record<Protocol, Api>> = {
   messages: {
     path: '/v1/messages',
@@ -199,7 +190,6 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
   },
 };
 
-/** The text of a Messages stream. */
 export function streamText(events: readonly ReadEvent[]): string {
   return events
     .map(({ fields }) => fieldsOf(fields.delta).text)

@@ -7,7 +7,6 @@ interface ArrivedStream {
   readonly body: Buffer;
   readonly arrivals: readonly Arrival[];
   readonly total_ms: number;
-  /** Interval between events at the sender, if known. */
   readonly made_every_ms?: number;
 }
 
@@ -16,7 +15,6 @@ const EVENTS_MIN = 12;
 const EVENTS_MIN_AT_KNOWN_PACE = 5;
 /** Shortest stream that can count as `at_once` at an unknown pace. */
 const TOTAL_MS_MIN = 500;
-/** Faster than any model: the events were made earlier. */
 const EVENTS_PER_MS_AT_ONCE = 2;
 /** As fast as the fastest models: blocks in such a stream prove nothing. */
 const EVENTS_PER_MS_FAST = 0.4;
@@ -25,10 +23,7 @@ const EVENTS_OF_A_BLOCK = 8;
 /** Events made within this time may arrive together, at a known pace; within twice this time at the start. */
 const BLOCK_MS = 125;
 
-/**
- * Classifies how a stream arrived, to detect buffering on the way. At a known pace one second of events suffices. Otherwise
- * `at_once` may also be a sender that completes its response before it sends the first byte.
- */
+/** Detects buffering on the way. At an unknown pace `at_once` may also be a sender that completes before it sends. */
 export function classifyArrivals(stream: ArrivedStream): Arriving {
   const { total_ms, made_every_ms } = stream;
   const times = eventTimes(stream);
@@ -56,7 +51,6 @@ export function classifyArrivals(stream: ArrivedStream): Arriving {
   return groups.length >= enough ? 'one_by_one' : 'unclear';
 }
 
-/** The arrival times that `classifyArrivals` evaluates, as lines of text. */
 export function describeArrivals(stream: ArrivedStream): string[] {
   const times = eventTimes(stream);
   const total = `${Math.round(stream.total_ms)} ms`;
@@ -85,10 +79,7 @@ function groupsOf(times: readonly number[], made_every_ms: number | undefined): 
   return starts.map((start, index) => ({ at_ms: times[start]!, events: (starts[index + 1] ?? times.length) - start }));
 }
 
-/**
- * When each complete event arrived, without comments and `ping` events, which gateways send while they buffer the rest. Line
- * ends as in server-sent events (WHATWG HTML, 9.2.5).
- */
+/** Without comments and `ping` events, which gateways send while they buffer. Line ends as in WHATWG HTML 9.2.5. */
 function eventTimes({ body, arrivals }: ArrivedStream): number[] {
   let [next, end, arrived] = [0, 0, arrivals[0]?.bytes ?? 0];
   return body

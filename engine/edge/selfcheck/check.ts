@@ -6,11 +6,9 @@ import type { Exchange } from '../../base/kit/net/exchange.ts';
 import type { ClientNames } from '../client-files/names.ts';
 import { type Answer, cameLine, errorText, nonApiResponse, readAnswer, shortText } from './answer.ts';
 import { APIS } from './apis.ts';
-import type { Echo } from './echo/open-echo.ts';
+import type { Echo } from './echo.ts';
 
-/** Most tokens that all requests of a check use together. */
 export interface TokensUsed {
-  /** Number of requests to the model; one by default. */
   readonly requests?: number;
   readonly input: number;
   readonly output: number;
@@ -27,16 +25,13 @@ export interface SelfCheck {
   /** Stays the same in all versions: lower-case words with dots between them, such as `messages.stream`. */
   readonly id: string;
   readonly title: string;
-  /** The expected result, as a sentence; printed when the check fails. */
   readonly expected: string;
   readonly uses?: TokensUsed;
   /** Why the check cannot run, such as a missing option; `undefined` if it can. */
   skipped?(subject: Subject): string | undefined;
-  /** Runs the check. The caller handles network errors. */
   run(subject: Subject): Promise<SelfCheckOutcome>;
 }
 
-/** A request of a check to the gateway. */
 export interface CheckRequest {
   /** With its query, such as `/v1/models?limit=1000`. */
   readonly path: string;
@@ -50,19 +45,16 @@ export interface CheckRequest {
   readonly seconds?: number;
 }
 
-/** Environment for runs of coding clients. */
 export interface ClientEnvironment {
   readonly env: NodeJS.ProcessEnv;
   /** The names that clients may have here. */
   readonly names: readonly ClientNames[];
-  /** The token under test. It goes only into the client's environment. */
   readonly token: string;
   readonly seconds: number;
 }
 
 /** The gateway under test. */
 export interface Subject {
-  /** Without `/v1` and without a trailing slash. */
   readonly root_url: string;
   /** The address as the user typed it, such as one that ends in `/v1`. */
   readonly given_url?: string;
@@ -71,7 +63,6 @@ export interface Subject {
   readonly limit_token: string | undefined;
   /** Prefixes of version and beta headers, such as `vendor` for `vendor-version`. */
   readonly header_prefixes: readonly string[];
-  /** The echo upstream, if `--echo` is set. */
   readonly echo: Echo | undefined;
   /** Environment for client runs; absent to skip them. */
   readonly clients?: ClientEnvironment;
@@ -85,20 +76,16 @@ export interface Subject {
 /** Why checks without a model are skipped. The cause may be a rejected token, which another model would not fix. */
 export const NO_MODEL = 'no model available: fix the model list, or name a model with --model';
 
-/** Skips a check that needs a model. */
 export function withoutModel({ model }: Pick<Subject, 'model'>): string | undefined {
   return model === undefined ? NO_MODEL : undefined;
 }
 
-/** POST with a body, GET without. */
 export function methodOf({ json, body }: CheckRequest): 'GET' | 'POST' {
   return json === undefined && body === undefined ? 'GET' : 'POST';
 }
 
-/** A request and its response. */
 export interface Reply {
   readonly answer: Answer;
-  /** Request and response, a line each, without credentials. */
   readonly travelled: { readonly sent: string; readonly came: string };
 }
 
@@ -130,7 +117,6 @@ export function outcomeOf(
   return (faults.length > 0 ? failed : warning)(found, remedy, more);
 }
 
-/** The outcome of a non-API response; `undefined` for JSON. */
 export function nonApiOutcome({ answer, travelled }: Reply): SelfCheckOutcome | undefined {
   const foreign = nonApiResponse(answer);
   return foreign && failed(`expected JSON, got ${foreign.found}`, foreign.remedy, travelled);

@@ -27,10 +27,7 @@ interface Runnable {
   readonly api: Protocol;
   /** About twice the measured use of one run: the client decides. */
   readonly uses: TokensUsed;
-  /**
-   * Arguments of a run that prints one reply and exits, without tools for commands and files: the gateway's response could
-   * otherwise make the client use them. Versions without these options reject them.
-   */
+  /** Without tools for commands and files, which the gateway's response could make the client use. */
   args(prompt: string): readonly string[];
 }
 
@@ -61,7 +58,6 @@ const RUNNABLE: readonly Runnable[] = [
   },
 ];
 
-/** One run of each installed coding client. */
 export const CLIENT_CHECKS: readonly SelfCheck[] = RUNNABLE.map((runnable) => ({
   id: `clients.${runnable.client.replace('-', '_')}`,
   title: `One run of the ${CLIENTS[runnable.client].title}`,
@@ -109,13 +105,10 @@ async function runClient(runnable: Runnable, subject: Subject): Promise<SelfChec
   const run = await runOnce(runnable, { ...clients, ...found, root_url, model, prompt, signal });
   signal?.throwIfAborted();
   const isExpected = (reply: string) => (expected?.received() === undefined ? REPLY.test(reply) : reply.includes(word));
-  return classifyRun(run, runnable, { program: found.program, isExpected, seconds: clients.seconds });
+  return classifyRun(run, runnable, found.program, isExpected, clients.seconds);
 }
 
-/**
- * Sends a short request before the run. A rejected client retries many times, each with tens of thousands of tokens. Returns
- * why a run would fail.
- */
+/** A rejected client retries many times, each with tens of thousands of tokens. Returns why a run would fail. */
 async function whyUseless({ api }: Runnable, subject: Subject): Promise<SelfCheckOutcome | undefined> {
   const { path } = APIS[api];
   const reply = await sendRequest(subject, { path, json: requestOf(subject, api) }, 'a short request');
@@ -150,10 +143,7 @@ const CONTEXT_WINDOW = 200_000;
 
 const TOKEN_VARIABLE = 'APPSCLI_SELFCHECK_TOKEN';
 
-/**
- * Runs a client once in a temporary home directory, configured as by `appscli client`, with the token in a variable and no other
- * user data. Records the pages that it would open in a browser. Removes all of its processes and files afterwards.
- */
+/** Runs a client in a temporary home, the token in a variable. Removes all of its processes and files afterwards. */
 async function runOnce({ client, args }: Runnable, request: RunRequest): Promise<SingleRun> {
   const { names, program, prompt, token, seconds, signal } = request;
   const home = mkdtempSync(join(tmpdir(), 'appscli-selfcheck-'));
@@ -216,18 +206,8 @@ function writeFiles(client: ClientKind, variable: string, home: string, { root_u
 }
 
 const BROWSERS = [
-  'xdg-open',
-  'open',
-  'gio',
-  'gnome-open',
-  'kde-open',
-  'wslview',
-  'sensible-browser',
-  'x-www-browser',
-  'www-browser',
-  'firefox',
-  'chromium',
-  'google-chrome',
+  ...['xdg-open', 'open', 'gio', 'gnome-open', 'kde-open', 'wslview', 'sensible-browser', 'x-www-browser'],
+  ...['www-browser', 'firefox', 'chromium', 'google-chrome'],
 ];
 
 /** Variables that clients inherit: network, certificates and language, but no user data. */
@@ -265,9 +245,10 @@ function hostsIn(pages: string): string[] {
 function classifyRun(
   run: SingleRun,
   { client, api, args }: Runnable,
-  context: { readonly program: string; readonly isExpected: (reply: string) => boolean; readonly seconds: number },
+  program: string,
+  isExpected: (reply: string) => boolean,
+  seconds: number,
 ): SelfCheckOutcome {
-  const { program, seconds, isExpected } = context;
   const { ending, exit_code, opened, version, stdout, stderr } = run;
   const { path } = APIS[api];
   const reply = printableLine(stdout.trim());
@@ -277,7 +258,6 @@ function classifyRun(
     came: `${end}, ${reply === '' ? 'no reply' : `the reply: ${shorten(reply)}`}`,
     details: [
       `${program}${version === '' ? '' : `, version ${shorten(version)}`}`,
-      // The last lines contain the reason of a failure.
       ...(exit_code === 0 ? [] : linesOf(stderr).map((line) => `output: ${shorten(line)}`)),
     ],
   };

@@ -6,19 +6,10 @@ import { printableLine } from '../../base/kit/text/printable.ts';
 
 /** A place where two JSON texts differ. */
 export interface Difference {
-  /** Path from the root, such as `system[1].cache_control.ttl`; empty for the root. */
   readonly path: string;
-  /** The predicate of a sentence that begins with the path: `is missing`. */
   readonly is: string;
   /** Whether the difference is minor: it changes no prompt, or is a documented change of gateways. */
   readonly is_lesser?: boolean;
-}
-
-interface BodyComparison {
-  readonly same_bytes: boolean;
-  /** Whether only the model name changed. */
-  readonly model_only: boolean;
-  readonly differences: readonly Difference[];
 }
 
 const SHOWN_MAX = 24;
@@ -32,8 +23,7 @@ class Written {
   }
 }
 
-/** Compares a sent body to the received one. Shows changed values only if they are short words. */
-export function compareBodies(sent: string, came: Buffer): BodyComparison {
+export function compareBodies(sent: string, came: Buffer) {
   const text = came.toString();
   if (text === sent) return { same_bytes: true, model_only: false, differences: [] };
   const [before, after] = [parseExactly(sent), parseExactly(text)];
@@ -41,7 +31,7 @@ export function compareBodies(sent: string, came: Buffer): BodyComparison {
   const [head = '', tail = ''] = sent.split(model_name, 2);
   const name = text.slice(head.length, text.length - tail.length);
   const model_only = text.startsWith(head) && text.endsWith(tail) && /^"[^"\\]*"$/.test(name);
-  const differences = isFields(after)
+  const differences: Difference[] = isFields(after)
     ? [...compare(before, after, '')]
     : [{ path: 'the body', is: 'is not a JSON object' }];
   return { same_bytes: false, model_only, differences: differences.filter(({ path }) => path !== 'model') };
@@ -115,14 +105,10 @@ function shown(value: unknown): string {
 interface ProbeInput {
   readonly model: string;
   readonly text: string;
-  /** Prefix of header names, used in the attribution block. */
   readonly prefix: string;
 }
 
-/**
- * A Messages request with everything that gateways tend to change: unknown fields at every level, two equal `system` blocks,
- * unsorted keys and tools, numbers and texts with several notations, white space.
- */
+/** A Messages request with everything that gateways tend to change: unknown fields, equal blocks, order, notations. */
 function messagesBody({ model, text, prefix }: ProbeInput): string {
   const attribution = JSON.stringify(`x-${prefix}-billing-header: cc_version=2.1.0; cc_entrypoint=cli;`);
   return `{ "model": ${JSON.stringify(model)}, "stream":false,
@@ -190,7 +176,6 @@ function responsesBody({ model, text }: ProbeInput): string {
   });
 }
 
-/** A probe body of each protocol, with unknown fields at every level. */
 export const PROBES: Readonly<Record<Protocol, (input: ProbeInput) => string>> = {
   messages: messagesBody,
   chat: chatBody,

@@ -11,7 +11,6 @@ export interface ChosenModel {
   readonly model: string | undefined;
   readonly reason: ModelReason | undefined;
   readonly price: Price | undefined;
-  /** Number of models on the gateway's list; `undefined` without a list. */
   readonly listed: number | undefined;
 }
 
@@ -25,10 +24,7 @@ interface Entry {
   readonly price: Price | undefined;
 }
 
-/**
- * Chooses the model for checks: the named one, else the echo upstream's, the cheapest with a price, or the first on the
- * gateway's list. Costs nothing. Rejects without a response.
- */
+/** The named one, else the echo upstream's, the cheapest with a price, or the first listed. Rejects in an outage. */
 export async function chooseModel(
   subject: Pick<Subject, 'ask'>,
   request: { readonly named: string | undefined; readonly echo_model: string | undefined },
@@ -50,15 +46,13 @@ function choose(
   const [first] = entries;
   if (first === undefined) return { model: undefined, reason: undefined };
   const for_text = entries.filter(({ id }) => !FOR_SOMETHING_ELSE.test(id));
-  const priced = for_text.flatMap(({ id, price }) => (price === undefined ? [] : [{ id, costs: sumOf(price) }]));
+  const priced = for_text.flatMap(({ id, price }) =>
+    price === undefined ? [] : [{ id, costs: price.input_usd_per_million + price.output_usd_per_million }],
+  );
   // Free models often allow only a few requests per minute, which would distort the checks.
   const [cheapest] = priced.filter(({ costs }) => costs > 0).sort((a, b) => a.costs - b.costs);
   if (cheapest !== undefined) return { model: cheapest.id, reason: 'cheapest' };
   return { model: (for_text[0] ?? first).id, reason: 'first' };
-}
-
-function sumOf({ input_usd_per_million, output_usd_per_million }: Price): number {
-  return input_usd_per_million + output_usd_per_million;
 }
 
 async function listModels(subject: Pick<Subject, 'ask'>): Promise<Entry[] | undefined> {
@@ -80,9 +74,7 @@ export interface Price {
   readonly output_usd_per_million: number;
 }
 
-/**
- * Source of a price: the gateway's model list, an assumption if the list has none, or the echo upstream, which is free.
- */
+/** An assumption if the gateway's list has no price; the echo upstream is free. */
 export type PriceSource = 'gateway' | 'assumed' | 'echo';
 
 /** The price of a medium model, at which all checks except client runs cost less than one cent. */
@@ -123,7 +115,6 @@ export interface Budget {
   readonly input_tokens: number;
   readonly output_tokens: number;
   readonly usd: number;
-  /** Checks over the budget, with their cost in USD. */
   readonly too_dear: ReadonlyMap<SelfCheck, number>;
 }
 

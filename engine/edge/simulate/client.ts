@@ -4,7 +4,6 @@ import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage 
 import type { Caller, CaseRequest } from '../../pipeline/load/tests/test-case.ts';
 import { presentHeaders } from './upstream-script.ts';
 
-/** A response received by the client. */
 export interface ClientResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -14,7 +13,6 @@ export interface ClientResponse {
 const DEFAULT_CALLER = '192.0.2.1';
 const FORWARDED_FOR = 'x-forwarded-for';
 
-/** Credential headers. */
 export function credentialHeaders(credential: Caller['credential'], token: string): string[] {
   if (credential === 'none') return [];
   return credential === 'x-api-key' ? ['x-api-key', token] : ['authorization', `Bearer ${token}`];
@@ -32,9 +30,7 @@ export function proxyHeaders(
     : [...forwarded_for, region_header, region];
 }
 
-/**
- * The request of a case, with headers as names and values in turn. Its own headers replace those of `added`, except x-forwarded-for, which the proxy decides.
- */
+/** A case's request, with headers as names and values. Its headers replace those of `added` except x-forwarded-for. */
 export function clientRequest(request: CaseRequest, path: string, added: readonly string[]) {
   const { method = 'POST', json, text, headers = {}, leaves } = request;
   const body = Buffer.from(text ?? (json === undefined ? '' : JSON.stringify(json)));
@@ -57,10 +53,7 @@ interface Surroundings {
   onArrival(): void;
 }
 
-/**
- * Sends a request and reads the response.
- * @returns the response; `undefined` if the client disconnected, or the connection ended without one.
- */
+/** Sends a request. `undefined` if the client disconnected, or the connection ended without a response. */
 export async function send(
   gateway_url: string,
   wanted: ReturnType<typeof clientRequest>,

@@ -1,5 +1,4 @@
 /** The configuration under test: the operator's own or a default, overlaid with the sections of the test. */
-import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import type { Findings } from '../../base/source/findings.ts';
@@ -9,10 +8,7 @@ import type { Loaded } from '../../base/source/spec.ts';
 import { load } from '../../pipeline/load/index.ts';
 import type { TestFile } from '../../pipeline/load/tests/test-file.ts';
 
-/**
- * Default gateway.yaml of tests without one: small, but complete for the shipped pipelines. Prices in nano-USD per token: 3000 input,
- * 15000 output, 300 cache read, 3750 and 6000 cache write.
- */
+/** The gateway.yaml of tests without one: small, but complete for the shipped pipelines. */
 const DEFAULT_GATEWAY = `
 server: { listen: "127.0.0.1:0", public_url: "http://127.0.0.1", region_header: x-region }
 upstreams:
@@ -39,12 +35,6 @@ token_groups:
 routing: { default_upstream: main, rules: [] }
 pipelines: .
 `;
-
-/** The gateway.yaml in a test file's directory or its parent, if any. */
-export function gatewayFileFor(test_file: string): string | undefined {
-  const directory = dirname(test_file);
-  return [directory, dirname(directory)].map((place) => join(place, 'gateway.yaml')).find((file) => existsSync(file));
-}
 
 const OTHER_FORM: Readonly<Record<string, string>> = {
   default_upstream: 'default_upstreams',
@@ -77,10 +67,7 @@ function ownerOf({ root }: TestFile, case_index: number | undefined): Node {
   return case_index === undefined ? root : nodeAt(root, `/cases/${case_index}`);
 }
 
-/**
- * Loads the configuration under test: unchanged, overlaid by the test file, or by a case (its index), too. Errors are in
- * `diagnostics`; needs no environment variables.
- */
+/** The configuration as a test file, or one of its cases, overlays it. Errors are in `diagnostics`; needs no environment. */
 export function loadUnderTest(
   test: TestFile,
   gateway_file: string | undefined,

@@ -83,10 +83,7 @@ function answerOf({ status, body }: ClientResponse, stages: readonly StageStep[]
   return { status, error: clause?.raised?.code ?? (raised as string | undefined), message: error?.message ?? '' };
 }
 
-/**
- * Decisions about a simulated request; `undefined` if no pipeline serves it.
- * @param supplied facts that are fake by default, but were supplied here.
- */
+/** The decisions about a simulated request; `undefined` if no pipeline serves it. @param supplied facts that are not made up */
 export function describePlayed(
   loaded: Loaded,
   config: GatewayConfig,

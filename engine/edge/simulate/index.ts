@@ -1,7 +1,4 @@
-/**
- * Public API for unit tests of custom stages, imported as `appscli/testing`.
- * @module
- */
+/** Public API for unit tests of custom stages, imported as `appscli/testing`. @module */
 export {
   type Facts,
   type FakeContext,

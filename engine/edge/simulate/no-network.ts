@@ -4,7 +4,6 @@ import { isIP, Socket } from 'node:net';
 interface Confined {
   readonly ports: ReadonlySet<number>;
   onRefused(destination: string, stage: string | undefined): void;
-  /** Whether an allowed port refuses connections now. */
   isClosed(port: number): boolean;
   readonly stage: string | undefined;
 }
@@ -57,11 +56,7 @@ function install(): void {
   } as typeof Socket.prototype.connect;
 }
 
-/**
- * Blocks outgoing connections except to allowed loopback ports, in tasks that run on behalf of a stage and in everything they
- * start. Other connections fail with ECONNREFUSED, like those to a port that `isClosed`, and are reported to
- * `onRefused`.
- */
+/** Blocks connections of stages except to allowed loopback ports: ECONNREFUSED, as for one that `isClosed`, and `onRefused`. */
 export function createConfinement({ onRefused, isClosed }: Pick<Confined, 'onRefused' | 'isClosed'>) {
   install();
   const ports = new Set<number>();

@@ -29,7 +29,7 @@ import { parseSource } from '../../base/source/source.ts';
 import { validate } from '../../base/source/validate.ts';
 import { recordOf } from '../../domain/audit/recorded-facts.ts';
 import { BookedReservation, type Books, requestIdentity } from '../../domain/budget/ledger/reservation.ts';
-import { NO_CHANGES } from '../../domain/budget/limits/limits-in-force.ts';
+import { NO_CHANGES } from '../../domain/budget/limits/headroom.ts';
 import { compileRewriting, TextRewriter } from '../../domain/protocols/rewriting.ts';
 import { createModelCatalog } from '../../domain/upstreams/models.ts';
 import { createUpstreamStates } from '../../domain/upstreams/states/upstream-states.ts';
@@ -62,7 +62,6 @@ export function replaceTexts(
 /** Values of facts by dotted path. */
 export type Facts = Readonly<Partial<Record<FactPath, unknown>>>;
 
-/** A request of a unit test. */
 export interface FakeRequest {
   readonly facts?: Facts;
   readonly headers?: Readonly<Record<string, string | string[]>>;
@@ -173,11 +172,9 @@ export interface Recorded {
   readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
   readonly audit: AuditRecord[];
   readonly lines: Map<string, AuditRecord[]>;
-  /** Log records: level, message and fields. */
   readonly log: { readonly level: string; readonly message: string; readonly fields: object }[];
 }
 
-/** Behaviour of the fake services. */
 export interface ServiceStubs {
   readonly verify?: (token: string) => Principal | Promise<Principal>;
   /** Overrides of the result of `ledger.reserve`, by default a reservation without limits; throws to fail. */
@@ -195,15 +192,12 @@ export interface ServiceStubs {
   /** Start of the stopped clock: milliseconds since the epoch, or a text for `Date`. */
   readonly now?: number | string;
   readonly secrets?: Readonly<Record<string, string>>;
-  /** Protocol of the pipeline; by default Messages. */
   readonly protocol?: string;
   readonly facts_read?: readonly string[];
-  /** Stages of the pipeline; by default `translate`. */
   readonly stages?: readonly string[];
   readonly policies?: ManagedPolicies;
 }
 
-/** A value that the test must provide. Throws if it is absent. */
 function required<T>(value: T | undefined, message: string): T {
   if (value === undefined) throw new Error(message);
   return value;

@@ -1,13 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../base/contract/services.ts';
 import { definitionOfPath } from '../../domain/protocols/definitions.ts';
-import type {
-  CaseEvent,
-  CaseUpstream,
-  CaseUpstreams,
-  HeaderValues,
-  JsonObject,
-} from '../../pipeline/load/tests/test-case.ts';
+import type { CaseEvent, CaseUpstream, HeaderValues, JsonObject, Step } from '../../pipeline/load/tests/test-case.ts';
 import { EVENT_STREAM, type Exchange, sse } from './upstream.ts';
 
 /** Headers of a test, as alternating names and values, without absent ones. */
@@ -46,20 +40,14 @@ function writeHead({ res }: Exchange, { status = 200, headers, events }: CaseUps
   res.writeHead(status, own.includes('content-type') ? own : [...type, ...own]);
 }
 
-interface UpstreamInput {
-  /** Script of every upstream, without `upstreams`. */
-  readonly upstream?: CaseUpstream | undefined;
-  readonly upstreams?: CaseUpstreams | undefined;
-}
-
-/** Upstream scripts of one request. */
 export type UpstreamScripts = ReturnType<typeof openScripts>;
 
-/**
- * Runs the upstream scripts of a test, with delays on its clock.
- * @param names of the upstreams, by the index at the beginning of their paths.
- */
-export function openScripts({ upstream = {}, upstreams }: UpstreamInput, names: readonly string[], clock: Clock) {
+/** Runs a test's upstream scripts, delays on its clock. @param names of the upstreams, by the index that begins their paths */
+export function openScripts(
+  { upstream = {}, upstreams }: Pick<Step, 'upstream' | 'upstreams'>,
+  names: readonly string[],
+  clock: Clock,
+) {
   const counts = new Map<string, number>();
   const waiting = new Set<ServerResponse>();
   const unanswered = Promise.withResolvers<void>();

@@ -1,8 +1,4 @@
-/**
- * Scripted upstream: an HTTP server on the loopback address that records requests exactly and responds by script, down to raw
- * bytes and cut connections.
- * @module
- */
+/** An HTTP server that records requests exactly and responds by script, down to raw bytes and cut connections. @module */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -34,7 +30,6 @@ export interface Exchange {
 /** Handler of a request; runs when its body is complete. */
 export type Script = (exchange: Exchange) => void | Promise<void>;
 
-/** A running scripted upstream. */
 export interface ScriptedUpstream {
   readonly url: string;
   /** Requests in order of arrival; set `length` to 0 to clear. */
@@ -76,10 +71,7 @@ function fail(res: ServerResponse, error: unknown): void {
   res.end(`the script of the test failed: ${error}`);
 }
 
-/**
- * Starts an upstream on the loopback address, by default on a free port. With `lists`, requests for the list of models are recorded
- * there instead.
- */
+/** Starts an upstream on the loopback address. `lists` takes the requests for the list of models. */
 export async function openUpstream(script: Script, wanted_port = 0, lists?: Received[]): Promise<ScriptedUpstream> {
   const requests: Received[] = [];
   const waiting: { readonly count: number; resolve(received: Received): void }[] = [];

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import type { FrozenClock } from '../../base/kit/clock.ts';
 
 /** Polling interval of activity, in real time. */
@@ -16,26 +17,16 @@ interface Signs {
   waits(): boolean;
 }
 
-function within<T>(work: Promise<T>, milliseconds: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), milliseconds);
-    const done = () => {
-      clearTimeout(timer);
-      resolve(true);
-    };
-    work.then(done, done);
-  });
-}
-
-/**
- * Waits for work on a stopped clock: without activity, advances the clock to the next timer.
- * @returns whether the work ended.
- */
+/** Waits for work on a stopped clock: without activity, advances the clock to the next timer. @returns whether the work ended. */
 export async function passTime(work: Promise<unknown>, clock: FrozenClock, signs: Signs): Promise<boolean> {
+  const done = work.then(
+    () => true,
+    () => true,
+  );
   const end = clock.monotonic() + TIMEOUT_MS;
   let seen = signs.activity();
   let quiet = 0;
-  while (!(await within(work, TICK_MS))) {
+  while (!(await Promise.race([done, setTimeout(TICK_MS, false)]))) {
     if (signs.activity() !== seen) {
       seen = signs.activity();
       quiet = 0;

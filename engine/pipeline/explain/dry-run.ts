@@ -4,7 +4,7 @@ import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import type { FactView, LimitChanges } from '../../base/contract/services.ts';
 import { nanoToUsd } from '../../base/kit/money.ts';
 import { compileCondition } from '../../base/rules/compile.ts';
-import { accessRules, formatRoute, routingRules } from '../../base/rules/config-rules.ts';
+import { type AccessRule, accessRules, formatRoute, routingRules } from '../../base/rules/config-rules.ts';
 import { flatFacts } from '../../base/rules/fact-view.ts';
 import { formatCondition } from '../../base/rules/format-condition.ts';
 import { type Reason, reasonsOf, traceCondition } from '../../base/rules/trace.ts';
@@ -45,15 +45,6 @@ export interface StageStep {
   readonly raised?: { readonly code: string | undefined; readonly message: string };
 }
 
-/** A rule of gateway.yaml, as evaluated for a request. */
-export interface RuleStep extends Decision {
-  readonly name: string;
-  readonly mode: 'enforce' | 'shadow';
-  readonly line: number | undefined;
-  readonly after_decision: boolean;
-  readonly effect: string;
-}
-
 /** The request that an upstream would get. */
 export interface SentStep {
   readonly upstream: string;
@@ -66,17 +57,6 @@ export interface SentStep {
   readonly unchanged: boolean;
   /** Top-level keys of the body that a stage rewrote; `*` for the whole body. */
   readonly rewrites: readonly string[];
-}
-
-interface PastRequest {
-  readonly request_id: string;
-  /** Absent in records without one. */
-  readonly trace_id?: string;
-  readonly received_at: string;
-  readonly why: string;
-  /** In order; empty if it was not sent, or no longer recorded. */
-  readonly attempts: readonly RequestAttempt[];
-  readonly dropped: readonly string[];
 }
 
 /** The decisions about a request, evaluated without sending it. */
@@ -94,7 +74,15 @@ export interface DryRun {
   readonly sent?: SentStep;
   /** The gateway's own response; absent when the upstream's response would be relayed. */
   readonly answer?: { readonly status: number; readonly error: string | undefined; readonly message: string };
-  readonly past?: PastRequest;
+  readonly past?: {
+    readonly request_id: string;
+    readonly trace_id?: string;
+    readonly received_at: string;
+    readonly why: string;
+    /** In order; empty if it was not sent, or no longer recorded. */
+    readonly attempts: readonly RequestAttempt[];
+    readonly dropped: readonly string[];
+  };
 }
 
 /** Evaluates a condition for these facts. */
@@ -105,42 +93,39 @@ export function decisionOf(logic: unknown, facts: FactView): Decision {
 }
 
 /** The static part of a step. */
-export function entryStep(
-  entry: StageEntry,
-  list: StageStep['list'],
-): Pick<StageStep, 'list' | 'id' | 'stage' | 'line' | 'mode'> {
+export function entryStep(entry: StageEntry, list: StageStep['list']) {
   return { list, id: entry.id, stage: entry.definition.name, line: entry.position.line, mode: entry.mode };
 }
 
-/** Evaluates rules of gateway.yaml in order; `after_decision` marks those below the first match. */
-function stepsOf<R extends { index: number; name: string; mode: RuleStep['mode']; logic: unknown }>(
-  rules: readonly R[],
-  facts: FactView,
-  detailsOf: (rule: R) => Pick<RuleStep, 'line' | 'effect'>,
-): RuleStep[] {
-  let decided = false;
-  return rules.map((rule) => {
-    const { name, mode, logic } = rule;
-    const step = { ...decisionOf(logic, facts), name, mode, after_decision: decided, ...detailsOf(rule) };
-    decided ||= step.held && mode === 'enforce';
-    return step;
-  });
+type Rule = Pick<AccessRule, 'pointer' | 'name' | 'mode' | 'logic'>;
+
+/** A rule of gateway.yaml, as evaluated for a request. */
+export type RuleStep = ReturnType<typeof ruleStep>;
+
+function ruleStep({ pointer, name, mode, logic }: Rule, loaded: Loaded, facts: FactView, effect: string) {
+  const line = loaded.positionOf(pointer)?.line;
+  return { ...decisionOf(logic, facts), name, mode, line, after_decision: false, effect };
+}
+
+/** Marks the rules below the first match. */
+function inOrder(steps: readonly RuleStep[]): RuleStep[] {
+  const first = steps.findIndex(({ held, mode }) => held && mode === 'enforce');
+  return steps.map(({ line, effect, ...step }, i) => ({
+    ...step,
+    after_decision: first >= 0 && i > first,
+    line,
+    effect,
+  }));
 }
 
 /** Every routing rule. */
 export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
-  return stepsOf(routingRules(config), facts, (rule) => ({
-    line: loaded.positionOf(`/routing/rules/${rule.index}`)?.line,
-    effect: `goes to ${formatRoute(rule)}`,
-  }));
+  return inOrder(routingRules(config).map((rule) => ruleStep(rule, loaded, facts, `goes to ${formatRoute(rule)}`)));
 }
 
 /** Every access rule. */
 export function accessSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
-  return stepsOf(accessRules(config), facts, ({ index }) => ({
-    line: loaded.positionOf(`/access/rules/${index}`)?.line,
-    effect: ACCESS_EFFECT,
-  }));
+  return inOrder(accessRules(config).map((rule) => ruleStep(rule, loaded, facts, ACCESS_EFFECT)));
 }
 
 /** Why limits do not apply to a caller although the condition of their rule holds. */
@@ -169,14 +154,9 @@ export function spendingSteps(
 ): RuleStep[] {
   const limits = spendLimits(config).filter(({ pointer }) => pointer.startsWith('/spend_limits/rules/'));
   const charging = limits.filter(({ unit }) => charge === 'full' || unit === 'requests');
-  return [...Map.groupBy(charging, ({ pointer }) => pointer)].map(([pointer, of_rule]) => ({
-    ...decisionOf(of_rule[0]!.logic, facts),
-    name: of_rule[0]!.name,
-    mode: of_rule[0]!.mode,
-    line: loaded.positionOf(pointer)?.line,
-    after_decision: false,
-    effect: spendingEffect(of_rule, facts),
-  }));
+  return [...Map.groupBy(charging, ({ pointer }) => pointer).values()].map((of_rule) =>
+    ruleStep(of_rule[0]!, loaded, facts, spendingEffect(of_rule, facts)),
+  );
 }
 
 /** A limit as the request would find it; amounts in its unit. `changed`: by whom and until when, at run time. */
@@ -208,10 +188,7 @@ export function limitSteps(statuses: readonly DemandStatus[]) {
   });
 }
 
-/**
- * The limits that apply to a request with these facts, with what is spent and reserved now. The amount that it needs is an
- * estimate: the exact worst case depends on the body, which is not recorded.
- */
+/** The limits that apply to a request, with what is spent and reserved now. What it needs is estimated: its body is not recorded. */
 export function limitsOfPast(
   config: GatewayConfig,
   facts: Readonly<Record<string, unknown>>,
@@ -266,11 +243,10 @@ export function upstreamSteps(config: GatewayConfig, facts: Facts): UpstreamStep
   if (candidates === undefined) return [];
   const rule = config.routing.rules.find(({ name }) => name === facts['route.rule']);
   const entries = rule?.upstreams ?? config.routing.default_upstreams;
-  const entryOf = (name: string) => entries.find(({ upstream }) => upstream === name)!;
   const reasons = new Map(
     ((facts['route.dropped'] ?? []) as readonly string[]).map((text) => text.split(': ') as [string, DropReason]),
   );
-  const about = (name: string) => stepOf(entryOf(name), config, facts, rule);
+  const about = (name: string) => stepOf(entries.find(({ upstream }) => upstream === name)!, config, facts, rule);
   return [
     ...candidates.map((name, index) => {
       const { step, changes } = about(name);

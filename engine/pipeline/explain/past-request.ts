@@ -72,10 +72,7 @@ export function formatRefusal(refusal: ModelRefusal, id: string): string {
   return `the token group ${refusal.token_group} may not use ${id}`;
 }
 
-interface NoRoute {
-  readonly code: string;
-  readonly message: string;
-}
+type Routed = { readonly wrote: Facts } | { readonly refusal: { readonly code: string; readonly message: string } };
 
 /** The facts that `resolve-route` would write now for a past request, or its error. */
 function pastRoute(loaded: Loaded, config: GatewayConfig, pipeline: PipelineSpec, facts: Facts): Routed {
@@ -93,8 +90,6 @@ function pastRoute(loaded: Loaded, config: GatewayConfig, pipeline: PipelineSpec
   const rule = config.routing.rules.find(({ name }) => name === matched?.name);
   return createPastRoutes(config, catalog, pipeline)(model, rule, facts);
 }
-
-type Routed = { readonly wrote: Facts } | { readonly refusal: NoRoute };
 
 /** Creates a function that routes past requests by a rule, or by the default; it caches routes. */
 export function createPastRoutes(
@@ -194,17 +189,12 @@ function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayCon
       return { ...step, raised: route.refusal };
     }
     facts = { ...facts, ...route.wrote };
-    const refused = accessRefusal(loaded, config, facts);
-    answered = refused !== undefined;
-    return { ...step, wrote: route.wrote, ...(refused && { raised: refused }) };
+    const rule = accessSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
+    answered = rule !== undefined;
+    const raised = rule && { code: 'forbidden', message: `the access rule ${rule.name} rejects it` };
+    return { ...step, wrote: route.wrote, ...(raised && { raised }) };
   });
   return { stages: [...steps, ...last.map((entry) => stageStep(entry, 'finally', facts))], facts };
-}
-
-function accessRefusal(loaded: Loaded, config: GatewayConfig, facts: Facts): StageStep['raised'] {
-  const rule = accessSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
-  if (rule === undefined) return undefined;
-  return { code: 'forbidden', message: `the access rule ${rule.name} rejects it` };
 }
 
 /** The `charge` of the pipeline's check-budget stages; `undefined` without one. */

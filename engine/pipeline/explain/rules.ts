@@ -42,11 +42,9 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
   const default_at = at('/routing/default_upstream') ?? at('/routing/default_upstreams');
   const default_effect = `goes to ${formatUpstreams(config.routing.default_upstreams)}`;
   return [
-    ...routingRules(config).map((rule) =>
-      inForce('routing', rule, `goes to ${formatRoute(rule)}`, at(`/routing/rules/${rule.index}`)),
-    ),
+    ...routingRules(config).map((rule) => inForce('routing', rule, `goes to ${formatRoute(rule)}`, at(rule.pointer))),
     { ...inForce('routing', { name: 'default', logic: true }, default_effect, default_at), text: 'otherwise' },
-    ...accessRules(config).map((rule) => inForce('access', rule, ACCESS_EFFECT, at(`/access/rules/${rule.index}`))),
+    ...accessRules(config).map((rule) => inForce('access', rule, ACCESS_EFFECT, at(rule.pointer))),
     ...spendLimits(config).map((limit) =>
       inForce('spend', limit, `at most ${describeLimit(limit, config.spend_limits?.time_zone)}`, at(limit.pointer)),
     ),
@@ -61,12 +59,8 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
           if (when === undefined && errors === undefined) return [];
           const rule = { name: `${pipeline.name}/${id}`, mode, logic: when ?? true };
           const handled = errors === undefined ? '' : ` for ${errors.join(', ')}`;
-          return inForce(
-            list === 'on_error' ? 'on_error' : 'guard',
-            rule,
-            `${effectOf(entry)}${handled}`,
-            when_position,
-          );
+          const kind = list === 'on_error' ? 'on_error' : 'guard';
+          return inForce(kind, rule, `${effectOf(entry)}${handled}`, when_position);
         }),
       ),
     ]),

@@ -16,7 +16,6 @@ import type { RuleInWords } from './rules.ts';
 
 type FormatMoment = (moment: Date) => string;
 
-/** A time to the minute in UTC. */
 const formatInUtc: FormatMoment = (moment) => `${moment.toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 
 /** The value of a fact for people: money in USD, times as dates. */
@@ -132,18 +131,8 @@ function limitView(found: Record<string, unknown>, record: AuditRecord, reader: 
   const others = reserved > 0 ? `, ${shown(reserved)} reserved by other requests` : '';
   const then = after === null ? '' : `; ${shown(after)} with this request`;
   return {
-    ...{
-      rule,
-      scope,
-      key,
-      window,
-      unit: unit as 'usd' | 'requests' | 'tokens',
-      limit,
-      spent,
-      reserved,
-      after,
-      refused,
-    },
+    ...{ rule, scope, key, window, unit: unit as 'usd' | 'requests' | 'tokens' },
+    ...{ limit, spent, reserved, after, refused },
     resets_at: typeof found.resets_at === 'string' ? found.resets_at : null,
     words: `${describeCounter({ scope, key })}: ${shown(spent)} of ${shown(limit)} ${per}${others}${then}`,
     changed: describeChanges(found, reader) ?? null,
@@ -155,8 +144,6 @@ export interface ReasonView {
   readonly held: boolean;
   readonly words: string;
 }
-
-type StageView = ReturnType<typeof stagesOf>[number];
 
 interface TraceSources {
   /** The rules of its configuration, if still known. */
@@ -193,8 +180,7 @@ export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINIS
 
 /** The attempts of an audit record. */
 export function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[] {
-  const isOne = (each: unknown) => typeof each === 'object' && each !== null;
-  return Array.isArray(attempts) ? (attempts.filter(isOne) as RequestAttempt[]) : [];
+  return Array.isArray(attempts) ? (attempts.filter(isRecord) as unknown as RequestAttempt[]) : [];
 }
 
 type Facts = Readonly<Record<string, unknown>>;
@@ -203,17 +189,20 @@ type Facts = Readonly<Record<string, unknown>>;
 function reasonsOf(logic: unknown, facts: Facts, held: boolean): ReasonView[] {
   if (logic === undefined || logic === true) return [];
   if (held && factsRead(logic).some((path) => !(path in facts) && !RECORDED_FACTS.has(path))) return [];
+  const decision = resultOf(logic, facts);
+  if (decision?.held !== held) return [];
+  return decision.reasons.map((reason) => ({ held: reason.held, words: describeReason(reason) }));
+}
+
+/** The result of a condition; `undefined` where it fails on missing facts. */
+function resultOf(logic: unknown, facts: Facts) {
   try {
-    const decision = decisionOf(logic, factView(Object.entries(facts)));
-    if (decision.held !== held) return [];
-    return decision.reasons.map((reason) => ({ held: reason.held, words: describeReason(reason) }));
+    return decisionOf(logic, factView(Object.entries(facts)));
   } catch {
-    // The condition may fail on missing facts.
-    return [];
+    return undefined;
   }
 }
 
-type StageEnd = 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered';
 const STEP = /^(.+): (ran|skipped|shadow|refused|failed|left out|answered)(?:, ([\d.]+) ms)?$/;
 const HELD: Readonly<Record<string, boolean>> = { skipped: false };
 
@@ -225,7 +214,7 @@ function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords
     return [
       {
         id,
-        end: end.replace(' ', '_') as StageEnd,
+        end: end.replace(' ', '_') as 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered',
         ms: ms === undefined ? null : Number(ms),
         condition: guard?.text ?? null,
         reasons: guard === undefined ? [] : reasonsOf(guard.logic, facts, HELD[end] ?? true),
@@ -243,7 +232,8 @@ function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[
   const checked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
   let is_decided = decided === null;
   const heldOf = ({ kind, name, mode, logic }: RuleInWords): boolean | null => {
-    if (kind === 'spend') return checked_limits && logic !== undefined ? logic === true || holds(logic, facts) : null;
+    if (kind === 'spend' && logic === true && checked_limits) return true;
+    if (kind === 'spend') return checked_limits && logic !== undefined ? (resultOf(logic, facts)?.held ?? null) : null;
     if (kind === 'access' && decided === null) return null;
     if (kind === 'access') return shadows.includes(`access:${name}`) || record.refused_by === `access rule ${name}`;
     if (is_decided) return null;
@@ -257,14 +247,6 @@ function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[
     const reasons = held === null ? [] : reasonsOf(logic, facts, held);
     return [{ kind, name, mode, condition, effect, file, line, held, reasons }];
   });
-}
-
-function holds(logic: unknown, facts: Facts): boolean | null {
-  try {
-    return decisionOf(logic, factView(Object.entries(facts))).held;
-  } catch {
-    return null;
-  }
 }
 
 /** The error of a full context window was replaced by one that the client recognizes. */
@@ -293,12 +275,7 @@ function bytesOf(record: AuditRecord): string[] {
   ];
 }
 
-interface Known {
-  readonly attempts: readonly RequestAttempt[];
-  readonly stages: readonly StageView[];
-  readonly rules: readonly RuleInWords[] | undefined;
-  readonly reader: LimitReader;
-}
+type Known = Required<TraceSources> & { readonly stages: ReturnType<typeof stagesOf> };
 
 const seconds = (ms: unknown) => {
   const number = Number(ms ?? 0);

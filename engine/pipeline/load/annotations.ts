@@ -197,7 +197,6 @@ function url({ parameter, value }: Annotation, node: Node, { findings }: Annotat
   findings.report('C4010', node.mark, message, { expected: URL_FORMS[kind], help });
 }
 
-/** A suggestion for an incomplete URL. */
 function suggestUrl(text: string): string | undefined {
   if (/^\$/.test(text)) return 'the URL itself: variables are not expanded';
   const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
@@ -221,10 +220,7 @@ function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationCon
   findings.report('C3006', node.mark, `there is no time zone ${quote(String(value))}`, { expected, help });
 }
 
-/**
- * Silences the warnings that a file allows under `allow:`.
- * @param more files that it extends
- */
+/** Silences the warnings that a file allows under `allow:`. @param more files that it extends */
 export function allowWarnings(root: Node, findings: Findings, more: readonly string[] = []): void {
   for (const { key, key_mark } of entriesOf(childOf(root, 'allow'))) {
     findings.allow(key_mark, key, more);

@@ -17,8 +17,6 @@ import {
 import { EXTENSION_SCHEMA } from '../../base/source/schemas.ts';
 import { validate } from '../../base/source/validate.ts';
 
-// A file with a list under `match` defines several pipelines, each with its own name.
-
 /** A pipeline composed from files, before its fragments are expanded. */
 export interface PipelineSource {
   /** Its main file; fragments are looked up beside it. */
@@ -27,15 +25,12 @@ export interface PipelineSource {
   readonly name: string | undefined;
   /** The common name of the pipelines of one file. */
   readonly family?: string | undefined;
-  /** Whether it is the result of `extends`. */
   readonly extended?: boolean;
   /** Where `remove` names the entries of a stage. */
   readonly removed?: ReadonlyMap<string, Mark>;
 }
 
-/** The lists of a pipeline. */
 export const STAGE_LISTS = ['stages', 'on_error', 'finally'] as const;
-/** The name of a list. */
 export type StageList = (typeof STAGE_LISTS)[number];
 
 /** Whether a key of a pipeline is one of its lists. */
@@ -48,19 +43,18 @@ const ABOUT: readonly string[] = ['name', 'summary'];
 export function splitPipelines(file: string, root: MapNode, findings: Findings): readonly PipelineSource[] {
   const match = childOf(root, 'match');
   const name = textOf(childOf(root, 'pipeline'));
-  if (match?.kind !== 'list') {
-    return [{ file, root: withoutOthers(root, textOf(childOf(match, 'protocol'))), name }];
-  }
+  const ofEntry = (entry: Node | undefined) =>
+    mapLists(root, (items) => ofProtocol(items, textOf(childOf(entry, 'protocol'))));
+  if (match?.kind !== 'list') return [{ file, root: ofEntry(match), name }];
   return match.items.map((item) => {
     if (childOf(item, 'name') === undefined) {
       findings.report('C3002', item.mark, 'an entry of `match` has no name', {
         expected: 'a name for each entry of `match`: { name: ..., methods: ..., paths: ..., protocol: ... }',
       });
     }
-    const own = withoutOthers(root, textOf(childOf(item, 'protocol')));
     return {
       file,
-      root: forMatch(own, item),
+      root: forMatch(ofEntry(item), item),
       name: textOf(childOf(item, 'name')),
       ...(name !== undefined && { family: name }),
     };
@@ -80,16 +74,17 @@ function forMatch(root: MapNode, item: Node): MapNode {
   return { ...root, entries };
 }
 
-/** Removes the entries for other protocols, and the key `protocols`. */
-function withoutOthers(root: MapNode, protocol: string | undefined): MapNode {
+/** A copy of a pipeline with the items of its lists mapped. */
+export function mapLists(root: MapNode, change: (items: readonly Node[], list: StageList) => readonly Node[]): MapNode {
   const entries = root.entries.map((entry): Entry => {
-    if (!isStageList(entry.key) || entry.value.kind !== 'list') return entry;
-    return { ...entry, value: { ...entry.value, items: ofProtocol(entry.value.items, protocol) } };
+    const { key, value } = entry;
+    if (!isStageList(key) || value.kind !== 'list') return entry;
+    return { ...entry, value: { ...value, items: change(value.items, key) } };
   });
   return { ...root, entries };
 }
 
-/** The entries of a list that apply to a protocol. */
+/** Removes the entries for other protocols, and the key `protocols`. */
 function ofProtocol(items: readonly Node[], protocol: string | undefined): readonly Node[] {
   return items.flatMap((item) => {
     const protocols = entryOf(item, 'protocols');
@@ -105,7 +100,6 @@ function idOf(entry: Node): string | undefined {
   return written ?? textOf(childOf(entry, 'use'))?.replace(/^fragments\//, '');
 }
 
-/** The ids of a pipeline's entries. */
 function idsOf(root: MapNode): ReadonlySet<string> {
   return new Set(STAGE_LISTS.flatMap((list) => itemsOf(childOf(root, list)).flatMap((entry) => idOf(entry) ?? [])));
 }
@@ -120,12 +114,7 @@ interface Edits {
 }
 
 /** Edits the lists of a pipeline. Also returns where `remove` names the entries of a stage. */
-function edited(
-  root: MapNode,
-  pipeline: string,
-  { edits, concerns, advice }: Edits,
-  findings: Findings,
-): { readonly root: MapNode; readonly removed: ReadonlyMap<string, Mark> } {
+function edited(root: MapNode, pipeline: string, { edits, concerns, advice }: Edits, findings: Findings) {
   const protocol = textOf(childOf(root, 'match', 'protocol'));
   const lists = new Map(STAGE_LISTS.map((list) => [list, [...itemsOf(childOf(root, list))]]));
   const removed = new Map<string, Mark>();
@@ -184,17 +173,13 @@ function edited(
   return { root: { ...root, entries }, removed };
 }
 
-// A file with `extends` changes other pipelines, or makes a new one from another.
-
 /** A file with `extends`. */
 export interface Extension {
   readonly file: string;
   readonly root: MapNode;
 }
 
-/** Keys that an extension overrides. */
 const REPLACED: readonly string[] = ['pipeline', 'version', 'summary', 'match', 'limits'];
-/** Mappings that an extension merges. */
 const ADDED: readonly string[] = ['rules', 'allow'];
 
 export const isExtension = (root: MapNode): boolean => entryOf(root, 'extends') !== undefined;
@@ -240,7 +225,6 @@ function sourcesOf(node: Node, sources: readonly PipelineSource[], findings: Fin
   return [];
 }
 
-/** The pipelines that an extension names. */
 function targetsOf(
   { root }: Extension,
   sources: readonly PipelineSource[],
@@ -285,7 +269,6 @@ function extend(
   };
 }
 
-/** Merges a mapping of the extension into that of the pipeline. */
 function withAdded(root: MapNode, key: string, extension: MapNode, findings: Findings): MapNode {
   const added = entryOf(extension, key);
   const own = entryOf(root, key);
@@ -306,13 +289,7 @@ function withAdded(root: MapNode, key: string, extension: MapNode, findings: Fin
   return { ...root, entries };
 }
 
-// `all_pipelines` of gateway.yaml adds stages to every pipeline.
-
-/**
- * An expanded pipeline with the stages of `all_pipelines`.
- * @param section `all_pipelines` of gateway.yaml
- * @param sends whether the pipeline sends requests upstream
- */
+/** An expanded pipeline with the stages of `all_pipelines`, the given section. @param sends whether it sends requests upstream */
 export function withAllPipelines(
   root: MapNode,
   section: Node | undefined,

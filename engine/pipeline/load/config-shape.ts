@@ -13,7 +13,10 @@ import { secretFile, secretInFile } from '../../base/kit/secret-names.ts';
 import { isWritten, type MapNode } from '../../base/source/node.ts';
 import { namesMeant, shapeModel } from '../../domain/budget/prices/known-models.ts';
 import { UPSTREAM_TYPES } from '../../domain/upstreams/types/index.ts';
-import { checksSignatures, type LoadedProfiles } from './profile.ts';
+import { checksSignatures, type loadProfiles } from './profile.ts';
+
+type FileUpstream = GatewayFile['upstreams'][number];
+type FileRule = GatewayFile['routing']['rules'][number];
 
 const DEFAULT_DATA_DIR = '.appscli/postgres';
 
@@ -22,12 +25,9 @@ export function ownPool({ name }: { readonly name: string }): string {
   return `upstream ${name}`;
 }
 
-/**
- * The state boundary of an upstream without `state_boundary`: its address and credential. A credential file below `directory`
- * counts by its relative path, so that replicas in other directories share the boundary.
- */
+/** The default state boundary: address and credential; files below `directory` by relative path, for replicas elsewhere. */
 export function ownBoundary(
-  upstream: Pick<GatewayFile['upstreams'][number], 'base_url' | 'api_key_env' | 'auth_token_env'>,
+  upstream: Pick<FileUpstream, 'base_url' | 'api_key_env' | 'auth_token_env'>,
   directory: string,
 ): string {
   const { base_url, api_key_env, auth_token_env } = upstream;
@@ -39,52 +39,31 @@ export function ownBoundary(
 }
 
 function shapeUpstream(
-  upstream: GatewayFile['upstreams'][number],
-  {
-    profile,
-    env,
-    directory,
-  }: { readonly profile: Profile | undefined; readonly env: NodeJS.ProcessEnv; readonly directory: string },
+  upstream: FileUpstream,
+  profile: Profile | undefined,
+  { env, directory }: Pick<ConfigSource, 'env' | 'directory'>,
 ): UpstreamConfig {
   const type = UPSTREAM_TYPES[upstream.type];
-  const { supports, protocols = type.protocols } = upstream;
+  const { supports, protocols = type.protocols, enforces, max_tokens_field: field, proxy } = upstream;
+  const variable = decidingVariable(new URL(upstream.base_url), env);
   const count_tokens = type.counts_tokens && supports.count_tokens;
   const { unproven_reasoning = false } = supports;
   const unsigned_reasoning = supports.unproven_reasoning ?? !checksSignatures(upstream.base_url);
   return {
     ...upstream,
-    ...shapeProxy(upstream, env),
+    ...(proxy ? { proxy } : variable?.is_proxy && { proxy: { url_env: variable.name } }),
     profile,
     protocols,
-    enforces: enforcedBy(upstream),
+    // `max_tokens_field` implies that the upstream enforces that field.
+    enforces: field === undefined || enforces.includes(field) ? enforces : [...enforces, field],
     cache_pool: upstream.cache_pool ?? ownPool(upstream),
     state_boundary: upstream.state_boundary ?? ownBoundary(upstream, directory),
     supports: { ...supports, count_tokens, unproven_reasoning, unsigned_reasoning },
   };
 }
 
-/** The proxy of gateway.yaml, else that of the environment (`HTTPS_PROXY`). */
-function shapeProxy(
-  { base_url, proxy }: GatewayFile['upstreams'][number],
-  env: NodeJS.ProcessEnv,
-): Pick<UpstreamConfig, 'proxy'> {
-  if (proxy !== undefined) return { proxy };
-  const variable = decidingVariable(new URL(base_url), env);
-  return variable?.is_proxy ? { proxy: { url_env: variable.name } } : {};
-}
-
-/** `max_tokens_field` implies that the upstream enforces that field. */
-function enforcedBy({
-  enforces,
-  max_tokens_field: field,
-}: GatewayFile['upstreams'][number]): UpstreamConfig['enforces'] {
-  return field === undefined || enforces.includes(field) ? enforces : [...enforces, field];
-}
-
-type FileRoute = GatewayFile['routing']['rules'][number]['upstreams'];
-
 /** Default orders: the position in a list of names, and 1 for all entries of a list with weights. */
-function shapeUpstreams(one: string | undefined, several: FileRoute): readonly RouteUpstream[] {
+function shapeUpstreams(one: string | undefined, several: FileRule['upstreams']): readonly RouteUpstream[] {
   if (one !== undefined) return [{ upstream: one, order: 1, weight: 1 }];
   const entries = several!.map((entry) => (typeof entry === 'string' ? { upstream: entry } : entry));
   const is_shared = entries.some(({ weight }) => weight !== undefined);
@@ -95,10 +74,7 @@ function shapeUpstreams(one: string | undefined, several: FileRoute): readonly R
   }));
 }
 
-function shapeRule(
-  { upstream, upstreams, ...rule }: GatewayFile['routing']['rules'][number],
-  index: number,
-): RoutingRuleConfig {
+function shapeRule({ upstream, upstreams, ...rule }: FileRule, index: number): RoutingRuleConfig {
   const name = rule.name ?? `routing.rules[${index}]`;
   return { ...rule, name, upstreams: shapeUpstreams(upstream, upstreams) };
 }
@@ -108,39 +84,24 @@ function withAllNames<T extends { readonly models?: readonly string[] }>(entry: 
   return entry.models === undefined ? entry : { ...entry, models: [...new Set(entry.models.flatMap(namesMeant))] };
 }
 
-function shapeRouting({
-  default_upstream,
-  default_upstreams,
-  ...routing
-}: GatewayFile['routing']): GatewayConfig['routing'] {
-  return {
-    ...routing,
-    default_upstreams: shapeUpstreams(default_upstream, default_upstreams),
-    rules: routing.rules.map(shapeRule),
-  };
-}
-
-/** Defaults to the embedded server. */
-function shapeDatabase(database: GatewayConfig['database'] = {}, directory: string): GatewayConfig['database'] {
-  if (database.postgres !== undefined || database.embedded !== undefined) return database;
-  return { ...database, embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } };
-}
-
-/** The inputs of a configuration besides the validated values. */
-export interface ConfigSource {
-  /** gateway.yaml without defaults. */
+/** The inputs of a configuration besides the validated values. `root`: gateway.yaml without defaults. */
+interface ConfigSource {
   readonly root: MapNode;
-  /** The directory of gateway.yaml. */
   readonly directory: string;
-  readonly profiles: LoadedProfiles;
+  readonly profiles: ReturnType<typeof loadProfiles>;
   readonly env: NodeJS.ProcessEnv;
 }
 
 /** The configuration that the gateway uses, from the validated values of gateway.yaml. */
-export function shapeConfig(value: unknown, { root, directory, profiles, env }: ConfigSource): GatewayConfig {
+export function shapeConfig(value: unknown, source: ConfigSource): GatewayConfig {
+  const { root, directory, profiles } = source;
   // Named rules are expanded in the conditions already.
   const { rules: _, ...raw } = value as GatewayFile;
-  const routing = shapeRouting(raw.routing);
+  const { default_upstream: one, default_upstreams: several, ...of_routing } = raw.routing;
+  const default_upstreams = shapeUpstreams(one, several);
+  const routing = { ...of_routing, default_upstreams, rules: of_routing.rules.map(shapeRule) };
+  const database: GatewayConfig['database'] = raw.database ?? {};
+  const has_database = database.postgres !== undefined || database.embedded !== undefined;
   const from_lists = !isWritten(root, '/models') && {
     from_model_lists: true as const,
     routing: { ...routing, rules: routing.rules.map(withAllNames) },
@@ -152,10 +113,8 @@ export function shapeConfig(value: unknown, { root, directory, profiles, env }: 
     routing,
     ...from_lists,
     server: { ...raw.server, profile: profiles.server, profile_name: profiles.server_name },
-    database: shapeDatabase(raw.database, directory),
-    upstreams: raw.upstreams.map((upstream, index) =>
-      shapeUpstream(upstream, { profile: profiles.upstreams[index], env, directory }),
-    ),
+    database: has_database ? database : { ...database, embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } },
+    upstreams: raw.upstreams.map((upstream, index) => shapeUpstream(upstream, profiles.upstreams[index], source)),
     models: raw.models.map((model, index) =>
       shapeModel(model, raw.upstreams, (setting) => isWritten(root, `/models/${index}/${setting.replace('.', '/')}`)),
     ),

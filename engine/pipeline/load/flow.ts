@@ -76,35 +76,22 @@ function checkAnswers({ stages, stages_mark }: LinkedPipeline, findings: Finding
     .filter(isEnforced)
     .find(({ entry: { definition } }) => definition.terminal || definition.raises.length > 0);
   if (unreachable === undefined) return;
-  const answering = stages[last]!.entry;
-  findings.report('C6002', unreachable.mark, `the stage never runs: ${quote(answering.id)} above it always responds`, {
-    help: helpToReach(answering),
+  const { id, definition } = stages[last]!.entry;
+  const above = quote(id);
+  // A terminal stage without an upstream most likely lacks its guard.
+  const lacks_guard = !definition.needs.includes('network');
+  findings.report('C6002', unreachable.mark, `the stage never runs: ${above} above it always responds`, {
+    help: lacks_guard ? `give ${above} a \`when:\`, or move it to the end` : `move it above ${above}`,
   });
 }
 
-/** A terminal stage without an upstream most likely lacks its guard. */
-function helpToReach({ id, definition }: StageEntry): string {
-  if (definition.needs.includes('network')) return `move it above ${quote(id)}`;
-  return `give ${quote(id)} a \`when:\`, or move it to the end`;
-}
-
-function helpToAnswer({ id, mode }: StageEntry): string {
-  if (mode === 'shadow')
-    return `${quote(id)} is in shadow mode and never runs: remove \`mode\`, or add a stage below it`;
-  return `remove the guard of ${quote(id)}, or add a stage below it`;
-}
+const helpToAnswer = ({ id, mode }: StageEntry): string =>
+  mode === 'shadow'
+    ? `${quote(id)} is in shadow mode and never runs: remove \`mode\`, or add a stage below it`
+    : `remove the guard of ${quote(id)}, or add a stage below it`;
 
 /** Names the stage, because the guard may be a named rule elsewhere. */
 const guardOf = ({ id }: StageEntry): string => `the guard of ${quote(id)}`;
-
-/** The stage that should have written a fact. */
-interface Writer {
-  readonly name: string;
-  readonly writes: readonly FactPath[];
-  /** Where an extension removes it. */
-  readonly removed?: Mark | undefined;
-  readonly help: string;
-}
 
 /** Data-flow analysis of facts. A missing or misplaced stage gives one finding, at its first reader. */
 function checkFacts(
@@ -169,7 +156,7 @@ function checkFacts(
   }
 
   /** The stage that should write these facts: one further down, else the one that writes most of them. */
-  function writerOf(paths: readonly FactPath[], what_moves: string): Writer | undefined {
+  function writerOf(paths: readonly FactPath[], what_moves: string) {
     const count = (definition: StageDefinition) => paths.filter((path) => definition.writes.includes(path)).length;
     const here = pipeline.stages.filter((stage) => count(stage.entry.definition) > 0);
     const stage = here.find(isEnforced) ?? here[0];
@@ -178,7 +165,7 @@ function checkFacts(
       const help = isEnforced(stage)
         ? `move ${what_moves} below ${id}`
         : `${id} is in shadow mode and never runs: remove \`mode\``;
-      return { name: id, writes: stage.entry.definition.writes, help };
+      return { name: id, writes: stage.entry.definition.writes, removed: undefined, help };
     }
     const candidates = [...all_stages.values()].filter((candidate) => count(candidate) > 0);
     const [best] = candidates.sort((a, b) => count(b) - count(a));

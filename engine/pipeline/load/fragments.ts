@@ -11,9 +11,11 @@ import {
   type Entry,
   entriesOf,
   entryOf,
+  itemsOf,
   keyName,
   type ListNode,
   type MapNode,
+  mapValues,
   type Node,
   remark,
   type ScalarNode,
@@ -23,6 +25,7 @@ import {
 import { FRAGMENT_SCHEMA } from '../../base/source/schemas.ts';
 import { readSource } from '../../base/source/source.ts';
 import { validate } from '../../base/source/validate.ts';
+import { mapLists } from './compose.ts';
 import { reportOtherName } from './link/link-keys.ts';
 
 const PLACEHOLDER = /^\$\{\{\s*([A-Za-z_][\w-]*)\s*\}\}$/;
@@ -30,14 +33,8 @@ const PLACEHOLDER = /^\$\{\{\s*([A-Za-z_][\w-]*)\s*\}\}$/;
 /** A placeholder as it is written in a fragment. */
 export const placeholder = (name: string): string => `\${{ ${name} }}`;
 
-/** Names of the placeholders in a text. */
-function placeholdersIn(text: string): string[] {
-  return [...text.matchAll(/\$\{\{\s*([A-Za-z_][\w-]*)/g)].map((match) => match[1] ?? '');
-}
-
 const holdsPlaceholder = (node: ScalarNode): boolean => typeof node.value === 'string' && node.value.includes('${{');
 
-/** Reports placeholders outside of fragments. */
 function refusePlaceholders(root: MapNode, findings: Findings): void {
   for (const scalar of scalarsOf(root)) {
     if (!holdsPlaceholder(scalar)) continue;
@@ -45,19 +42,11 @@ function refusePlaceholders(root: MapNode, findings: Findings): void {
   }
 }
 
-/** A copy of a fragment's node with every placeholder replaced by the parameter's value. */
 function substitute(node: Node, values: ReadonlyMap<string, Node>, findings: Findings): Node {
-  if (node.kind === 'list') return { ...node, items: node.items.map((item) => substitute(item, values, findings)) };
-  if (node.kind === 'map') {
-    const entries = node.entries.map((entry) => {
-      if (entry.key.includes('${{')) {
-        findings.report('C2005', entry.key_mark, 'a key cannot be a placeholder', { help: 'write the key' });
-      }
-      return { ...entry, value: substitute(entry.value, values, findings) };
-    });
-    return { ...node, entries };
-  }
-  return holdsPlaceholder(node) ? replacement(node, values, findings) : node;
+  if (node.kind === 'scalar') return holdsPlaceholder(node) ? replacement(node, values, findings) : node;
+  for (const { key_mark } of entriesOf(node).filter(({ key }) => key.includes('${{')))
+    findings.report('C2005', key_mark, 'a key cannot be a placeholder', { help: 'write the key' });
+  return mapValues(node, (value) => substitute(value, values, findings));
 }
 
 function replacement(node: ScalarNode, values: ReadonlyMap<string, Node>, findings: Findings): Node {
@@ -87,20 +76,16 @@ function withRules(node: Node, rules: Node | undefined, findings: Findings): Nod
 }
 
 function written(node: Node, rules: ReadonlyMap<string, Node>, open: readonly string[], findings: Findings): Node {
-  const inner = (each: Node, opened = open) => written(each, rules, opened, findings);
-  if (node.kind === 'scalar') return node;
-  if (node.kind === 'list') return { ...node, items: node.items.map((item) => inner(item)) };
-  const name = node.entries.length === 1 ? textOf(entryOf(node, 'rule')?.value) : undefined;
+  const name = entriesOf(node).length === 1 ? textOf(childOf(node, 'rule')) : undefined;
   const rule = name === undefined ? undefined : rules.get(name);
   if (name === undefined || rule === undefined) {
-    return { ...node, entries: node.entries.map((entry): Entry => ({ ...entry, value: inner(entry.value) })) };
+    return mapValues(node, (value) => written(value, rules, open, findings));
   }
-  if (!open.includes(name)) return inner(rule, [...open, name]);
+  if (!open.includes(name)) return written(rule, rules, [...open, name], findings);
   reportCircle(name, open, entryOf(node, 'rule')!.value.mark, findings);
   return { kind: 'scalar', value: false, mark: node.mark, range: [0, 0] };
 }
 
-/** Names of rules that a part of a fragment refers to. */
 function rulesIn(node: Node): readonly string[] {
   if (node.kind === 'scalar') return [];
   if (node.kind === 'list') return node.items.flatMap(rulesIn);
@@ -133,7 +118,9 @@ function namesIn(directory: string): string[] {
 /** Reports parameters without a placeholder, and named rules that no condition refers to. */
 function reportUnused(root: MapNode, findings: Findings): void {
   const parts = ['stages', 'rules'].flatMap((key) => childOf(root, key) ?? []);
-  const used = new Set(parts.flatMap(scalarsOf).flatMap(({ value }) => placeholdersIn(String(value))));
+  const texts = parts.flatMap(scalarsOf).map(({ value }) => String(value));
+  const placeholders = texts.flatMap((text) => [...text.matchAll(/\$\{\{\s*([A-Za-z_][\w-]*)/g)]);
+  const used = new Set(placeholders.map(([, name]) => name));
   for (const { key, key_mark } of entriesOf(childOf(root, 'parameters'))) {
     if (used.has(key)) continue;
     const help = `remove it, or use it: ${placeholder(key)}`;
@@ -154,7 +141,6 @@ export function readFragment(file: string, name: string, findings: Findings): Fr
   return { name, file, root };
 }
 
-/** A suggestion where a path is written in place of a name. */
 function suggestName(text: string): string | undefined {
   const meant = `fragments/${basename(text).replace(/\.ya?ml$/, '')}`;
   return NAME.test(meant) ? `did you mean \`${meant}\`?` : undefined;
@@ -190,26 +176,16 @@ export function createFragmentLibrary(directories: readonly string[], findings: 
 /** Keys of an entry with `use` that apply to each stage of its fragment. */
 const INHERITED = ['mode', 'timeout_seconds', 'fail_closed'];
 
-/** A valid id. */
 const ID = /^[a-z][a-z0-9]*(?:[-/][a-z0-9]+)*$/;
 
-/** A pipeline with its fragments expanded. */
-export interface Expanded {
-  readonly root: MapNode;
-  /** Whether every fragment was found. */
-  readonly complete: boolean;
-}
-
 /** Replaces every `use:` entry of a pipeline by the stages of its fragment. */
-export function expand(root: MapNode, find: FindFragment, findings: Findings): Expanded {
+export function expand(root: MapNode, find: FindFragment, findings: Findings) {
   refusePlaceholders(root, findings);
   const before = findings.errors();
 
   /** @param open files of the fragments being expanded, outermost first */
-  const expandList = (list: ListNode, open: readonly string[]): ListNode => ({
-    ...list,
-    items: list.items.flatMap((item) => (item.kind === 'map' ? expandItem(item, open) : [item])),
-  });
+  const expandItems = (items: readonly Node[], open: readonly string[]): readonly Node[] =>
+    items.flatMap((item) => (item.kind === 'map' ? expandItem(item, open) : [item]));
 
   function expandItem(item: MapNode, open: readonly string[]): readonly Node[] {
     const use = entryOf(item, 'use');
@@ -249,16 +225,12 @@ export function expand(root: MapNode, find: FindFragment, findings: Findings): E
     const values = parametersOf(item, use, placed, findings);
     const stages = childOf(placed, 'stages');
     if (values === undefined || stages?.kind !== 'list') return undefined;
-    const ruled = withRules(stages, childOf(placed, 'rules'), findings) as ListNode;
-    const filled = substitute(ruled, values, findings) as ListNode;
-    return expandList(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
+    const filled = substitute(withRules(stages, childOf(placed, 'rules'), findings), values, findings);
+    return expandItems(itemsOf(filled), [...open, fragment.file]).map((stage) => withOuter(stage, item));
   }
 
-  const entries = root.entries.map((entry) => {
-    if (!['stages', 'finally'].includes(entry.key) || entry.value.kind !== 'list') return entry;
-    return { ...entry, value: expandList(entry.value, []) };
-  });
-  return { root: { ...root, entries }, complete: findings.errors() === before };
+  const expanded = mapLists(root, (items, list) => (list === 'on_error' ? items : expandItems(items, [])));
+  return { root: expanded, complete: findings.errors() === before };
 }
 
 /** The value of every parameter; `undefined` after a finding. */

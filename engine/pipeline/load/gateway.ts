@@ -1,7 +1,6 @@
 import { dirname } from 'node:path';
-import type { GatewayConfig } from '../../base/contract/config.ts';
 import { NO_STAGE_FACTS } from '../../base/contract/own-facts.ts';
-import { type ConditionChecker, createConditionChecker } from '../../base/rules/check.ts';
+import { createConditionChecker } from '../../base/rules/check.ts';
 import type { Findings } from '../../base/source/findings.ts';
 import { childOf, itemsOf, type MapNode, textOf } from '../../base/source/node.ts';
 import { GATEWAY_SCHEMA } from '../../base/source/schemas.ts';
@@ -12,35 +11,9 @@ import { factNames, linkGroups } from './link/known-names.ts';
 import { checkProxies, checkRoutes, linkGateway } from './link/link-gateway.ts';
 import { textsAt } from './link/link-keys.ts';
 import { checkPrices } from './link/link-money.ts';
-import { type PolicySource, policySource } from './policies.ts';
+import { policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
 import type { StageSet } from './stage-modules.ts';
-
-/** gateway.yaml, validated by its schema. */
-export interface ValidGateway {
-  readonly file: string;
-  readonly root: MapNode;
-  readonly validated: Validated;
-  /** Absolute paths of stage modules, also after errors. */
-  readonly modules: readonly string[];
-  /** Whether `modules` is complete. */
-  readonly knows_modules: boolean;
-}
-
-/** gateway.yaml after all passes. */
-export interface CheckedGateway {
-  /** Absent when the file has errors. */
-  readonly config: GatewayConfig | undefined;
-  /** Absolute path of the operator's pipelines, also after errors. */
-  readonly pipelines: string | undefined;
-  /** Where policies are, also after errors; `undefined` when managed policies are disabled. */
-  readonly policy_source: PolicySource | undefined;
-  /** Absolute paths of the other files it names, such as certificates. */
-  readonly named_files: readonly string[];
-  readonly names: KnownNames;
-  /** Knows its named rules. */
-  readonly conditions: ConditionChecker;
-}
 
 /** The names in a section; `undefined` when names are missing or repeated, so that references cannot be checked. */
 function namesOf(root: MapNode, section: string, key: string): readonly string[] | undefined {
@@ -50,14 +23,13 @@ function namesOf(root: MapNode, section: string, key: string): readonly string[]
   return complete && new Set(names).size === names.length ? names : undefined;
 }
 
-/** The paths in gateway.yaml of one kind. */
 const pathsOf = ({ annotations }: Validated, what: string): readonly string[] =>
   annotations
     .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
     .map(({ value }) => String(value));
 
-/** Validates gateway.yaml by its schema, and finds its stage modules. */
-export function validateGateway(source: MapNode, file: string, findings: Findings): ValidGateway {
+/** Validates gateway.yaml by its schema, and finds the absolute paths of its stage modules, also after errors. */
+export function validateGateway(source: MapNode, file: string, findings: Findings) {
   const validated = validate(GATEWAY_SCHEMA, source, dirname(file), findings);
   const root = validated.node as MapNode;
   const modules = pathsOf(validated, 'module').filter(isModule);
@@ -74,12 +46,12 @@ export function validateGateway(source: MapNode, file: string, findings: Finding
 
 const NO_STAGES = { facts: NO_STAGE_FACTS, complete: true };
 
-/** Checks gateway.yaml beyond its schema, and shapes the configuration. */
+/** Checks gateway.yaml beyond its schema, and shapes the configuration, which is absent after errors. */
 export function checkGateway(
-  { file, root, validated }: ValidGateway,
+  { file, root, validated }: ReturnType<typeof validateGateway>,
   options: Pick<AnnotationContext, 'env' | 'environment' | 'findings'>,
   stages: Pick<StageSet, 'facts' | 'complete'> = NO_STAGES,
-): CheckedGateway {
+) {
   const { findings } = options;
   const before = findings.errors();
   const names: KnownNames = {

@@ -2,26 +2,16 @@ import { resolve } from 'node:path';
 import { MACHINE_KEYS } from '../../base/contract/machine-keys.ts';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import { createFindings, type Findings } from '../../base/source/findings.ts';
-import {
-  childOf,
-  isWritten,
-  type MapNode,
-  nodeAt,
-  replaceNode,
-  type SourcePosition,
-  scalarsAt,
-} from '../../base/source/node.ts';
+import { childOf, isWritten, type MapNode, nodeAt, replaceNode, scalarsAt } from '../../base/source/node.ts';
 import { readSource } from '../../base/source/source.ts';
-import type { Policy } from '../../base/source/spec.ts';
-import { type Loaded, type PipelineSpec, positionOf } from '../../base/source/spec.ts';
-import { type CheckedGateway, checkGateway, validateGateway } from './gateway.ts';
+import { type Loaded, positionOf } from '../../base/source/spec.ts';
+import { checkGateway, validateGateway } from './gateway.ts';
 import { lintGateway, lintTranslation } from './lints.ts';
 import { compileOtherRequests, loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
 import { loadPolicies } from './policies.ts';
-import { loadStages, type StageSet } from './stage-modules.ts';
+import { loadStages } from './stage-modules.ts';
 
 export interface LoadOptions {
-  /** The shipped stages. */
   readonly stages: readonly StageDefinition[];
   readonly env: NodeJS.ProcessEnv;
   /** `required`: environment variables and files named in the configuration must exist. `ignored`: warn only. */
@@ -35,20 +25,10 @@ export interface LoadOptions {
 }
 
 /** A gateway.yaml with its pipelines, policies and stages. */
-export interface LoadedGateway extends CheckedGateway {
-  readonly root: MapNode;
-  readonly compiled: readonly PipelineSpec[];
-  readonly other_requests: PipelineSpec | undefined;
-  readonly policies: readonly Policy[];
-  readonly stages: StageSet;
-}
+export type LoadedGateway = NonNullable<Awaited<ReturnType<typeof loadInto>>>;
 
 /** Compiles gateway.yaml with its pipelines into the given findings; `undefined` when it cannot be read at all. */
-export async function loadInto(
-  file: string,
-  options: LoadOptions,
-  findings: Findings,
-): Promise<LoadedGateway | undefined> {
+export async function loadInto(file: string, options: LoadOptions, findings: Findings) {
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
   const written = (options.read ?? readSource)(file, findings);
   if (written === undefined) return undefined;
@@ -74,15 +54,7 @@ export async function loadInto(
   return { ...gateway, root, compiled, other_requests, policies, stages };
 }
 
-function positionInGateway(root: MapNode | undefined, pointer: string): SourcePosition | undefined {
-  if (root === undefined || !isWritten(root, pointer)) return undefined;
-  return positionOf(nodeAt(root, pointer).mark);
-}
-
-/**
- * Compiles gateway.yaml with its pipelines. Never throws for a mistake in a file: `diagnostics` has the findings of all
- * passes. Runs the code of operators' stage modules.
- */
+/** Compiles gateway.yaml with its pipelines; runs operators' stage modules. Mistakes in files are in `diagnostics`, not thrown. */
 export async function load(given_file: string, options: LoadOptions): Promise<Loaded> {
   const file = resolve(given_file);
   const findings = createFindings();
@@ -98,7 +70,8 @@ export async function load(given_file: string, options: LoadOptions): Promise<Lo
     secret_files: findings.secret_files(),
     pipelines_directory: gateway?.pipelines,
     policies_directory: gateway?.policy_source?.directory,
-    positionOf: (pointer: string) => positionInGateway(gateway?.root, pointer),
+    positionOf: (pointer: string) =>
+      gateway && isWritten(gateway.root, pointer) ? positionOf(nodeAt(gateway.root, pointer).mark) : undefined,
     sources: findings.sources(),
     of_machine: MACHINE_KEYS.flatMap((keys) => scalarsAt(gateway?.root, keys)).flatMap(({ mark, value }) => {
       return typeof value === 'string' ? { mark, value } : [];

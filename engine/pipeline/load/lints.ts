@@ -65,10 +65,7 @@ const SAFEGUARDS = [
   },
 ] as const;
 
-/**
- * Warns about a valid pipeline with a probable gap, such as a route to upstreams without authentication.
- * @param isShared whether the entry there is used by pipelines with different `match`
- */
+/** Warns about a probable gap of a pipeline, such as no authentication. @param isShared whether other `match`es use the entry */
 export function lintPipeline(
   pipeline: LinkedPipeline,
   match: PipelineSpec['match'],
@@ -175,12 +172,6 @@ function lintErrorCodes({ stages, on_error }: LinkedPipeline, relays: boolean, f
   }
 }
 
-/** The requests that a routing rule matches: its models, and its other conditions as JSON. */
-interface RouteCondition {
-  readonly models: ReadonlySet<string>;
-  readonly conditions: ReadonlySet<string>;
-}
-
 function conditionsOf(logic: unknown): readonly string[] {
   if (logic === true) return [];
   const both = (logic as { and?: readonly unknown[] }).and;
@@ -192,11 +183,12 @@ function isWithin(part: ReadonlySet<string>, whole: ReadonlySet<string>): boolea
   return true;
 }
 
-function conditionsByRule(config: GatewayConfig): readonly RouteCondition[] {
+/** The requests that each routing rule matches: its models, and its other conditions as JSON. */
+function conditionsByRule(config: GatewayConfig) {
   const { rules } = config.routing;
   const ids = config.models.map(({ id }) => id);
   const others = rules.map(({ models: _models, ...rest }) => rest);
-  return routingRules({ ...config, routing: { ...config.routing, rules: others } }).map(({ logic, index }) => {
+  return routingRules({ ...config, routing: { ...config.routing, rules: others } }).map(({ logic }, index) => {
     const globs = rules[index]!.models;
     return {
       models: new Set(ids.filter((id) => globs?.some((glob) => matchesGlob(glob, id)) ?? true)),
@@ -225,8 +217,6 @@ function lintRouting(config: GatewayConfig, root: MapNode, findings: Findings): 
     findings.report('W7017', mark, message, { help });
   });
 }
-
-// Guards that are constant for the requests a pipeline serves.
 
 /** Most combinations of method and path to evaluate a guard for. */
 const COMBINATIONS_MAX = 64;
@@ -262,13 +252,9 @@ interface Compiled {
 
 /** Facts that differ between the APIs of one model. */
 const API_FACTS = /"request\.(?:protocol|path|method)"/;
-/** The pipelines of one model through several APIs. */
 const FAMILY = 'model-requests';
 
-/**
- * Warns about copies of shipped pipelines that lack one of their stages, such as include-usage.
- * @param shipped the shipped pipelines
- */
+/** Warns about copies of shipped pipelines that lack one of their stages, such as include-usage. */
 export function lintCopies(all: readonly Compiled[], shipped: readonly PipelineSource[], findings: Findings): void {
   const copies = all.filter(
     ({ source }) => source.extended !== true && !shipped.some(({ file }) => file === source.file),
@@ -287,14 +273,10 @@ export function lintCopies(all: readonly Compiled[], shipped: readonly PipelineS
   }
 }
 
-/** Whether an entry rejects some requests. */
 const refuses = ({ definition, when, mode }: StageEntry): boolean =>
   definition.terminal && when !== undefined && mode === 'enforce' && !definition.needs.includes('network');
 
-/**
- * Warns about stages that reject requests through only some APIs of a model.
- * @param shipped directory of the shipped pipelines
- */
+/** Warns about stages that reject requests through only some APIs of a model. @param shipped directory of the shipped pipelines */
 export function lintGuards(all: readonly Compiled[], shipped: string, findings: Findings): void {
   const serving = all.filter(({ source }) => source.family === FAMILY).map(({ spec }) => spec);
   for (const spec of serving) {
@@ -347,15 +329,12 @@ export function lintProtocols(
   });
 }
 
-/** The upstreams of each enforced route. */
 function routesOf({ upstreams, routing }: GatewayConfig): readonly (readonly UpstreamConfig[])[] {
   const in_force = routing.rules.filter(({ mode }) => mode === 'enforce');
   return [...in_force.map((rule) => rule.upstreams), routing.default_upstreams].map((entries) =>
     entries.map((entry) => upstreams.find(({ name }) => name === entry.upstream)!),
   );
 }
-
-// Routes without real failover, and settings without effect.
 
 /** Warns about the routes, prices and models of a configuration without errors. */
 export function lintGateway(config: GatewayConfig, root: MapNode, findings: Findings): void {
@@ -371,7 +350,6 @@ export function lintGateway(config: GatewayConfig, root: MapNode, findings: Find
   if (config.from_model_lists) lintFoundModels(config, root, findings);
 }
 
-/** Reports weights without effect. */
 function lintWeights(route: WrittenRoute, root: MapNode, findings: Findings): void {
   const { upstreams, pointer } = route;
   upstreams.forEach(({ upstream, order }, index) => {
@@ -385,11 +363,6 @@ function lintWeights(route: WrittenRoute, root: MapNode, findings: Findings): vo
 }
 
 /** An upstream's own names of the models. */
-function namesAt({ name }: UpstreamConfig, { models }: GatewayConfig): string {
-  return JSON.stringify(models.map(({ id, upstream_ids }) => upstream_ids?.[name] ?? id));
-}
-
-/** Warns about settings of attempts that rule out a second one. */
 function lintAttempts(config: GatewayConfig, root: MapNode, findings: Findings): void {
   const { max, seconds, unconfirmed } = config.routing.attempts;
   const attempts = nodeAt(root, '/routing/attempts');
@@ -413,7 +386,8 @@ function lintAttempts(config: GatewayConfig, root: MapNode, findings: Findings):
 /** Upstreams of one route with the same server, account and models: they fail together. */
 function lintDuplicates(route: WrittenRoute, config: GatewayConfig, root: MapNode, findings: Findings): void {
   const upstreams = route.upstreams.map(({ upstream }) => config.upstreams.find(({ name }) => name === upstream)!);
-  const identity = (upstream: UpstreamConfig) => `${ownBoundary(upstream, '/')} ${namesAt(upstream, config)}`;
+  const namesAt = ({ name }: UpstreamConfig) => config.models.map(({ id, upstream_ids }) => upstream_ids?.[name] ?? id);
+  const identity = (upstream: UpstreamConfig) => `${ownBoundary(upstream, '/')} ${JSON.stringify(namesAt(upstream))}`;
   upstreams.forEach((upstream, index) => {
     const first = upstreams.slice(0, index).find((other) => identity(other) === identity(upstream));
     if (first === undefined) return;
@@ -441,7 +415,6 @@ const TOKEN_PRICES: ReadonlySet<string> = new Set([
 const MAX_MULTIPLIER = 10;
 const MULTIPLIERS: ReadonlySet<string> = new Set(['price_multiplier', 'multiplier']);
 
-/** Warns about prices in the wrong unit, at one of those with the same mistake. */
 function lintPrices(node: Node, findings: Findings): void {
   for (const { key, value } of entriesOf(node)) {
     lintPrices(value, findings);

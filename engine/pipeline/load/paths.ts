@@ -1,9 +1,8 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { StageNotCreated } from '../../base/contract/start-error.ts';
 import { didYouMean } from '../../base/kit/text/suggest.ts';
-import type { Diagnostic } from '../../base/source/diagnostics/diagnostic.ts';
 import { createFindings, type Findings } from '../../base/source/findings.ts';
 import { quote } from '../../base/source/node.ts';
 import { filesAt, namesBeside } from '../../base/source/read-text.ts';
@@ -14,23 +13,16 @@ import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
 import { compilePipeline, pipelineFiles, pipelinesOf, SHIPPED_PIPELINES } from './pipelines.ts';
 import { readPolicy } from './policies.ts';
 import { loadStages } from './stage-modules.ts';
-import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from './tests/test-file.ts';
+import {
+  checkAgainstConfig,
+  checkAgainstPipeline,
+  gatewayFileFor,
+  isTestFile,
+  readTestFile,
+} from './tests/test-file.ts';
 
 /** The result of a check of files and directories. */
-export interface CheckedPaths {
-  readonly configs: readonly GatewayConfig[];
-  /** Each gateway.yaml without errors, with its pipelines. */
-  readonly gateways: readonly { readonly config: GatewayConfig; readonly pipelines: readonly PipelineSpec[] }[];
-  /** Names of the pipelines that compiled. */
-  readonly pipelines: readonly string[];
-  readonly fragments: number;
-  readonly policies: number;
-  /** The number of test files without errors. */
-  readonly tests: number;
-  readonly diagnostics: readonly Diagnostic[];
-  /** The text of each file, without secrets. */
-  readonly sources: ReadonlyMap<string, string>;
-}
+export type CheckedPaths = Awaited<ReturnType<typeof loadPaths>>;
 
 type Kind = 'gateway' | 'pipeline' | 'fragment' | 'policy' | 'test';
 
@@ -70,7 +62,6 @@ function kindOf(file: string): Kind | undefined {
 
 const NO_CONFIG = 'name the configuration with --config, or create one: appscli init';
 
-/** A gateway.yaml that loaded without errors. */
 type SoundGateway = LoadedGateway & { readonly config: GatewayConfig };
 
 export interface PathOptions extends LoadOptions {
@@ -80,12 +71,8 @@ export interface PathOptions extends LoadOptions {
   readonly config?: string;
 }
 
-/**
- * Checks files and directories: each gateway.yaml with its pipelines, policies and tests; then the pipelines, fragments,
- * policies and tests that belong to none of them. In a directory, other YAML files are ignored; a directory without any
- * configuration is a finding.
- */
-export async function loadPaths(paths: readonly string[], options: PathOptions): Promise<CheckedPaths> {
+/** Checks each gateway.yaml with its pipelines, policies and tests, then what belongs to none. Ignores other YAML in directories. */
+export async function loadPaths(paths: readonly string[], options: PathOptions) {
   const findings = createFindings();
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
   const config_file = options.config === undefined ? undefined : resolve(options.config);
@@ -104,7 +91,6 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
   const gateways: { readonly file: string; readonly directory: string; readonly loaded: LoadedGateway }[] = [];
   /** Whether a gateway.yaml could not be read: it may list further stages. */
   let is_unread = false;
-  /** Pipelines that belong to no gateway.yaml. */
   const alone: PipelineSpec[] = [];
 
   async function checkGateway(file: string): Promise<void> {
@@ -155,19 +141,14 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
 
   /** The gateway.yaml that `appscli test` would use for a test file; `undefined` if it has errors. */
   async function gatewayNear(test_file: string): Promise<LoadedGateway | undefined> {
-    const directory = dirname(test_file);
-    const near = [directory, dirname(directory)].map((each) => join(each, 'gateway.yaml')).find((at) => existsSync(at));
+    const near = gatewayFileFor(test_file);
     if (near === undefined) return undefined;
     const ignored = createFindings();
     const loaded = await loadInto(near, options, ignored);
     return ignored.errors() > 0 ? undefined : loaded;
   }
 
-  /**
-   * Checks a test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
-   * @param is_sound whether those have no errors
-   * @returns whether it could be read
-   */
+  /** Checks a test against its pipeline; whether it could be read. @param is_sound whether the gateway.yaml has no errors */
   async function checkTest(file: string, is_sound: boolean): Promise<boolean> {
     const test = readTestFile(file, findings);
     if (test === undefined) return false;
@@ -207,7 +188,6 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
   );
   const compiled = [...gateways.flatMap(({ loaded }) => loaded.compiled), ...alone];
   return {
-    configs: sound.map(({ config }) => config),
     gateways: sound,
     pipelines: compiled.map(({ name }) => name),
     fragments: fragments.length,

@@ -29,7 +29,7 @@ import {
   applyExtensions,
   checkAllPipelines,
   isExtension,
-  isStageList,
+  mapLists,
   type PipelineSource,
   STAGE_LISTS,
   type StageList,
@@ -48,17 +48,9 @@ const { definitions } = PIPELINE_SCHEMA as unknown as {
 };
 const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ properties }) => Object.keys(properties)));
 
-/**
- * Reports options beside `stage` instead of under `options`, and conditions beside an empty `when`.
- * @returns the corrected pipeline, for the later passes
- */
+/** Reports options beside `stage` and conditions beside an empty `when`. @returns the corrected pipeline */
 function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): MapNode {
-  const entries = pipeline.entries.map((entry) => {
-    if (!isStageList(entry.key) || entry.value.kind !== 'list') return entry;
-    const items = entry.value.items.map((item) => nested(item, stages, findings));
-    return { ...entry, value: { ...entry.value, items } };
-  });
-  return { ...pipeline, entries };
+  return mapLists(pipeline, (items) => items.map((item) => nested(item, stages, findings)));
 }
 
 /** Corrects an entry `- read-body:` to `- stage: read-body`. */
@@ -109,9 +101,7 @@ export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
 export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   /** Directory of the shipped pipelines and fragments. */
   readonly shipped: string;
-  /** Knows the named rules of gateway.yaml. */
   readonly shared_conditions?: ConditionChecker | undefined;
-  /** `all_pipelines` of gateway.yaml. */
   readonly all_pipelines?: Node | undefined;
   /** Directory of the operator's pipelines and fragments. */
   readonly own?: string | undefined;
@@ -123,7 +113,6 @@ export function pipelineFiles(directory: string): string[] {
   return filesIn(directory);
 }
 
-/** The pipelines and the extensions in a directory. */
 function readPipelines(directory: string | undefined, { findings }: PipelineContext) {
   const files = (directory === undefined ? [] : pipelineFiles(directory)).flatMap((file) => {
     const root = readSource(file, findings);
@@ -203,12 +192,10 @@ function reportClaims(files: readonly PipelineSource[], context: PipelineContext
       // Pipelines with the same name are reported as such.
       if (other === undefined || other.name === pipeline.name) continue;
       const shipped = dirname(other.file) === context.shipped;
-      context.findings.report(
-        'C4007',
-        path.mark,
-        `the pipeline ${quote(other.name ?? other.file)} already serves ${taken.join(', ')} ${textOf(path) ?? ''}`,
-        { help: shipped ? `to replace it, write \`pipeline: ${other.name}\`` : 'remove the path from one of the two' },
-      );
+      const served = `${taken.join(', ')} ${textOf(path) ?? ''}`;
+      const message = `the pipeline ${quote(other.name ?? other.file)} already serves ${served}`;
+      const help = shipped ? `to replace it, write \`pipeline: ${other.name}\`` : 'remove the path from one of the two';
+      context.findings.report('C4007', path.mark, message, { help });
     }
   }
 }
@@ -282,7 +269,6 @@ export function compileOtherRequests(given: PipelineContext): PipelineSpec | und
   return shapePipeline(raw, mark.file, { stages: [], on_error: [], finally: last }, []);
 }
 
-/** Whether a stage of the pipeline sends requests to an upstream. */
 function sendsUpstream(root: MapNode, stages: ReadonlyMap<string, StageDefinition>): boolean {
   return itemsOf(childOf(root, 'stages')).some((item) => {
     const definition = stages.get(textOf(childOf(item, 'stage')) ?? '');
@@ -317,16 +303,7 @@ function shapePipeline(
   rules: readonly NamedRule[],
 ): PipelineSpec {
   const { pipeline: name, version, summary, match, limits } = raw;
-  return deepFreeze({
-    name,
-    version,
-    summary,
-    file,
-    match,
-    limits,
-    rules,
-    stages: lists.stages.map(({ entry }) => entry),
-    on_error: lists.on_error.map(({ entry }) => entry),
-    finally: lists.finally.map(({ entry }) => entry),
-  });
+  const entriesIn = (list: StageList) => lists[list].map(({ entry }) => entry);
+  const entries = { stages: entriesIn('stages'), on_error: entriesIn('on_error'), finally: entriesIn('finally') };
+  return deepFreeze({ name, version, summary, file, match, limits, rules, ...entries });
 }

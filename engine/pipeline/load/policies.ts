@@ -19,7 +19,6 @@ import {
   itemsOf,
   keyName,
   type MapNode,
-  type Mark,
   type Node,
   quote,
   type ScalarNode,
@@ -43,10 +42,7 @@ const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prot
 const LIKE_MODELS =
   /^(?:(?:allow|allowed|enabled|permitted|deny|denied|block|blocked|disabled|disallowed|forbidden)models?|models?)(?:(?:allow|deny|block)?list)?$/;
 
-/**
- * Checks open settings beyond a schema: that they survive as JSON, contain no secrets, and have the apparent effect.
- * @param is_valid whether the rest of the file is valid; if not, the value of an empty key may be misplaced
- */
+/** Checks open settings beyond a schema. @param is_valid whether the rest of the file is; else an empty key's value may be misplaced */
 function checkSettings(settings: MapNode, is_valid: boolean, findings: Findings): void {
   for (const { key, key_mark, value } of settings.entries) {
     const is_slip = key !== MODELS_KEY && closest(spelling(key), [spelling(MODELS_KEY)]) !== undefined;
@@ -137,7 +133,6 @@ function checkDropped(policies: readonly Policy[], default_policy: string | unde
   });
 }
 
-/** Deny lists, and strings under such keys, with their paths. */
 function denials(settings: MapNode): { readonly path: string[]; readonly entry: Entry }[] {
   return settings.entries.flatMap((entry) => {
     const { key, value } = entry;
@@ -215,21 +210,10 @@ function checkContent(settings: MapNode, findings: Findings): void {
   }
 }
 
-/** The settings of gateway.yaml for managed policies. */
-export interface PolicySource {
-  /** Absolute path. */
-  readonly directory: string;
-  /** Absent for the default directory. */
-  readonly directory_mark?: Mark | undefined;
-  readonly default_policy?: Node | undefined;
-  /** The identity provider's groups in each token group. */
-  readonly token_groups: ReadonlyMap<string, readonly string[]>;
-  /** The known groups; absent when gateway.yaml has none. */
-  readonly groups?: NameSet | undefined;
-}
+type PolicySource = NonNullable<ReturnType<typeof policySource>>;
 
 /** The policy settings of a gateway.yaml that may have errors; `undefined` when managed policies are disabled. */
-export function policySource(root: MapNode, value: unknown, groups?: NameSet): PolicySource | undefined {
+export function policySource(root: MapNode, value: unknown, groups?: NameSet) {
   const managed = (value as { policies?: { managed?: { enabled?: unknown; directory?: unknown } } }).policies?.managed;
   if (managed?.enabled !== true || typeof managed.directory !== 'string') return undefined;
   const node = childOf(root, 'policies', 'managed');
@@ -239,10 +223,11 @@ export function policySource(root: MapNode, value: unknown, groups?: NameSet): P
     directory_mark: childOf(node, 'directory')?.mark,
     default_policy: childOf(node, 'default_policy'),
     groups,
+    /** The identity provider's groups in each token group. */
     token_groups: new Map(
       itemsAt(root, 'token_groups').map((group) => {
         const members = textsAt(group, 'members.*').map(({ text }) => text);
-        return [textOf(childOf(group, 'name')) ?? '', members];
+        return [textOf(childOf(group, 'name')) ?? '', members] as const;
       }),
     ),
   };
@@ -270,7 +255,12 @@ export function loadPolicies(
   for (const policy of policies) {
     const { root, settings } = policy;
     if (policy.name === default_policy) reportIdle(policy, findings);
-    else if (entryOf(root, 'match') === undefined) reportNobody(policy, findings);
+    else if (entryOf(root, 'match') === undefined) {
+      const { mark } = childOf(root, 'policy') ?? root;
+      findings.report('W7060', mark, `the policy ${quote(policy.name)} applies to no one`, {
+        help: 'add match: { groups: [...] }, or make it the default_policy of gateway.yaml',
+      });
+    }
     if (config !== undefined && !config.from_model_lists) checkModels(settings, config.models, findings);
     if (config !== undefined) checkTelemetry(childOf(root, 'telemetry'), config, findings);
   }
@@ -282,13 +272,6 @@ export function loadPolicies(
   );
 }
 
-function reportNobody({ root, name }: ReadPolicy, findings: Findings): void {
-  findings.report('W7060', (childOf(root, 'policy') ?? root).mark, `the policy ${quote(name)} applies to no one`, {
-    help: 'add match: { groups: [...] }, or make it the default_policy of gateway.yaml',
-  });
-}
-
-/** Reports keys that have no effect in the default policy. */
 function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
   const why = { match: 'applies to everyone', priority: 'always has the lowest priority' };
   for (const key of ['match', 'priority'] as const) {
@@ -330,13 +313,7 @@ interface ReadPolicy extends Policy {
   readonly root: Node;
 }
 
-interface RawPolicy {
-  readonly policy: string;
-  readonly version: number;
-  readonly summary: string;
-  readonly match?: Partial<PolicyMatch>;
-  readonly priority: number;
-}
+type RawPolicy = Pick<Policy, 'version' | 'summary' | 'priority'> & { policy: string; match?: Partial<PolicyMatch> };
 
 /** Reads and checks one policy file; `undefined` after an error. */
 export function readPolicy(file: string, findings: Findings, source?: PolicySource): ReadPolicy | undefined {
@@ -355,16 +332,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
   const { policy, version, summary, match, priority } = value as RawPolicy;
   const groups = match?.groups ?? [];
   const email_domains = (match?.email_domains ?? []).map((domain) => domain.toLowerCase());
-  return {
-    name: policy,
-    version,
-    summary,
-    file,
-    match: { groups, email_domains },
-    priority,
-    settings,
-    root,
-  };
+  return { name: policy, version, summary, file, match: { groups, email_domains }, priority, settings, root };
 }
 
 function checkPolicyGroups(groups: readonly Written[], source: PolicySource | undefined, findings: Findings): void {

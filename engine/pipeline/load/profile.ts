@@ -9,22 +9,9 @@ import { readSource } from '../../base/source/source.ts';
 import { validate } from '../../base/source/validate.ts';
 import type { AnnotationContext } from './annotations.ts';
 
-/** The profiles of a gateway.yaml: header names and client names of vendors. */
-export interface LoadedProfiles {
-  readonly server: Profile;
-  /** Its name in gateway.yaml. */
-  readonly server_name: string;
-  /** By upstream, in order; `undefined` where the vendor is unknown. */
-  readonly upstreams: readonly (Profile | undefined)[];
-  /** Absolute paths, also of missing files. */
-  readonly files: readonly string[];
-}
-
 /** Built-in profiles. */
 export const BUILT_IN = {
-  /** The names of no vendor. */
   neutral: { header_prefix: 'vendor' },
-  /** The vendor of the Messages protocol. */
   anthropic: { header_prefix: 'anthropic' },
 } satisfies Record<string, Profile>;
 
@@ -40,25 +27,20 @@ export function profileFile(name: string, directory: string): string {
 
 const NAMES = ['neutral', 'anthropic', SHIPPED_PROFILE];
 
-type BuiltInName = keyof typeof BUILT_IN;
-
 /** Whether this is the name of a built-in profile. */
-export function isBuiltIn(name: string): name is BuiltInName {
+export function isBuiltIn(name: string): name is keyof typeof BUILT_IN {
   return Object.hasOwn(BUILT_IN, name);
 }
 
-/**
- * Reads and checks the profiles of a gateway.yaml. An upstream without `profile` gets that of the vendor at its address, else
- * the server's, unless that is neutral. After a finding, the neutral profile replaces a broken one.
- */
+/** Reads profiles. The default is the vendor's at the address, else the server's unless neutral; broken ones become neutral. */
 export function loadProfiles(
   root: MapNode,
   gateway_file: string,
   context: Pick<AnnotationContext, 'findings' | 'environment'>,
-): LoadedProfiles {
+) {
   const files = new Map<string, Profile>();
   const named = (node: Node | undefined) => profileNamed(node, gateway_file, files, context);
-  const server = named(childOf(root, 'server', 'profile')) ?? BUILT_IN.neutral;
+  const server: Profile = named(childOf(root, 'server', 'profile')) ?? BUILT_IN.neutral;
   const fallback = server === BUILT_IN.neutral ? undefined : server;
   const upstreams = itemsOf(childOf(root, 'upstreams')).map(
     (upstream) =>

@@ -19,7 +19,6 @@ const API_URL = new URL(`../../api${extname(import.meta.url)}`, import.meta.url)
 /** Marks the URL of an operator's module, with a version of its text: Node caches modules by URL. */
 const VERSION = '?appscli=';
 
-/** A file of the operator's code, as last imported. */
 interface Module {
   /** Hash of its text; `undefined` forces a new import. */
   digest: string | undefined;
@@ -60,7 +59,6 @@ function moduleOf(file: string): Module {
   return module;
 }
 
-/** A file and its known imports, transitively. */
 function closureOf(file: string, found = new Set<string>()): Set<string> {
   if (found.has(file)) return found;
   found.add(file);
@@ -68,7 +66,6 @@ function closureOf(file: string, found = new Set<string>()): Set<string> {
   return found;
 }
 
-/** Invalidates the modules whose text has changed, and their importers. */
 function forgetChanged(root: string): void {
   const known = [...closureOf(root)].filter((file) => modules.has(file));
   const stale = new Set(known.filter((file) => modules.get(file)?.digest !== digestOf(file)));
@@ -169,8 +166,6 @@ export function filesOfModule(file: string): readonly string[] {
   return [...new Set([file, ...closureOf(realPath(file))])];
 }
 
-// The source position of an error in a stage module.
-
 /** Timeout of `node --check` for one file, in milliseconds. */
 const CHECK_MS = 5000;
 
@@ -197,7 +192,6 @@ function inFile(file: string): Mark | undefined {
   return checked === undefined ? undefined : { file: checked, line: Number(line), ...marked(stderr), pointer: '' };
 }
 
-/** The position of an import of a missing module. */
 function importOf({ message }: Error): Mark | undefined {
   const [, name = '', file = ''] = /^Cannot find (?:module|package) '(.+)' imported from (\/.+)$/.exec(message) ?? [];
   if (name === '' || !existsSync(file)) return undefined;
@@ -209,10 +203,7 @@ function importOf({ message }: Error): Mark | undefined {
   return { file, line: line + 1, column: column + 1, length: end.length, pointer: '' };
 }
 
-/**
- * The source position of an import error, if known.
- * @param files absolute paths of the module and its imports
- */
+/** The source position of an import error, if known. @param files absolute paths of the module and its imports */
 function placeOfError(error: unknown, files: readonly string[]): Mark | undefined {
   if (!(error instanceof Error)) return undefined;
   const missing = importOf(error);
@@ -251,7 +242,6 @@ function writingItsFacts(definition: StageDefinition): StageDefinition {
   return paths.length === 0 ? definition : { ...definition, writes: [...definition.writes, ...paths] };
 }
 
-/** The facts that a stage defines, by path. */
 function factsOf({ name, facts = {} }: StageDefinition): StageFacts {
   return new Map(
     Object.entries(facts).map(([fact, { type, description, values }]): [string, FactSpec] => {
@@ -274,16 +264,11 @@ export interface StageSet {
   readonly complete: boolean;
   /** Absolute paths of operators' modules and their imports. */
   readonly files: readonly string[];
-  /** Names of the operator's stages. */
   readonly own: ReadonlySet<string>;
-  /** The facts that the operator's stages define. */
   readonly facts: StageFacts;
 }
 
-/**
- * Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code.
- * @param complete whether `files` has every module of gateway.yaml
- */
+/** Adds operators' stages to the shipped ones, running their code. @param complete whether `files` has all of gateway.yaml's */
 export async function loadStages(
   shipped: readonly StageDefinition[],
   files: readonly string[],

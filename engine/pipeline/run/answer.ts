@@ -50,7 +50,6 @@ export class Connections {
 /** Pause between two discarded chunks, over all connections, in milliseconds: about 30 MB per second. */
 const PACE_MS = 2;
 
-/** Paused requests with more to discard. */
 const waiting: IncomingMessage[] = [];
 let timer: NodeJS.Timeout | undefined;
 

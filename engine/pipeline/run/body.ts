@@ -29,7 +29,6 @@ import type { BufferQuota } from './resources.ts';
 
 const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 
-/** Where the members of the outermost JSON value are. */
 interface Outermost {
   readonly is_object: boolean;
   /** Four byte offsets per member, in order: key start and end (inside the quotes), value start and end. */

@@ -11,7 +11,6 @@ export interface CompiledStage {
   readonly definition: StageDefinition;
   /** The contained hooks; see `contain.ts` for their guarantees. */
   readonly hooks: StageHooks;
-  /** Absent means always. */
   readonly guard: ((facts: FactView) => boolean) | undefined;
   /** Shadow mode: its guard is evaluated, and `rewrite` is its only hook. */
   readonly shadow: boolean;
@@ -19,7 +18,6 @@ export interface CompiledStage {
   readonly writable: Uint8Array;
 }
 
-/** A compiled `on_error` clause. */
 export interface CompiledClause extends CompiledStage {
   /** The error codes it handles; absent means all. */
   readonly errors: ReadonlySet<ErrorCode> | undefined;
@@ -28,7 +26,6 @@ export interface CompiledClause extends CompiledStage {
 /** A pipeline, ready to run. */
 export interface CompiledPipeline {
   readonly spec: PipelineSpec;
-  /** Hash of its configuration. */
   readonly version: string;
   /** Facts that its rules read and that have no audit field: recorded under `seen`. */
   readonly seen_facts: readonly FactPath[];

@@ -46,10 +46,8 @@ import {
 export interface RequestEnvironment {
   readonly budget: MemoryBudget;
   readonly under_way: ConcurrencyLimiter;
-  /** Maximum concurrent requests of one caller. */
   readonly requests_per_principal: number;
   readonly connections: Connections;
-  /** Maximum keep-alive connections of one caller. */
   readonly connections_per_principal: number;
   readonly body_limits: BodyLimits;
   readonly json_bounds: JsonBounds;
@@ -59,7 +57,6 @@ export interface RequestEnvironment {
 
 type MakeConverter = Parameters<StageContext['convertResponse']>[0];
 
-/** The converter that a stage requested. */
 interface Conversion {
   readonly stage: CompiledStage | undefined;
   readonly make: MakeConverter;

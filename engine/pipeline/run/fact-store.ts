@@ -1,5 +1,6 @@
 import { FACTS, type FactPath, type FactValue } from '../../base/contract/facts.ts';
 import type { FactView } from '../../base/contract/services.ts';
+import { placeFact } from '../../base/rules/fact-view.ts';
 
 const PATHS = Object.keys(FACTS) as FactPath[];
 const INDEX: ReadonlyMap<string, number> = new Map(PATHS.map((path, index) => [path, index]));
@@ -37,26 +38,14 @@ export function selectFacts(read: readonly string[]): FactSelection {
   );
 }
 
-type View = Record<string, unknown>;
-
-function place(root: View, keys: readonly string[], value: unknown): void {
-  const last = keys.length - 1;
-  let section = root;
-  for (let i = 0; i < last; i++) {
-    section[keys[i]!] ??= Object.create(null) as View;
-    section = section[keys[i]!] as View;
-  }
-  section[keys[last]!] = value;
-}
-
 function buildView(
   values: readonly unknown[],
   own: ReadonlyMap<string, unknown> | undefined,
   selection: FactSelection,
 ): FactView {
-  const root = Object.create(null) as View;
-  for (const { index, keys } of selection) if (values[index] !== undefined) place(root, keys, values[index]);
-  if (own !== undefined) for (const [path, value] of own) place(root, path.split('.'), value);
+  const root = Object.create(null) as Record<string, unknown>;
+  for (const { index, keys } of selection) if (values[index] !== undefined) placeFact(root, keys, values[index]);
+  if (own !== undefined) for (const [path, value] of own) placeFact(root, path.split('.'), value);
   return root;
 }
 
@@ -64,7 +53,6 @@ function buildView(
 export class FactStore {
   // A flat array: only rules need nested objects, and not for every request.
   readonly #values: unknown[] = new Array(PATHS.length).fill(undefined);
-  /** Facts that the configuration defines. */
   #own: Map<string, unknown> | undefined;
   #view: FactView | undefined;
   readonly #of_rules: FactSelection;

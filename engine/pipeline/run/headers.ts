@@ -8,10 +8,7 @@ export const REQUEST_ID_HEADER = 'x-gateway-request-id';
 
 const NOT_FORWARDED: ReadonlySet<string> = new Set([...CONNECTION_HEADERS, REQUEST_ID_HEADER]);
 
-/**
- * The response headers that the client gets, as a flat list of names and values in the received order and
- * spelling: all but hop-by-hop headers and those that act on the gateway's origin.
- */
+/** The client's response headers, in received order and spelling, without hop-by-hop headers and those about the origin. */
 export function passedHeaders(raw: readonly string[], connection: string | string[] | undefined): string[] {
   const dropped = nominated(connection);
   const kept: string[] = [];

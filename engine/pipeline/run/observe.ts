@@ -176,10 +176,7 @@ function compressedObserver(sink: Sink, inflate: Duplex): Observer {
   };
 }
 
-/**
- * An observer for a response with these headers; `undefined` for an unknown content-encoding. Bytes beyond the quota are
- * relayed and not observed. The caller contains errors thrown by `onEvent`.
- */
+/** An observer of a response; `undefined` for an unknown content-encoding. Bytes beyond the quota are not observed. */
 export function createObserver(
   { 'content-type': type, 'content-encoding': encoding }: IncomingHttpHeaders,
   onEvent: OnEvent,

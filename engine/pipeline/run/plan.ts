@@ -1,7 +1,7 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { ENGINE_FACTS, type FactPath } from '../../base/contract/facts.ts';
 import { PROTOCOLS } from '../../base/contract/protocol.ts';
-import type { PipelineInfo, Services, SharedServices } from '../../base/contract/services.ts';
+import type { Services, SharedServices } from '../../base/contract/services.ts';
 import type { StageDefinition, StageHooks } from '../../base/contract/stage.ts';
 import { StageNotCreated } from '../../base/contract/start-error.ts';
 import { pathFinder } from '../../base/kit/path-patterns.ts';
@@ -43,12 +43,6 @@ function factsUsed(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<strin
   );
   const read = readers.flatMap(({ definition: { reads, readsIfSet } }) => [...reads, ...readsIfSet]);
   return new Set([...ruleFacts(spec, config), ...read]);
-}
-
-function infoOn(spec: PipelineSpec, config: GatewayConfig): PipelineInfo {
-  const in_force = spec.stages.filter(({ mode }) => mode === 'enforce');
-  const stages = in_force.map(({ definition }) => definition.name);
-  return { protocol: spec.match.protocol, stages, facts_read: factsUsed(spec, config) };
 }
 
 /** The problem with the hooks that `create` returned; `undefined` without one. */
@@ -179,7 +173,8 @@ export function buildPlan(
   const created: CompiledStage[] = [];
   const closeAll = () => Promise.all(created.map((stage) => stage.hooks.close?.()));
   const compilePipeline = (spec: PipelineSpec): CompiledPipeline => {
-    const pipeline = infoOn(spec, config);
+    const in_force = spec.stages.filter(({ mode }) => mode === 'enforce').map(({ definition }) => definition.name);
+    const pipeline = { protocol: spec.match.protocol, stages: in_force, facts_read: factsUsed(spec, config) };
     const compile = (entry: StageEntry) => {
       const stage = compileStage(spec, entry, { ...services, pipeline }, observer);
       created.push(stage);

@@ -19,10 +19,7 @@ class BodyMemory {
   #memory: Buffer | undefined;
   #size = 0;
 
-  /**
-   * @param length taken from the quota at once, which may refuse it; 0 where it is unknown
-   * @param when for the error beyond `max_bytes`, such as " when decompressed"
-   */
+  /** @param length taken from the quota at once; 0 if unknown @param when for the error beyond `max_bytes`: " when decompressed" */
   constructor(quota: BufferQuota, length: number, max_bytes: number, when = '') {
     this.#quota = quota;
     this.#max_bytes = max_bytes;
@@ -80,7 +77,6 @@ class BodyMemory {
   }
 }
 
-/** Limits on the size and the time of receiving a body. */
 export interface BodyLimits {
   readonly max_bytes: number;
   /** From the start of reading to the last byte. */

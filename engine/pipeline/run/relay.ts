@@ -26,7 +26,6 @@ interface ResponseTransform {
   end(is_clean: boolean): void;
   /** Whether the client has seen the final event, which may be an error: the response is complete if nothing more comes. */
   hasEnd(): boolean;
-  /** Back-pressure from the client. */
   pause(): void;
   resume(): void;
   /** Releases its resources; it writes nothing afterwards. */
@@ -42,10 +41,7 @@ interface ResponseSink {
   pauseUntil(listen: (resume: () => void) => void): void;
 }
 
-/**
- * Creates the transform of a response, after the `response` hooks: through the converters of the stages, or unchanged.
- * Raises upstream_invalid for an encoding that cannot be inflated, and the errors of creating the converter.
- */
+/** The transform of a response: converted by stages, or unchanged. Raises upstream_invalid, and errors of creating a converter. */
 function openTransform(
   ctx: RequestContext,
   upstream: UpstreamResponse,
@@ -259,7 +255,6 @@ class Transfer {
   #client_is_full = false;
   /** The last bytes of a complete response, written together with its end. */
   #unsent: Buffer | string | undefined;
-  /** Whether body bytes were written. */
   #wrote = false;
   #draining = false;
   #inspected = false;

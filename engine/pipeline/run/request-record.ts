@@ -1,8 +1,4 @@
-/**
- * The record of one request for telemetry and the audit log. During the request it collects references and numbers only;
- * `describeRequest` makes texts of them when the request is over.
- * @module
- */
+/** One request's record for telemetry and audit. It collects references and numbers; texts are made when the request is over. @module */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { StageError } from '../../base/contract/errors.ts';
@@ -66,12 +62,6 @@ class RequestTrace implements TraceIdentity {
   }
 }
 
-/** A call of a stage's `request` hook: the stage's index in the pipeline, and the time on the monotonic clock. */
-interface StageStart {
-  readonly place: number;
-  readonly at: number;
-}
-
 class ResponseRewrites {
   /** Stages in shadow mode whose guards held. */
   readonly watching: CompiledStage[] = [];
@@ -104,7 +94,8 @@ export class RequestRecorder implements RequestTelemetryData {
   audit_fields: AuditFields = {};
   /** Whether the audit record is written, and can no longer change. */
   is_recorded = false;
-  readonly begun: StageStart[] = [];
+  /** Calls of `request` hooks: the stage's index in the pipeline, and the time on the monotonic clock. */
+  readonly begun: { readonly place: number; readonly at: number }[] = [];
   /** The `on_error` clause that responded. */
   clause: string | undefined;
   readonly #headers: IncomingHttpHeaders;
@@ -177,12 +168,7 @@ export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, con
   return [...new Set([...guards, ...rules].flatMap(factsRead))] as FactPath[];
 }
 
-/**
- * The audit record of a finished request: its facts and decisions. `config` is the hash of the configuration; `steps` the
- * result of each stage, as `id: ran, 0.3 ms`; `limits` the applicable limits before this request; `seen` the facts that
- * rules read and that have no field.
- * @param now in milliseconds since the epoch
- */
+/** A finished request's audit record. `limits`: before it; `seen`: facts that rules read, without a field. @param now in ms */
 export function describeRequest(ctx: Decided, now: number): AuditRecord {
   const { pipeline, notes } = ctx;
   const seen = pipeline.seen_facts.flatMap((path) => {

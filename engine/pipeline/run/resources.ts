@@ -163,10 +163,7 @@ interface Waiter {
   stopWaiting: (() => void) | undefined;
 }
 
-/**
- * Concurrency limiter: counts the requests in flight per key, such as a caller or a limit on concurrent requests.
- * Draining requests count, and give up their slot to a new request after a second.
- */
+/** Counts requests in flight per key. Draining requests count, and give up their slot to a new request after a second. */
 export class ConcurrencyLimiter {
   readonly #clock: Clock;
   readonly #counts = new Map<string, number>();
@@ -213,7 +210,6 @@ export class ConcurrencyLimiter {
     else draining.add(request);
   }
 
-  /** Frees a slot. */
   leave(key: string, request: DrainingRequest): void {
     const count = this.#counts.get(key)! - 1;
     if (count === 0) this.#counts.delete(key);
@@ -300,7 +296,6 @@ export class RequestResources {
     return true;
   }
 
-  /** Adds a quota that `leave` releases. */
   addQuota(quota: BufferQuota): BufferQuota {
     this.#quotas = [...(this.#quotas ?? []), quota];
     return quota;
@@ -329,10 +324,7 @@ export interface LateResponse {
 /** One caller's largest share of `ReadToEndLimits.requests`: clients that abort on purpose cannot use up the limit. */
 const DRAIN_SHARE = 1 / 4;
 
-/**
- * `on_client_abort: drain`: reads one response to its end after its client has gone, within the limits of its upstream, so that
- * its usage is known. Providers charge for it either way.
- */
+/** `on_client_abort: drain`: reads a response to its end, within limits, for its usage: providers charge for it either way. */
 export class ResponseDrain {
   late: LateResponse | undefined;
   /** Whether an upstream has the request. */
@@ -352,10 +344,7 @@ export class ResponseDrain {
     this.#limits = limits;
   }
 
-  /**
-   * @param options.seconds longest drain; the limits may set a shorter one
-   * @returns false where draining is off, or the limit of concurrent drains is reached, in all or for this caller
-   */
+  /** @returns false where draining is off, or too many drains run, in all or for this caller */
   begin(
     clock: Clock,
     options: { readonly caller: string; readonly seconds: number; readonly onTimeUp: () => void },

@@ -99,10 +99,7 @@ function ofRewriting<T>(step: () => T): T {
   }
 }
 
-/**
- * The converter that rewrites the response with this head; `undefined` if no stage rewrites. Removes headers that no longer
- * apply. Raises upstream_invalid for a response without texts.
- */
+/** The converter that rewrites a response, or `undefined`. Raises upstream_invalid for a response without texts. */
 export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseConverter | undefined {
   if (!rewritesAnswer(ctx)) return undefined;
   if (head.status === 204 || head.status === 304 || ctx.call.req.method === 'HEAD') return undefined;

@@ -3,8 +3,7 @@
  * as many events as the `x-bench-events` header requests, one every `x-bench-interval` milliseconds.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { serveParent } from './parent.ts';
+import { serveHttp } from './parent.ts';
 
 const USAGE = {
   input_tokens: 12,
@@ -83,11 +82,4 @@ const server = createServer((req, res) => {
   req.on('end', () => answer(req, res));
 });
 server.on('connection', (socket) => socket.setNoDelay(true));
-server.keepAliveTimeout = 600_000;
-server.listen(0, '127.0.0.1', () => {
-  const { port } = server.address() as AddressInfo;
-  serveParent({ url: `http://127.0.0.1:${port}` }, {}, async () => {
-    server.close();
-    server.closeAllConnections();
-  });
-});
+serveHttp(server);

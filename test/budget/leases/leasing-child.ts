@@ -1,7 +1,6 @@
 /**
  * A process that places requests in leases, reports it, and is killed in the same turn: `node leasing-child.ts URL TEAM [LIMIT]`. Whatever
  * would have been forwarded by then must be in the database. With a limit it leases all of it, and asks for more than there is.
- * @module
  */
 import { writeSync } from 'node:fs';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';

@@ -4,7 +4,7 @@ import type { LimitDemand, ReservationDecision, ReservationRequest } from '../..
 import type { Clock } from '../../../engine/base/contract/services.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
-import { LEASE_POLICY, type LeasePolicy } from '../../../engine/domain/budget/leases/leased-room.ts';
+import { LEASE_POLICY, type LeasePolicy } from '../../../engine/domain/budget/leases/leases.ts';
 import { DatabaseLedger, type LedgerOptions } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { assertGranted, quietLog, reservation, settlement } from '../../support/store.ts';

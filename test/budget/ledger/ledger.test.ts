@@ -1,42 +1,47 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
+import fc from 'fast-check';
 import type { ChargedAttempt, LimitDemand, Provenance, ReservationRequest } from '../../../engine/api.ts';
 import { type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
+import { ownProcess } from '../../../engine/base/kit/process/gateway-process.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
-import { DatabaseLedger, type LedgerOptions } from '../../../engine/domain/budget/ledger/ledger.ts';
+import { type DatabaseLedger, type LedgerOptions, TypicalCosts } from '../../../engine/domain/budget/ledger/ledger.ts';
+import { ledgerIdentity } from '../../../engine/domain/budget/ledger/reservation.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import {
   assertGranted,
   balanceOf,
   counterStatesOf,
   countersOf,
+  type LedgerRow,
   ledgerRowsOf,
-  quietLog,
+  manualTimer,
   reservation,
   settlement,
   spoiltStore,
-  type TestStore,
+  stillLedger,
   teamDemand,
   userDemand,
   useTestStore,
 } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 
-const never = () => () => {};
 const start = '2026-03-10T12:00:00Z';
 
-let store: TestStore;
-let database: Database;
-const open = useTestStore((opened) => {
-  store = opened;
-  database = opened.database;
-});
+const { store, database, ledgers: open } = useTestStore();
 
 function newLedger(more: Partial<LedgerOptions> = {}): DatabaseLedger {
-  const ledger = new DatabaseLedger({ database, clock: frozenClock(start), log: quietLog, every: never, ...more });
+  const ledger = stillLedger(database, frozenClock(start), more);
   open.push(ledger);
   return ledger;
 }
+
+const on = (key: string, window: LimitDemand['window'], unit: LimitDemand['unit'], limit: number): LimitDemand => ({
+  ...userDemand(key, limit),
+  window,
+  unit,
+  rule: `${limit} ${unit}`,
+});
 
 describe('a reservation', () => {
   it("takes the time from the database when the clock isn't stopped", async () => {
@@ -85,36 +90,21 @@ describe('a settlement', () => {
     const [row, ...others] = await ledgerRowsOf(database, 'payer');
     assert.equal(others.length, 0);
     const { counter_ids: _, ...seen } = row as typeof row & { counter_ids: unknown };
-    assert.deepEqual(seen, {
-      request_id: request.request_id,
-      protocol: 'messages',
-      principal_id: 'user:payer',
-      user_email: 'payer',
-      team: 'red',
-      project: 'apollo',
-      token_id: 't1',
-      model: 'coder-1',
-      upstream: 'main',
-      upstream_model: 'coder-1',
-      kind: 'request',
-      status: 200,
-      aborted: false,
-      input_tokens: 10,
-      output_tokens: 20,
-      cache_read_tokens: 3,
-      cache_write_5m_tokens: 2,
-      cache_write_1h_tokens: 1,
-      cost_nano_usd: 60,
-      provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
+    const { user: user_email, ...identity } = ledgerIdentity(request);
+    const cache = { cache_read_tokens: 3, cache_write_5m_tokens: 2, cache_write_1h_tokens: 1 };
+    const absent = {
       billed: null,
       server_tools: null,
       attempts: null,
       cache_requested_ttl: null,
       cache_effective_ttl: null,
-      upstream_ms: 8.5,
-      upstream_request_id: 'req_paid',
-      forwarded_at: new Date(start),
-      settled_at: new Date(start),
+    };
+    assert.deepEqual(seen, {
+      ...{ ...identity, user_email, kind: 'request', status: 200, aborted: false, ...absent },
+      ...{ input_tokens: 10, output_tokens: 20, ...cache, cost_nano_usd: 60 },
+      provenance: { input: 'upstream', output: 'upstream', cost: 'upstream' },
+      ...{ upstream_ms: 8.5, upstream_request_id: 'req_paid' },
+      ...{ forwarded_at: new Date(start), settled_at: new Date(start) },
     });
   });
 
@@ -126,10 +116,8 @@ describe('a settlement', () => {
     await newLedger().settle(settlement(request, { reserved: false }));
     assert.equal((await ledgerRowsOf(database, 'walk-in')).length, 1);
     assert.equal((await balanceOf(database, 'walk-in')).spent, 60);
-    assert.deepEqual(
-      (await countersOf(database, 'walk-ins')).map(({ window_kind, spent }) => ({ window_kind, spent })),
-      [{ window_kind: 'month', spent: 60 }],
-    );
+    const found = (await countersOf(database, 'walk-ins')).map(({ window_kind, spent }) => ({ window_kind, spent }));
+    assert.deepEqual(found, [{ window_kind: 'month', spent: 60 }]);
   });
 
   it('is written even with invalid numbers', async () => {
@@ -202,24 +190,14 @@ describe('a granted reservation', () => {
 
 describe('several limits without headroom', () => {
   it('are all reported: the latest reset first, and the smallest limit per window', async () => {
-    const on = (window: LimitDemand['window'], limit: number, unit: LimitDemand['unit'] = 'nano_usd'): LimitDemand => ({
-      ...userDemand('many', limit),
-      window,
-      unit,
-      rule: `${window} ${limit}`,
-    });
     const demands = [
-      on('open', 0, 'requests'),
-      on('day', 9),
-      on('month', 9),
-      on('minute', 0, 'tokens'),
-      on('month', 8),
+      on('many', 'open', 'requests', 0),
+      ...[on('many', 'day', 'nano_usd', 9), on('many', 'month', 'nano_usd', 9)],
+      ...[on('many', 'minute', 'tokens', 0), on('many', 'month', 'nano_usd', 8)],
     ];
     const { exceeded } = await newLedger().reserve(reservation({ user: 'many', tokens: 1, demands }));
-    assert.deepEqual(
-      exceeded.map(({ rule }) => rule),
-      ['month 8', 'month 9', 'day 9', 'minute 0', 'open 0'],
-    );
+    const found = exceeded.map(({ window, limit }) => `${window} ${limit}`);
+    assert.deepEqual(found, ['month 8', 'month 9', 'day 9', 'minute 0', 'open 0']);
   });
 });
 
@@ -273,28 +251,17 @@ describe('a limit in shadow mode', () => {
   });
 });
 
-const on = (key: string, window: LimitDemand['window'], unit: LimitDemand['unit'], limit: number): LimitDemand => ({
-  ...userDemand(key, limit),
-  window,
-  unit,
-  rule: `${limit} ${unit}`,
-});
-
-describe('a limit by week', () => {
-  it('begins on Monday, in the time zone', async () => {
-    const clock = frozenClock('2026-03-15T22:59:59Z');
-    const ledger = newLedger({ clock, time_zone: () => 'Europe/Berlin' });
-    const demands = [on('weekly', 'week', 'nano_usd', 100)];
-    assertGranted(await ledger.reserve(reservation({ user: 'weekly', demands })));
-    const { exceeded } = await ledger.reserve(reservation({ user: 'weekly', demands }));
-    assert.equal(exceeded[0]?.resets_at, Date.parse('2026-03-15T23:00:00Z'));
-    clock.advance(1000);
-    assertGranted(await ledger.reserve(reservation({ user: 'weekly', demands })));
-    assert.deepEqual(
-      (await countersOf(database, 'weekly')).map(({ window_start }) => window_start),
-      ['2026-03-08T23:00:00.000Z', '2026-03-15T23:00:00.000Z'],
-    );
-  });
+it('a week begins on Monday, in the time zone', async () => {
+  const clock = frozenClock('2026-03-15T22:59:59Z');
+  const ledger = newLedger({ clock, time_zone: () => 'Europe/Berlin' });
+  const demands = [on('weekly', 'week', 'nano_usd', 100)];
+  assertGranted(await ledger.reserve(reservation({ user: 'weekly', demands })));
+  const { exceeded } = await ledger.reserve(reservation({ user: 'weekly', demands }));
+  assert.equal(exceeded[0]?.resets_at, Date.parse('2026-03-15T23:00:00Z'));
+  clock.advance(1000);
+  assertGranted(await ledger.reserve(reservation({ user: 'weekly', demands })));
+  const starts = (await countersOf(database, 'weekly')).map(({ window_start }) => window_start);
+  assert.deepEqual(starts, ['2026-03-08T23:00:00.000Z', '2026-03-15T23:00:00.000Z']);
 });
 
 describe('a concurrency limit', () => {
@@ -374,10 +341,8 @@ describe('limits by minute', () => {
     assertGranted(await ledger.reserve(make()));
     await ledger.settle(settlement(first));
     const { exceeded } = await ledger.reserve(make());
-    assert.deepEqual(
-      exceeded.map(({ spent, reserved, resets_at }) => ({ spent, reserved, resets_at })),
-      [{ spent: 1, reserved: 1, resets_at: Date.parse('2026-03-10T12:01:00Z') }],
-    );
+    const found = exceeded.map(({ spent, reserved, resets_at }) => ({ spent, reserved, resets_at }));
+    assert.deepEqual(found, [{ spent: 1, reserved: 1, resets_at: Date.parse('2026-03-10T12:01:00Z') }]);
     clock.advance(30_000);
     assertGranted(await ledger.reserve(make()));
   });
@@ -385,12 +350,9 @@ describe('limits by minute', () => {
   it('are not named by the ledger row, and are consistent', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const ledger = newLedger({ clock });
-    const rates = [
-      on('row', 'minute', 'requests', 5),
-      on('row', 'open', 'requests', 5),
-      on('row', 'minute', 'tokens', 500),
-    ];
-    const request = reservation({ user: 'row', tokens: 400, demands: [...rates, userDemand('row', 1000)] });
+    const [at_once, a_minute] = [on('row', 'open', 'requests', 5), on('row', 'minute', 'requests', 5)];
+    const demands = [a_minute, at_once, on('row', 'minute', 'tokens', 500), userDemand('row', 1000)];
+    const request = reservation({ user: 'row', tokens: 400, demands });
     await ledger.reserve(request);
     const adds_up = async () => (await verifyLedger({ database, clock })).differences;
     assert.deepEqual(await adds_up(), { total: 0, first: [] });
@@ -594,10 +556,8 @@ describe('run-time changes', () => {
       await set('tried', 10_000);
       const demands = [{ ...userDemand('tried', 50), shadow: true }];
       const { shadows } = await newLedger({ clock }).reserve(reservation({ user: 'tried', demands }));
-      assert.deepEqual(
-        shadows.map(({ limit }) => limit),
-        [50],
-      );
+      const limits = shadows.map(({ limit }) => limit);
+      assert.deepEqual(limits, [50]);
     });
   });
 
@@ -698,6 +658,10 @@ function gatedStore(): Pick<Database, 'query'> & { readonly waiting: number; ope
   };
 }
 
+/** Settles a request without a reservation, on the counters of its demands. */
+const settleAt = (ledger: DatabaseLedger, request: ReservationRequest, at_ms = AT, outcome = settlement(request)) =>
+  ledger.settleAt(outcome, request.demands, at_ms, database_id!);
+
 function impatientLedger(clock = frozenClock(start), store: Pick<Database, 'query'> = database): DatabaseLedger {
   return newLedger({ database: store, clock, reserve_timeout_ms: () => 2000 });
 }
@@ -735,7 +699,7 @@ describe('a reservation whose response from the store is late', () => {
     assertGranted(await ledger.reserve(reservation({ user: 'other' })));
     await ledger.beat();
     assert.equal((await balanceOf(database, 'kept')).reserved, 100);
-    assert.equal(await ledger.settleAt(settlement(request), request.demands, clock.now(), database_id!), true);
+    assert.equal(await settleAt(ledger, request, clock.now()), true);
     ledger.forget(request.request_id);
     await ledger.beat();
     assert.deepEqual(await balanceOf(database, 'kept'), { spent: 60, reserved: 0 });
@@ -748,10 +712,7 @@ describe('a reservation whose response from the store is late', () => {
       const { clock, store, ledger, request, over } = await giveUp(user);
       await over();
       ledger.keep(request.request_id);
-      assert.equal(
-        await impatientLedger(clock).settleAt(settlement(request), request.demands, clock.now(), database_id!),
-        true,
-      );
+      assert.equal(await settleAt(impatientLedger(clock), request, clock.now()), true);
       store.open();
       assertGranted(await ledger.reserve(reservation({ user: 'other' })));
       assert.deepEqual(await balanceOf(database, user), { spent: 60, reserved: 100 });
@@ -771,13 +732,8 @@ describe('a reservation whose response from the store is late', () => {
 describe('a settlement of an earlier time', () => {
   it('counts in the windows of that time, on its money counters', async () => {
     const ledger = impatientLedger();
-    const request = reservation({ user: 'late', team: 'lates' });
-    const demands = [
-      teamDemand('lates', 5),
-      userDemand('late', 5),
-      { ...userDemand('late', 5), window: 'minute' as const, unit: 'requests' as const },
-    ];
-    assert.equal(await ledger.settleAt(settlement(request), demands, AT, database_id!), true);
+    const demands = [teamDemand('lates', 5), userDemand('late', 5), on('late', 'minute', 'requests', 5)];
+    assert.equal(await settleAt(ledger, reservation({ user: 'late', team: 'lates', demands })), true);
     assert.deepEqual(await countersOf(database, 'late'), [
       { window_kind: 'day', window_start: '2026-03-09T00:00:00.000Z', spent: 60, reserved: 0 },
     ]);
@@ -792,10 +748,7 @@ describe('a settlement of an earlier time', () => {
   it("counts now if the gateway's clock is fast", async () => {
     const request = reservation({ user: 'ahead' });
     const two_days_ahead = Date.parse(start) + 48 * 3_600_000;
-    assert.equal(
-      await impatientLedger().settleAt(settlement(request), request.demands, two_days_ahead, database_id!),
-      true,
-    );
+    assert.equal(await settleAt(impatientLedger(), request, two_days_ahead), true);
     assert.equal((await countersOf(database, 'ahead'))[0]?.window_start, '2026-03-10T00:00:00.000Z');
     const [row] = await database.knex('ledger').where({ request_id: request.request_id });
     assert.equal(row.forwarded_at.toISOString(), new Date(start).toISOString());
@@ -805,17 +758,12 @@ describe('a settlement of an earlier time', () => {
     const clock = frozenClock(start);
     const request = reservation({ user: 'again' });
     const tries = Array.from({ length: 8 }, (_, i) =>
-      impatientLedger(clock).settleAt(
-        settlement(request, { cost_nano_usd: 60 + i }),
-        request.demands,
-        AT,
-        database_id!,
-      ),
+      settleAt(impatientLedger(clock), request, AT, settlement(request, { cost_nano_usd: 60 + i })),
     );
     const written = await Promise.all(tries);
     assert.equal(written.filter((each) => each).length, 1);
     clock.advance(28 * 24 * 3_600_000);
-    assert.equal(await impatientLedger(clock).settleAt(settlement(request), request.demands, AT, database_id!), false);
+    assert.equal(await settleAt(impatientLedger(clock), request), false);
     const rows = await ledgerRowsOf(database, 'again');
     assert.equal(rows.length, 1);
     assert.equal((await balanceOf(database, 'again')).spent, rows[0]!.cost_nano_usd);
@@ -904,10 +852,8 @@ describe('a reservation whose move', () => {
     assert.deepEqual((await reserved!.move(at('lowered', 'spare'))).exceeded, []);
     const more = { ...at('lowered', 'third'), amount_nano_usd: 101, most_nano_usd: 101 };
     const { exceeded } = await reserved!.move(more);
-    assert.deepEqual(
-      exceeded.map(({ scope, limit }) => [scope, limit]),
-      [['user', 1]],
-    );
+    const found = exceeded.map(({ scope, limit }) => [scope, limit]);
+    assert.deepEqual(found, [['user', 1]]);
     await reserved!.release();
   });
 });
@@ -935,19 +881,13 @@ describe('a gateway that died between two attempts', () => {
     const { reservation: reserved } = await dead.reserve(at('orphan', 'main'));
     await reserved!.move(at('orphan', 'spare'), [RESERVED]);
     await inherit(clock);
-    const rows = await database.knex('ledger_attempts').where({ request_id: 'orphan' }).orderBy('n');
-    assert.deepEqual(
-      rows.map(({ upstream, certainty, cost_nano_usd, provenance }) => [
-        upstream,
-        certainty,
-        Number(cost_nano_usd),
-        provenance,
-      ]),
-      [
-        ['main', 'possibly_accepted', 30, 'possible'],
-        ['spare', 'possibly_accepted', 100, 'estimate'],
-      ],
-    );
+    const columns = ['upstream', 'certainty', 'cost_nano_usd', 'provenance'];
+    const rows = await database.knex('ledger_attempts').where({ request_id: 'orphan' }).orderBy('n').select(columns);
+    const unheard = { certainty: 'possibly_accepted' };
+    assert.deepEqual(rows, [
+      { upstream: 'main', ...unheard, cost_nano_usd: 30, provenance: 'possible' },
+      { upstream: 'spare', ...unheard, cost_nano_usd: 100, provenance: 'estimate' },
+    ]);
     assert.deepEqual(await balanceOf(database, 'orphan'), { spent: 130, reserved: 0 });
     assert.deepEqual(await balanceOf(database, 'orphan-main'), { spent: 30, reserved: 0 });
     await assertAddsUp();
@@ -957,13 +897,8 @@ describe('a gateway that died between two attempts', () => {
     const clock = frozenClock(LATE_EVENING);
     const dead = movingLedger(database, clock);
     const { reservation: reserved } = await dead.reserve(at('free', 'main'));
-    const refused = {
-      ...RESERVED,
-      outcome: 'overloaded',
-      status: 529,
-      cost_nano_usd: 0,
-      provenance: 'refused',
-    } as const;
+    const nothing = { cost_nano_usd: 0, provenance: 'refused' } as const;
+    const refused = { ...RESERVED, outcome: 'overloaded', status: 529, ...nothing };
     await reserved!.move(at('free', 'spare'), [refused]);
     const apart = { cost_nano_usd: 0, provenance: 'estimate', possibly_billed_nano_usd: 30 } as const;
     await reserved!.move(at('free', 'third'), [refused, { ...RESERVED, ...apart, n: 2, upstream: 'spare' }]);
@@ -981,5 +916,256 @@ describe('a gateway that died between two attempts', () => {
     assert.equal(row.provenance.possibly_billed_nano_usd, 30);
     assert.deepEqual(await balanceOf(database, 'free'), { spent: 100, reserved: 0 });
     await assertAddsUp();
+  });
+});
+
+describe('failures of the store', () => {
+  it('reports the number of unwritten settlements, and the lag', async () => {
+    const clock = frozenClock(start);
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before'), clock });
+    const request = reservation({ user: 'lagging' });
+    await ledger.reserve(request);
+    assert.deepEqual([ledger.waiting, ledger.lag_ms, ledger.is_alive], [0, 0, true]);
+    clock.advance(9000);
+    const settled = ledger.settle(settlement(request));
+    clock.advance(3000);
+    assert.deepEqual([ledger.waiting, ledger.lag_ms], [1, 3000]);
+    await settled;
+    assert.deepEqual([ledger.waiting, ledger.lag_ms], [0, 0]);
+  });
+
+  it('counts a commit once although its reply was lost', async () => {
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 1, 'after') });
+    const request = reservation({ user: 'unheard' });
+    await ledger.reserve(request);
+    await Promise.all([
+      ledger.settle(settlement(request)),
+      ledger.settle(settlement(reservation({ user: 'unheard' }), { reserved: false })),
+    ]);
+    assert.equal((await ledgerRowsOf(database, 'unheard')).length, 2);
+    assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 120, reserved: 0 });
+  });
+
+  it('releases a reservation unknown to the process at the next heartbeat, and no other', async () => {
+    const ledger = newLedger({ database: spoiltStore(database, 'reserve', 1, 'after') });
+    await assert.rejects(ledger.reserve(reservation({ user: 'unsure' })), { code: 'store_unavailable' });
+    const known = reservation({ user: 'unsure' });
+    await ledger.reserve(known);
+    assert.equal((await balanceOf(database, 'unsure')).reserved, 200);
+    await ledger.beat();
+    assert.equal((await balanceOf(database, 'unsure')).reserved, 100);
+    await ledger.settle(settlement(known));
+    assert.equal((await ledgerRowsOf(database, 'unsure')).length, 1);
+  });
+
+  it('retries a failed release', async () => {
+    const ledger = newLedger({ database: spoiltStore(database, 'ledger_release', 1, 'before') });
+    const request = reservation({ user: 'stuck' });
+    await ledger.reserve(request);
+    await ledger.release(request.request_id);
+    await ledger.beat();
+    assert.equal((await balanceOf(database, 'stuck')).reserved, 0);
+  });
+
+  it('fails only the invalid request of a batch', async () => {
+    const ledger = newLedger();
+    const twin = reservation({ user: 'twins' });
+    const responses = await Promise.allSettled(
+      [twin, { ...twin }, reservation({ user: 'twins' })].map((request) => ledger.reserve(request)),
+    );
+    assert.deepEqual(
+      responses.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    );
+    assert.equal((await balanceOf(database, 'twins')).reserved, 200);
+  });
+
+  it('places no reservation after its deadline, and still settles in the same batch', async () => {
+    let reserve_timeout_ms = 60_000;
+    const ledger = newLedger({ clock: systemClock, reserve_timeout_ms: () => reserve_timeout_ms });
+    const [first, second] = [reservation({ user: 'in time' }), reservation({ user: 'in time' })];
+    await ledger.reserve(first);
+    reserve_timeout_ms = -60_000;
+    const settled = ledger.settle(settlement(first));
+    await assert.rejects(ledger.reserve(second), { code: 'store_unavailable' });
+    await settled;
+    assert.deepEqual(await balanceOf(database, 'in time'), { spent: 60, reserved: 0 });
+    assert.equal((await database.knex('reservations').where({ user_email: 'in time' })).length, 0);
+  });
+
+  it('writes pending settlements when the ledger closes', async () => {
+    const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before') });
+    const request = reservation({ user: 'hasty' });
+    await ledger.reserve(request);
+    const settled = ledger.settle(settlement(request));
+    await ledger.close();
+    await settled;
+    assert.equal((await ledgerRowsOf(database, 'hasty')).length, 1);
+  });
+});
+
+describe('a ledger that closes', () => {
+  it('waits for reservations that the database may still place, and not for answered ones', async () => {
+    for (const unheard of [0, 1]) {
+      let now = 0;
+      // Each check takes a second.
+      const clock = { ...systemClock, monotonic: () => (now += 1000) };
+      const ledger = newLedger({
+        clock,
+        database: spoiltStore(database, 'reserve', unheard, 'before'),
+        reserve_timeout_ms: () => 60_000,
+      });
+      await ledger.reserve(reservation({ user: 'closing' })).catch(() => {});
+      const began = now;
+      await ledger.close();
+      assert.equal(now - began > 6000, unheard > 0);
+    }
+  });
+});
+
+describe('the orphans of a dead gateway', () => {
+  beforeEach(() => database.knex.raw('truncate ledger, reservations, spend_counters'));
+
+  it('become rows at the reserved amount after 30 s without a heartbeat', async () => {
+    const clock = frozenClock(start);
+    const [dead, alive] = [newLedger({ clock }), newLedger({ clock })];
+    const [lost, kept] = [reservation({ user: 'left' }), reservation({ user: 'left' })];
+    await Promise.all([dead.reserve(lost), alive.reserve(kept)]);
+    clock.advance(29_000);
+    await alive.beat();
+    assert.equal(await alive.recover(), 0);
+    clock.advance(2000);
+    assert.equal(await alive.recover(), 1);
+    const rows = await ledgerRowsOf(database, 'left');
+    const [{ request_id, cost_nano_usd: estimated, status }] = rows as [LedgerRow];
+    assert.deepEqual([rows.length, request_id, estimated, status], [1, lost.request_id, 100, null]);
+    assert.deepEqual(new Set(Object.values(rows[0]!.provenance)), new Set(['estimate']));
+    assert.deepEqual(await balanceOf(database, 'left'), { spent: 100, reserved: 100 });
+    // It was only cut off, and returns with its state: once, however often it reports it.
+    await Promise.all([dead.settle(settlement(lost)), alive.settle(settlement(lost)), alive.settle(settlement(kept))]);
+    await dead.settle(settlement(lost, { cost_nano_usd: 70 }));
+    const corrections = await database.knex('ledger').where({ request_id: lost.request_id, kind: 'adjustment' });
+    assert.equal(corrections.length, 1);
+    const [{ cost_nano_usd, output_tokens, provenance, settled_at }] = corrections;
+    assert.deepEqual([Number(cost_nano_usd), Number(output_tokens)], [-40, 20]);
+    assert.deepEqual([provenance.cost, provenance.of, provenance.was_nano_usd], ['upstream', 'estimate', 100]);
+    assert.equal(settled_at.getTime(), clock.now());
+    assert.deepEqual(await balanceOf(database, 'left'), { spent: 120, reserved: 0 });
+    const { differences, repeated } = await verifyLedger({ database, clock });
+    assert.deepEqual([differences.first.filter(({ key }) => key === 'left'), repeated.first], [[], []]);
+  });
+
+  it('are recovered once by several gateways', async () => {
+    const clock = frozenClock('2026-04-10T12:00:00Z');
+    const [dead, ...alive] = [newLedger({ clock }), newLedger({ clock }), newLedger({ clock })];
+    await Promise.all(Array.from({ length: 40 }, () => dead.reserve(reservation({ user: 'searched' }))));
+    clock.advance(31_000);
+    await Promise.all(alive.map((ledger) => ledger.beat()));
+    const found = await Promise.all(alive.map((ledger) => ledger.recover()));
+    assert.equal(
+      found.reduce((sum, count) => sum + count, 0),
+      40,
+    );
+    assert.equal((await ledgerRowsOf(database, 'searched')).length, 40);
+    assert.equal((await balanceOf(database, 'searched')).reserved, 0);
+  });
+
+  it('are recovered by the first heartbeat of its successor on the same machine', async () => {
+    const { machine } = ownProcess();
+    const past_any_process_id = '99999999-1';
+    const killed = newLedger({ process: { machine, identity: past_any_process_id } });
+    const elsewhere = newLedger({ process: { machine: 'elsewhere', identity: past_any_process_id } });
+    const neighbour = newLedger();
+    for (const ledger of [killed, elsewhere, neighbour]) await ledger.reserve(reservation({ user: 'killed' }));
+    await newLedger().beat();
+    assert.equal((await ledgerRowsOf(database, 'killed')).length, 1);
+    assert.equal((await balanceOf(database, 'killed')).reserved, 200);
+  });
+
+  it('are recovered by a timer, once the process itself has been alive for the timeout', async () => {
+    const clock = frozenClock('2026-05-10T12:00:00Z');
+    await newLedger({ clock }).reserve(reservation({ user: 'silent' }));
+    clock.advance(31_000);
+    const timer = manualTimer();
+    let beats = 0;
+    newLedger({
+      clock,
+      every: timer.every,
+      database: {
+        async query(name, text, values) {
+          if (name === 'recover_orphans') assert.equal(beats, 6);
+          const rows = await database.query<never>(name, text, values);
+          if (name === 'process_alive') beats++;
+          return rows;
+        },
+      },
+    });
+    const found = await until('the orphan is recorded', async () => {
+      timer.tick();
+      return (await ledgerRowsOf(database, 'silent')).length === 1;
+    });
+    assert.ok(found);
+  });
+
+  it('are left alone right after a start of the database', async () => {
+    const lapsed = newLedger({ clock: frozenClock('2026-01-01T00:00:00Z') });
+    const request = reservation({ user: 'rebooted' });
+    await lapsed.reserve(request);
+    const recover = (server_started: string) =>
+      database.query('test_recover', "select recover_orphans($1, '{}', '30 s', $2) as orphans", [
+        '2026-01-01T00:01:00Z',
+        server_started,
+      ]);
+    assert.deepEqual(await recover('2026-01-01T00:00:31Z'), [{ orphans: 0 }]);
+    assert.deepEqual(await recover('2026-01-01T00:00:29Z'), [{ orphans: 1 }]);
+  });
+});
+
+const costs = fc.array(fc.oneof(fc.nat(), fc.maxSafeNat(), fc.nat(10)), { minLength: 20, maxLength: 300 });
+
+describe('the typical cost of a caller and model', () => {
+  it('is at least the cost of 95 of 100 requests, and at most 10 % more than the exact percentile', () => {
+    fc.assert(
+      fc.property(costs, (all) => {
+        const typical = new TypicalCosts();
+        for (const cost of all) typical.add('ann', 'coder-1', cost);
+        const exact = all.toSorted((a, b) => a - b)[Math.ceil(all.length * 0.95) - 1]!;
+        const reported = typical.of('ann', 'coder-1')!;
+        assert.ok(Number.isSafeInteger(reported) && reported >= exact, `${reported} < ${exact}`);
+        assert.ok(reported <= Math.ceil(exact * 1.1) + 1, `${reported} > ${exact} + 10 %`);
+      }),
+    );
+  });
+
+  it('falls back to all users below 20 samples of the user, and is unknown below 20 in total', () => {
+    const typical = new TypicalCosts();
+    for (let i = 0; i < 19; i++) typical.add('ann', 'coder-1', 100);
+    assert.equal(typical.of('ann', 'coder-1'), undefined);
+    typical.add('bob', 'coder-1', 100);
+    assert.ok(typical.of('ann', 'coder-1')! >= 100);
+    assert.ok(typical.of('cy', 'coder-1')! >= 100);
+    assert.equal(typical.of('ann', 'coder-2'), undefined);
+    for (let i = 0; i < 20; i++) typical.add('bob', 'coder-1', 10_000);
+    assert.ok(typical.of('bob', 'coder-1')! >= 10_000);
+  });
+
+  it('follows a caller whose requests become cheaper', () => {
+    const typical = new TypicalCosts();
+    for (let i = 0; i < 1000; i++) typical.add('ann', 'coder-1', 10 ** 9);
+    for (let i = 0; i < 6000; i++) typical.add('ann', 'coder-1', 100);
+    assert.ok(typical.of('ann', 'coder-1')! <= 110);
+  });
+
+  it('keeps names apart, whatever is in them', () => {
+    const typical = new TypicalCosts();
+    for (let i = 0; i < 20; i++) typical.add('a b', 'c', 100);
+    assert.equal(typical.of('a', 'b c'), undefined);
+  });
+
+  it('is evicted for the least recently seen users, which bounds memory', () => {
+    const typical = new TypicalCosts();
+    for (let i = 0; i < 20; i++) typical.add('first', 'rare', 100);
+    for (let i = 0; i < 5000; i++) typical.add(`user-${i}`, `model-${i}`, 100);
+    assert.equal(typical.of('first', 'rare'), undefined);
   });
 });

@@ -17,10 +17,7 @@ import {
 import { useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 
-let database: Database;
-useTestStore((store) => {
-  database = store.database;
-});
+const { database } = useTestStore();
 before(async () => {
   await database.knex.raw(
     `insert into principals (id, email) values ('user:ann', 'ann');

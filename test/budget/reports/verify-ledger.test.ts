@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
 import { frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
-import type { Database } from '../../../engine/base/store/database.ts';
-import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
+import type { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { type LedgerVerification, verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import {
   assertGranted,
-  quietLog,
   reservation,
   settlement,
+  stillLedger,
   teamDemand,
   userDemand,
   useTestStore,
@@ -18,13 +17,10 @@ const START = '2026-03-10T12:00:00Z';
 /** Beyond 2^53, where a JavaScript number would lose a nano-USD. */
 const HUGE = 2n ** 53n + 1n;
 
-let database: Database;
 let ledger: DatabaseLedger;
 let clock: ReturnType<typeof frozenClock>;
 
-useTestStore((store) => {
-  database = store.database;
-});
+const { database } = useTestStore();
 
 const change = (text: string, values: readonly string[] = []) => database.knex.raw(text, [...values]);
 const verify = () => verifyLedger({ database, clock });
@@ -33,7 +29,7 @@ const verify = () => verifyLedger({ database, clock });
 beforeEach(async () => {
   await change('truncate ledger, reservations, spend_counters, processes, ledger_bounds');
   clock = frozenClock(START);
-  ledger = new DatabaseLedger({ database, clock, log: quietLog, every: () => () => {} });
+  ledger = stillLedger(database, clock);
   for (const [request_id, user] of [
     ['a', 'ann'],
     ['b', 'bob'],

@@ -1,31 +1,28 @@
 import assert from 'node:assert/strict';
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, truncateSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { after, it } from 'node:test';
+import { before, it } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { ReservationRequest } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
-import type { Database } from '../../../engine/base/store/database.ts';
-import type { Disk } from '../../../engine/base/store/spool/spool-file.ts';
-import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
+import type { Disk } from '../../../engine/base/store/spool-files.ts';
+import type { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { type LedgerOfRows, SpoolingLedger } from '../../../engine/domain/budget/spool/spooling-ledger.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { away, deadProcess, faultyDisk } from '../../support/spool.ts';
-import { ledgerRowsOf, quietLog, reservation, settlement, useTestStore } from '../../support/store.ts';
+import { ledgerRowsOf, quietLog, reservation, settlement, stillLedger, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'appscli-crash-'));
-after(() => rmSync(root, { recursive: true }));
+const root = ownDirectory();
 
-let database: Database;
 const clock = frozenClock('2026-03-10T12:00:00Z');
 const never = () => () => {};
 let behind: DatabaseLedger;
-const ledgers = useTestStore((opened) => {
-  database = opened.database;
-  behind = new DatabaseLedger({ database, clock, log: quietLog, every: never });
+const { database, ledgers } = useTestStore();
+before(() => {
+  behind = stillLedger(database, clock);
   ledgers.push(behind);
 });
 
@@ -176,9 +173,7 @@ it('wherever a process ends, a forwarded request has one row, at its known cost 
   for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
 });
 
-/** A disk that stops in the middle of operations, and may lose unsynchronised data. */
-
-/** Counts the steps of a process, and ends it at one of them. */
+/** A disk that counts the steps of a process, ends it in the middle of one of them, and may lose unsynchronised data. */
 class CrashingDisk {
   readonly disk: Disk = faultyDisk((operation, path, to) => this.#step(operation, path, to));
   readonly #directory: string;

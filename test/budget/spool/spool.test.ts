@@ -1,11 +1,100 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { WriteRow } from '../../../engine/domain/budget/spool/spool.ts';
-import { away, deadProcess, diskError, type Fault, faultyDisk, SOME_DATABASE } from '../../support/spool.ts';
-import { Scene, start } from '../../support/spool-scene.ts';
-import { reservation, settlement, teamDemand, userDemand } from '../../support/store.ts';
+import fc from 'fast-check';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { Spool, type SpoolOptions, type WriteRow } from '../../../engine/domain/budget/spool/spooling-ledger.ts';
+import { atFileEnd } from '../../support/file-end.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
+import {
+  away,
+  deadProcess,
+  diskError,
+  type Fault,
+  faultyDisk,
+  SOME_DATABASE,
+  type WrittenRow,
+} from '../../support/spool.ts';
+import { quietLog, reservation, settlement, teamDemand, userDemand } from '../../support/store.ts';
+import { times } from '../../support/times.ts';
+
+/** The time of a scene's stopped clock. */
+const start = '2026-03-10T12:00:00Z';
+const root = ownDirectory();
+const opened: Spool[] = [];
+atFileEnd(async () => {
+  for (const spool of opened.splice(0)) await spool.close();
+});
+let directories = 0;
+
+/** A directory, the time, and the records that reached the ledger. */
+class Scene {
+  readonly directory = join(root, `${++directories}`, 'spool');
+  readonly clock: FrozenClock = frozenClock(start);
+  readonly rows: WrittenRow[] = [];
+  readonly logged: { readonly level: string; readonly text: string; readonly path?: string }[] = [];
+
+  open(more: Partial<SpoolOptions> = {}): Spool {
+    const at = (level: string) => (fields: object, text: string) => void this.logged.push({ level, text, ...fields });
+    const log = { ...quietLog, info: at('info'), warn: at('warn'), error: at('error') };
+    const spool = new Spool({
+      spool_dir: () => this.directory,
+      database_id: () => SOME_DATABASE,
+      clock: this.clock,
+      log,
+      ...more,
+    });
+    opened.push(spool);
+    return spool;
+  }
+
+  /** A spool of a process that others find to have ended. */
+  doomed(machine?: string): Spool {
+    return this.open({ process: deadProcess(machine) });
+  }
+
+  readonly write: WriteRow = async (settlement, counters, at_ms) => {
+    this.rows.push({ settlement, counters, at_ms });
+  };
+
+  /** Another process takes over what is there, and writes it. */
+  async takeOver(): Promise<Spool> {
+    const successor = this.open();
+    await successor.adoptOrphans();
+    await successor.drain(this.write);
+    return successor;
+  }
+
+  get costs(): number[] {
+    return this.rows.map(({ settlement }) => settlement.cost_nano_usd);
+  }
+
+  get ids(): string[] {
+    return this.rows.map(({ settlement }) => settlement.request_id).sort();
+  }
+
+  get files(): string[] {
+    return readdirSync(this.directory);
+  }
+
+  get file(): string {
+    assert.equal(this.files.length, 1);
+    return join(this.directory, this.files[0]!);
+  }
+
+  errors(): string[] {
+    return this.logged.filter(({ level }) => level === 'error').map(({ text }) => text);
+  }
+}
+
+/** A request that went out and is over. */
+async function sent(spool: Spool, outcome: Parameters<typeof settlement>[1] = {}) {
+  const request = reservation();
+  await spool.forward(request);
+  await spool.settle(settlement(request, outcome));
+  return request;
+}
 
 describe('a request that went out without a reservation', () => {
   it('is written once it is over, with the counters of money it counts on and the time it went out', async () => {
@@ -53,10 +142,7 @@ describe('a request that went out without a reservation', () => {
     ]);
     await spool.release(request.request_id);
     await spool.drain(scene.write);
-    assert.deepEqual(
-      scene.rows.map((row) => row.settlement.cost_nano_usd),
-      [1],
-    );
+    assert.deepEqual(scene.costs, [1]);
   });
 
   it('stays on the disk while the ledger is away, and is written in order', async () => {
@@ -80,11 +166,7 @@ describe('a request that went out without a reservation', () => {
   it('is quarantined and reported when the ledger will never accept it', async () => {
     const scene = new Scene();
     const spool = scene.open();
-    const [bad, good] = [reservation(), reservation()];
-    for (const request of [bad, good]) {
-      await spool.forward(request);
-      await spool.settle(settlement(request));
-    }
+    const [bad, good] = [await sent(spool), await sent(spool)];
     await spool.drain(async (settlement, ...rest) => {
       if (settlement.request_id === bad.request_id) throw Object.assign(new Error('no partition'), { code: '23514' });
       await scene.write(settlement, ...rest);
@@ -113,9 +195,7 @@ describe('the spool of a process that ended', () => {
     for (const request of [over, open, released]) await doomed.forward(request);
     await doomed.settle(settlement(over, { cost_nano_usd: 12 }));
     await doomed.release(released.request_id);
-    const successor = scene.open();
-    await successor.adoptOrphans();
-    await successor.drain(scene.write);
+    await scene.takeOver();
     const by_id = new Map(scene.rows.map((row) => [row.settlement.request_id, row]));
     assert.deepEqual([...by_id.keys()].sort(), [over.request_id, open.request_id].sort());
     assert.equal(by_id.get(over.request_id)!.settlement.cost_nano_usd, 12);
@@ -168,10 +248,8 @@ describe('the spool of a process that ended', () => {
     await near.adoptOrphans();
     assert.equal(near.due, 1);
     // It was only cut off, and continues in a file of its own.
-    const later = reservation();
     await distant.adoptOrphans();
-    await distant.forward(later);
-    await distant.settle(settlement(later));
+    const later = await sent(distant);
     await distant.drain(scene.write);
     assert.deepEqual(scene.ids, [later.request_id]);
     await near.drain(scene.write);
@@ -186,13 +264,8 @@ describe('the spool of a process that ended', () => {
     await leaving.forward(request);
     void leaving.settle(settlement(request, { cost_nano_usd: 5 }));
     assert.equal(await leaving.close(), 1);
-    const next = scene.open();
-    await next.adoptOrphans();
-    await next.drain(scene.write);
-    assert.deepEqual(
-      scene.rows.map((row) => row.settlement.cost_nano_usd),
-      [5],
-    );
+    await scene.takeOver();
+    assert.deepEqual(scene.costs, [5]);
   });
 
   it('may end in a torn line, which is dropped; a broken line before is set aside, and the others count', async () => {
@@ -204,9 +277,7 @@ describe('the spool of a process that ended', () => {
     lines[1] = lines[1]!.replace('coder-1', 'coder-2');
     lines[3] = lines[3]!.slice(0, 50);
     writeFileSync(scene.file, lines.slice(0, 4).join('\n'));
-    const next = scene.open();
-    await next.adoptOrphans();
-    await next.drain(scene.write);
+    await scene.takeOver();
     assert.deepEqual(scene.ids, [requests[0]!.request_id, requests[2]!.request_id].sort());
     assert.match(scene.file, /\.aside$/);
     assert.equal(readFileSync(scene.file, 'utf8'), `${lines[1]}\n`);
@@ -221,9 +292,7 @@ describe('the spool of a process that ended', () => {
     await doomed.settle(settlement(request));
     const [beginning, end] = readFileSync(scene.file, 'utf8').split('\n');
     writeFileSync(scene.file, `x${beginning}\n${end}\n`);
-    const next = scene.open();
-    await next.adoptOrphans();
-    await next.drain(scene.write);
+    await scene.takeOver();
     assert.deepEqual(
       scene.rows[0]!.counters.map(({ scope, key, window }) => [scope, key, window]),
       [
@@ -278,10 +347,8 @@ describe('a failing disk', () => {
       state.on = false;
       const request = reservation();
       await spool.forward(request);
-      const next = scene.open();
       await spool.close();
-      await next.adoptOrphans();
-      await next.drain(scene.write);
+      await scene.takeOver();
       assert.deepEqual(scene.ids, [request.request_id]);
       assert.ok(scene.logged.some(({ text }) => text === 'the spool can be written to again'));
     });
@@ -300,9 +367,7 @@ describe('a failing disk', () => {
     const scene = new Scene();
     const { state, disk } = failing(['appendFile'], 'ENOSPC');
     const spool = scene.open({ disk });
-    const request = reservation();
-    await spool.forward(request);
-    await spool.settle(settlement(request));
+    await sent(spool);
     const refuse: WriteRow = async () => {
       throw Object.assign(new Error('no partition'), { code: '23514' });
     };
@@ -344,9 +409,7 @@ describe('a failing disk', () => {
         kept.push(request.request_id);
       }
     }
-    const next = scene.open();
-    await next.adoptOrphans();
-    await next.drain(scene.write);
+    await scene.takeOver();
     assert.deepEqual(scene.ids, kept.sort());
     assert.ok(!scene.errors().some((text) => text.includes('set aside')));
   });
@@ -367,13 +430,8 @@ describe('a failing disk', () => {
     };
     state.on = false;
     await assert.rejects(spool.drain(once));
-    const next = scene.open();
-    await next.adoptOrphans();
-    await next.drain(scene.write);
-    assert.deepEqual(
-      scene.rows.map((row) => row.settlement.cost_nano_usd),
-      [5, 5],
-    );
+    await scene.takeOver();
+    assert.deepEqual(scene.costs, [5, 5]);
   });
 
   it('is bounded: beyond that requests are rejected, and those in flight are still recorded', async () => {
@@ -406,4 +464,53 @@ describe('a failing disk', () => {
     await spool.adoptOrphans();
     await assert.rejects(spool.forward(reservation()), { message: 'no directory is configured for it' });
   });
+});
+
+const damage = fc.oneof(
+  fc.record({ how: fc.constant('overwrite' as const), at: fc.nat(), bytes: fc.uint8Array({ minLength: 1 }) }),
+  fc.record({ how: fc.constant('insert' as const), at: fc.nat(), bytes: fc.uint8Array({ minLength: 1 }) }),
+  fc.record({ how: fc.constant('cut' as const), at: fc.nat(), bytes: fc.uint8Array({ minLength: 1 }) }),
+);
+
+function apply(file: Buffer, { how, at, bytes }: typeof damage extends fc.Arbitrary<infer D> ? D : never): Buffer {
+  const place = at % (file.length + 1);
+  const after = how === 'insert' ? place : Math.min(file.length, place + bytes.length);
+  return Buffer.concat([file.subarray(0, place), how === 'cut' ? '' : bytes, file.subarray(after)].map(Buffer.from));
+}
+
+it('however a file is damaged, its whole records are written unchanged, and nothing is invented', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.integer({ min: 1, max: 8 }), fc.array(damage, { maxLength: 4 }), async (count, damages) => {
+      const scene = new Scene();
+      const doomed = scene.doomed();
+      const requests = Array.from({ length: count }, () => reservation({ amount_nano_usd: 500 }));
+      for (const request of requests) await doomed.forward(request);
+      for (const request of requests.slice(0, count / 2))
+        await doomed.settle(settlement(request, { cost_nano_usd: 7 }));
+      const path = scene.file;
+      const whole = readFileSync(path);
+      const damaged = damages.reduce(apply, whole);
+      writeFileSync(path, damaged);
+
+      const next = await scene.takeOver();
+
+      const lines = new Set(damaged.toString('latin1').split('\n').slice(0, -1));
+      const left = whole
+        .toString('latin1')
+        .split('\n')
+        .filter((line) => line !== '' && lines.has(line));
+      const costs = new Map<string, number>();
+      for (const line of left) {
+        const record = JSON.parse(line.slice(line.indexOf(' ')));
+        if (record.what === 'settled') costs.set(record.settlement.request_id, 7);
+        else if (!costs.has(record.request.request_id)) costs.set(record.request.request_id, 500);
+      }
+      const written = scene.rows.map((row) => [row.settlement.request_id, row.settlement.cost_nano_usd] as const);
+      assert.deepEqual(new Map(written), costs);
+      assert.equal(written.length, costs.size);
+      assert.equal(next.due, 0);
+      await Promise.all([doomed.close(), next.close()]);
+    }),
+    { numRuns: times(80) },
+  );
 });

@@ -1,4 +1,3 @@
-/** A database with audit records that a test writes, and a configuration that leads to it. */
 import { randomUUID } from 'node:crypto';
 import { after, before } from 'node:test';
 import pg from 'pg';
@@ -6,13 +5,10 @@ import { createProject } from '../../load/support/project.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { type ConfigSections, gatewayConfig } from '../../support/gateway.ts';
 
-/** A record's fields beside the common ones. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Fields missing in records of rejected requests. */
 export const REFUSED = { upstream: null, cost_usd: undefined, duration_ms: 3, sends: undefined } as const;
 
-/** The tools of a test about records. */
 export interface AuditBench {
   readonly config_file: string;
   readonly env: NodeJS.ProcessEnv;
@@ -21,7 +17,6 @@ export interface AuditBench {
   write(letter: string, hours_ago: number, fields: Fields): Promise<void>;
 }
 
-/** Opens it before the tests of a file; the result is filled in by then. */
 export function auditBench(sections: ConfigSections): AuditBench {
   const bench = {} as { -readonly [Key in keyof AuditBench]: AuditBench[Key] };
   const closing: (() => unknown)[] = [];

@@ -8,6 +8,7 @@ import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 import { answerJson, startScriptedProvider } from '../../support/identity/scripted-identity-provider.ts';
+import { closing } from '../../support/use.ts';
 
 const SECRET = 'a-secret-with_unreserved.characters~';
 const REDIRECT_URI = 'http://127.0.0.1/oauth/callback';
@@ -38,7 +39,6 @@ async function provider(
     readonly takes?: 'header' | 'form';
     readonly wrong_id?: string;
     readonly wrong_secret?: string;
-    /** The authorization endpoint's page for unknown values. */
     readonly page?: (what: 'client' | 'redirect') => [number, string];
   } = {},
 ) {
@@ -80,23 +80,18 @@ test("tests a provider's client with an invalid code, and a browser that may sho
   const { ok, what, warnings } = await check(issuer, { email_verification: 'if_stated' });
   assert.ok(ok, what);
   assert.match(what, /issuer matches; accepts the client id, its secret or key, and the redirect URI$/);
-  assert.deepEqual(warnings, []);
-  assert.deepEqual(seen, [`header authorization_code ${REDIRECT_URI}`]);
+  assert.deepEqual([warnings, seen], [[], [`header authorization_code ${REDIRECT_URI}`]]);
 });
 
 test('a real provider accepts a valid client, and rejects a wrong secret, id and redirect URI', async () => {
-  const remote = await startIdentityProvider({ client_id: 'gateway' });
-  try {
-    remote.register(REDIRECT_URI);
-    const good = await check(remote.issuer, {}, remote.client_secret);
-    assert.match(good.what, /accepts the client id, its secret or key, and the redirect URI/);
-    const wrong_secret = await check(remote.issuer, {}, 'another-secret-that-is-wrong');
-    assert.match(wrong_secret.what, /it knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET/);
-    const wrong_id = await check(remote.issuer, { client_id: 'gatewya' }, remote.client_secret);
-    assert.match(wrong_id.what, /it does not know the client gatewya/);
-  } finally {
-    await remote.close();
-  }
+  await using remote = closing(await startIdentityProvider({ client_id: 'gateway' }));
+  remote.register(REDIRECT_URI);
+  const good = await check(remote.issuer, {}, remote.client_secret);
+  assert.match(good.what, /accepts the client id, its secret or key, and the redirect URI/);
+  const wrong_secret = await check(remote.issuer, {}, 'another-secret-that-is-wrong');
+  assert.match(wrong_secret.what, /it knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET/);
+  const wrong_id = await check(remote.issuer, { client_id: 'gatewya' }, remote.client_secret);
+  assert.match(wrong_id.what, /it does not know the client gatewya/);
 });
 
 test('distinguishes a wrong secret, wrong client id, unregistered redirect URI and wrong secret method', async (t) => {

@@ -20,7 +20,6 @@ const opened = <T extends { close(): unknown }>(one: T): T => {
   closing.unshift(one);
   return one;
 };
-/** Method, address and path of the received requests. */
 const asked: string[] = [];
 let server: Server;
 let port: number;

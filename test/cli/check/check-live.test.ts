@@ -4,7 +4,7 @@ import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { createServer as createTcpServer, type Server } from 'node:net';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import type { AuthConfig, OidcConfig } from '../../../engine/base/contract/config.ts';
 import { openDatabase } from '../../../engine/base/store/database.ts';
 import { renderLive } from '../../../engine/edge/cli/check.ts';
@@ -18,6 +18,7 @@ import { CERTIFICATES } from '../../support/certificates.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 import { ownPort } from '../../support/net/own-port.ts';
+import { use } from '../../support/use.ts';
 import { cli, collectingLog } from '../support.ts';
 
 const SECRET = 'sk-planted-0123456789';
@@ -104,8 +105,7 @@ test('the headers that every request to an upstream has are in this one, too', a
 test('a rejected credential names its variable', async () => {
   const url = await answering((_request, response) => response.writeHead(401).end());
   const { ok, what, help } = await upstream(url);
-  assert.equal(ok, false);
-  assert.equal(what, 'credential rejected (status 401)');
+  assert.deepEqual([ok, what], [false, 'credential rejected (status 401)']);
   assert.match(help ?? '', /UPSTREAM_KEY/);
   assert.match((await upstream(url, {})).what, /requires a credential/);
 });
@@ -267,11 +267,10 @@ test('warnings and notes are lines of their own; a workflow hears of warnings', 
   assert.equal(github, '::warning title=live::p: odd\uFFFD\n');
 });
 
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-before(async () => {
-  database = await createTestDatabase({ migrated: false });
-});
-after(() => database.drop());
+const database = use(
+  () => createTestDatabase({ migrated: false }),
+  ({ drop }) => drop(),
+);
 
 const gateway = (upstream_url: string) => `server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
 database: { postgres: { url_env: DATABASE_URL } }

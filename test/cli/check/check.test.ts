@@ -23,12 +23,14 @@ async function check(paths: readonly string[], { env, stages = shipped, found, .
   return { exit_code, data: data(), info: info() };
 }
 
+const checkText = (text: string, given?: Given) =>
+  check([createProject({ 'gateway.yaml': text }).path('gateway.yaml')], given);
+
 test('a configuration without mistakes is ok, and the check lists its scope; explanations are optional', async () => {
-  const { path } = createProject({ 'gateway.yaml': GATEWAY });
-  const { exit_code, data, info } = await check([path('gateway.yaml')]);
+  const { exit_code, data, info } = await checkText(GATEWAY);
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
   assert.match(info, /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\n$/);
-  const { info: more } = await check([path('gateway.yaml')], { verbose: true });
+  const { info: more } = await checkText(GATEWAY, { verbose: true });
   assert.match(more, /^spend limits: none, so spending is unbounded\nmemory for bodies: /);
   assert.ok(more.endsWith(`\n\n${info}`), more);
 });
@@ -145,14 +147,14 @@ test('a test file alone is checked with the gateway.yaml that it would run with'
     assert.match(data, /the pipeline "messages" has no stage "forwrad"/);
     assert.match(info, /^\n[12] errors?; /);
   }
-  // Mistakes of a gateway.yaml that is not checked are not reported.
   assert.equal((await check([path('broken/gateway.test.yaml')])).data, '');
 });
 
 test('the check reports the maximum memory of bodies', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
-  const { path } = createProject({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
-  const { info: wrapped } = await check([path('gateway.yaml')], { verbose: true });
+  const { info: wrapped } = await checkText(GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`), {
+    verbose: true,
+  });
   for (const line of wrapped.split('\n')) assert.ok(line.length <= 80, line);
   const info = wrapped.replaceAll('\n  ', ' ');
   assert.match(
@@ -173,8 +175,7 @@ test('a model listed by name alone needs neither prices nor a window nor a longe
 });
 
 test('json is one document on standard output and nothing else', async () => {
-  const { path } = createProject({ 'gateway.yaml': GATEWAY });
-  const { data, info } = await check([path('gateway.yaml')], { format: 'json' });
+  const { data, info } = await checkText(GATEWAY, { format: 'json' });
   assert.deepEqual(JSON.parse(data), {
     errors: 0,
     warnings: 0,
@@ -214,18 +215,13 @@ test('a directory is searched for configuration; other YAML files are passed ove
   );
 });
 
-test('a pipeline can be checked by itself', async () => {
+test('a pipeline can be checked by itself, and a missing file given by name is a finding', async () => {
   const { path } = createProject({ 'mine.yaml': pipelineYaml('  - stage: report-health') });
   const { exit_code, info } = await check([path('mine.yaml')]);
-  assert.equal(exit_code, 0);
-  assert.equal(info, 'ok: 1 pipeline\n');
-});
-
-test('a missing file given by name is a finding', async () => {
-  const { path } = createProject({});
-  const { exit_code, data } = await check([path('missing.yaml')]);
-  assert.equal(exit_code, 1);
-  assert.match(data, /error\[C1001\]/);
+  assert.deepEqual([exit_code, info], [0, 'ok: 1 pipeline\n']);
+  const missing = await check([path('missing.yaml')]);
+  assert.equal(missing.exit_code, 1);
+  assert.match(missing.data, /error\[C1001\]/);
 });
 
 test('a pipeline by itself is checked with the gateway.yaml above it, not with another one', async () => {
@@ -271,28 +267,22 @@ test('a pipe is not read, as that might never end', async () => {
 });
 
 test('findings cannot command the terminal', async () => {
-  const { path } = createProject({ 'gateway.yaml': `${GATEWAY}"\\e[2Jkey": 1\n` });
-  const { data } = await check([path('gateway.yaml')]);
+  const { data } = await checkText(`${GATEWAY}"\\e[2Jkey": 1\n`);
   assert.match(data, /unknown key `\uFFFD\[2Jkey`/);
   assert.ok(!data.includes('\x1b'));
 });
 
-/** The check's report on spending, of a gateway.yaml with this section. */
 async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string> {
-  const { path } = createProject({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
-  const { info, data } = await check([path('gateway.yaml')], { verbose: true });
+  const { info, data } = await checkText(`${gateway}spend_limits: ${spend_limits}\n`, { verbose: true });
   assert.equal(data, '');
   return info.slice(0, info.indexOf('memory for bodies'));
 }
 
-test('limits are never exceeded where the worst case is reserved, and reports what no limit bounds', async () => {
+test('limits are never exceeded where the worst case is reserved, with what no limit bounds and upstreams that have no bound', async () => {
   assert.match(
     await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }'),
     /^spend limits: exceeded by at most 0 USD\n {2}not bounded: tools .*, where a request does not bound\n {4}their uses or they have no price, fees that do not depend on use\n$/,
   );
-});
-
-test('limits name the upstreams where chat clients have no bound, where the worst case is reserved', async () => {
   const compat = (name: string, more = '') =>
     `  - { name: ${name}, type: compat, base_url: "https://${name}.example.com/v1", api_key_env: UPSTREAM_KEY${more} }\n`;
   const knows = ', enforces: [max_tokens, max_completion_tokens, max_output_tokens]';
@@ -320,35 +310,25 @@ test('limits are exceeded by their share or by one request where the typical cos
     its own, summaries of conversations, fees that do not depend on use
 `,
   );
-  const { path } = createProject({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
-  const { data } = await check([path('gateway.yaml')], { format: 'json' });
-  const [spend_limits] = JSON.parse(data).spend_limits;
-  assert.deepEqual(
-    [spend_limits.passed_by_at_most_usd, spend_limits.most_expensive_request_usd],
-    [200.05, most_expensive],
-  );
-  assert.deepEqual(spend_limits.limits, [
+  const { data } = await checkText(`${GATEWAY}spend_limits: ${limits}\n`, { format: 'json' });
+  const [{ passed_by_at_most_usd, most_expensive_request_usd, limits: each }] = JSON.parse(data).spend_limits;
+  assert.deepEqual([passed_by_at_most_usd, most_expensive_request_usd], [200.05, most_expensive]);
+  assert.deepEqual(each, [
     { name: 'defaults.user_daily_usd', passed_by_at_most_usd: most_expensive },
     { name: 'defaults.team_monthly_usd', passed_by_at_most_usd: 200.05 },
   ]);
 });
 
-test('the largest amount of a limit by group counts, and no limit in shadow mode', async () => {
+test('limits in shadow mode, on requests or tokens, and during an outage of the database bound no spending', async () => {
   const by_group = '{ name: by-group, scope: user, window: day, limit_usd_by_group: { staff: 90, guests: 1 } }';
   const shadow = '{ name: shadow, scope: team, window: month, limit_usd: 9000, mode: shadow }';
   const groups = "token_groups: [{ name: staff, models: ['*'] }, { name: guests, models: ['*'] }]\n";
   const text = await moneyOf(`{ reserve: typical, rules: [${by_group}, ${shadow}] }`, GATEWAY + groups);
   assert.match(text, /^spend limits: exceeded by at most 9 USD\n {2}each at most: by-group by 9\n/);
-});
-
-test('limits on requests and tokens bound no spending', async () => {
   assert.equal(
     await moneyOf('{ rules: [{ name: parallel, scope: user, concurrency: 8, tokens_per_minute: 9 }] }'),
     'spend limits: none in USD, so spending is unbounded\n',
   );
-});
-
-test('requests during an outage of the database are unbounded', async () => {
   const limits = (more: string) => `{ reserve: worst_case, defaults: { user_daily_usd: 5 }, ${more} }`;
   assert.match(await moneyOf(limits('on_store_error: allow')), /not bounded: requests during a database outage/);
   assert.doesNotMatch(await moneyOf(limits('on_store_error: deny')), /database/);

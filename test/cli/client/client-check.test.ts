@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { beforeEach, describe, test } from 'node:test';
 import { type ScriptedGateway, startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { cli, startCli } from '../support.ts';
-import { backend, buildCli, codingCli, home, messages, read, typing, useBackend } from './set-up.ts';
+import { backend, buildCli, codingCli, home, messages, read, useBackend } from './set-up.ts';
 
 const TOKEN = 'gw_planted_token_1';
 const WINDOW = { contextWindow: 500_000 };
@@ -18,26 +18,22 @@ describe('a gateway that is queried first', () => {
   });
   const input = () =>
     ({ ...WINDOW, baseUrl: `${gateway.url}/v1`, model: 'coder-1', check: true, write: true }) as const;
-  const run = () => buildCli(backend.context, input(), { input: typing() });
+  const run = () => buildCli(input());
 
-  test('with the model permits writing, and warns when its window is smaller', async () => {
+  test('with the model permits writing, warns when its window is smaller, and configures its window unless overridden', async () => {
     gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     assert.equal(await run(), 0);
     assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
     assert.match(backend.info(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
-  });
-
-  test('shows the context window configured for each client, unless overridden', async () => {
-    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
     const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
-    await buildCli(backend.context, asked, { input: typing() });
+    await buildCli(asked);
     assert.match(read('.buildcli', 'config.toml'), /^context_window = 200000$/m);
-    await codingCli(backend.context, asked, { input: typing() });
+    await codingCli(asked);
     const coding = read('.codingcli', 'config.toml');
     assert.match(coding, /^model_context_window = 200000\nmodel_auto_compact_token_limit = 190000$/m);
-    await messages(backend.context, asked, { input: typing() });
+    await messages(asked);
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "200000"/);
-    await messages(backend.context, { ...asked, contextWindow: 100_000 }, { input: typing() });
+    await messages({ ...asked, contextWindow: 100_000 });
     assert.match(read('.client', 'settings.json'), /"CLIENT_CODE_MAX_CONTEXT_TOKENS": "100000"/);
   });
 
@@ -50,29 +46,24 @@ describe('a gateway that is queried first', () => {
     ] as const) {
       gateway.scripts.set('/v1/models/coder-1', () => response);
       const before = backend.info().length;
-      assert.equal(await buildCli(backend.context, asked, { input: typing() }), 0);
+      assert.equal(await buildCli(asked), 0);
       assert.match(read('.buildcli', 'config.toml'), new RegExp(`^context_window = ${window}$`, 'm'));
-      assert.equal(await codingCli(backend.context, asked, { input: typing() }), 0);
+      assert.equal(await codingCli(asked), 0);
       assert.match(read('.codingcli', 'config.toml'), new RegExp(`^model_context_window = ${window}$`, 'm'));
       const said = backend.info().slice(before);
-      await messages(backend.context, asked, { input: typing() });
+      await messages(asked);
       const settings = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
       if (window === 128_000) assert.equal(settings.env.CLIENT_CODE_MAX_CONTEXT_TOKENS, '128000');
       assert.equal(/unknown context window of coder-1 at \S+: using 200000 tokens/.test(said), window === 200_000);
       assert.match(said, /using neutral names, which no real client reads; .* --profile shipped/);
     }
     const before = backend.info().length;
-    await codingCli(backend.context, { ...asked, profile: 'shipped' }, { input: typing() });
+    await codingCli({ ...asked, profile: 'shipped' });
     assert.match(read('.codex', 'config.toml'), /^model = "coder-1"$/m);
     assert.doesNotMatch(backend.info().slice(before), /neutral/);
   });
 
-  test('that knows only lists is asked for one', async () => {
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
-    assert.equal(await run(), 0);
-  });
-
-  test('without the model lists the available ones, and nothing is written', async () => {
+  test('that knows only lists is asked for one; without the model the available ones are listed, and nothing is written', async () => {
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-2' }, { id: 7 }, null] } }));
     await assert.rejects(run(), {
       exit_code: 1,
@@ -82,9 +73,9 @@ describe('a gateway that is queried first', () => {
     await assert.rejects(run(), /its token group allows no model/);
     assert.ok(!existsSync(home('.buildcli')));
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
+    assert.equal(await run(), 0);
     const asked = { baseUrl: gateway.url, model: 'coder-1', haikuModel: 'codr-1', check: true, shell: 'sh' } as const;
-    const tier = messages(backend.context, asked, { input: typing() });
-    await assert.rejects(tier, /has no model "codr-1" for this token: did you mean `coder-1`/);
+    await assert.rejects(messages(asked), /has no model "codr-1" for this token: did you mean `coder-1`/);
   });
 
   test('that rejects the token, or is none, ends it with a remedy', async () => {
@@ -107,10 +98,10 @@ describe('a gateway that is queried first', () => {
   test('is queried for the validity of the token where no model is fixed', async () => {
     const options = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
-    assert.equal(await messages(backend.context, options, { input: typing() }), 0);
+    assert.equal(await messages(options), 0);
     assert.match(backend.info(), /accepts the token/);
     gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
-    await assert.rejects(messages(backend.context, options, { input: typing() }), /rejects the credential/);
+    await assert.rejects(messages(options), /rejects the credential/);
   });
 });
 
@@ -128,10 +119,8 @@ describe('the program itself', () => {
 
   test('takes no window that is none', async () => {
     const wish = ['client', 'build-cli', '--base-url', 'https://gateway.example.com', '--model', 'coder-1'];
-    for (const window of ['0', '200k', '-5', '1e6', '99999999999']) {
-      const { exit_code } = await cli([...wish, '--context-window', window], { env: backend.env });
-      assert.equal(exit_code, 64, window);
-    }
+    for (const window of ['0', '200k', '-5', '1e6', '99999999999'])
+      assert.equal((await cli([...wish, '--context-window', window], { env: backend.env })).exit_code, 64, window);
     assert.ok(!existsSync(home('.buildcli')));
   });
 });

@@ -2,27 +2,22 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { removeClient } from '../../../engine/edge/cli/client/client.ts';
 import { helperLine } from '../../../engine/edge/client-files/key-helper.ts';
 import { parseToml } from '../../../engine/edge/client-files/toml-text.ts';
-import { credentialsFor, keep } from '../../client/keep-credentials.ts';
-import { startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { credentialsFor, keep, startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { startCli } from '../support.ts';
-import { backend, buildCli, codingCli, home, messages, piped, put, read, typing, useBackend } from './set-up.ts';
+import { backend, buildCli, codingCli, home, messages, piped, put, read, remove, useBackend } from './set-up.ts';
 
 const BASE = 'https://gateway.example.com/llm';
 const PROGRAM = { runtime: '/opt/node 24/bin/node', script: "/home/o'neil/appscli.js" };
-const HERE = { input: typing(), program: PROGRAM };
 const MODEL = { model: 'coder-1', contextWindow: 200_000 };
 
-useBackend();
+useBackend({ program: PROGRAM });
 
 const settings = () => JSON.parse(read('.client', 'settings.json'));
 
-/** The values of a TOML text, in objects that compare with ours. */
 const parse = (text: string) => JSON.parse(JSON.stringify(parseToml(text)));
 
-/** A profile whose files for every machine are in the home of the test. */
 function managedProfile(): string {
   const files = (name: string) => `{ linux: "${home('etc', name)}", macos: "${home('etc', name)}" }`;
   put(
@@ -50,7 +45,7 @@ describe('signing in at the gateway', () => {
 }
 `;
     put(before, '.client', 'settings.json');
-    assert.equal(await messages(backend.context, { baseUrl: BASE, signIn: true, write: true }, HERE), 0);
+    assert.equal(await messages({ baseUrl: BASE, signIn: true, write: true }), 0);
     assert.equal(
       read('.client', 'settings.json'),
       `{
@@ -65,16 +60,12 @@ describe('signing in at the gateway', () => {
     );
     assert.equal(read('.client', 'settings.json.backup-1'), before);
     assert.doesNotMatch(backend.info(), /planted/);
-    assert.equal(
-      await messages(backend.context, { baseUrl: BASE, signIn: true }, HERE),
-      0,
-      'there is nothing left to write',
-    );
+    assert.equal(await messages({ baseUrl: BASE, signIn: true }), 0, 'there is nothing left to write');
   });
 
   test('is compatible with models and discovery, without an address for a gateway without sign-in', async () => {
     const input = { baseUrl: BASE, signIn: true, model: 'coder-1', discovery: true, write: true } as const;
-    await messages(backend.context, input, HERE);
+    await messages(input);
     assert.deepEqual(settings().forceLoginGatewayUrl, BASE);
     assert.equal(settings().env.VENDOR_MODEL, 'coder-1');
     assert.equal(settings().env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
@@ -83,7 +74,7 @@ describe('signing in at the gateway', () => {
 
   test('warns of environment variables that override it', async () => {
     Object.assign(backend.env, { VENDOR_AUTH_TOKEN: 'planted', VENDOR_BASE_URL: 'https://old.example.com' });
-    await messages(backend.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
+    await messages({ baseUrl: BASE, signIn: true, print: true });
     assert.match(
       backend.info(),
       /VENDOR_AUTH_TOKEN is set in your environment: remove it, otherwise the client does not sign in/,
@@ -95,17 +86,17 @@ describe('signing in at the gateway', () => {
   test('is checked by probing whether the gateway offers it', async () => {
     const gateway = await startScriptedGateway();
     const input = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
-    await messages(backend.context, input, HERE);
+    await messages(input);
     assert.match(backend.info(), /supports sign-in from a terminal/);
     gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: {} }));
-    await assert.rejects(messages(backend.context, input, HERE), { exit_code: 69, message: /cannot sign in at/ });
+    await assert.rejects(messages(input), { exit_code: 69, message: /cannot sign in at/ });
   });
 });
 
 describe('a key helper', () => {
   test("is a command with absolute paths that the client's shell accepts, for the Messages client", async () => {
     put('{"forceLoginMethod": "gateway", "forceLoginGatewayUrl": "https://x.example.com"}', '.client', 'settings.json');
-    await messages(backend.context, { baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    await messages({ baseUrl: BASE, keyHelper: true, write: true });
     assert.deepEqual(settings(), {
       apiKeyHelper: `'/opt/node 24/bin/node' '/home/o'\\''neil/appscli.js' token --base-url ${BASE}`,
       env: { VENDOR_BASE_URL: BASE, CLIENT_CODE_API_KEY_HELPER_TTL_MS: '60000' },
@@ -115,7 +106,7 @@ describe('a key helper', () => {
 
   test('needs no shell in the coding CLI, and no other way to a credential stays beside it', async () => {
     put('[model_providers.custom]\nenv_key = "OURS"\nrequires_compat_auth = false\n', '.codingcli', 'config.toml');
-    await codingCli(backend.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    await codingCli({ ...MODEL, baseUrl: BASE, keyHelper: true, write: true });
     const { model_providers } = parse(read('.codingcli', 'config.toml'));
     assert.deepEqual(model_providers.custom, {
       name: 'custom',
@@ -130,13 +121,13 @@ describe('a key helper', () => {
       },
     });
     assert.ok(!existsSync(home('.codingcli', 'auth.json')));
-    await codingCli(backend.context, { ...MODEL, baseUrl: BASE, apiKeyEnv: 'OURS', write: true }, HERE);
+    await codingCli({ ...MODEL, baseUrl: BASE, apiKeyEnv: 'OURS', write: true });
     assert.doesNotMatch(read('.codingcli', 'config.toml'), /auth\]|command/);
   });
 
   test('needs no shell in the build CLI either', async () => {
     put('[model.coder-1]\napi_key = "planted"\nenv_key = "X"\n', '.buildcli', 'config.toml');
-    await buildCli(backend.context, { ...MODEL, baseUrl: BASE, keyHelper: true, write: true }, HERE);
+    await buildCli({ ...MODEL, baseUrl: BASE, keyHelper: true, write: true });
     const { model, auth_provider } = parse(read('.buildcli', 'config.toml'));
     assert.deepEqual(
       [model['coder-1'].auth_provider, model['coder-1'].api_key, model['coder-1'].env_key],
@@ -155,11 +146,11 @@ describe('a key helper', () => {
       headers.authorization === 'Bearer access-0' ? { body: { data: [{ id: 'coder-1' }] } } : { status: 401, body: {} },
     );
     const input = { ...MODEL, baseUrl: gateway.url, keyHelper: true, check: true, print: true } as const;
-    await assert.rejects(buildCli(backend.context, input, HERE), { exit_code: 1, message: /not signed in/ });
+    await assert.rejects(buildCli(input), { exit_code: 1, message: /not signed in/ });
     keep(backend, {
       [gateway.url]: credentialsFor(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }),
     });
-    await buildCli(backend.context, input, HERE);
+    await buildCli(input);
     assert.match(backend.info(), /serves coder-1 to this token/);
   });
 
@@ -171,7 +162,6 @@ describe('a key helper', () => {
     // In this process the program that the helper names would be this file, which would run itself without end.
     assert.equal((await startCli(set_up, { env: backend.env }).ended).exit_code, 0);
     const { NODE_OPTIONS, APPSCLI_TEST_CLOCK_MS } = process.env;
-    // But for the clock of the tests.
     const env = { HOME: backend.home, NODE_OPTIONS, APPSCLI_TEST_CLOCK_MS };
     const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env });
     assert.equal(String(said), 'access-0\n');
@@ -179,11 +169,11 @@ describe('a key helper', () => {
 
   test('is set to another program, with a warning if that program may disappear', async () => {
     const input = { baseUrl: BASE, keyHelper: true, print: true } as const;
-    await messages(backend.context, { ...input, appscli: '/usr/local/bin/appscli' }, HERE);
+    await messages({ ...input, appscli: '/usr/local/bin/appscli' });
     assert.match(backend.data(), new RegExp(`"apiKeyHelper": "/usr/local/bin/appscli token --base-url ${BASE}"`));
     assert.doesNotMatch(backend.info(), /cache/);
     const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
-    await messages(backend.context, input, { ...HERE, program });
+    await messages(input, { program });
     assert.match(backend.info(), /cache that may be emptied: install it, or set its path with --appscli/);
   });
 
@@ -202,12 +192,12 @@ describe('a file for every machine', () => {
     skip: process.platform === 'win32',
   }, async () => {
     const managed = { baseUrl: BASE, profile: managedProfile(), managed: true, write: true } as const;
-    assert.equal(await messages(backend.context, { ...managed, signIn: true }, HERE), 0);
+    assert.equal(await messages({ ...managed, signIn: true }), 0);
     assert.equal(JSON.parse(read('etc', 'managed-settings.json')).forceLoginGatewayUrl, BASE);
     assert.equal(statSync(home('etc', 'managed-settings.json')).mode & 0o777, 0o644);
     assert.equal(statSync(home('etc')).mode & 0o777, 0o755);
-    await codingCli(backend.context, { ...MODEL, ...managed, keyHelper: true }, HERE);
-    await buildCli(backend.context, { ...MODEL, ...managed, keyHelper: true, appscli: '/opt/appscli' }, HERE);
+    await codingCli({ ...MODEL, ...managed, keyHelper: true });
+    await buildCli({ ...MODEL, ...managed, keyHelper: true, appscli: '/opt/appscli' });
     assert.match(read('etc', 'coding.toml'), /^command = "appscli"$/m);
     assert.match(read('etc', 'build.toml'), /^command = "\/opt\/appscli"$/m);
     assert.doesNotMatch(backend.info(), /not signed in/);
@@ -216,12 +206,12 @@ describe('a file for every machine', () => {
 
   test('of another system is shown, and where it belongs', async () => {
     const other = process.platform === 'win32' ? 'linux' : 'windows';
-    await messages(backend.context, { baseUrl: BASE, keyHelper: true, managed: other, write: true }, HERE);
+    await messages({ baseUrl: BASE, keyHelper: true, managed: other, write: true });
     const { apiKeyHelper } = JSON.parse(backend.data());
     assert.equal(apiKeyHelper, `${other === 'windows' ? 'appscli.cmd' : 'appscli'} token --base-url ${BASE}`);
     assert.match(backend.info(), /Install the following as .*managed-settings\.json on each machine/);
     const build = { ...MODEL, baseUrl: BASE, keyHelper: true, managed: 'windows' } as const;
-    await assert.rejects(buildCli(backend.context, build, HERE), {
+    await assert.rejects(buildCli(build), {
       exit_code: 64,
       message: /no managed file/,
     });
@@ -230,7 +220,7 @@ describe('a file for every machine', () => {
   test('contains no token, with any options', async () => {
     for (const how of [{ apiKey: 'gw_planted_token_1' }, { tokenStdin: true }, {}] as const) {
       const input = { ...MODEL, ...how, baseUrl: BASE, managed: true } as const;
-      await assert.rejects(codingCli(backend.context, input, HERE), { exit_code: 64, message: /contain no token/ });
+      await assert.rejects(codingCli(input), { exit_code: 64, message: /contain no token/ });
     }
   });
 });
@@ -246,44 +236,40 @@ describe('undoing it', () => {
     put(coding, '.codingcli', 'config.toml');
     put(build, '.buildcli', 'config.toml');
     const write = { baseUrl: BASE, write: true } as const;
-    await messages(backend.context, { ...write, model: 'm', discovery: true, keyHelper: true }, HERE);
-    await codingCli(backend.context, { ...MODEL, ...write, keyHelper: true }, HERE);
-    await buildCli(backend.context, { ...MODEL, ...write, keyHelper: true }, HERE);
-    for (const kind of ['messages', 'coding-cli', 'build-cli'] as const)
-      assert.equal(await removeClient(backend.context, kind, write, HERE), 0);
+    await messages({ ...write, model: 'm', discovery: true, keyHelper: true });
+    await codingCli({ ...MODEL, ...write, keyHelper: true });
+    await buildCli({ ...MODEL, ...write, keyHelper: true });
+    for (const kind of ['messages', 'coding-cli', 'build-cli'] as const) assert.equal(await remove(kind, BASE), 0);
     assert.equal(read('.client', 'settings.json'), client);
     assert.deepEqual(parse(read('.codingcli', 'config.toml')), parse(coding));
     assert.match(read('.codingcli', 'config.toml'), /^# mine$/m);
     assert.deepEqual(parse(read('.buildcli', 'config.toml')), parse(build));
-    await messages(backend.context, { ...write, signIn: true }, HERE);
-    await removeClient(backend.context, 'messages', write, HERE);
+    await messages({ ...write, signIn: true });
+    await remove('messages', BASE);
     assert.equal(read('.client', 'settings.json'), client);
   });
 
   test('leaves no key behind that another way to a credential took the place of', async () => {
     const write = { ...MODEL, baseUrl: BASE, write: true } as const;
-    await codingCli(backend.context, { ...write, tokenStdin: true }, { ...HERE, input: piped('gw_planted_token_1') });
+    await codingCli({ ...write, tokenStdin: true }, { input: piped('gw_planted_token_1') });
     put(read('.codingcli', 'auth.json').replace('{', '{ "last_refresh": "x",'), '.codingcli', 'auth.json');
-    await codingCli(backend.context, { ...write, apiKeyEnv: 'GATEWAY_TOKEN' }, HERE);
+    await codingCli({ ...write, apiKeyEnv: 'GATEWAY_TOKEN' });
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { last_refresh: 'x' });
-    await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE);
+    await remove('coding-cli', BASE);
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { last_refresh: 'x' });
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
-  test('of a sign-in leaves the variables of another gateway', async () => {
+  test("leaves another gateway's settings alone, also the variables beside a sign-in", async () => {
     const env = { VENDOR_BASE_URL: 'https://other.example.com', VENDOR_AUTH_TOKEN: 'gw_of_other' };
     const sign_in = { forceLoginMethod: 'gateway', forceLoginGatewayUrl: BASE };
     put(JSON.stringify({ ...sign_in, env }), '.client', 'settings.json');
-    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE);
+    await remove('messages', BASE);
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env });
-  });
-
-  test("leaves another gateway's settings alone", async () => {
-    await messages(backend.context, { baseUrl: 'https://other.example.com', signIn: true, write: true }, HERE);
+    await messages({ baseUrl: 'https://other.example.com', signIn: true, write: true });
     const before = read('.client', 'settings.json');
-    assert.equal(await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);
-    assert.equal(await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE), 0);
+    assert.equal(await remove('messages', BASE), 0);
+    assert.equal(await remove('coding-cli', BASE), 0);
     assert.equal(read('.client', 'settings.json'), before);
     assert.match(backend.info(), /have no settings for/);
   });

@@ -3,31 +3,25 @@ import { existsSync, statSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { parse } from '@decimalturn/toml-patch';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
-import { removeClient } from '../../../engine/edge/cli/client/client.ts';
 import { token } from '../../../engine/edge/cli/sign-in.ts';
-import { credentialsFor, keep, NOW } from '../../client/keep-credentials.ts';
-import { startScriptedGateway } from '../../client/scripted-gateway.ts';
+import { credentialsFor, keep, NOW, startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { cli } from '../support.ts';
-import { backend, buildCli, codingCli, home, messages, piped, put, read, useBackend } from './set-up.ts';
+import { backend, buildCli, codingCli, home, messages, piped, put, read, remove, useBackend } from './set-up.ts';
 
 const BASE = 'https://gateway.example.com';
 const TOKEN = 'gw_planted_token_1';
 const HEADER = `Authorization=Bearer ${TOKEN}`;
 
-useBackend();
+useBackend({ input: piped(TOKEN), program: { runtime: '/opt/node', script: '/opt/appscli.js' } });
 
-const dependencies = { input: piped(TOKEN), program: { runtime: '/opt/node', script: '/opt/appscli.js' } };
 const ANOTHER_HEADER = 'Authorization=Bearer gw_planted_token_2';
-const another = { ...dependencies, input: piped('gw_planted_token_2') };
-/** What a TOML file says, as plain objects. */
+const another = { input: piped('gw_planted_token_2') };
 const readToml = (...parts: string[]) => JSON.parse(JSON.stringify(parse(read(...parts))));
 
 const SIGNALS = ['metrics', 'logs'] as const;
 const wish = { baseUrl: BASE, model: 'coder-1', contextWindow: 500_000, write: true, telemetry: SIGNALS } as const;
-/** The same where nobody speaks of telemetry. */
 const { telemetry: _, ...silent } = wish;
 
-/** What the Messages client is told by `--telemetry`, without a credential. */
 const VARIABLES = {
   CLIENT_CODE_ENABLE_TELEMETRY: '1',
   OTEL_METRICS_EXPORTER: 'otlp',
@@ -48,16 +42,13 @@ describe('telemetry of the Messages client', () => {
   const telemetryOf = (env: Record<string, string>) =>
     Object.fromEntries(Object.entries(env).filter(([name]) => /OTEL|TELEMETRY/.test(name)));
 
-  test('goes to the gateway with the token of the file, and texts stay out of it', async () => {
-    assert.equal(await messages(backend.context, { ...wish, tokenStdin: true }, dependencies), 0);
+  test('goes to the gateway with the token of the file, or has its headers from the key helper, asked every minute; no texts', async () => {
+    assert.equal(await messages({ ...wish, tokenStdin: true }), 0);
     assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: HEADER });
     assert.match(backend.info(), /will send telemetry to https:\/\/gateway\.example\.com, which adds your identity/);
     assert.match(backend.info(), /no texts of prompts, responses and tools/);
     assert.doesNotMatch(backend.info(), /planted/);
-  });
-
-  test('has its headers from the key helper, which is asked again every minute', async () => {
-    await messages(backend.context, { ...wish, keyHelper: true }, dependencies);
+    await messages({ ...wish, keyHelper: true });
     const { env, apiKeyHelper, otelHeadersHelper } = settings();
     assert.equal(apiKeyHelper, `/opt/node /opt/appscli.js token --base-url ${BASE}`);
     assert.equal(otelHeadersHelper, `/opt/node /opt/appscli.js token --headers --base-url ${BASE}`);
@@ -66,36 +57,36 @@ describe('telemetry of the Messages client', () => {
   });
 
   test('needs no credential of its own where people sign in, and can have traces', async () => {
-    await messages(backend.context, { ...wish, signIn: true, telemetry: ['traces'] }, dependencies);
+    await messages({ ...wish, signIn: true, telemetry: ['traces'] });
     const only_traces = { OTEL_METRICS_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'none', OTEL_TRACES_EXPORTER: 'otlp' };
     assert.deepEqual(telemetryOf(settings().env), {
       ...VARIABLES,
       ...only_traces,
       CLIENT_CODE_ENHANCED_TELEMETRY_BETA: '1',
     });
-    await messages(backend.context, { ...wish, signIn: true }, dependencies);
+    await messages({ ...wish, signIn: true });
     assert.deepEqual(telemetryOf(settings().env), VARIABLES);
   });
 
   test('puts away what switches texts on, and other headers', async () => {
     const before = { env: { OTEL_LOG_USER_PROMPTS: '1', MINE: '1' }, otelHeadersHelper: '/mine', theme: 'dark' };
     put(JSON.stringify(before), ...SETTINGS);
-    await messages(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await messages({ ...wish, tokenStdin: true });
     assert.equal(settings().env.OTEL_LOG_USER_PROMPTS, '0');
     assert.equal(settings().otelHeadersHelper, undefined);
-    await messages(backend.context, { ...wish, keyHelper: true }, dependencies);
+    await messages({ ...wish, keyHelper: true });
     assert.equal(settings().env.OTEL_EXPORTER_OTLP_HEADERS, undefined);
     assert.deepEqual([settings().theme, settings().env.MINE], ['dark', '1']);
   });
 
   test('has the credential of the client, whatever that is changed to', async () => {
-    await messages(backend.context, { ...wish, tokenStdin: true }, dependencies);
-    await messages(backend.context, { ...silent, tokenStdin: true }, another);
+    await messages({ ...wish, tokenStdin: true });
+    await messages({ ...silent, tokenStdin: true }, another);
     assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: ANOTHER_HEADER });
-    await messages(backend.context, { ...silent, keyHelper: true }, dependencies);
+    await messages({ ...silent, keyHelper: true });
     assert.equal(settings().env.OTEL_EXPORTER_OTLP_HEADERS, undefined);
     assert.match(settings().otelHeadersHelper, /token --headers/);
-    await messages(backend.context, { ...silent, signIn: true }, dependencies);
+    await messages({ ...silent, signIn: true });
     assert.deepEqual(telemetryOf(settings().env), VARIABLES);
     assert.equal(settings().otelHeadersHelper, undefined);
   });
@@ -107,22 +98,22 @@ describe('telemetry of the Messages client', () => {
       OTEL_EXPORTER_OTLP_HEADERS: 'k=1',
     };
     put(JSON.stringify({ env }), ...SETTINGS);
-    await messages(backend.context, { ...silent, tokenStdin: true }, dependencies);
+    await messages({ ...silent, tokenStdin: true });
     assert.deepEqual(telemetryOf(settings().env), env);
   });
 
   test('is taken away again, and stays as it is where nobody speaks of it', async () => {
     put('{"theme": "dark"}', ...SETTINGS);
     for (const way of [{ tokenStdin: true }, { keyHelper: true }] as const) {
-      await messages(backend.context, { ...wish, ...way }, dependencies);
+      await messages({ ...wish, ...way });
       const on = read(...SETTINGS);
-      await messages(backend.context, { ...silent, ...way }, dependencies);
+      await messages({ ...silent, ...way });
       assert.equal(read(...SETTINGS), on);
-      await messages(backend.context, { ...wish, ...way, telemetry: false }, dependencies);
+      await messages({ ...wish, ...way, telemetry: false });
       assert.doesNotMatch(read(...SETTINGS), /OTEL|otel|TELEMETRY/);
     }
-    await messages(backend.context, { ...wish, keyHelper: true }, dependencies);
-    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, dependencies);
+    await messages({ ...wish, keyHelper: true });
+    await remove('messages', BASE);
     assert.deepEqual(settings(), { theme: 'dark' });
     assert.doesNotMatch(backend.info(), /planted/);
   });
@@ -130,29 +121,26 @@ describe('telemetry of the Messages client', () => {
   test('of another collector stays when that for the gateway is taken away', async () => {
     const others = { env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com', OTEL_LOGS_EXPORTER: 'otlp' } };
     put(JSON.stringify(others), ...SETTINGS);
-    await messages(backend.context, { ...wish, tokenStdin: true, telemetry: false }, dependencies);
+    await messages({ ...wish, tokenStdin: true, telemetry: false });
     assert.deepEqual(telemetryOf(settings().env), others.env);
-    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, dependencies);
+    await remove('messages', BASE);
     assert.deepEqual(settings(), others);
   });
 
   test('is shown for a shell with the token of another variable', async () => {
     const shown = { ...wish, write: undefined, shell: 'sh' } as never;
-    await messages(backend.context, shown, dependencies);
+    await messages(shown);
     const lines = backend.data().split('\n');
     assert.ok(lines.includes(`export OTEL_EXPORTER_OTLP_ENDPOINT='${BASE}'`));
     assert.ok(lines.includes(`export OTEL_EXPORTER_OTLP_HEADERS='Authorization=Bearer '"$RELAY_API_KEY"`));
     assert.match(backend.info(), /Other OpenTelemetry programs in this shell/);
   });
 
-  test('in a file without a token says how the client gets one', async () => {
-    await messages(backend.context, { ...wish, apiKeyEnv: 'OURS' }, dependencies);
+  test('in a file without a token says how the client gets one, and warns of variables that win over the file', async () => {
+    await messages({ ...wish, apiKeyEnv: 'OURS' });
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
-  });
-
-  test('warns of variables that win over the file', async () => {
     backend.env.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT = 'https://mine.example.com';
-    await messages(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await messages({ ...wish, tokenStdin: true });
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set in your environment: remove it/);
   });
 });
@@ -167,20 +155,15 @@ describe('telemetry of the coding CLI', () => {
     ...{ log_user_prompt: false, metrics_exporter: exporter('metrics', headers), exporter: exporter('logs', headers) },
   });
 
-  test('goes to the gateway, with the token in a file that only its user can read', async () => {
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+  test('goes to the gateway, with the token of the client, whatever that is, in a file that only its user can read', async () => {
+    await codingCli({ ...wish, tokenStdin: true });
     const headers = { headers: { authorization: `Bearer ${TOKEN}` } };
     assert.deepEqual(otel(), both(headers));
     assert.equal(statSync(home(...CONFIG)).mode & 0o077, 0);
     assert.doesNotMatch(backend.info(), /planted/);
     assert.doesNotMatch(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS/);
-  });
-
-  test('has the token of the client, whatever that is changed to', async () => {
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
-    await codingCli(backend.context, { ...silent, tokenStdin: true }, another);
-    const headers = { headers: { authorization: 'Bearer gw_planted_token_2' } };
-    assert.deepEqual(otel(), both(headers));
+    await codingCli({ ...silent, tokenStdin: true }, another);
+    assert.deepEqual(otel(), both({ headers: { authorization: 'Bearer gw_planted_token_2' } }));
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
@@ -188,17 +171,17 @@ describe('telemetry of the coding CLI', () => {
     const elsewhere =
       'endpoint = "https://elsewhere.example/v1/logs"\nprotocol = "json"\nheaders = { key = "theirs" }\n';
     put(`[otel.exporter.otlp-http]\n${elsewhere}`, ...CONFIG);
-    await codingCli(backend.context, { ...silent, tokenStdin: true }, dependencies);
+    await codingCli({ ...silent, tokenStdin: true });
     assert.equal(otel().exporter['otlp-http'].headers.key, 'theirs');
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await codingCli({ ...wish, tokenStdin: true });
     assert.deepEqual(otel().exporter, exporter('logs', { headers: { authorization: `Bearer ${TOKEN}` } }));
   });
 
   test('without a token in the file says how the client gets one', async () => {
-    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS' }, dependencies);
+    await codingCli({ ...wish, apiKeyEnv: 'OURS' });
     assert.deepEqual(otel(), both());
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
-    await codingCli(backend.context, { ...wish, keyHelper: true }, dependencies);
+    await codingCli({ ...wish, keyHelper: true });
     assert.match(backend.info(), /Bearer \$\(appscli token --base-url https:\/\/gateway\.example\.com\)"/);
   });
 
@@ -207,23 +190,23 @@ describe('telemetry of the coding CLI', () => {
       '[otel]\nexporter = "none"\nlog_user_prompt = true\n[otel.metrics_exporter.otlp-grpc]\nendpoint = "x"\n',
       ...CONFIG,
     );
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await codingCli({ ...wish, tokenStdin: true });
     const first = read(...CONFIG);
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await codingCli({ ...wish, tokenStdin: true });
     assert.equal(read(...CONFIG), first);
-    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS', telemetry: ['logs'] }, dependencies);
+    await codingCli({ ...wish, apiKeyEnv: 'OURS', telemetry: ['logs'] });
     assert.deepEqual(otel(), { log_user_prompt: false, exporter: exporter('logs') });
   });
 
   test('is taken away again, and that of another collector stays', async () => {
     const mine = '[otel.trace_exporter.otlp-http]\nendpoint = "https://mine.example.com"\nprotocol = "binary"\n';
     put(`[tui]\ntheme = "dark"\n\n${mine}`, ...CONFIG);
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
-    await codingCli(backend.context, { ...wish, tokenStdin: true, telemetry: false }, dependencies);
+    await codingCli({ ...wish, tokenStdin: true });
+    await codingCli({ ...wish, tokenStdin: true, telemetry: false });
     const left = { trace_exporter: { 'otlp-http': { endpoint: 'https://mine.example.com', protocol: 'binary' } } };
     assert.deepEqual(otel(), left);
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
-    await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, dependencies);
+    await codingCli({ ...wish, tokenStdin: true });
+    await remove('coding-cli', BASE);
     assert.deepEqual(readToml(...CONFIG), { tui: { theme: 'dark' }, otel: left });
     assert.doesNotMatch(backend.info(), /planted/);
   });
@@ -234,7 +217,7 @@ describe('telemetry of the build CLI', () => {
   const telemetry = () => readToml(...CONFIG).telemetry;
 
   test('goes to the gateway, whose token no file can hold', async () => {
-    await buildCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await buildCli({ ...wish, tokenStdin: true });
     assert.deepEqual(telemetry(), {
       otel_enabled: true,
       otel_metrics_exporter: 'otlp',
@@ -250,25 +233,25 @@ describe('telemetry of the build CLI', () => {
   });
 
   test('has no traces', async () => {
-    await buildCli(backend.context, { ...wish, telemetry: ['metrics', 'traces'] }, dependencies);
+    await buildCli({ ...wish, telemetry: ['metrics', 'traces'] });
     assert.match(backend.info(), /sends no traces/);
-    const traces = buildCli(backend.context, { ...wish, telemetry: ['traces'] }, dependencies);
+    const traces = buildCli({ ...wish, telemetry: ['traces'] });
     await assert.rejects(traces, { exit_code: 64, message: /sends no traces/ });
   });
 
   test('is taken away again, and what is not about the gateway stays', async () => {
     put('[telemetry]\ntrace_upload = false\n', ...CONFIG);
-    await buildCli(backend.context, wish, dependencies);
-    await buildCli(backend.context, { ...wish, telemetry: false }, dependencies);
+    await buildCli(wish);
+    await buildCli({ ...wish, telemetry: false });
     assert.deepEqual(telemetry(), { trace_upload: false });
-    await buildCli(backend.context, wish, dependencies);
-    await removeClient(backend.context, 'build-cli', { baseUrl: BASE, write: true }, dependencies);
+    await buildCli(wish);
+    await remove('build-cli', BASE);
     assert.deepEqual(readToml(...CONFIG), { telemetry: { trace_upload: false } });
   });
 
   test('warns of variables that would send texts, or send elsewhere', async () => {
     Object.assign(backend.env, { OTEL_LOG_USER_PROMPTS: '1', OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com' });
-    await buildCli(backend.context, wish, dependencies);
+    await buildCli(wish);
     assert.match(backend.info(), /OTEL_LOG_USER_PROMPTS is set/);
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_ENDPOINT is set/);
   });
@@ -285,7 +268,7 @@ describe('a gateway that is asked before telemetry is switched on', () => {
   test('gets nothing but the question, and what it says about it is told', async () => {
     const { gateway, asks } = await askedGateway({ body: {} });
     gateway.scripts.set('/v1/logs', () => ({ body: { partialSuccess: { errorMessage: 'nothing is sent on' } } }));
-    assert.equal(await buildCli(backend.context, { ...wish, ...asks }, dependencies), 0);
+    assert.equal(await buildCli({ ...wish, ...asks }), 0);
     assert.match(backend.info(), /accepts metrics\n/);
     assert.match(backend.info(), /accepts logs: nothing is sent on\n/);
     const [question] = gateway.to('/v1/metrics');
@@ -296,11 +279,11 @@ describe('a gateway that is asked before telemetry is switched on', () => {
     const { gateway, asks } = await askedGateway({ body: {} });
     const given = { ...silent, ...asks };
     for (const client of [buildCli, codingCli, messages]) {
-      await client(backend.context, given, dependencies);
+      await client(given);
       assert.deepEqual(gateway.to('/v1/logs'), []);
-      await client(backend.context, { ...given, telemetry: ['logs'] }, dependencies);
+      await client({ ...given, telemetry: ['logs'] });
       gateway.requests.splice(0);
-      await client(backend.context, given, dependencies);
+      await client(given);
       assert.deepEqual([gateway.to('/v1/logs').length, gateway.to('/v1/metrics').length], [1, 0]);
       gateway.requests.splice(0);
     }
@@ -310,7 +293,7 @@ describe('a gateway that is asked before telemetry is switched on', () => {
 
   test('that takes none ends it with what to do', async () => {
     const { asks } = await askedGateway({ status: 404, body: {} });
-    await assert.rejects(buildCli(backend.context, { ...wish, ...asks }, dependencies), {
+    await assert.rejects(buildCli({ ...wish, ...asks }), {
       message: /accepts no metrics .*--telemetry/,
     });
     assert.ok(!existsSync(home('.buildcli')));

@@ -2,24 +2,23 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach } from 'node:test';
-import { type ClientDependencies, type SetUpOptions, setUpClient } from '../../../engine/edge/cli/client/client.ts';
-import type { Input } from '../../../engine/edge/cli/client/client-options.ts';
-import type { CommandContext } from '../../../engine/edge/cli/commands.ts';
+import {
+  type ClientDependencies,
+  removeClient,
+  type SetUpOptions,
+  setUpClient,
+} from '../../../engine/edge/cli/client.ts';
+import type { Input } from '../../../engine/edge/cli/terminal.ts';
 import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
 import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 
-const setUp =
-  (client: ClientKind) => (context: CommandContext, input: SetUpOptions, dependencies: ClientDependencies) =>
-    setUpClient(context, client, input, dependencies);
-
-/** `appscli client` for each kind of client. */
-export const [messages, codingCli, buildCli] = [setUp('messages'), setUp('coding-cli'), setUp('build-cli')];
-
-/** The machine of a user, another one for each test of a file that uses it. */
 export let backend: Backend;
 
-/** Gives each test of a file a backend of its own. */
-export function useBackend(): void {
+let defaults: Partial<ClientDependencies> = {};
+
+/** Gives each test of a file a backend of its own, and `appscli client` this input and program by default. */
+export function useBackend(dependencies: Partial<ClientDependencies> = {}): void {
+  defaults = dependencies;
   beforeEach(() => {
     backend = createBackend();
   });
@@ -40,8 +39,16 @@ export function typing(...lines: string[]): Input & { readonly asked: string[] }
   };
 }
 
-/** A pipe with this text. */
 export const piped = (text: string): Input => ({ ...typing(), all: async () => text });
+
+const setUp =
+  (client: ClientKind) =>
+  (options: SetUpOptions, dependencies: Partial<ClientDependencies> = {}): Promise<number> =>
+    setUpClient(backend.context, client, options, { input: typing(), ...defaults, ...dependencies });
+export const [messages, codingCli, buildCli] = [setUp('messages'), setUp('coding-cli'), setUp('build-cli')];
+
+export const remove = (client: ClientKind, baseUrl: string): Promise<number> =>
+  removeClient(backend.context, client, { baseUrl, write: true }, { input: typing() });
 
 /** A path in the home of the user; the text of the file there; puts one there. */
 export const home = (...parts: string[]) => join(backend.home, ...parts);

@@ -9,12 +9,12 @@ import { createProject } from '../../load/support/project.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig } from '../../support/gateway.ts';
 import { open } from '../../support/open-database.ts';
+import { closing } from '../../support/use.ts';
 import { cli } from '../support.ts';
 
 const database = await createTestDatabase();
 after(() => database.drop());
 
-/** Runs `appscli console` with a configuration that has these sections. */
 async function run(sections: object, ...more: readonly string[]) {
   const text = JSON.stringify(gatewayConfig('http://127.0.0.1:9', { ...sections }));
   const config_file = createProject({ 'gateway.yaml': text }).path('gateway.yaml');
@@ -23,12 +23,8 @@ async function run(sections: object, ...more: readonly string[]) {
 }
 
 async function withStore(use: (sessions: ConsoleSessions) => Promise<void>): Promise<void> {
-  const store = await open(database.url);
-  try {
-    await use(createConsoleSessions({ database: store, clock: systemClock }));
-  } finally {
-    await store.close();
-  }
+  await using store = closing(await open(database.url));
+  await use(createConsoleSessions({ database: store, clock: systemClock }));
 }
 
 const server = (public_url: string) => ({ listen: '127.0.0.1:8080', public_url });

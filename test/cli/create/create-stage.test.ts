@@ -3,7 +3,7 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { ownDirectory } from '../../support/own-directory.ts';
-import { assertNarrow } from '../at-gateway.ts';
+import { assertNarrow, assertRefused } from '../at-gateway.ts';
 import { cli } from '../support.ts';
 
 let directory: string;
@@ -50,34 +50,26 @@ test('a new stage is written into the directory that was named', async () => {
 });
 
 test('a name that pipelines could not use, or that a shipped stage has, is refused, and nothing is written', async () => {
-  const refused = ['Require_ticket', 'x-', '../x', ''].map(async (name) => {
-    const { exit_code, stdout, stderr } = await run('create', 'stage', '--', name);
-    assert.deepEqual([exit_code, stdout], [64, ''], name);
-    assert.match(stderr, /^appscli: .*lower-case words joined by dashes, such as require-ticket\n$/);
-  });
-  await Promise.all(refused);
-  const { exit_code, stderr } = await run('create', 'stage', 'audit');
-  assert.equal(exit_code, 64);
-  assert.equal(stderr, 'appscli: audit is a shipped stage; use another name, such as own-audit\n');
+  const rule = /lower-case words joined by dashes, such as require-ticket\n$/;
+  await assertRefused(
+    run,
+    ['Require_ticket', 'x-', '../x', ''].map((name) => [['create', 'stage', '--', name], rule]),
+  );
+  await assertRefused(run, [
+    ['create stage audit', /audit is a shipped stage; use another name, such as own-audit\n$/],
+  ]);
   assert.deepEqual(await readdir(directory), []);
 });
 
-test('a file that exists is never overwritten, and none of the two is then written', async () => {
+test('a file that exists is never overwritten, also the module marker, and none of the two is then written', async () => {
   await run('create', 'stage', 'one');
   await writeFile(join(directory, 'stages/one.test.ts'), 'mine');
   await rm(join(directory, 'stages/one.ts'));
-  const { exit_code, stderr } = await run('create', 'stage', 'one');
-  assert.equal(exit_code, 64);
-  assert.equal(stderr, 'appscli: stages/one.test.ts exists already; nothing was written\n');
+  await assertRefused(run, [['create stage one', /: stages\/one\.test\.ts exists already; nothing was written\n$/]]);
   assert.deepEqual(await readdir(join(directory, 'stages')), ['one.test.ts', 'package.json']);
   assert.equal(await readFile(join(directory, 'stages/one.test.ts'), 'utf8'), 'mine');
-});
-
-test('a second stage leaves the module marker unchanged', async () => {
-  await run('create', 'stage', 'one');
   await writeFile(join(directory, 'stages/package.json'), '{ "type": "module", "private": true }');
   const { exit_code, stdout } = await run('create', 'stage', 'two');
-  assert.equal(exit_code, 0);
-  assert.equal(stdout, 'stages/two.ts\nstages/two.test.ts\n');
+  assert.deepEqual([exit_code, stdout], [0, 'stages/two.ts\nstages/two.test.ts\n']);
   assert.match(await readFile(join(directory, 'stages/package.json'), 'utf8'), /private/);
 });

@@ -3,11 +3,12 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import { programVersion } from '../../../engine/base/kit/package-root.ts';
-import type { Input } from '../../../engine/edge/cli/client/client-options.ts';
 import { doctorWorkstation, type WorkstationOptions } from '../../../engine/edge/cli/doctor/workstation.ts';
+import type { Input } from '../../../engine/edge/cli/terminal.ts';
 import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
 import { openWorkstation } from '../../../engine/edge/doctor/workstation.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
+import { assertRefused } from '../at-gateway.ts';
 import { typing } from '../client/set-up.ts';
 import { cli, collectingTerminal } from '../support.ts';
 
@@ -61,13 +62,10 @@ const FAULTY = {
 const MENDED = { theme: 'dark', env: { VENDOR_BASE_URL: GATEWAY, VENDOR_AUTH_TOKEN: TOKEN, RELAY: TOKEN } };
 
 describe('appscli doctor', () => {
-  test('fails for a client that was asked for and is not there', async () => {
-    const { exit_code, stdout } = await doctor({ client: 'build-cli' });
-    assert.equal(exit_code, 1);
-    assert.match(stdout, /build CLI: not found/);
-  });
-
-  test('reports the fault with its line, remedy and whether it is fixable, and changes nothing', async () => {
+  test('reports a fault with its line, remedy and whether it is fixable, or a missing client, and changes nothing', async () => {
+    const missing = await doctor({ client: 'build-cli' });
+    assert.equal(missing.exit_code, 1);
+    assert.match(missing.stdout, /build CLI: not found/);
     put(SETTINGS, FAULTY, 0o644);
     const { exit_code, stdout, stderr } = await doctor();
     assert.equal(exit_code, 1);
@@ -85,6 +83,11 @@ describe('appscli doctor', () => {
     const { exit_code, stdout } = await doctor({ given: { profile: 'neutral' } });
     assert.equal(exit_code, 0, stdout);
     assert.match(stdout, /none configured/);
+    // One letter is no secret: hiding it everywhere would leave nothing to read.
+    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: 'e' } });
+    const { stderr } = await doctor({ given: { fix: true } });
+    assert.match(stderr, /"ANTHROPIC_BASE_URL"/);
+    assert.match(stderr, /"ANTHROPIC_AUTH_TOKEN": "<hidden>"/);
   });
 
   test('prints no command for a target that only a file of the folder names', async () => {
@@ -94,14 +97,6 @@ describe('appscli doctor', () => {
     const { stdout } = await doctor({ env });
     assert.match(stdout, /the doctor did not send it/);
     assert.doesNotMatch(stdout.replace(/\s+/g, ' '), /--base-url https:\/\/evil/);
-  });
-
-  test('is readable after a typo of one letter in a key', async () => {
-    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: `${GATEWAY}/v1`, ANTHROPIC_AUTH_TOKEN: 'e' } });
-    const { stdout, stderr } = await doctor({ given: { fix: true } });
-    assert.match(stdout, /the client appends \/v1/);
-    assert.match(stderr, /"ANTHROPIC_AUTH_TOKEN": "<hidden>"/);
-    assert.match(stderr, /"ANTHROPIC_BASE_URL"/);
   });
 
   test('names commands that work as they stand, with the names of the client that is meant', async () => {
@@ -129,26 +124,13 @@ describe('appscli doctor', () => {
     assert.deepEqual([command, version], ['doctor', programVersion()]);
     assert.deepEqual([fixable_files, summary.failed, summary.warning], [1, 1, 1]);
     const address = checks.find(({ id }: { id: string }) => id === 'messages.address');
-    assert.deepEqual(Object.keys(address).sort(), [
-      'details',
-      'duration_ms',
-      'found',
-      'id',
-      'remedy',
-      'title',
-      'verdict',
-      'where',
-    ]);
+    const keys = Object.keys(address).sort().join();
+    assert.equal(keys, 'details,duration_ms,found,id,remedy,title,verdict,where');
   });
 
   test('shows no misplaced credential, nor terminal escapes of a file', async () => {
-    put(SETTINGS, {
-      env: {
-        VENDOR_BASE_URL: `https://\u001b[31m${TOKEN}`,
-        VENDOR_AUTH_TOKEN: OTHER,
-        CLIENT_CODE_MAX_CONTEXT_TOKENS: TOKEN,
-      },
-    });
+    const env = { VENDOR_BASE_URL: `https://\u001b[31m${TOKEN}`, VENDOR_AUTH_TOKEN: OTHER };
+    put(SETTINGS, { env: { ...env, CLIENT_CODE_MAX_CONTEXT_TOKENS: TOKEN } });
     const { stdout, stderr } = await doctor({ given: { fix: true } });
     assert.ok(!(stdout + stderr).includes('\u001b'));
   });
@@ -189,10 +171,8 @@ describe('appscli doctor --fix', () => {
     const { exit_code, stdout } = await doctor({ given: { fix: true, write: true, json: true } });
     const { checks, files } = JSON.parse(stdout);
     assert.equal(exit_code, 0);
-    assert.deepEqual(
-      checks.map(({ verdict, id }: { verdict: string; id: string }) => `${verdict} ${id}`),
-      ['ok messages', 'warning messages.context_window'],
-    );
+    const left = checks.map(({ verdict, id }: { verdict: string; id: string }) => `${verdict} ${id}`);
+    assert.deepEqual(left, ['ok messages', 'warning messages.context_window']);
     assert.deepEqual(files, [{ path: at(SETTINGS), change: 'written', backup: `${at(SETTINGS)}.backup-1` }]);
   });
 
@@ -244,20 +224,18 @@ describe('a key helper', { skip: process.platform === 'win32' && 'the lines are 
 });
 
 describe('the usage of appscli doctor', () => {
-  for (const [line, message] of [
-    [['--write'], /--write needs --fix/],
-    [['--timeout', '5'], /--timeout needs --config/],
-    [['--config', 'gateway.yaml', '--fix'], /'--fix' cannot be used with option '--config <file>'/],
-    [['messages', '--config', 'gateway.yaml'], /leave out messages/],
-    [['nobody'], /messages, coding-cli, build-cli/],
-  ] as const) {
-    test(`rejects ${line.join(' ')}`, async () => {
-      put('gateway.yaml', '');
-      const { exit_code, stderr } = await cli(['doctor', ...line], { env: { HOME: home }, cwd: home });
-      assert.equal(exit_code, 64);
-      assert.match(stderr, message);
-    });
-  }
+  test('rejects what does not go together', async () => {
+    put('gateway.yaml', '');
+    const run = (...words: readonly string[]) => cli(['doctor', ...words], { env: { HOME: home }, cwd: home });
+    await assertRefused(run, [
+      ['--write', /--write needs --fix/],
+      ['--timeout 5', /--timeout needs --config/],
+      ['--config nothing.yaml', /nothing\.yaml does not exist/, 78],
+      ['--config gateway.yaml --fix', /'--fix' cannot be used with option '--config <file>'/],
+      ['messages --config gateway.yaml', /leave out messages/],
+      ['nobody', /messages, coding-cli, build-cli/],
+    ]);
+  });
 
   test('are enough to look at an empty home', async () => {
     const { exit_code, stdout } = await cli(['doctor', '--offline'], { env: { HOME: home, PATH: '' }, cwd: home });

@@ -1,4 +1,3 @@
-/** Limits in explain: every kind, with what the ledger counts, set and granted at run time. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,10 +1,10 @@
-/** A request of the audit log, evaluated by the current configuration, and its candidate upstreams. */
 import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import type { LimitChanges } from '../../../engine/base/contract/services.ts';
 import type { Loaded } from '../../../engine/base/source/spec.ts';
 import type { Balance, Counted } from '../../../engine/domain/budget/limits/headroom.ts';
-import { describeDryRun } from '../../../engine/edge/cli/explain/describe-dry-run.ts';
+import { describeDryRun } from '../../../engine/edge/cli/explain/describe.ts';
 import { explain } from '../../../engine/edge/cli/explain/explain.ts';
 import type { DryRun } from '../../../engine/pipeline/explain/dry-run.ts';
 import { replayRecord } from '../../../engine/pipeline/explain/past-request.ts';
@@ -12,6 +12,7 @@ import { recordFor } from '../../../engine/pipeline/explain/trace.ts';
 import { load } from '../../../engine/pipeline/load/index.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject } from '../../load/support/project.ts';
+import { assertNarrow } from '../at-gateway.ts';
 import { collectingContext } from '../support.ts';
 
 const CONFIG = `server: { listen: "127.0.0.1:8080", public_url: "https://gateway.example.com" }
@@ -126,14 +127,11 @@ describe('a past request', () => {
     assert.deepEqual([refused.routing, refused.spending, refused.facts['route.upstream']], [[], [], undefined]);
   });
 
-  it('uses the current route', () => {
+  it('uses the current route, or the upstream of its pipeline if fixed, with or without a model', () => {
     assert.equal(replay({}).facts['route.upstream'], 'main');
     const { facts, routing, spending } = replay({ model: 'mini-1', upstream: 'main', route_rule: 'default' });
     assert.deepEqual([facts['route.upstream'], facts['route.rule']], ['spare', 'mini-to-spare']);
     assert.deepEqual([routing[0]?.held, spending[0]?.name], [true, 'few']);
-  });
-
-  it('goes to the upstream of its pipeline if fixed, with or without a model', () => {
     for (const model of ['(none)', 'coder-1']) {
       const run = replay({ path: '/v1/files', protocol: 'none', model });
       assert.deepEqual([run.facts['route.upstream'], run.facts['route.rule']], ['other', undefined]);
@@ -149,7 +147,7 @@ describe('a past request', () => {
     assert.equal(replay({ image_count: 0 }).facts['route.protocol'], 'messages');
   });
 
-  it('gets no route for a model that its caller lost', () => {
+  it('gets no route for a model that its caller lost, and reports the token group or policy that denies it', () => {
     const not_in_policy = { groups: ['all', 'guests'] };
     for (const change of [{ model: 'gone-1' }, { token_group: 'interns' }, not_in_policy]) {
       const { stages: steps, routing, facts } = replay(change);
@@ -157,9 +155,6 @@ describe('a past request', () => {
       assert.equal(steps.find(({ id }) => id === 'forward')?.fate, 'unreached');
       assert.deepEqual([routing, facts['route.upstream']], [[], undefined]);
     }
-  });
-
-  it('reports the token group or policy that denies the caller the model', () => {
     const reason = (change: object) => replay(change).stages.find(({ id }) => id === 'resolve-route')?.raised?.message;
     assert.equal(reason({ token_group: 'interns' }), 'the token group interns may not use coder-1');
     assert.equal(reason({ groups: ['guests'] }), 'the policy guests does not list coder-1');
@@ -195,22 +190,16 @@ describe('a past request', () => {
     assert.equal(refused.stages.find(({ id }) => id === 'forward')?.fate, 'unreached');
   });
 
-  it('is told in words, with what nobody knows any more', () => {
+  it('is told in words, with its trace if recorded and what nobody knows any more; without a pipeline of today not at all', () => {
     const text = describeDryRun(replay({})).join('\n');
     assert.match(text, /^Request 0b9e4c1e-\S+\s+of\s+2026-03-10T12:00:00\.000Z,\s+evaluated\s+with/);
     assert.match(
       text,
       /2 {2}failures may run \(finally\)\n +unknown: it depends on upstream\.status, which the audit log lacks/,
     );
-  });
-
-  it('is explained with its trace, if recorded', () => {
     const trace_id = '0af7651916cd43dd8448eb211c80319c';
     assert.match(describeDryRun(replay({ trace_id })).join('\n'), new RegExp(`^Trace: ${trace_id}$`, 'm'));
     assert.doesNotMatch(describeDryRun(replay({})).join('\n'), /trace/);
-  });
-
-  it('is served by a pipeline of today, or not at all', () => {
     assert.throws(() => replay({ path: '/v0/old' }), /no pipeline serves POST \/v0\/old any more/);
   });
 });
@@ -241,26 +230,25 @@ describe('the limits of a past request', () => {
     const name = { scope, key, window, unit };
     const limitsOf = (more: Partial<Counted>) =>
       replay({ estimate_usd: 0.2 }, [mine], more).limits.map(({ limit, room }) => [limit, room]);
-    assert.deepEqual(limitsOf({ settings: [{ ...name, amount: 9_000_000_000 }] }), [[9, true]]);
-    const grant = { ...name, amount: 100_000_000, expires_at: Date.parse('2100-01-01') };
-    assert.deepEqual(limitsOf({ grants: [grant] }), [[3.1, true]]);
-    assert.deepEqual(limitsOf({ settings: [{ ...name, amount: 0 }], grants: [grant] }), [[0.1, false]]);
-    assert.deepEqual(limitsOf({ settings: [{ ...name, key: 'bob@example.com', amount: 0 }] }), [[3, false]]);
+    const [at, by, grants] = [0, 'nobody', []];
+    const changed = (changes: LimitChanges, more: object = {}) =>
+      limitsOf({ changed: [{ ...name, ...more, changes }] });
+    assert.deepEqual(changed({ set: { amount: 9_000_000_000, at, by }, grants }), [[9, true]]);
+    const grant = { id: 'g', amount: 100_000_000, expires_at: Date.parse('2100-01-01'), at, by };
+    assert.deepEqual(changed({ set: null, grants: [grant] }), [[3.1, true]]);
+    const set = { amount: 0, at, by };
+    assert.deepEqual(changed({ set, grants: [grant] }), [[0.1, false]]);
+    assert.deepEqual(changed({ set, grants }, { key: 'bob@example.com' }), [[3, false]]);
   });
 
-  it('in shadow mode are reported as well, as for a future request', () => {
+  it('in shadow mode are reported as well, but none for a request that would not be charged', () => {
     const { config, loaded } = usable;
     const { rules, ...others } = config.spend_limits!;
     const shadow = { name: 'fewer', scope: 'user', window: 'day', limit_usd: 1, mode: 'shadow' } as const;
     const trial = { ...config, spend_limits: { ...others, rules: [...rules, shadow] } };
     const { limits } = replayRecord({ loaded, config: trial }, { record: RECORD, counted: { balances: [mine] } });
-    assert.deepEqual(
-      limits.map(({ rule, limit }) => `${rule} ${limit}`),
-      ['few 3', 'fewer 1'],
-    );
-  });
-
-  it('do not count for a request that would not be charged', () => {
+    const found = limits.map(({ rule, limit }) => `${rule} ${limit}`);
+    assert.deepEqual(found, ['few 3', 'fewer 1']);
     assert.deepEqual(replay({ max_tokens: 2000 }, [mine]).limits, []);
   });
 });
@@ -326,30 +314,20 @@ describe('a future request with several upstreams', () => {
     assert.deepEqual([spare?.cache_downgraded, spare?.is_last_resort], [true, true]);
     assert.deepEqual([strict?.cache_downgraded, strict?.is_last_resort], [undefined, undefined]);
     assert.match(text, /\n {2}- {2}spare, with a five-minute prompt cache: it\s+does\s+not\s+cache[^(]+\(cache\)\n/);
-    const [section = ''] = /^Upstreams, .*?\n\n/ms.exec(text) ?? [];
-    assert.ok(
-      section.split('\n').every((line) => line.length <= 80),
-      section,
-    );
+    assertNarrow(/^Upstreams, .*?\n\n/ms.exec(text)![0]);
   });
 
-  test('does not leave its protocol for the sake of a lifetime that the translation drops', async () => {
-    const { run } = await explained('far.json');
-    assert.deepEqual(brief(run), ['spare 1', 'other 2']);
-    assert.equal(run.upstreams[0]?.cache_downgraded, true);
-  });
-
-  test('reports no translation for an upstream that lacks the feature entirely', async () => {
+  test('leaves its protocol neither for a lifetime that the translation drops nor for a missing feature', async () => {
+    const far = (await explained('far.json')).run;
+    assert.deepEqual(brief(far), ['spare 1', 'other 2']);
+    assert.equal(far.upstreams[0]?.cache_downgraded, true);
     const { run, text } = await explained('plain.json', '/v1/messages/count_tokens');
     assert.deepEqual(brief(run), ['main 1', 'spare 2', 'strict 3', 'other protocol']);
     assert.match(text, /\n {2}- {2}other: it does not speak/);
-  });
-
-  test('reports nothing of the kind where its route has one upstream', async () => {
-    const { run, text } = await explained('lone.json');
-    assert.deepEqual(run.upstreams, []);
-    assert.doesNotMatch(text, /Upstreams, in order/);
-    assert.match(text, /-> upstream spare, by the rule lone/);
+    const lone = await explained('lone.json');
+    assert.deepEqual(lone.run.upstreams, []);
+    assert.doesNotMatch(lone.text, /Upstreams, in order/);
+    assert.match(lone.text, /-> upstream spare, by the rule lone/);
   });
 });
 
@@ -394,10 +372,8 @@ describe('a past request with several upstreams', () => {
   test('lists the upstreams that would be skipped for its features', async () => {
     const { run } = await replay({ model: 'coder-1', cache_ttl: '1h', cache_requested_ttl: '1h' });
     assert.equal(run.facts['route.upstream'], 'main');
-    assert.deepEqual(
-      run.upstreams.filter(({ dropped }) => dropped === 'cache').map(({ upstream }) => upstream),
-      ['spare', 'other', 'strict'],
-    );
+    const skipped = run.upstreams.filter(({ dropped }) => dropped === 'cache').map(({ upstream }) => upstream);
+    assert.deepEqual(skipped, ['spare', 'other', 'strict']);
   });
 
   test('has the attempts of its ledger row, with their consequences', async () => {
@@ -412,7 +388,7 @@ describe('a past request with several upstreams', () => {
       /What happened\n {2}Served by main, after spare.*\n {2}1 {2}spare: bad_gateway, status 502, 33 ms, possibly\s+billed:/,
     );
     assert.match(text, /\(next_unconfirmed\)\n {2}2 {2}main: answered, status 200, 120 ms; its\s+response/);
-    assert.ok(text.split('\n').every((line) => line.length <= 80));
+    assertNarrow(text);
   });
 
   test('has those of its audit record where that has them, and what was not asked', async () => {

@@ -1,4 +1,3 @@
-/** `appscli explain WORD`: entries of the generated reference, found by their words. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ERRORS } from '../../../engine/base/contract/errors.ts';
@@ -116,16 +115,12 @@ describe('beside a configuration', () => {
     assert.match(await explained(['spend_limits.rules'], broken), /^gateway\.yaml: spend_limits\.rules\n/);
   });
 
-  test('a configuration is not mistaken for the body of a request', async () => {
+  test('a configuration is no body of a request, and a pipeline has precedence over a key of its name, which is mentioned', async () => {
     const whole = withFiles({ 'gateway.yaml': GATEWAY });
     await assert.rejects(explained([whole.config], whole), {
       exit_code: 64,
       message: /not a request file \(JSON\); see appscli check .*gateway\.yaml/,
     });
-  });
-
-  test('a pipeline has precedence over a key of its name, which is mentioned', async () => {
-    const whole = withFiles({ 'gateway.yaml': GATEWAY });
     assert.match(await explained(['models'], whole), /^models, version \d+: [\s\S]*appscli explain key models\n$/);
   });
 });

@@ -5,17 +5,15 @@ import { test } from 'node:test';
 import { describeReconciliation, describeRepricing } from '../../../engine/edge/cli/ledger.ts';
 import { gatewayConfig } from '../../support/gateway.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
-import { assertNarrow } from '../at-gateway.ts';
+import { assertNarrow, assertRefused } from '../at-gateway.ts';
 import { commandBench } from '../command-bench.ts';
 import { cli } from '../support.ts';
 
 const bench = commandBench();
 const directory = ownDirectory();
 
-/** One request, at 0.0016575 USD. */
 const COST = '0.0016575';
 
-/** Runs a command with twice the price of everything. */
 async function atTwiceThePrice(...arguments_: readonly string[]) {
   const config_file = join(directory, 'expensive.yaml');
   const config = gatewayConfig('http://127.0.0.1:9', {
@@ -154,29 +152,22 @@ test('ledger reconcile agrees with an honest bill and disagrees with another, ex
 test('ledger reconcile rejects a file that is no bill, an unknown upstream and wrong options, with exit code 64', async () => {
   const bill = join(directory, 'wrong.csv');
   writeFileSync(bill, 'day,model,cost\n2027-01-05,m,"1,234.50"\n');
-  const refused = async (...arguments_: readonly string[]) => {
-    const { exit_code, stdout, stderr } = await bench.run('ledger', 'reconcile', ...arguments_);
-    assert.deepEqual([exit_code, stdout], [64, ''], stderr);
-    assert.match(stderr, /^appscli: [^\n]+\n$/);
-    return stderr;
-  };
-  const main = ['--upstream', 'main'];
-  assert.match(
-    await refused(bill, ...main),
-    /wrong\.csv:2:3: "cost" is "1,234\.50", expected a number such as 1234\.56/,
-  );
-  assert.match(await refused(join(directory, 'none.csv'), ...main), /there is no file /);
-  assert.match(await refused(bill), /required option '--upstream <name>' not specified/);
+  const main = `${bill} --upstream main`;
+  const reconcile = (...words: readonly string[]) => bench.run('ledger', 'reconcile', ...words);
+  await assertRefused(reconcile, [
+    [main, /wrong\.csv:2:3: "cost" is "1,234\.50", expected a number such as 1234\.56/],
+    [`${join(directory, 'none.csv')} --upstream main`, /there is no file /],
+    [bill, /required option '--upstream <name>' not specified/],
+  ]);
   writeFileSync(bill, 'day,model,cost\n2027-01-05,m,1\n');
-  assert.match(await refused(bill, '--upstream', 'other'), /unknown upstream "other"; gateway\.yaml has main/);
-  assert.match(await refused(bill, ...main, '--tolerance-percent', '-1'), /Expected a percentage from 0 to 100/);
-  assert.match(await refused(bill, ...main, '--tolerance-usd', '1e9'), /Expected an amount in USD/);
-  assert.match(await refused(bill, ...main, '--columns', 'day'), /Expected some of day=NAME,model=NAME,cost=NAME/);
-  assert.match(await refused(bill, ...main, '--since', '2027-02-30'), /Expected a date such as 2027-01-31/);
-  assert.match(
-    await refused(bill, ...main, '--since', '2027-02-01', '--until', '2027-02-01'),
-    /--since must be before --until/,
-  );
+  await assertRefused(reconcile, [
+    [`${bill} --upstream other`, /unknown upstream "other"; gateway\.yaml has main/],
+    [`${main} --tolerance-percent -1`, /Expected a percentage from 0 to 100/],
+    [`${main} --tolerance-usd 1e9`, /Expected an amount in USD/],
+    [`${main} --columns day`, /Expected some of day=NAME,model=NAME,cost=NAME/],
+    [`${main} --since 2027-02-30`, /Expected a date such as 2027-01-31/],
+    [`${main} --since 2027-02-01 --until 2027-02-01`, /--since must be before --until/],
+  ]);
 });
 
 test('a comparison with a bill has whole names of models, and sentences in 80 columns', () => {

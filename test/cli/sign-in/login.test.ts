@@ -13,7 +13,7 @@ import {
   startScriptedGateway,
   tokens,
 } from '../../client/scripted-gateway.ts';
-import { failure } from '../at-gateway.ts';
+import { assertNarrow, failure } from '../at-gateway.ts';
 
 const START = '2027-01-31T12:00:00Z';
 const PENDING = oauthError('authorization_pending');
@@ -22,7 +22,6 @@ const PENDING = oauthError('authorization_pending');
 let gateway: ScriptedGateway;
 let backend: Backend;
 let clock = frozenClock(START);
-/** Pages that were opened in the browser. */
 let opened: string[];
 
 beforeEach(async () => {
@@ -42,10 +41,8 @@ function signIn(input: Given = {}, env = backend.env): Promise<number> {
   );
 }
 
-/** The same; gives the error it must end with. */
 const refused = (input: Given = {}) => failure(signIn(input));
 
-/** The content of the credentials file. */
 const kept = () => JSON.parse(readFileSync(backend.path, 'utf8'));
 const passed_seconds = () => (clock.now() - Date.parse(START)) / 1000;
 
@@ -118,10 +115,8 @@ Signed in at ${gateway.url} as alice@example.com.
     assert.deepEqual(Object.keys(kept().gateways).sort(), [first.url, gateway.url].sort());
     gateway.polls = [tokens({ access_token: 'access-9', refresh_token: 'refresh-9' })];
     await signIn();
-    assert.deepEqual(
-      gateway.to('/oauth/revoke').map(({ form }) => form.token),
-      ['refresh-0', 'access-0'],
-    );
+    const revoked = gateway.to('/oauth/revoke').map(({ form }) => form.token);
+    assert.deepEqual(revoked, ['refresh-0', 'access-0']);
     assert.equal(kept().gateways[gateway.url].access_token, 'access-9');
     assert.deepEqual(first.to('/oauth/revoke'), []);
   });
@@ -224,16 +219,9 @@ describe('a sign-in that ends otherwise', () => {
       return PENDING;
     });
     const error = await refused();
-    assert.equal(error.exit_code, 1);
-    assert.equal(error.message, 'stopped; you are not signed in');
+    assert.deepEqual([error.exit_code, error.message], [1, 'stopped; you are not signed in']);
     assert.equal(existsSync(backend.path), false);
     assert.equal(process.listenerCount('SIGINT'), before);
-  });
-
-  test('no gateway at the address: exit code 69 at once', async () => {
-    const error = await refused({ baseUrl: 'http://127.0.0.1:1' });
-    assert.equal(error.exit_code, 69);
-    assert.match(error.message, /^no response from http:\/\/127\.0\.0\.1:1: /);
   });
 });
 
@@ -250,13 +238,11 @@ describe('before the user signs in', () => {
     }
   });
 
-  test('the address may be in the environment, with a slash at the end', async () => {
+  test('the address may be in the environment, with a slash at the end; explains how to give a missing one', async () => {
     const env = { ...backend.env, APPSCLI_BASE_URL: `${gateway.url}/` };
     assert.equal(await signIn({ baseUrl: undefined }, env), 0);
     assert.deepEqual(Object.keys(kept().gateways), [gateway.url]);
-  });
-
-  test('explains how to give a missing address', async () => {
+    backend = createBackend();
     const error = await refused({ baseUrl: undefined });
     assert.equal(error.exit_code, 64);
     assert.match(error.message, /appscli login --base-url https:/);
@@ -264,12 +250,8 @@ describe('before the user signs in', () => {
 
   test('leaves a damaged credentials file unchanged', async () => {
     mkdirSync(dirname(backend.path), { recursive: true });
-    for (const text of [
-      '{',
-      '[]',
-      '{"version":2,"gateways":{}}',
-      '{"version":1,"gateways":{"https://a":{"access_token":7}}}',
-    ]) {
+    const invalid = '{"version":1,"gateways":{"https://a":{"access_token":7}}}';
+    for (const text of ['{', '[]', '{"version":2,"gateways":{}}', invalid]) {
       writeFileSync(backend.path, text, { mode: 0o600 });
       const error = await refused();
       assert.match(error.message, /is not a credentials file of appscli: .*move it away and sign in again$/);
@@ -333,11 +315,6 @@ describe('a gateway that is not to be believed', () => {
     }
   });
 
-  test('aborts an endless response after 1 MiB', async () => {
-    gateway.scripts.set('/oauth/device_authorization', () => ({ body: 'x'.repeat(5_000_000) }));
-    assert.match((await refused()).message, /more than 1 MiB/);
-  });
-
   test('rejects pages at other addresses and malformed codes', async () => {
     const wrong: [string, unknown][] = [
       ['verification_uri', `${elsewhere}/device`],
@@ -372,10 +349,9 @@ describe('a gateway that is not to be believed', () => {
     gateway.device.login_notice = `Only for staff.\n\x1b[2J\x1b]0;title\x07Signed in as root\u202e\n${'long '.repeat(30)}${'x'.repeat(200)}`;
     await signIn();
     const notice = backend.info().split('\n').slice(2, 12);
-    assert.equal(notice[0], 'The gateway says:');
-    assert.equal(notice[2], '  | Only for staff.');
+    assert.deepEqual([notice[0], notice[2]], ['The gateway says:', '  | Only for staff.']);
     assert.equal(notice[3], '  | \uFFFD[2J\uFFFD]0;title\uFFFDSigned in as root\uFFFD');
-    for (const line of backend.info().split('\n')) assert.ok(line.length <= 80, line);
+    assertNarrow(backend.info());
     // biome-ignore lint/suspicious/noControlCharactersInRegex: the test looks for them
     assert.doesNotMatch(backend.info(), /[\x00-\x09\x0b-\x1f\x7f]/);
   });

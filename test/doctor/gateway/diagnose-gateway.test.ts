@@ -131,12 +131,9 @@ test('a proxy of this machine that opens no way is named, its password is not, a
     socket.on('error', () => {});
     socket.end('HTTP/1.1 407 No\r\n\r\n');
   });
-  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-  const { port } = proxy.address() as { port: number };
-  const env = { HTTPS_PROXY: `http://ada:planted-word@127.0.0.1:${port}` };
+  const env = { HTTPS_PROXY: `http://ada:planted-word@127.0.0.1:${await ownPort(proxy)}` };
   const { of, diagnoses } = await diagnose('https://gateway.example.com', { env });
   const past = await diagnose(await at(), { env: { HTTP_PROXY: env.HTTPS_PROXY, NO_PROXY: '127.0.0.1' } });
-  proxy.close();
   assert.match(of('models').found, /the proxy 127\.0\.0\.1:\d+ answers with status 407/);
   assert.match(of('models').remedy!, /with user and password in HTTPS_PROXY if it requires them/);
   assert.deepEqual(asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);

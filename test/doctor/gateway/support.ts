@@ -5,17 +5,13 @@ import type { Connection, Diagnosis } from '../../../engine/edge/doctor/workstat
 import { ownPort } from '../../support/net/own-port.ts';
 import { workstationWith } from '../support.ts';
 
-/** A token that must never be seen. */
 export const TOKEN = 'gw_planted-token-7d1f04c2a9';
 
-/** Listens at a free port until the tests of the file are over; returns the port. */
 export const listen = (listener: RequestListener) => ownPort(createServer(listener));
 
-/** What a mock is to answer. */
 export interface StandIn {
   readonly models?: readonly object[];
   readonly accepts?: readonly string[];
-  /** The code with which other tokens are refused. */
   readonly code?: string;
   readonly status?: number;
 }
@@ -78,7 +74,6 @@ export async function diagnose(
   };
 }
 
-/** The faults among diagnoses, without the first part of their ids. */
 export function faultsOf(diagnoses: readonly Diagnosis[]): string[] {
   return diagnoses
     .filter(({ verdict }) => verdict === 'failed' || verdict === 'warning')

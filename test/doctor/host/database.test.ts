@@ -1,17 +1,14 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import pg from 'pg';
 import { diagnoseDatabase } from '../../../engine/edge/doctor/host/database.ts';
 import type { Host } from '../../../engine/edge/doctor/host/host.ts';
 import { thisMachine } from '../../../engine/edge/doctor/host/host.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { createTestDatabase } from '../../support/database.ts';
+import { use } from '../../support/use.ts';
 
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-before(async () => {
-  database = await createTestDatabase();
-});
-after(() => database.drop());
+const database = use(createTestDatabase, ({ drop }) => drop());
 
 /** What is wrong with the database once a setting of it was changed; the setting is put back. */
 async function wrongWith(set: string, reset: string): Promise<string> {
@@ -48,18 +45,12 @@ async function wrong(url = database.url): Promise<string[]> {
     .map(({ id, verdict, found }) => `${verdict} ${id}: ${found}`);
 }
 
-test('a database created by the gateway has no faults', async () => {
+test('faults of a real database are found, none in one that the gateway created, and one that is away is one failure', async () => {
   assert.deepEqual(await wrong(), []);
-});
-
-test('faults of a real database are found: too few connections, no schema', async () => {
   const few = await wrongWith('connection limit 4', 'connection limit -1');
   assert.match(few, /^failed database\.connections: \d of 4 in use \(the connection limit of the database\)/);
   const nowhere = await wrongWith('set search_path = nowhere', 'reset search_path');
   assert.match(nowhere, /^failed database\.reach: PostgreSQL .* \S+ cannot use any schema/m);
-});
-
-test('a database that is away is one failure, without its password', async () => {
   const url = new URL(database.url);
   url.pathname = '/no_such_database';
   const found = await wrong(url.href);

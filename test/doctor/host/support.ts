@@ -21,7 +21,6 @@ export async function diagnoseAll(
   return results;
 }
 
-/** The result with an id; fails where there is none or there are several. */
 export function only(results: readonly CheckResult[], id: string): CheckResult {
   const found = results.filter((result) => result.id === id);
   if (found.length !== 1)

@@ -1,36 +1,17 @@
 /** The output of `appscli client` is sufficient: clients that follow only the files are served. */
 import assert from 'node:assert/strict';
-import { readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { statSync } from 'node:fs';
 import { beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import type { Input } from '../../../engine/edge/cli/client/client-options.ts';
-import { buildCli, codingCli, messages } from '../../cli/client/set-up.ts';
-import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import type { ModelProvider } from '../../support/model-provider/model-provider.ts';
+import { backend, buildCli, codingCli, home, messages, piped, read, useBackend } from '../../cli/client/set-up.ts';
 import { modelVia, useNine } from '../support/nine.ts';
 
-let provider: ModelProvider;
-let gateway: TestGateway;
-let backend: Backend;
-
-useNine((nine) => {
-  ({ provider, gateway } = nine);
-});
+const { gateway, provider } = useNine();
+useBackend();
 beforeEach(() => {
-  backend = createBackend();
   provider.model = () => ({ said: [{ kind: 'text', text: 'The expected reply.' }] });
 });
-
-const no_terminal: Input = {
-  answers: false,
-  line: async () => assert.fail('prompted the user'),
-  all: async () => assert.fail('standard input was read'),
-};
-
-const read = (...path: string[]) => readFileSync(join(backend.home, ...path), 'utf8');
 
 /** Texts and numbers of a section of a TOML file that `appscli client` wrote; the top is the section of no name. */
 function section(toml: string, name = ''): Record<string, string> {
@@ -43,7 +24,7 @@ describe('a client that does as its files say', () => {
   for (const upstream of ['messages', 'chat'] as const) {
     test(`for the build CLI gets the expected reply of a single run from a ${upstream} upstream, and no redirect`, async () => {
       const input = { baseUrl: gateway.url, model: modelVia(upstream), alias: 'coder', contextWindow: 500_000 };
-      await buildCli(backend.context, { ...input, apiKeyEnv: 'RELAY_API_KEY', write: true }, { input: no_terminal });
+      await buildCli({ ...input, apiKeyEnv: 'RELAY_API_KEY', write: true });
       const file = read('.buildcli', 'config.toml');
       const entry = section(file, `model.${section(file, 'models').default}`);
       assert.equal(entry.context_window, '500000');
@@ -73,10 +54,9 @@ describe('a client that does as its files say', () => {
 
   test('for the build CLI may find the token itself in them, which only the owner can read', async () => {
     const input = { baseUrl: gateway.url, model: modelVia('chat'), contextWindow: 500_000, tokenStdin: true } as const;
-    const piped: Input = { ...no_terminal, all: async () => gateway.token };
-    await buildCli(backend.context, { ...input, displayName: 'Coder', write: true }, { input: piped });
+    await buildCli({ ...input, displayName: 'Coder', write: true }, { input: piped(gateway.token) });
     const file = read('.buildcli', 'config.toml');
-    assert.equal(statSync(join(backend.home, '.buildcli', 'config.toml')).mode & 0o777, 0o600);
+    assert.equal(statSync(home('.buildcli', 'config.toml')).mode & 0o777, 0o600);
     const { base_url, api_key, env_key, model, name } = section(file, `model.${section(file, 'models').default}`);
     assert.deepEqual([name, env_key], ['Coder', undefined]);
     const client = new OpenAI({ baseURL: base_url!, apiKey: api_key!, maxRetries: 0 });
@@ -89,8 +69,7 @@ describe('a client that does as its files say', () => {
 
   test('for the coding CLI gets its reply over Responses, with the key of auth.json', async () => {
     const input = { baseUrl: gateway.url, model: modelVia('messages'), contextWindow: 500_000 };
-    const piped: Input = { ...no_terminal, all: async () => `${gateway.token}\n` };
-    await codingCli(backend.context, { ...input, tokenStdin: true, write: true }, { input: piped });
+    await codingCli({ ...input, tokenStdin: true, write: true }, { input: piped(`${gateway.token}\n`) });
     const file = read('.codingcli', 'config.toml');
     const { model, model_provider, model_auto_compact_token_limit } = section(file);
     const { base_url, wire_api } = section(file, `model_providers.${model_provider}`);
@@ -103,8 +82,7 @@ describe('a client that does as its files say', () => {
 
   test('for Messages gets its reply and the list of models, at the root of the address and with the bearer token', async () => {
     const input = { baseUrl: `${gateway.url}/v1`, model: modelVia('messages'), discovery: true, write: true } as const;
-    const piped: Input = { ...no_terminal, all: async () => gateway.token };
-    await messages(backend.context, { ...input, tokenStdin: true }, { input: piped });
+    await messages({ ...input, tokenStdin: true }, { input: piped(gateway.token) });
     const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
     assert.equal(env.CLIENT_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY, '1');
     const authToken = env.VENDOR_AUTH_TOKEN!;
@@ -120,7 +98,7 @@ test('the Messages variables set a model for each tier and a lifetime of an hour
   const tiers = { opusModel: 'big-1', sonnetModel: 'middle-1', haikuModel: 'small-1', fableModel: 'tale-1' };
   Object.assign(backend.env, { FORCE_PROMPT_CACHING_5M: '1', DISABLE_PROMPT_CACHING: '1' });
   const input = { baseUrl: gateway.url, model: 'big-1', ...tiers, cache1h: true, settings: true, write: true } as const;
-  await messages(backend.context, input, { input: no_terminal });
+  await messages(input);
   const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
   assert.deepEqual(env, {
     VENDOR_BASE_URL: gateway.url,
@@ -131,12 +109,8 @@ test('the Messages variables set a model for each tier and a lifetime of an hour
     VENDOR_DEFAULT_FABLE_MODEL: 'tale-1',
     ENABLE_PROMPT_CACHING_1H: '1',
   });
-  assert.match(
-    backend.info(),
-    /FORCE_PROMPT_CACHING_5M is set in your environment: remove it, otherwise prompts are not cached/,
-  );
-  assert.match(
-    backend.info(),
-    /DISABLE_PROMPT_CACHING is set in your environment: remove it, otherwise prompts are not cached/,
-  );
+  for (const name of ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING']) {
+    const hint = `${name} is set in your environment: remove it, otherwise prompts are not cached`;
+    assert.ok(backend.info().includes(hint));
+  }
 });

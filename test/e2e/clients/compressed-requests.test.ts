@@ -1,28 +1,20 @@
 /** Requests with compressed bodies: read like any other, forwarded unchanged to supporting upstreams, else decompressed. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
-import { bootGateway, mainUpstream, ONE_ATTEMPT, serverSection, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { mainUpstream, ONE_ATTEMPT, serverSection } from '../../support/gateway.ts';
+import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
 import { inTurn } from '../../support/times.ts';
-import { bearer, parseRaw, type Response, send, sendRaw } from '../support/client.ts';
-import { auditRecord } from '../support/state.ts';
+import { bearer, parseRaw, send, sendRaw } from '../support/client.ts';
+import { rewritesOf } from '../support/odd.ts';
+import { useGateway, useUpstream } from '../support/use-gateway.ts';
 
 const BODY_BYTES = 200_000;
 
-let plain: ScriptedUpstream;
-let packed: ScriptedUpstream;
-let gateway: TestGateway;
-
-before(async () => {
-  [plain, packed] = await Promise.all([startUpstream(), startUpstream()]);
-  const compat = { type: 'compat', base_url: plain.url, api_key_env: 'TEST_UPSTREAM_KEY', ...ONE_ATTEMPT };
+const packed = useUpstream();
+const { gateway, upstream: plain } = useGateway((base_url) => {
+  const compat = { type: 'compat', base_url, api_key_env: 'TEST_UPSTREAM_KEY', ...ONE_ATTEMPT };
   const takes = { supports: { request_encodings: ['gzip', 'br', 'zstd'] } };
   const model = (id: string) => ({
     id,
@@ -32,43 +24,30 @@ before(async () => {
     upstream_ids: id === 'mapped-1' ? { packed: 'their-mapped-1' } : {},
     pricing: { input: 3, output: 15 },
   });
-  gateway = await bootGateway({
-    upstream_url: plain.url,
-    config: {
-      server: serverSection({ limits: { body_bytes: BODY_BYTES } }),
-      upstreams: [
-        mainUpstream(plain.url),
-        { ...mainUpstream(packed.url), name: 'packed', ...takes },
-        { ...compat, name: 'compat' },
-        { ...compat, base_url: packed.url, name: 'packed-compat', ...takes },
+  return {
+    server: serverSection({ limits: { body_bytes: BODY_BYTES } }),
+    upstreams: [
+      mainUpstream(base_url),
+      { ...mainUpstream(packed.url), name: 'packed', ...takes },
+      { ...compat, name: 'compat' },
+      { ...compat, base_url: packed.url, name: 'packed-compat', ...takes },
+    ],
+    models: ['coder-1', 'packed-1', 'mapped-1', 'chat-1', 'talk-1', 'first-1', 'second-1', 'secret-1'].map(model),
+    token_groups: [
+      { name: 'all', models: ['*'] },
+      { name: 'most', families: ['coder', 'packed', 'mapped', 'chat', 'talk', 'first', 'second'] },
+    ],
+    routing: {
+      default_upstream: 'main',
+      rules: [
+        { models: ['packed-1', 'mapped-1'], upstream: 'packed' },
+        { models: ['chat-1'], upstream: 'compat' },
+        { models: ['talk-1'], upstream: 'packed-compat' },
+        { models: ['first-1'], upstreams: ['packed', 'main'] },
+        { models: ['second-1'], upstreams: ['main', 'packed'] },
       ],
-      models: ['coder-1', 'packed-1', 'mapped-1', 'chat-1', 'talk-1', 'first-1', 'second-1', 'secret-1'].map(model),
-      token_groups: [
-        { name: 'all', models: ['*'] },
-        { name: 'most', families: ['coder', 'packed', 'mapped', 'chat', 'talk', 'first', 'second'] },
-      ],
-      routing: {
-        default_upstream: 'main',
-        rules: [
-          { models: ['packed-1', 'mapped-1'], upstream: 'packed' },
-          { models: ['chat-1'], upstream: 'compat' },
-          { models: ['talk-1'], upstream: 'packed-compat' },
-          { models: ['first-1'], upstreams: ['packed', 'main'] },
-          { models: ['second-1'], upstreams: ['main', 'packed'] },
-        ],
-      },
     },
-  });
-});
-after(async () => {
-  await gateway?.close();
-  await Promise.all([plain?.close(), packed?.close()]);
-});
-beforeEach(() => {
-  for (const upstream of [plain, packed]) {
-    upstream.requests.length = 0;
-    upstream.script = answerJson(message());
-  }
+  };
 });
 
 const ENCODINGS: Readonly<Record<string, (bytes: Buffer) => Buffer>> = {
@@ -117,46 +96,38 @@ function post(
   });
 }
 
-async function rewritesOf({ headers }: Response): Promise<unknown> {
-  const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
-  return (record as { rewrites: unknown }).rewrites;
-}
-
-const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('base64');
-
 describe('a compressed request', () => {
+  const digestOf = (body: Buffer) => [
+    'content-digest',
+    `sha-256=:${createHash('sha256').update(body).digest('base64')}:`,
+  ];
   for (const [place, [encoding, compress]] of Object.entries(ENCODINGS).entries()) {
     test(`(${encoding}) is decompressed for an upstream without known support, and the record shows it`, async () => {
       for (const api of inTurn(APIS, place)) {
-        const model = api === 'chat' || api === 'responses' ? 'chat-1' : 'coder-1';
         plain.requests.length = 0;
-        const body = bodyOf(api, model);
-        const response = await post(api, compress(body), encoding, ['content-digest', 'sha-256=:x:']);
+        const body = bodyOf(api, api === 'chat' || api === 'responses' ? 'chat-1' : 'coder-1');
+        const response = await post(api, compress(body), encoding, digestOf(compress(body)));
         assert.equal(response.status, 200, `${api}: ${response.text}`);
         const sent = plain.only();
         assert.equal(sent.body.toString(), body.toString(), api);
         const { 'content-encoding': coding, 'content-length': length, 'content-digest': digest } = sent.headers;
         assert.deepEqual([coding, length, digest], [undefined, String(body.length), undefined], api);
-        assert.deepEqual(await rewritesOf(response), ['content-encoding'], api);
+        assert.deepEqual(await rewritesOf(gateway, response), ['content-encoding'], api);
       }
     });
-  }
 
-  const taken = Object.entries(ENCODINGS).filter(([name]) => name !== 'deflate');
-  for (const [place, [encoding, compress]] of taken.entries()) {
+    if (encoding === 'deflate') continue;
     test(`(${encoding}) reaches a supporting upstream byte for byte`, async () => {
       for (const api of inTurn(['messages', 'chat', 'responses'] as const, place)) {
         packed.requests.length = 0;
         const body = compress(bodyOf(api, api === 'messages' ? 'packed-1' : 'talk-1'));
-        const digest = `sha-256=:${sha256(body)}:`;
-        const response = await post(api, body, encoding, ['content-digest', digest]);
+        const response = await post(api, body, encoding, digestOf(body));
         assert.equal(response.status, 200, `${api}: ${response.text}`);
         const sent = packed.only();
         assert.ok(sent.body.equals(body), api);
-        assert.equal(sent.headers['content-encoding'], encoding);
-        assert.equal(sent.headers['content-length'], String(body.length));
-        assert.equal(sent.headers['content-digest'], digest);
-        assert.deepEqual(await rewritesOf(response), []);
+        const { 'content-encoding': coding, 'content-length': length, 'content-digest': digest } = sent.headers;
+        assert.deepEqual([coding, length, digest], [encoding, String(body.length), digestOf(body)[1]]);
+        assert.deepEqual(await rewritesOf(gateway, response), []);
       }
     });
   }
@@ -168,7 +139,7 @@ describe('a compressed request', () => {
       const response = await post('messages', compress(body), 'deflate');
       assert.equal(response.status, 200, response.text);
       assert.ok(packed.only().body.equals(body));
-      assert.deepEqual(await rewritesOf(response), ['content-encoding']);
+      assert.deepEqual(await rewritesOf(gateway, response), ['content-encoding']);
     }
   });
 
@@ -178,7 +149,7 @@ describe('a compressed request', () => {
     const sent = packed.only();
     assert.equal(sent.body.toString(), bodyOf('messages', 'their-mapped-1').toString());
     assert.equal(sent.headers['content-encoding'], undefined);
-    assert.deepEqual(await rewritesOf(changed), ['model', 'content-encoding']);
+    assert.deepEqual(await rewritesOf(gateway, changed), ['model', 'content-encoding']);
   });
 
   test('reaches each upstream of its route in a form it supports', async () => {
@@ -198,7 +169,7 @@ describe('a compressed request', () => {
       assert.equal(packed.only().headers['content-encoding'], 'zstd');
       assert.ok(plain.only().body.equals(body), model);
       assert.equal(plain.only().headers['content-encoding'], undefined);
-      assert.deepEqual(await rewritesOf(response), second === plain ? ['content-encoding'] : [], model);
+      assert.deepEqual(await rewritesOf(gateway, response), second === plain ? ['content-encoding'] : [], model);
     }
   });
 
@@ -237,7 +208,7 @@ describe('a body that is not compressed', () => {
       assert.equal(response.status, 200, response.text);
       assert.ok(plain.only().body.equals(body));
       assert.equal(plain.only().headers['content-encoding'], encoding.trim());
-      assert.deepEqual(await rewritesOf(response), []);
+      assert.deepEqual(await rewritesOf(gateway, response), []);
     }
   });
 });
@@ -248,43 +219,29 @@ describe('rejects a compressed request', () => {
   const body = Buffer.from(JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: PROMPT }));
   const cut = (bytes: Buffer) => bytes.subarray(0, bytes.length - 3);
   const padded = (bytes: Buffer) => Buffer.concat([bytes, Buffer.from('{"model":"secret-1"}')]);
-  const level = { params: { [zlib.constants.ZSTD_c_windowLog]: 24, [zlib.constants.ZSTD_c_contentSizeFlag]: 0 } };
-  const noise = Buffer.from(Array.from({ length: 150_000 }, (_, i) => (i * i) % 251));
-  const wide = zlib.createZstdCompress(level);
 
   type Compress = (bytes: Buffer) => Buffer;
+  type Expected = readonly [status: number, says: RegExp];
   /** Possible faults of each encoding. */
-  const FAULTS: readonly (readonly [what: string, of: (compress: Compress) => Buffer, status: number, says: RegExp])[] =
-    [
-      ['that is larger than a body may be', (compress) => compress(Buffer.concat([body, large])), 413, /than 200000/],
-      ['that grows without end', (compress) => compress(bomb), 413, /larger than 200000/],
-      ['that ends too early', (compress) => cut(compress(body)), 400, /truncated|cannot be decompressed/],
-      ['that is something else', () => body, 400, /cannot be decompressed|truncated|after its end/],
-      [
-        'with something behind its end',
-        (compress) => padded(compress(body)),
-        400,
-        /after its end|cannot be decompress/,
-      ],
-      ['that is no JSON', (compress) => compress(Buffer.from('{"model":')), 400, /JSON/],
-    ];
-  const cases: readonly (readonly [what: string, encoding: string, bytes: Buffer, status: number, says: RegExp])[] = [
+  const FAULTS: readonly (readonly [what: string, of: (compress: Compress) => Buffer, ...Expected])[] = [
+    ['that is larger than a body may be', (compress) => compress(Buffer.concat([body, large])), 413, /than 200000/],
+    ['that grows without end', (compress) => compress(bomb), 413, /larger than 200000/],
+    ['that ends too early', (compress) => cut(compress(body)), 400, /truncated|cannot be decompressed/],
+    ['that is something else', () => body, 400, /cannot be decompressed|truncated|after its end/],
+    ['with something behind its end', (compress) => padded(compress(body)), 400, /after its end|cannot be decompress/],
+    ['that is no JSON', (compress) => compress(Buffer.from('{"model":')), 400, /JSON/],
+  ];
+  const frames = Buffer.concat(Array(5000).fill(zlib.zstdCompressSync(Buffer.alloc(0))));
+  const gzip = zlib.gzipSync(body);
+  const UNKNOWN = ['compress', 'aws-chunked', 'gzip, compress', '*', 'gzip;q=1', 'gzip br', 'gzip, br, br, br'];
+  const cases: readonly (readonly [what: string, encoding: string, bytes: Buffer, ...Expected])[] = [
     ...Object.entries(ENCODINGS).flatMap(([encoding, compress], place) =>
       inTurn(FAULTS, place).map(([what, of, ...expected]) => [what, encoding, of(compress), ...expected] as const),
     ),
-    ['with zeros behind its end', 'gzip', Buffer.concat([zlib.gzipSync(body), Buffer.alloc(9)]), 400, /9 bytes after/],
+    ['with zeros behind its end', 'gzip', Buffer.concat([gzip, Buffer.alloc(9)]), 400, /9 bytes after/],
     ['that is zstd under the name of gzip', 'gzip', zlib.zstdCompressSync(body), 400, /content-encoding gzip/],
-    [
-      'of thousands of frames',
-      'zstd',
-      Buffer.concat(Array(5000).fill(zlib.zstdCompressSync(Buffer.alloc(0)))),
-      400,
-      /more than 100 frames; compress it as one/,
-    ],
-    ...['compress', 'aws-chunked', 'gzip, compress', '*', 'gzip;q=1', 'gzip br', 'gzip, br, br, br'].map(
-      (encoding) =>
-        ['with an unknown encoding', encoding, zlib.gzipSync(body), 415, /not supported; send gzip/] as const,
-    ),
+    ['of thousands of frames', 'zstd', frames, 400, /more than 100 frames; compress it as one/],
+    ...UNKNOWN.map((name) => ['with an unknown encoding', name, gzip, 415, /not supported; send gzip/] as const),
   ];
   for (const [what, encoding, bytes, status, says] of cases) {
     test(`${what} (${encoding})`, async () => {
@@ -299,9 +256,10 @@ describe('rejects a compressed request', () => {
   }
 
   test('whose window is larger than the content-encoding zstd allows', async () => {
-    wide.end(noise);
-    const bytes = Buffer.concat(await wide.toArray());
-    const response = await post('messages', bytes, 'zstd');
+    const params = { [zlib.constants.ZSTD_c_windowLog]: 24, [zlib.constants.ZSTD_c_contentSizeFlag]: 0 };
+    const wide = zlib.createZstdCompress({ params });
+    wide.end(Buffer.from(Array.from({ length: 150_000 }, (_, i) => (i * i) % 251)));
+    const response = await post('messages', Buffer.concat(await wide.toArray()), 'zstd');
     assert.equal(response.status, 400, response.text);
     assert.match(response.json().error.message, /window of more than 8 MiB/);
   });
@@ -316,21 +274,19 @@ describe('rejects a compressed request', () => {
 
   test('with a model denied to the caller, in any part of it', async () => {
     const token = await gateway.newToken({ group: 'most', user: 'most@example.com' });
-    const asked = (api: Api) => bodyOf(api, 'secret-1');
-    const split = (compress: (bytes: Buffer) => Buffer, api: Api) => {
-      const bytes = asked(api);
-      return Buffer.concat([compress(bytes.subarray(0, 5)), compress(bytes.subarray(5))]);
-    };
     for (const [place, api] of APIS.entries()) {
-      const hidden: [string, Buffer][] = inTurn(Object.entries(ENCODINGS), 2 * place).map(([encoding, compress]) => [
-        encoding,
-        compress(asked(api)),
-      ]);
-      hidden.push(['gzip', split(zlib.gzipSync, api)], ['zstd', split(zlib.zstdCompressSync, api)]);
-      const field = bodyOf(api, api === 'responses' || api === 'chat' ? 'talk-1' : 'packed-1', {
-        fallbacks: [{ model: 'secret-1' }],
-      });
-      hidden.push(['zstd', zlib.zstdCompressSync(field)]);
+      const bytes = bodyOf(api, 'secret-1');
+      const split = (compress: (bytes: Buffer) => Buffer) =>
+        Buffer.concat([compress(bytes.subarray(0, 5)), compress(bytes.subarray(5))]);
+      const model = api === 'responses' || api === 'chat' ? 'talk-1' : 'packed-1';
+      const hidden: (readonly [string, Buffer])[] = [
+        ...inTurn(Object.entries(ENCODINGS), 2 * place).map(
+          ([encoding, compress]) => [encoding, compress(bytes)] as const,
+        ),
+        ['gzip', split(zlib.gzipSync)],
+        ['zstd', split(zlib.zstdCompressSync)],
+        ['zstd', zlib.zstdCompressSync(bodyOf(api, model, { fallbacks: [{ model: 'secret-1' }] }))],
+      ];
       for (const [encoding, bytes] of hidden) {
         const response = await post(api, bytes, encoding, [], token);
         assert.equal(response.status, 404, `${api} ${encoding}: ${response.text}`);

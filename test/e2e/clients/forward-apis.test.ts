@@ -1,15 +1,12 @@
 /** Upstreams of each protocol: the path, the credential and the body that reach them. */
 import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
-import { type ConfigSections, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
-import { answerBytes, answerJson, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { type ConfigSections, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { answerBytes, answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, type Response, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
-
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 
 function sections(url: string): ConfigSections {
   const key = { api_key_env: 'TEST_UPSTREAM_KEY' };
@@ -36,9 +33,7 @@ function sections(url: string): ConfigSections {
   };
 }
 
-useGateway((opened) => {
-  ({ upstream, gateway } = opened);
-}, sections);
+const { gateway, upstream } = useGateway(sections);
 beforeEach(() => {
   upstream.script = answerJson({ id: 'x' });
 });

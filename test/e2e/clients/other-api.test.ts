@@ -1,33 +1,24 @@
 /** Bodies at the path of another API: the response names the right path, where that is certain. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { serverSection, type TestGateway } from '../../support/gateway.ts';
-import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { serverSection } from '../../support/gateway.ts';
 import { bearer, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  (base_url) => {
-    const key = { base_url, api_key_env: 'TEST_UPSTREAM_KEY' };
-    const limits = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
-    return {
-      server: { ...serverSection({}), public_url: 'https://gateway.example.com/llm' },
-      upstreams: [
-        { name: 'vendor', type: 'vendor', ...key },
-        { name: 'compat', type: 'compat', ...key },
-      ],
-      models: ['coder-1', 'chat-1'].map((id) => ({ id, ...limits })),
-      token_groups: [{ name: 'all', models: ['*'] }],
-      routing: { default_upstream: 'vendor', rules: [{ models: ['chat-1'], upstream: 'compat' }] },
-    };
-  },
-);
+const { gateway, upstream } = useGateway((base_url) => {
+  const key = { base_url, api_key_env: 'TEST_UPSTREAM_KEY' };
+  const limits = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
+  return {
+    server: { ...serverSection({}), public_url: 'https://gateway.example.com/llm' },
+    upstreams: [
+      { name: 'vendor', type: 'vendor', ...key },
+      { name: 'compat', type: 'compat', ...key },
+    ],
+    models: ['coder-1', 'chat-1'].map((id) => ({ id, ...limits })),
+    token_groups: [{ name: 'all', models: ['*'] }],
+    routing: { default_upstream: 'vendor', rules: [{ models: ['chat-1'], upstream: 'compat' }] },
+  };
+});
 
 const MESSAGES = '/v1/messages';
 const CHAT = '/v1/chat/completions';

@@ -1,27 +1,16 @@
-/** What every client gets from every upstream, in any combination of protocols: text, errors, rows. */
+/** What every client gets from every upstream, in any combination of protocols: text, errors, retry hints, rows. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import type { Answer, ModelProvider } from '../../support/model-provider/model-provider.ts';
+import type { Answer } from '../../support/model-provider/model-provider.ts';
+import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import type { Response } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, post, TRANSLATED, useNine } from '../support/nine.ts';
-import { auditRecord, ledgerRow } from '../support/state.ts';
+import { completion, idOf, message, recordOf, response as responseWith, text } from '../support/odd.ts';
+import { ledgerRow } from '../support/state.ts';
 
-let provider: ModelProvider;
-let gateway: TestGateway;
-
-useNine((nine) => {
-  ({ provider, gateway } = nine);
-});
-
-interface AuditRecord {
-  readonly losses: readonly string[];
-  readonly rewrites: readonly string[];
-}
-
-const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
+const { gateway, provider } = useNine();
 
 const WORDS = 'Hello — Grüße, 世界 🙂.\n\ndata: [DONE]\n';
 const ANSWER: Answer = { said: [{ kind: 'text', text: WORDS }], pings: true };
@@ -40,12 +29,10 @@ for (const [protocol, upstream] of COMBINATIONS) {
     assert.match(String(streamed.headers['content-type']), /^text\/event-stream/);
     assert.equal(textIn(protocol, eventsIn(streamed.text)), WORDS);
     assert.deepEqual(provider.refused, []);
+    const found = provider.asked.map(({ protocol, stream, body }) => [protocol, stream, body.model]);
     assert.deepEqual(
-      provider.asked.map(({ protocol, stream, body }) => [protocol, stream, body.model]),
-      [
-        [upstream, false, `upstream-${upstream}`],
-        [upstream, true, `upstream-${upstream}`],
-      ],
+      found,
+      [false, true].map((stream) => [upstream, stream, `upstream-${upstream}`]),
     );
   });
 
@@ -55,23 +42,11 @@ for (const [protocol, upstream] of COMBINATIONS) {
       const used = { input: 100, cache_read: 2000, cache_write: 0, output: 40, reasoning: 8 };
       provider.model = () => ({ ...ANSWER, used });
       const response = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream }));
-      const row = await ledgerRow(gateway.database, requestId(response));
-      const { protocol: by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd } = row;
-      assert.deepEqual(
-        { by, status, aborted, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd },
-        {
-          by: protocol,
-          status: 200,
-          aborted: false,
-          input_tokens: 100,
-          output_tokens: 40,
-          cache_read_tokens: 2000,
-          // 100 x 3000 + 2000 x 300 + 40 x 15000
-          cost_nano_usd: 1_500_000,
-        },
-      );
-      assert.equal(row.provenance.cost, 'upstream');
-      assert.equal(row.upstream, upstream);
+      const row = await ledgerRow(gateway.database, idOf(response));
+      assert.deepEqual([row.protocol, row.upstream, row.status, row.aborted], [protocol, upstream, 200, false]);
+      assert.deepEqual([row.input_tokens, row.output_tokens, row.cache_read_tokens], [100, 40, 2000]);
+      const cost_nano_usd = 100 * 3000 + 2000 * 300 + 40 * 15_000;
+      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [cost_nano_usd, 'upstream']);
     });
   }
 
@@ -103,7 +78,7 @@ for (const [protocol, upstream] of COMBINATIONS) {
       assert.equal(failed.data.response.error.message, 'Overloaded, sorry.');
     }
     assert.ok(WORDS.startsWith(textIn(protocol, events)));
-    await ledgerRow(gateway.database, requestId(response));
+    await ledgerRow(gateway.database, idOf(response));
   });
 }
 
@@ -120,8 +95,109 @@ for (const [protocol, upstream] of TRANSLATED) {
     const body = askBody(protocol, modelVia(upstream), 'Hi', { ...said, zz_unheard_of: 1, 'Not a name!': 2 });
     const response = await post(gateway, protocol, body);
     assert.equal(response.status, 200, response.text);
-    const { record } = (await auditRecord(gateway.database, requestId(response))) as { record: AuditRecord };
+    const record = await recordOf(gateway, response);
     assert.deepEqual(record.losses.toSorted(), [rule, 'unknown_field', 'unknown_field:zz_unheard_of'].sort());
     assert.deepEqual(record.rewrites, ['*']);
   });
 }
+
+/** The response of a gateway whose upstream answers with this. */
+function answered(
+  spoken: Protocol,
+  upstream: Protocol,
+  document: object,
+  status = 200,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  provider.upstream.script = answerJson(document, status, headers);
+  return post(gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi', { stream: status !== 200 }));
+}
+
+/** Retry hints of upstreams, in every form of real servers, and what the clients read. */
+
+const ERROR = { error: { type: 'rate_limit_error', message: 'Slow down.', code: 'rate_limit_exceeded' } };
+const RETRY_INFO = {
+  error: {
+    code: 429,
+    message: 'Quota exceeded.',
+    details: [{ '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '12.4s' }],
+  },
+};
+
+/** The headers of an upstream with status 429, and the `retry-after` of a translated response. */
+const HINTS: readonly (readonly [headers: Record<string, string>, body: object, retry_after: string | undefined])[] = [
+  [{ 'retry-after': '0.5' }, ERROR, '1'],
+  [{ 'x-ratelimit-remaining-tokens': '0', 'x-ratelimit-reset-tokens': '20ms' }, ERROR, '1'],
+  [{}, RETRY_INFO, '13'],
+  [{ 'retry-after': 'soon' }, ERROR, undefined],
+];
+
+for (const [spoken, upstream] of COMBINATIONS) {
+  const ask = (headers: Record<string, string>, body: object) => answered(spoken, upstream, body, 429, headers);
+
+  if (spoken === upstream) {
+    test(`passes a ${upstream} upstream's own headers to ${spoken} clients untouched`, async () => {
+      for (const [headers, body] of HINTS) {
+        const got = await ask(headers, body);
+        assert.equal(got.headers['retry-after'], headers['retry-after']);
+        assert.equal(got.headers['retry-after-ms'], headers['retry-after-ms']);
+      }
+    });
+    continue;
+  }
+
+  test(`sends ${spoken} clients whole seconds for any format of a ${upstream} upstream`, async () => {
+    for (const [headers, body, retry_after] of HINTS) {
+      const got = await ask(headers, body);
+      assert.deepEqual([got.status, got.headers['retry-after']], [429, retry_after], JSON.stringify(headers));
+    }
+    // Clients of one protocol give up at waits that others would sleep out.
+    const long = (await ask({ 'retry-after': '2h' }, ERROR)).headers;
+    assert.equal(long['retry-after'], spoken === 'messages' ? '7200' : undefined);
+    const long_ms = (await ask({ 'retry-after-ms': '7200000' }, ERROR)).headers['retry-after-ms'];
+    assert.equal(long_ms === undefined, spoken !== 'messages');
+  });
+
+  test(`sends ${spoken} clients whole seconds where a page replaces a ${upstream} upstream's response`, async () => {
+    provider.upstream.script = ({ res }) => {
+      res.writeHead(503, { 'content-type': 'text/html', 'retry-after': '2.5' });
+      res.end('<html>Busy</html>');
+    };
+    const got = await post(gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi'));
+    assert.deepEqual([got.status, got.headers['retry-after']], [503, '3']);
+  });
+}
+
+describe('tokens written to a cache for half a day or half an hour', () => {
+  const split = { cached_tokens: 5, cache_write_tokens: 50 };
+  const details = { ...split, cache_write_tokens_details: { ttl_12h_tokens: 40, ttl_30m_tokens: 10 } };
+  const DOCUMENTS = {
+    responses: responseWith([message('msg_1', text('Hi'))], { input_tokens_details: details }),
+    chat: completion({ content: 'Hi' }, { prompt_tokens_details: details }),
+  };
+  for (const upstream of ['responses', 'chat'] as const) {
+    for (const spoken of [upstream, 'messages'] as const) {
+      test(`are billed apart, as a ${upstream} upstream reports them to a ${spoken} client`, async () => {
+        const answer = await answered(spoken, upstream, DOCUMENTS[upstream]);
+        const row = await ledgerRow(gateway.database, idOf(answer));
+        assert.deepEqual([row.input_tokens, row.cache_read_tokens], [45, 5]);
+        assert.deepEqual([row.cache_write_5m_tokens, row.cache_write_1h_tokens], [10, 40]);
+        if (spoken !== 'messages') return;
+        const { cache_creation_input_tokens, cache_creation } = answer.json().usage;
+        assert.equal(cache_creation_input_tokens, 50);
+        assert.deepEqual(cache_creation, { ephemeral_5m_input_tokens: 10, ephemeral_1h_input_tokens: 40 });
+      });
+    }
+
+    test(`are reported as billed if the ${upstream} upstream's total is less than its parts`, async () => {
+      const written = JSON.parse(
+        JSON.stringify(DOCUMENTS[upstream]).replace('"cache_write_tokens":50', '"cache_write_tokens":0'),
+      );
+      const answer = await answered('messages', upstream, written);
+      const row = await ledgerRow(gateway.database, idOf(answer));
+      const { input_tokens, cache_creation_input_tokens } = answer.json().usage;
+      assert.deepEqual([row.input_tokens, row.cache_write_5m_tokens, row.cache_write_1h_tokens], [45, 10, 40]);
+      assert.deepEqual([input_tokens, cache_creation_input_tokens], [45, 50]);
+    });
+  }
+});

@@ -3,7 +3,7 @@
  * clients that keep nothing of an answer beside its text and its calls.
  */
 import assert from 'node:assert/strict';
-import { afterEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { answerChunks, answerJson } from '../../support/model-provider/scripted-upstream.ts';
@@ -11,9 +11,8 @@ import { randomOf } from '../../support/random.ts';
 import { inTurn, times } from '../../support/times.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { send } from '../support/client.ts';
-import { askBody, modelVia, type Nine, post, sameAt, sending, useNine } from '../support/nine.ts';
-import { idOf, lossesOf } from '../support/odd.ts';
-import { auditRecord } from '../support/state.ts';
+import { askBody, modelVia, post, sameAt, sending, useNine } from '../support/nine.ts';
+import { lossesOf, recordOf, rewritesOf } from '../support/odd.ts';
 import {
   chatDocument,
   chatStream,
@@ -28,12 +27,7 @@ import { talkingClient } from './talking-client.ts';
 // biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever shape came
 type Json = any;
 
-let nine: Nine;
-useNine((started) => {
-  nine = started;
-}, twinConfig);
-
-afterEach(() => nine.provider.reset());
+const nine = useNine(twinConfig);
 
 const random = randomOf('forgotten state');
 /** Part of an identifier that looks as random as those of servers. */
@@ -53,42 +47,38 @@ const FAITHFUL = [
 
 const isThinking = ({ type }: Json) => type === 'thinking' || type === 'redacted_thinking';
 
+/** Changes the messages of the assistant. */
+const ofAssistant = (change: (message: Json) => void) => (body: Json) => {
+  for (const message of body.messages) if (message.role === 'assistant') change(message);
+};
+const keepBlocks = (keeps: (block: Json, content: Json[]) => boolean) =>
+  ofAssistant((message) => {
+    message.content = message.content.filter((block: Json) => keeps(block, message.content));
+  });
+
 const FORGETFUL: readonly Client[] = [
   {
     name: 'a chat client that keeps texts and calls',
     spoken: 'chat',
-    forget({ messages }) {
-      for (const message of messages) {
-        if (message.role !== 'assistant') continue;
-        const { content, tool_calls } = message;
-        for (const key of Object.keys(message)) delete message[key];
-        Object.assign(message, { role: 'assistant', content: content || null });
-        if (tool_calls === undefined) continue;
-        message.tool_calls = tool_calls.map(({ id, type, function: { name, arguments: text } }: Json) => {
-          return { id, type, function: { name, arguments: text } };
-        });
-      }
-    },
+    forget: ofAssistant((message) => {
+      const { content, tool_calls } = message;
+      for (const key of Object.keys(message)) delete message[key];
+      Object.assign(message, { role: 'assistant', content: content || null });
+      if (tool_calls === undefined) return;
+      message.tool_calls = tool_calls.map(({ id, type, function: { name, arguments: text } }: Json) => {
+        return { id, type, function: { name, arguments: text } };
+      });
+    }),
   },
   {
     name: 'a Messages client that keeps no thinking blocks',
     spoken: 'messages',
-    forget({ messages }) {
-      for (const message of messages) {
-        if (message.role === 'assistant') message.content = message.content.filter((block: Json) => !isThinking(block));
-      }
-    },
+    forget: keepBlocks((block) => !isThinking(block)),
   },
   {
     name: 'a Messages client that keeps one thinking block in each message',
     spoken: 'messages',
-    forget({ messages }) {
-      for (const message of messages) {
-        if (message.role !== 'assistant') continue;
-        const first = message.content.find(isThinking);
-        message.content = message.content.filter((block: Json) => block === first || !isThinking(block));
-      }
-    },
+    forget: keepBlocks((block, content) => block === content.find(isThinking) || !isThinking(block)),
   },
   {
     name: 'a Responses client that keeps no reasoning',
@@ -98,9 +88,6 @@ const FORGETFUL: readonly Client[] = [
     },
   },
 ];
-
-const rewritesOf = async (answer: Parameters<typeof idOf>[0]): Promise<readonly string[]> =>
-  ((await auditRecord(nine.gateway.database, idOf(answer))).record as Json).rewrites;
 
 const lastBody = (): string => nine.provider.upstream.requests.at(-1)!.body.toString();
 const lastMessages = (): Json => JSON.parse(lastBody()).messages;
@@ -130,7 +117,7 @@ async function lead(
     });
     assert.deepEqual(wrong, [], `turn ${turn}`);
     assert.equal(answer.status, 200, answer.text);
-    if (spoken === 'chat' && turn === 1) assert.ok((await rewritesOf(answer)).includes('messages'));
+    if (spoken === 'chat' && turn === 1) assert.ok((await rewritesOf(nine.gateway, answer)).includes('messages'));
     if (forget === undefined) {
       const losses = (await lossesOf(nine, answer)).filter((rule) => !EXPECTED_LOSSES.has(rule));
       assert.deepEqual(losses, [], `turn ${turn}`);
@@ -278,10 +265,8 @@ describe('what cannot be carried', () => {
     assert.deepEqual(await lossesOf(nine, carried), []);
     // The client asked for a document and the upstream streams.
     const whole = await ask('messages', false);
-    assert.deepEqual(
-      whole.json().content.map(({ type }: Json) => type),
-      ['thinking', 'text'],
-    );
+    const found = whole.json().content.map(({ type }: Json) => type);
+    assert.deepEqual(found, ['thinking', 'text']);
   });
 
   test('has a name: more state than is kept, and what only the reader of an answer needs', async () => {
@@ -395,7 +380,7 @@ describe('state of a call', () => {
     assert.deepEqual(lastMessages()[1], server.turns[0]!.message);
     const other = await post(nine.gateway, 'chat', bare(next('other')));
     assert.equal(lastBody(), bare(next('other')));
-    assert.deepEqual(await rewritesOf(other), []);
+    assert.deepEqual(await rewritesOf(nine.gateway, other), []);
   });
 
   test('is nothing to another caller with the same identifiers', async () => {
@@ -415,7 +400,7 @@ describe('state of a call', () => {
       const text = JSON.stringify(body, null, 1);
       const answer = await post(nine.gateway, 'chat', text);
       assert.equal(lastBody(), text);
-      assert.deepEqual(await rewritesOf(answer), []);
+      assert.deepEqual(await rewritesOf(nine.gateway, answer), []);
     };
     await untouched(whole);
     const own = { reasoning: 'Mine.', reasoning_details: [] };
@@ -444,8 +429,8 @@ describe('state of a call', () => {
     const answer = await post(nine.gateway, 'chat', text);
     const field = JSON.stringify({ extra_content: first.extra_content }).slice(1, -1);
     assert.equal(lastBody(), `${head}{${field},${said(first).slice(1)},${said(second)}]${tail}`);
-    assert.deepEqual(await rewritesOf(answer), ['messages']);
-    assert.ok(!JSON.stringify(await auditRecord(nine.gateway.database, idOf(answer))).includes('thought_signature'));
+    assert.deepEqual(await rewritesOf(nine.gateway, answer), ['messages']);
+    assert.ok(!JSON.stringify(await recordOf(nine.gateway, answer)).includes('thought_signature'));
     assert.ok(!nine.gateway.logs.some((line) => line.includes('thought_signature')));
   });
 

@@ -1,10 +1,9 @@
 /** The list of models as the official SDKs see it. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
-import { hang, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const COUNT = 1000;
 const IDS = Array.from({ length: COUNT }, (_, i) => `coder-${i}`);
@@ -13,37 +12,23 @@ const ODD = 'made by/us: ü@2026';
 /** A model with almost no entry in gateway.yaml. */
 const UNTOLD = 'untold-1';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 let messages: Anthropic;
 let chat: OpenAI;
 
-before(async () => {
-  // A request to this upstream waits for ever.
-  upstream = await startUpstream(hang);
-  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    config: {
-      models: [
-        ...IDS.map((id) => ({ ...model, id })),
-        { id: UNTOLD, pricing: model.pricing, supports: { tools: false } },
-        { ...model, id: ODD, family: 'odd', aliases: ['latest'], supports: { images: false, thinking: 'none' } },
-      ],
-      token_groups: [
-        { name: 'all', models: ['*'] },
-        { name: 'odd-only', families: ['odd'] },
-      ],
-      routing: { default_upstream: 'main', rules: [] },
-    },
-  });
+const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
+const { gateway, upstream } = useGateway({
+  models: [
+    ...IDS.map((id) => ({ ...model, id })),
+    { id: UNTOLD, pricing: model.pricing, supports: { tools: false } },
+    { ...model, id: ODD, family: 'odd', aliases: ['latest'], supports: { images: false, thinking: 'none' } },
+  ],
+  token_groups: [{ name: 'all', models: ['*'] }],
+  routing: { default_upstream: 'main', rules: [] },
+});
+before(() => {
   const { url, token } = gateway;
   messages = new Anthropic({ baseURL: url, authToken: token, apiKey: null, maxRetries: 0 });
   chat = new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
 });
 
 async function idsOf(list: AsyncIterable<{ readonly id: string }>): Promise<string[]> {
@@ -55,10 +40,8 @@ async function idsOf(list: AsyncIterable<{ readonly id: string }>): Promise<stri
 describe('the SDK for Messages', () => {
   test('gets a thousand models in one page', async () => {
     const page = await messages.models.list({ limit: 1000 });
-    assert.deepEqual(
-      page.data.map(({ id }) => id),
-      IDS,
-    );
+    const found = page.data.map(({ id }) => id);
+    assert.deepEqual(found, IDS);
     assert.equal(page.has_more, true, 'there are two more');
   });
 
@@ -67,10 +50,8 @@ describe('the SDK for Messages', () => {
     assert.deepEqual(await idsOf(messages.models.list({ limit: 1000 })), [...IDS, UNTOLD, ODD]);
     assert.deepEqual(await idsOf(messages.models.list({ limit: 300 })), [...IDS, UNTOLD, ODD]);
     const before = await messages.models.list({ limit: 2, before_id: 'coder-3' });
-    assert.deepEqual(
-      before.data.map(({ id }) => id),
-      ['coder-1', 'coder-2'],
-    );
+    const ids = before.data.map(({ id }) => id);
+    assert.deepEqual(ids, ['coder-1', 'coder-2']);
   });
 
   test('reports unlisted features of a model as unknown, never as unsupported', async () => {

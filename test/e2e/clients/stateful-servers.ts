@@ -1,7 +1,6 @@
 /**
  * Servers of chat completions that need their extra fields back, as they are on the wire. Each compares the messages
  * of the assistant with its own, and rejects a conversation in which anything is missing or changed.
- * @module
  */
 import { isDeepStrictEqual } from 'node:util';
 import { type ConfigSections, ONE_ATTEMPT } from '../../support/gateway.ts';
@@ -42,14 +41,17 @@ function callDeltas({ function: fn, ...head }: Json, index: number): Json[] {
   ];
 }
 
-const message = (fields: Json): Json => ({ role: 'assistant', content: null, ...fields });
+const says = (fields: Json, deltas: readonly Json[]): Said => ({
+  message: { role: 'assistant', content: null, ...fields },
+  deltas,
+});
 
 /** Tool calls without anything else in the message; `fields` come first. */
-function calling(tool_calls: readonly Json[], fields: Json = {}, deltas: readonly Json[] = []): Said {
-  return { message: message({ ...fields, tool_calls }), deltas: [...deltas, ...tool_calls.flatMap(callDeltas)] };
-}
+const calling = (tool_calls: readonly Json[], fields: Json = {}, deltas: readonly Json[] = []): Said =>
+  says({ ...fields, tool_calls }, [...deltas, ...tool_calls.flatMap(callDeltas)]);
 
-const DONE: Said = { message: message({ content: 'Sunny.' }), deltas: [{ content: 'Sun' }, { content: 'ny.' }] };
+const DONE = says({ content: 'Sunny.' }, [{ content: 'Sun' }, { content: 'ny.' }]);
+const server = (name: string, ...turns: readonly Said[]): StatefulServer => ({ name, turns: [...turns, DONE] });
 
 const SIGNATURE = `EpgB${'CpUB/AWk+'.repeat(40)}==`;
 const google = (thought_signature: string) => ({ extra_content: { google: { thought_signature } } });
@@ -57,7 +59,10 @@ const google = (thought_signature: string) => ({ extra_content: { google: { thou
 /** Gemini has whole calls in one delta without an index, and signs the first of those that are parallel. */
 const gemini = (turn: number): Said => {
   const calls = [call(`function-call-${turn}1`, google(`${SIGNATURE}${turn}`)), call(`function-call-${turn}2`)];
-  return { message: message({ tool_calls: calls }), deltas: calls.map((one) => ({ tool_calls: [one] })) };
+  return says(
+    { tool_calls: calls },
+    calls.map((one) => ({ tool_calls: [one] })),
+  );
 };
 
 const THOUGHT = 'The user asks about the weather, so I call the tool.';
@@ -69,233 +74,156 @@ const encrypted = (id: string, data: string, index = 0) => {
   return { type: 'reasoning.encrypted', data, id, format: 'google-gemini-v1', index };
 };
 const summary = { type: 'reasoning.summary', format: 'openai-responses-v1', index: 0 };
-
-const thinkingBlock = { type: 'thinking', thinking: THOUGHT, signature: SIGNATURE };
+const miniMax = (nth: 1 | 2, text: string) => {
+  const detail = { type: 'reasoning.text', id: `reasoning-text-${nth}`, format: 'MiniMax-response-v1' };
+  return { ...detail, index: nth - 1, text };
+};
+const details = (...reasoning_details: readonly Json[]) => ({ reasoning_details });
+const thinkingBlock = (thinking: string, signature: string | null) => ({ type: 'thinking', thinking, signature });
 const mistral = (text: string) => ({ type: 'thinking', thinking: [{ type: 'text', text }] });
+const databricks = (text: string, signature: string) => ({
+  type: 'reasoning',
+  summary: [{ type: 'summary_text', text, signature }],
+});
 
-const liteCall = (turn: number, signature: string) =>
-  call(
-    `call_${turn}__thought__${signature}`,
-    { provider_specific_fields: { thought_signature: signature } },
-    { provider_specific_fields: { thought_signature: signature } },
-  );
+const liteCall = (turn: number, thought_signature: string) => {
+  const fields = { provider_specific_fields: { thought_signature } };
+  return call(`call_${turn}__thought__${thought_signature}`, fields, fields);
+};
+
+const LOOK = { type: 'text', text: 'I look.' };
+const SECRET = { ...encrypted('rs_1', 'gAAA+/=='), index: 1 };
+const MEMO = { 'x-y': ['gw', { deep: null, n: 1 }] };
 
 /** The table: a server each, with the form in which it keeps its state. */
 export const STATEFUL_SERVERS: readonly StatefulServer[] = [
-  { name: 'Gemini: extra_content of the first of parallel calls', turns: [gemini(1), gemini(2), DONE] },
-  {
-    name: 'Gemini: extra_content of a text, before calls',
-    turns: [
+  server('Gemini: extra_content of the first of parallel calls', gemini(1), gemini(2)),
+  server(
+    'Gemini: extra_content of a text, before calls',
+    says({ content: 'I look.', tool_calls: [call('c1', google('b+/='))], ...google('a+/=') }, [
+      { content: 'I look.', ...google('a+/=') },
+      ...callDeltas(call('c1', google('b+/=')), 0),
+    ]),
+  ),
+  server(
+    'OpenRouter: reasoning and reasoning_details in pieces, with a signature',
+    calling(
+      [call('toolu_1'), call('toolu_2')],
+      { reasoning: THOUGHT, ...details({ ...claudeDetail, text: THOUGHT, signature: SIGNATURE }) },
+      [
+        ...PIECES.map((text) => ({ reasoning: text, ...details({ ...claudeDetail, text }) })),
+        details({ ...claudeDetail, signature: SIGNATURE }),
+      ],
+    ),
+    calling([call('toolu_3')]),
+  ),
+  server(
+    'OpenRouter: encrypted reasoning_details that come after the calls',
+    says(
       {
-        message: message({ content: 'I look.', tool_calls: [call('c1', google('b+/='))], ...google('a+/=') }),
-        deltas: [{ content: 'I look.', ...google('a+/=') }, ...callDeltas(call('c1', google('b+/=')), 0)],
+        ...details(encrypted('c1', SIGNATURE), encrypted('c2', 'B+/=')),
+        tool_calls: [call('c1'), call('c2')],
       },
-      DONE,
-    ],
-  },
-  {
-    name: 'OpenRouter: reasoning and reasoning_details in pieces, with a signature',
-    turns: [
-      calling(
-        [call('toolu_1'), call('toolu_2')],
-        { reasoning: THOUGHT, reasoning_details: [{ ...claudeDetail, text: THOUGHT, signature: SIGNATURE }] },
-        [
-          ...PIECES.map((text) => ({ reasoning: text, reasoning_details: [{ ...claudeDetail, text }] })),
-          { reasoning_details: [{ ...claudeDetail, signature: SIGNATURE }] },
-        ],
-      ),
-      calling([call('toolu_3')]),
-      DONE,
-    ],
-  },
-  {
-    name: 'OpenRouter: encrypted reasoning_details that come after the calls',
-    turns: [
+      [
+        ...[call('c1'), call('c2')].flatMap(callDeltas),
+        { content: '', ...details(encrypted('c1', SIGNATURE)) },
+        { content: '', ...details(encrypted('c2', 'B+/=')) },
+      ],
+    ),
+  ),
+  server(
+    'OpenRouter: a summary that stands only in reasoning_details, beside encrypted reasoning',
+    calling([call('c1')], details({ ...summary, summary: THOUGHT }, SECRET), [
+      ...PIECES.map((text) => details({ ...summary, summary: text })),
+      details(SECRET),
+    ]),
+  ),
+  server(
+    'DeepSeek, Moonshot, Zhipu, Qwen: reasoning_content',
+    calling([call('call_00_a')], { reasoning_content: THOUGHT }, pieces('reasoning_content')),
+    calling([call('call_00_b')], { reasoning_content: '' }, [{ content: null, reasoning_content: '' }]),
+  ),
+  server(
+    'Groq, Cerebras, Ollama: reasoning',
+    calling([call('c1')], { reasoning: THOUGHT }, pieces('reasoning')),
+    calling([call('c2')]),
+  ),
+  server(
+    'servers that say a thought under two names, before and after a text',
+    says(
       {
-        message: message({
-          reasoning_details: [encrypted('c1', SIGNATURE), encrypted('c2', 'B+/=')],
-          tool_calls: [call('c1'), call('c2')],
-        }),
-        deltas: [
-          ...[call('c1'), call('c2')].flatMap(callDeltas),
-          { content: '', reasoning_details: [encrypted('c1', SIGNATURE)] },
-          { content: '', reasoning_details: [encrypted('c2', 'B+/=')] },
-        ],
+        content: 'I look.',
+        reasoning: `${THOUGHT}Again.`,
+        reasoning_content: `${THOUGHT}Again.`,
+        tool_calls: [call('c1')],
       },
-      DONE,
-    ],
-  },
-  {
-    name: 'OpenRouter: a summary that stands only in reasoning_details, beside encrypted reasoning',
-    turns: [
-      calling(
-        [call('c1')],
-        {
-          reasoning_details: [
-            { ...summary, summary: THOUGHT },
-            { ...encrypted('rs_1', 'gAAA+/=='), index: 1 },
-          ],
-        },
-        [
-          ...PIECES.map((text) => ({ reasoning_details: [{ ...summary, summary: text }] })),
-          { reasoning_details: [{ ...encrypted('rs_1', 'gAAA+/=='), index: 1 }] },
-        ],
-      ),
-      DONE,
-    ],
-  },
-  {
-    name: 'DeepSeek, Moonshot, Zhipu, Qwen: reasoning_content',
-    turns: [
-      calling([call('call_00_a')], { reasoning_content: THOUGHT }, pieces('reasoning_content')),
-      calling([call('call_00_b')], { reasoning_content: '' }, [{ content: null, reasoning_content: '' }]),
-      DONE,
-    ],
-  },
-  {
-    name: 'Groq, Cerebras, Ollama: reasoning',
-    turns: [calling([call('c1')], { reasoning: THOUGHT }, pieces('reasoning')), calling([call('c2')]), DONE],
-  },
-  {
-    name: 'servers that say a thought under two names, before and after a text',
-    turns: [
-      {
-        message: message({
-          content: 'I look.',
-          reasoning: `${THOUGHT}Again.`,
-          reasoning_content: `${THOUGHT}Again.`,
-          tool_calls: [call('c1')],
-        }),
-        deltas: [
-          ...PIECES.map((text) => ({ reasoning: text, reasoning_content: text })),
-          { content: 'I look.' },
-          { reasoning: 'Again.', reasoning_content: 'Again.' },
-          ...callDeltas(call('c1'), 0),
-        ],
-      },
-      DONE,
-    ],
-  },
-  {
-    name: 'LiteLLM: signatures in identifiers and in provider_specific_fields',
-    turns: [
-      calling([liteCall(1, SIGNATURE), liteCall(2, 'a+/=')]),
-      calling([call('call_3__thought__b+/='), call(`call_4__thought__${SIGNATURE}`)]),
-      DONE,
-    ],
-  },
-  {
-    name: 'LiteLLM: thinking_blocks without an index',
-    turns: [
-      calling([call('toolu_1')], { reasoning_content: THOUGHT, thinking_blocks: [thinkingBlock] }, [
-        ...PIECES.map((text) => ({
-          reasoning_content: text,
-          thinking_blocks: [{ type: 'thinking', thinking: text, signature: null }],
-        })),
-        { reasoning_content: '', thinking_blocks: [{ type: 'thinking', thinking: '', signature: SIGNATURE }] },
-      ]),
-      DONE,
-    ],
-  },
-  {
-    name: 'GitHub Copilot: reasoning_text and reasoning_opaque',
-    turns: [
-      calling([call('c1')], { reasoning_text: THOUGHT, reasoning_opaque: SIGNATURE }, [
-        ...pieces('reasoning_text'),
-        { reasoning_opaque: SIGNATURE },
-      ]),
-      DONE,
-    ],
-  },
-  {
-    name: 'MiniMax: reasoning_details of two thoughts',
-    turns: [
-      calling(
-        [call('c1')],
-        {
-          reasoning_details: [
-            { type: 'reasoning.text', id: 'reasoning-text-1', format: 'MiniMax-response-v1', index: 0, text: THOUGHT },
-            { type: 'reasoning.text', id: 'reasoning-text-2', format: 'MiniMax-response-v1', index: 1, text: 'Yes.' },
-          ],
-        },
-        [...PIECES, 'Yes.'].map((text, at) => {
-          const [id, index] = at < PIECES.length ? ['reasoning-text-1', 0] : ['reasoning-text-2', 1];
-          return { reasoning_details: [{ type: 'reasoning.text', id, format: 'MiniMax-response-v1', index, text }] };
-        }),
-      ),
-      DONE,
-    ],
-  },
-  {
-    name: 'Mistral: thoughts as parts of the content',
-    turns: [
-      {
-        message: message({
-          content: [mistral(THOUGHT), { type: 'text', text: 'I look.' }],
-          tool_calls: [call('aB3xY7pQ1')],
-        }),
-        deltas: [
-          ...PIECES.map((text) => ({ content: [mistral(text)] })),
-          { content: 'I ' },
-          { content: 'look.' },
-          ...callDeltas(call('aB3xY7pQ1'), 0),
-        ],
-      },
-      DONE,
-    ],
-  },
-  {
-    name: 'Databricks: summaries with signatures as parts of the content',
-    turns: [
-      {
-        message: message({
-          content: [
-            { type: 'reasoning', summary: [{ type: 'summary_text', text: THOUGHT, signature: SIGNATURE }] },
-            { type: 'text', text: 'I look.' },
-          ],
-          tool_calls: [call('toolu_1')],
-        }),
-        deltas: [
-          ...PIECES.map((text) => ({
-            content: [{ type: 'reasoning', summary: [{ type: 'summary_text', text, signature: '' }] }],
-          })),
-          {
-            content: [{ type: 'reasoning', summary: [{ type: 'summary_text', text: '', signature: SIGNATURE }] }],
-          },
-          { content: 'I look.' },
-          ...callDeltas(call('toolu_1'), 0),
-        ],
-      },
-      DONE,
-    ],
-  },
-  {
-    name: 'relays: thought_signature at the call, at its function, and after its arguments',
-    turns: [
-      calling([
-        call('c1', { thought_signature: 'a+/=' }),
-        call('c2', {}, { thought_signature: 'b+/=', thoughtSignature: 'c' }),
-      ]),
-      {
-        message: message({ tool_calls: [call('c3', google('late+/=')), call('c4')] }),
-        deltas: [
-          ...[call('c3'), call('c4')].flatMap(callDeltas),
-          { tool_calls: [{ index: 0, ...google('late+/='), function: { arguments: '' } }] },
-        ],
-      },
-      DONE,
-    ],
-  },
-  {
-    name: 'an unknown server, with a state of its own',
-    turns: [
-      calling([call('c1')], { continuation: { 'x-y': ['gw', { deep: null, n: 1 }] }, __memo: 'abc' }, [
-        { continuation: { 'x-y': ['gw', { deep: null, n: 1 }] } },
-        { __memo: 'abc' },
-      ]),
-      DONE,
-    ],
-  },
+      [
+        ...PIECES.map((text) => ({ reasoning: text, reasoning_content: text })),
+        { content: 'I look.' },
+        { reasoning: 'Again.', reasoning_content: 'Again.' },
+        ...callDeltas(call('c1'), 0),
+      ],
+    ),
+  ),
+  server(
+    'LiteLLM: signatures in identifiers and in provider_specific_fields',
+    calling([liteCall(1, SIGNATURE), liteCall(2, 'a+/=')]),
+    calling([call('call_3__thought__b+/='), call(`call_4__thought__${SIGNATURE}`)]),
+  ),
+  server(
+    'LiteLLM: thinking_blocks without an index',
+    calling([call('toolu_1')], { reasoning_content: THOUGHT, thinking_blocks: [thinkingBlock(THOUGHT, SIGNATURE)] }, [
+      ...PIECES.map((text) => ({ reasoning_content: text, thinking_blocks: [thinkingBlock(text, null)] })),
+      { reasoning_content: '', thinking_blocks: [thinkingBlock('', SIGNATURE)] },
+    ]),
+  ),
+  server(
+    'GitHub Copilot: reasoning_text and reasoning_opaque',
+    calling([call('c1')], { reasoning_text: THOUGHT, reasoning_opaque: SIGNATURE }, [
+      ...pieces('reasoning_text'),
+      { reasoning_opaque: SIGNATURE },
+    ]),
+  ),
+  server(
+    'MiniMax: reasoning_details of two thoughts',
+    calling([call('c1')], details(miniMax(1, THOUGHT), miniMax(2, 'Yes.')), [
+      ...PIECES.map((text) => details(miniMax(1, text))),
+      details(miniMax(2, 'Yes.')),
+    ]),
+  ),
+  server(
+    'Mistral: thoughts as parts of the content',
+    says({ content: [mistral(THOUGHT), LOOK], tool_calls: [call('aB3xY7pQ1')] }, [
+      ...PIECES.map((text) => ({ content: [mistral(text)] })),
+      { content: 'I ' },
+      { content: 'look.' },
+      ...callDeltas(call('aB3xY7pQ1'), 0),
+    ]),
+  ),
+  server(
+    'Databricks: summaries with signatures as parts of the content',
+    says({ content: [databricks(THOUGHT, SIGNATURE), LOOK], tool_calls: [call('toolu_1')] }, [
+      ...PIECES.map((text) => ({ content: [databricks(text, '')] })),
+      { content: [databricks('', SIGNATURE)] },
+      { content: 'I look.' },
+      ...callDeltas(call('toolu_1'), 0),
+    ]),
+  ),
+  server(
+    'relays: thought_signature at the call, at its function, and after its arguments',
+    calling([
+      call('c1', { thought_signature: 'a+/=' }),
+      call('c2', {}, { thought_signature: 'b+/=', thoughtSignature: 'c' }),
+    ]),
+    says({ tool_calls: [call('c3', google('late+/=')), call('c4')] }, [
+      ...[call('c3'), call('c4')].flatMap(callDeltas),
+      { tool_calls: [{ index: 0, ...google('late+/='), function: { arguments: '' } }] },
+    ]),
+  ),
+  server(
+    'an unknown server, with a state of its own',
+    calling([call('c1')], { continuation: MEMO, __memo: 'abc' }, [{ continuation: MEMO }, { __memo: 'abc' }]),
+  ),
 ];
 
 /** `nineConfig` with the models `twin`, at an upstream of the same address and credential, and `other`, at one of another account. */

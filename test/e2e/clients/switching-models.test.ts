@@ -3,18 +3,12 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import type { Asked, Model, ModelProvider, Said } from '../../support/model-provider/model-provider.ts';
+import type { Asked, Model, Said } from '../../support/model-provider/model-provider.ts';
 import { times } from '../../support/times.ts';
 import { post, sameAt, useNine } from '../support/nine.ts';
 import { type Thinking, talkingClient } from './talking-client.ts';
 
-let provider: ModelProvider;
-let gateway: TestGateway;
-
-useNine((nine) => {
-  ({ provider, gateway } = nine);
-});
+const { gateway, provider } = useNine();
 
 /** One turn: the model, and what it does. */
 interface Step {

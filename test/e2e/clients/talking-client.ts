@@ -1,10 +1,17 @@
 /** Clients of the three protocols that lead one conversation: they keep responses, and send them back unchanged. */
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { eventsIn } from '../streams/streams.ts';
-import { CITIES } from './agent-model.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: a client keeps whatever it is given
 type Json = any;
+
+/** The arguments of the tool of these clients. */
+export const CITIES = {
+  type: 'object' as const,
+  properties: { city: { type: 'string' as const } },
+  required: ['city'] as const,
+  additionalProperties: false as const,
+};
 
 /** One conversation as its client has it. */
 export interface TalkingClient {

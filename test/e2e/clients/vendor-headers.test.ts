@@ -1,12 +1,12 @@
 /** Clients of other APIs at a provider as strict as the vendor of the Messages API, with any spelling of its address. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { before, beforeEach, describe, test } from 'node:test';
 import OpenAI from 'openai';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
-import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
-import type { Response } from '../support/client.ts';
+import { bootGateway } from '../../support/gateway.ts';
+import { startModelProvider } from '../../support/model-provider/model-provider.ts';
+import { use } from '../../support/use.ts';
 import { PRICING, post } from '../support/nine.ts';
-import { auditRecord } from '../support/state.ts';
+import { rewritesOf } from '../support/odd.ts';
 
 /** The vendor names of an upstream. */
 const UPSTREAMS = {
@@ -19,14 +19,14 @@ const UPSTREAMS = {
 /** Upstreams that know one of the two, each named like it. */
 const CHAT_BOUNDS = ['max_tokens', 'max_completion_tokens'] as const;
 
-let provider: ModelProvider;
-let gateway: TestGateway;
+const HI = [{ role: 'user' as const, content: 'Hi' }];
+
 let openai: OpenAI;
 
-before(async () => {
-  provider = await startModelProvider({ models: { known: 64_000, short: 8192, tiny: 4096 } });
+const provider = use(() => startModelProvider({ models: { known: 64_000, short: 8192, tiny: 4096 } }));
+const gateway = use(() => {
   const names = Object.entries(UPSTREAMS);
-  gateway = await bootGateway({
+  return bootGateway({
     upstream_url: provider.url,
     config: {
       upstreams: [
@@ -63,11 +63,9 @@ before(async () => {
       },
     },
   });
-  openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
 });
-after(async () => {
-  await gateway?.close();
-  await provider?.close();
+before(() => {
+  openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
 });
 beforeEach(() => provider.reset());
 
@@ -78,86 +76,67 @@ function received(): Record<string, unknown> {
 }
 
 for (const name of Object.keys(UPSTREAMS)) {
-  describe(`an upstream ${name.replaceAll('-', ' ')}`, () => {
-    const model = `via-${name}`;
-
-    for (const prefix of ['anthropic', 'vendor']) {
-      test(`receives the client's version and betas in ${prefix}-version and ${prefix}-beta`, async () => {
-        const said = { version: '2026-10-21', beta: 'context-1m-2025-08-07,compact-2026-01-12' };
-        const headers = { [`${prefix}-version`]: said.version, [`${prefix}-beta`]: said.beta };
-        const ask = { model, messages: [{ role: 'user' as const, content: 'Hi' }] };
-        await openai.chat.completions.create(ask, { headers });
-        const { [`${prefix}-version`]: version, [`${prefix}-beta`]: beta, ...more } = received();
-        assert.deepEqual({ version, beta }, said, 'as they were sent');
-        for (const [name, value] of Object.entries(more))
-          assert.equal(value, said[name.endsWith('beta') ? 'beta' : 'version']);
-        assert.deepEqual(provider.refused, []);
-      });
-    }
-  });
+  for (const prefix of ['anthropic', 'vendor']) {
+    test(`an upstream ${name.replaceAll('-', ' ')} receives the client's version and betas in ${prefix}-version and ${prefix}-beta`, async () => {
+      const said = { version: '2026-10-21', beta: 'context-1m-2025-08-07,compact-2026-01-12' };
+      const headers = { [`${prefix}-version`]: said.version, [`${prefix}-beta`]: said.beta };
+      await openai.chat.completions.create({ model: `via-${name}`, messages: HI }, { headers });
+      const got = received();
+      const found = [got[`${prefix}-version`], got[`${prefix}-beta`]];
+      assert.deepEqual(found, [said.version, said.beta], 'as they were sent');
+      for (const [key, value] of Object.entries(got))
+        assert.equal(value, said[key.endsWith('beta') ? 'beta' : 'version']);
+      assert.deepEqual(provider.refused, []);
+    });
+  }
 }
 
 test('an unknown version is left to the provider to reject', async () => {
   const headers = { 'anthropic-version': '2024-10-22' };
-  const ask = { model: 'via-with-a-profile', messages: [{ role: 'user' as const, content: 'Hi' }] };
-  await assert.rejects(openai.chat.completions.create(ask, { headers }), /not a valid version/);
+  const asked = openai.chat.completions.create({ model: 'via-with-a-profile', messages: HI }, { headers });
+  await assert.rejects(asked, /not a valid version/);
 });
 
 describe('an unbounded response', () => {
   const BOUNDS = { 'via-with-a-profile': 64_000, 'untold-1': 8192, 'untold-2': 4000 };
   for (const [model, max_tokens] of Object.entries(BOUNDS)) {
     test(`of ${model} is requested with ${max_tokens} tokens in Messages`, async () => {
-      await openai.chat.completions.create({ model, messages: [{ role: 'user', content: 'Hi' }] });
+      await openai.chat.completions.create({ model, messages: HI });
       await openai.responses.create({ model, input: 'Hi', reasoning: { effort: 'high' } });
       assert.deepEqual(provider.refused, []);
-      assert.deepEqual(
-        provider.asked.map(({ body }) => body.max_tokens),
-        [max_tokens, max_tokens],
-      );
+      const found = provider.asked.map(({ body }) => body.max_tokens);
+      assert.deepEqual(found, [max_tokens, max_tokens]);
     });
   }
 });
 
-/** Fields that the gateway changed in a request, by its audit record. */
-async function rewritesOf({ headers }: Response): Promise<readonly string[] | undefined> {
-  const { record } = await auditRecord(gateway.database, String(headers['x-gateway-request-id']));
-  return (record as { rewrites?: readonly string[] }).rewrites;
-}
-
 for (const field of CHAT_BOUNDS) {
   const other = field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
-  describe(`an upstream of chat completions that supports only ${field}`, () => {
-    const model = `by-${field}`;
-    const boundsOf = (body: Record<string, unknown>) => CHAT_BOUNDS.flatMap((name) => (name in body ? [name] : []));
+  const model = `by-${field}`;
 
-    test('gets it from clients of other protocols', async () => {
-      const answered = await post(gateway, 'messages', {
-        model,
-        max_tokens: 50,
-        messages: [{ role: 'user', content: 'Hi' }],
-      });
-      assert.equal(answered.status, 200, answered.text);
-      await openai.responses.create({ model, input: 'Hi', max_output_tokens: 60 });
-      assert.deepEqual(
-        provider.asked.map(({ body }) => [boundsOf(body), body[field]]),
-        [
-          [[field], 50],
-          [[field], 60],
-        ],
-      );
-    });
+  test(`an upstream of chat completions that supports only ${field} gets it from clients of other protocols`, async () => {
+    const answered = await post(gateway, 'messages', { model, max_tokens: 50, messages: HI });
+    assert.equal(answered.status, 200, answered.text);
+    await openai.responses.create({ model, input: 'Hi', max_output_tokens: 60 });
+    const bounds = provider.asked.map(({ body }) => [body[other], body[field]]);
+    assert.deepEqual(
+      bounds,
+      [50, 60].map((bound) => [undefined, bound]),
+    );
+  });
 
-    test("gets a chat client's bound under that name, every other byte unchanged, and the audit record shows it", async () => {
-      const text = `{ "model": "${model}",  "${other}": 70, "messages": [{"role":"user","content":"Hi"}] }`;
-      const answered = await post(gateway, 'chat', text);
-      assert.equal(answered.status, 200, answered.text);
-      assert.equal(provider.upstream.only().body.toString(), text.replace(other, field));
-      assert.deepEqual(await rewritesOf(answered), [other]);
+  test(`and a chat client's ${other} under that name, every other byte unchanged, as the audit record shows`, async () => {
+    const text = `{ "model": "${model}",  "${other}": 70, "messages": [{"role":"user","content":"Hi"}] }`;
+    const same = text.replace(other, field);
+    for (const [sent, rewrites] of [
+      [text, [other]],
+      [same, []],
+    ] as const) {
       provider.reset();
-      const same = text.replace(other, field);
-      const untouched = await post(gateway, 'chat', same);
+      const answered = await post(gateway, 'chat', sent);
+      assert.equal(answered.status, 200, answered.text);
       assert.equal(provider.upstream.only().body.toString(), same);
-      assert.deepEqual(await rewritesOf(untouched), []);
-    });
+      assert.deepEqual(await rewritesOf(gateway, answered), rewrites);
+    }
   });
 }

@@ -1,19 +1,13 @@
 /** Clients that request unserved paths, or a WebSocket: the error helps them on. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { TestGateway } from '../../support/gateway.ts';
-import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, collect, connect, MESSAGES, messagesBody, send, sendRaw } from '../support/client.ts';
-import { auditRecord, auditRows } from '../support/state.ts';
+import { recordOf } from '../support/odd.ts';
+import { auditRows } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let gateway: TestGateway;
-let upstream: ScriptedUpstream;
-
-useGateway((opened) => {
-  ({ gateway, upstream } = opened);
-});
+const { gateway, upstream } = useGateway();
 
 for (const [path, meant] of [
   ['/chat/completions', '/v1/chat/completions'],
@@ -67,17 +61,9 @@ describe('a request without a pipeline', () => {
     const headers = ['authorization', `Bearer ${gateway.token}`];
     const response = await send(gateway.url, { path: '/v1/nowhere?text=secret-words', headers, body: '{"text":1}' });
     assert.equal(response.status, 404);
-    const { record } = (await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']))) as {
-      record: Record<string, unknown>;
-    };
-    const { user, method, path, status, error, model, token_group } = record;
-    assert.deepEqual(
-      { user, method, path, status, error, model, token_group },
-      {
-        ...{ user: gateway.user, method: 'POST', path: '/v1/nowhere', status: 404 },
-        ...{ error: 'path_not_found', model: null, token_group: 'all' },
-      },
-    );
+    const record = await recordOf(gateway, response);
+    const expected = { user: gateway.user, method: 'POST', path: '/v1/nowhere', status: 404 };
+    assert.deepEqual({ ...record, ...expected, error: 'path_not_found', model: null, token_group: 'all' }, record);
     assert.ok(!JSON.stringify(record).includes('secret-words'));
   });
 
@@ -91,7 +77,7 @@ describe('a request without a pipeline', () => {
       headers: bearer(gateway.token),
       body: messagesBody(),
     });
-    await auditRecord(gateway.database, String(last.headers['x-gateway-request-id']));
+    await recordOf(gateway, last);
     const rows = (await auditRows(gateway.database)) as { record: { path: string } }[];
     assert.ok(!rows.some(({ record }) => record.path === '/v1/by-nobody'));
   });

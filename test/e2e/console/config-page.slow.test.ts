@@ -65,18 +65,4 @@ describe('the page of the configuration', () => {
     assert.equal(await page.evaluate('window.taken'), undefined);
     assert.deepEqual(complaints, []);
   });
-
-  test('puts a rule in shadow mode in force by a change to copy', async () => {
-    const { page } = await openView('?view=shadow');
-    await page.getByText('Enforce', { exact: true }).focus();
-    await page.keyboard.press('Enter');
-    const change = page.getByRole('region', { name: 'Patch that enforces long-conversations' });
-    assert.match(await textOf(change), /^-\s+mode: shadow$/m);
-  });
-
-  test('is not listed for a developer, who is shown why it is empty', async () => {
-    const { page } = await site.open('ben', '/console/config');
-    await page.getByText(/admin role required/i).waitFor();
-    assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);
-  });
 });

@@ -1,30 +1,24 @@
 /** What other sites, other users and thieves of cookies can do with the console: nothing. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { ADMIN_OPERATIONS, type DescribedOperation } from '../../../engine/edge/admin/description.ts';
 import { type ConsolePerson, OF_CONSOLE, personIn, signInToConsole } from '../../support/console.ts';
-import type { TestGateway } from '../../support/gateway.ts';
 import { approveAt, createBrowser } from '../../support/identity/browser-by-fetch.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
-import { bootSignIn, signIn } from '../../support/identity/sign-in.ts';
+import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
+import { closing } from '../../support/use.ts';
+import { useSignInScene } from '../support/sign-in-scene.ts';
 
 const AUTH = { admin_groups: ['admins'], session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' } };
 
-let provider: TestIdentityProvider;
-let gateway: TestGateway;
+const scene = useSignInScene({ people: { host: 'localhost' }, auth: AUTH });
+const { provider, gateway } = scene;
 /** An administrator and a developer. */
 let anna: ConsolePerson;
 let ben: ConsolePerson;
 
 before(async () => {
-  provider = await startIdentityProvider({ host: 'localhost' });
-  gateway = await bootSignIn({ provider, auth: AUTH });
   [anna, ben] = [await signInToConsole(gateway.url, 'anna'), await signInToConsole(gateway.url, 'ben')];
-});
-after(async () => {
-  await gateway?.close();
-  await provider?.close();
 });
 
 const OPERATIONS = [...ADMIN_OPERATIONS.values()];
@@ -34,38 +28,23 @@ const nameOf = ({ method, path }: DescribedOperation) => `${method} ${path}`;
 /** A path with something in the place of each of its names. */
 const pathOf = ({ path, path_names }: DescribedOperation, value = 'nobody@example.com') =>
   path_names.reduce((filled, name) => filled.replace(`{${name}}`, encodeURIComponent(value)), path);
-const changes = async () => {
-  const [row] = await gateway.database.query<{ count: string }>(
-    'test_changes',
-    'select count(*) from admin_changes',
-    [],
-  );
-  return row!.count;
-};
+const changes = async () => (await gateway.database.knex('admin_changes')).length;
 
 /** How a page of another site makes the browser of an administrator send something. */
+const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
+const TEXT = { 'content-type': 'text/plain' };
+const JSON_BODY = { 'content-type': 'application/json' };
+const MARKED = { ...JSON_BODY, 'x-console': '1' };
 const FORGED: Readonly<Record<string, Record<string, string>>> = {
-  'a form of another site': {
-    'sec-fetch-site': 'cross-site',
-    origin: 'https://evil.example',
-    'content-type': 'application/x-www-form-urlencoded',
-  },
-  'a form of a neighbour': { 'sec-fetch-site': 'same-site', 'content-type': 'application/x-www-form-urlencoded' },
-  'text that looks like JSON': { 'sec-fetch-site': 'cross-site', 'content-type': 'text/plain' },
-  'JSON of another site, where no preflight stopped it': {
-    'sec-fetch-site': 'cross-site',
-    'content-type': 'application/json',
-    'x-console': '1',
-  },
-  'JSON without the header of the console': { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json' },
-  'text with the header of the console': { ...OF_CONSOLE, 'content-type': 'text/plain' },
-  'JSON of a browser with only a wrong origin': {
-    origin: 'https://evil.example',
-    'content-type': 'application/json',
-    'x-console': '1',
-  },
-  'JSON of a page without an origin': { origin: 'null', 'content-type': 'application/json', 'x-console': '1' },
-  'JSON without any origin': { 'content-type': 'application/json', 'x-console': '1' },
+  'a form of another site': { ...FORM, 'sec-fetch-site': 'cross-site', origin: 'https://evil.example' },
+  'a form of a neighbour': { ...FORM, 'sec-fetch-site': 'same-site' },
+  'text that looks like JSON': { ...TEXT, 'sec-fetch-site': 'cross-site' },
+  'JSON of another site, where no preflight stopped it': { ...MARKED, 'sec-fetch-site': 'cross-site' },
+  'JSON without the header of the console': { ...JSON_BODY, 'sec-fetch-site': 'same-origin' },
+  'text with the header of the console': { ...TEXT, ...OF_CONSOLE },
+  'JSON of a browser with only a wrong origin': { ...MARKED, origin: 'https://evil.example' },
+  'JSON of a page without an origin': { ...MARKED, origin: 'null' },
+  'JSON without any origin': MARKED,
 };
 
 describe('another site', () => {
@@ -120,17 +99,12 @@ describe('another site', () => {
 
 describe('a cookie', () => {
   it('is rejected by models, and by every other bearer endpoint', async () => {
-    for (const [method, path] of [
-      ['GET', '/v1/models'],
-      ['POST', '/v1/messages'],
-      ['POST', '/v1/chat/completions'],
-      ['POST', '/v1/responses'],
-      ['GET', '/managed/settings'],
-      ['POST', '/v1/traces'],
-    ] as const) {
-      const init = method === 'GET' ? {} : { body: '{"model":"coder-1"}' };
-      const headers = { ...OF_CONSOLE, 'content-type': 'application/json' };
-      const { status } = await anna.send(method, path, { headers, ...init });
+    const headers = { ...OF_CONSOLE, ...JSON_BODY };
+    for (const path of ['/v1/models', '/managed/settings']) {
+      assert.ok([401, 404].includes((await anna.send('GET', path, { headers })).status), path);
+    }
+    for (const path of ['/v1/messages', '/v1/chat/completions', '/v1/responses', '/v1/traces']) {
+      const { status } = await anna.send('POST', path, { headers, body: '{"model":"coder-1"}' });
       assert.ok([401, 404].includes(status), `${path}: ${status}`);
     }
   });
@@ -143,7 +117,7 @@ describe('a cookie', () => {
   });
 
   it('is invalid with a credential of another kind, a made-up one, or two', async () => {
-    const { access_token, refresh_token } = await signIn(gateway.url, 'anna');
+    const { access_token, refresh_token } = await scene.signIn('anna');
     const [name, value] = anna.cookie.split('=') as [string, string];
     const other = `${'A'.repeat(42)}A`;
     const values = [access_token, refresh_token, gateway.token, other, '', `${value}x`, 'x'.repeat(10_000)];
@@ -156,7 +130,7 @@ describe('a cookie', () => {
   });
 
   it('is not created by a bearer: the console stays closed', async () => {
-    const { access_token } = await signIn(gateway.url, 'anna');
+    const { access_token } = await scene.signIn('anna');
     const headers = { ...OF_CONSOLE, authorization: `Bearer ${access_token}` };
     const response = await fetch(`${gateway.url}/console/session`, { headers });
     assert.equal(((await response.json()) as { person: unknown }).person, null);
@@ -295,15 +269,11 @@ describe('a developer', () => {
 
 describe('without TLS', () => {
   it('rejects sign-ins from another machine: others could take the cookie', async () => {
-    const plain = await bootSignIn({ provider, auth: AUTH, public_url: 'http://gateway.example.com' });
-    try {
-      const response = await createBrowser().request(`${plain.url}/console/sign-in`);
-      assert.equal(response.status, 403);
-      assert.match(await response.text(), /The console needs HTTPS/);
-      assert.deepEqual(response.headers.getSetCookie(), []);
-    } finally {
-      await plain.close();
-    }
+    await using plain = closing(await bootSignIn({ provider, auth: AUTH, public_url: 'http://gateway.example.com' }));
+    const response = await createBrowser().request(`${plain.url}/console/sign-in`);
+    assert.equal(response.status, 403);
+    assert.match(await response.text(), /The console needs HTTPS/);
+    assert.deepEqual(response.headers.getSetCookie(), []);
   });
 });
 
@@ -311,24 +281,20 @@ describe('behind TLS', () => {
   it('the cookie is for this host alone, and one without the prefix is none', async () => {
     const issuer = 'https://gateway.example.com';
     provider.register(`${issuer}/oauth/callback`);
-    const secure = await bootSignIn({ provider, auth: AUTH, public_url: issuer });
-    try {
-      const browser = createBrowser();
-      const left = await browser.request(`${secure.url}/console/sign-in?back_to=/console/usage`);
-      const callback = await approveAt(left.headers.get('location')!, 'anna');
-      const back = await browser.request(`${secure.url}${callback.pathname}${callback.search}`);
-      assert.equal(back.headers.get('location'), `${issuer}/console/usage`);
-      const set = back.headers.getSetCookie().find((line) => /gw_session/.test(line))!;
-      assert.match(set, /^__Host-gw_session=[\w-]{59}; Path=\/; HttpOnly; SameSite=Lax; Secure$/);
-      const value = browser.cookies(secure.url).get('__Host-gw_session')!;
-      const statusWith = async (cookie: string) =>
-        (await fetch(`${secure.url}/admin/api/me`, { headers: { ...OF_CONSOLE, cookie } })).status;
-      assert.equal(await statusWith(`__Host-gw_session=${value}`), 200);
-      for (const name of ['gw_session', '__host-gw_session', '__Secure-gw_session', 'x__Host-gw_session']) {
-        assert.equal(await statusWith(`${name}=${value}`), 401, name);
-      }
-    } finally {
-      await secure.close();
+    await using secure = closing(await bootSignIn({ provider, auth: AUTH, public_url: issuer }));
+    const browser = createBrowser();
+    const left = await browser.request(`${secure.url}/console/sign-in?back_to=/console/usage`);
+    const callback = await approveAt(left.headers.get('location')!, 'anna');
+    const back = await browser.request(`${secure.url}${callback.pathname}${callback.search}`);
+    assert.equal(back.headers.get('location'), `${issuer}/console/usage`);
+    const set = back.headers.getSetCookie().find((line) => /gw_session/.test(line))!;
+    assert.match(set, /^__Host-gw_session=[\w-]{59}; Path=\/; HttpOnly; SameSite=Lax; Secure$/);
+    const value = browser.cookies(secure.url).get('__Host-gw_session')!;
+    const statusWith = async (cookie: string) =>
+      (await fetch(`${secure.url}/admin/api/me`, { headers: { ...OF_CONSOLE, cookie } })).status;
+    assert.equal(await statusWith(`__Host-gw_session=${value}`), 200);
+    for (const name of ['gw_session', '__host-gw_session', '__Secure-gw_session', 'x__Host-gw_session']) {
+      assert.equal(await statusWith(`${name}=${value}`), 401, name);
     }
   });
 });

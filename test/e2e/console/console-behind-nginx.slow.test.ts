@@ -1,20 +1,17 @@
 /** Signing in to the console through a proxy that hides the browser's host, or by another name of the machine. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { freePort } from '../../support/free-port.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { HAS_NGINX, startNginx } from '../../support/proxies/nginx.ts';
 import { blocksOf } from '../../support/readme-blocks.ts';
+import { use } from '../../support/use.ts';
 
 const browser = useBrowser();
-let provider: TestIdentityProvider;
-before(async () => {
-  provider = await startIdentityProvider({ host: 'localhost' });
-});
-after(() => provider?.close());
+const provider = use(() => startIdentityProvider({ host: 'localhost' }));
 
 /** The recipe of the guide: the blocks beside the server, and its one location. */
 const [RECIPE] = blocksOf('examples/proxies/README.md', 'nginx').map(({ text }) => text);
@@ -24,52 +21,30 @@ const FORWARDED = 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;'
 /** A location with these lines, which passes everything on to the gateway. */
 const passing = (...lines: string[]) => `location / { proxy_pass http://GATEWAY; ${lines.join(' ')} }`;
 
-interface Case {
-  /** With PORT in the place of its port. */
-  readonly public_url: string;
-  /** `location` blocks, with GATEWAY in the place of the gateway's address. */
-  readonly locations: string;
-}
+const BELOW = OF_GUIDE.replace('location /', 'location /gateway/');
+const HOST = 'proxy_set_header Host';
 
-const CASES: Readonly<Record<string, Case>> = {
-  'the recipe of the guide': { public_url: 'http://127.0.0.1:PORT', locations: OF_GUIDE },
-  'the recipe, with TLS': { public_url: 'https://localhost:PORT', locations: OF_GUIDE },
-  'the recipe, below a path that stays on': {
-    public_url: 'http://127.0.0.1:PORT/gateway',
-    locations: OF_GUIDE.replace('location /', 'location /gateway/'),
-  },
-  'the recipe, below a path that is taken away': {
-    public_url: 'https://127.0.0.1:PORT/gateway/',
-    locations: OF_GUIDE.replace('location /', 'location /gateway/').replace(/(proxy_pass \S+);/, '$1/;'),
-  },
-  'no Host of its own': { public_url: 'http://127.0.0.1:PORT', locations: passing() },
-  'no Host of its own, and another name': { public_url: 'http://localhost:PORT', locations: passing() },
-  'no Host of its own, and HTTP/1.1': {
-    public_url: 'http://localhost:PORT',
-    locations: passing('proxy_http_version 1.1;', 'proxy_set_header Connection "";'),
-  },
-  'no Host, and X-Forwarded-For': { public_url: 'http://localhost:PORT', locations: passing(FORWARDED) },
-  'Host without the port, and nothing else': {
-    public_url: 'http://localhost:PORT',
-    locations: passing('proxy_set_header Host $host;'),
-  },
-  'Host with the port': {
-    public_url: 'http://127.0.0.1:PORT',
-    locations: passing('proxy_set_header Host $http_host;', FORWARDED),
-  },
-  'Host, and X-Forwarded-Host with the port of nginx': {
-    public_url: 'http://127.0.0.1:PORT',
-    locations: passing('proxy_set_header Host $host:$server_port;', 'proxy_set_header X-Forwarded-Host $host;'),
-  },
-  'a name of another machine as Host': {
-    public_url: 'http://127.0.0.1:PORT',
-    locations: passing('proxy_set_header Host gateway.internal;'),
-  },
-  'another name of this machine as Host': {
-    public_url: 'http://127.0.0.1:PORT',
-    locations: passing('proxy_set_header Host localhost:8080;'),
-  },
-  IPv6: { public_url: 'http://[::1]:PORT', locations: passing('proxy_set_header Host $host;') },
+/** The public URL with PORT in the place of its port, and the `location` with GATEWAY for the gateway's address. */
+const CASES: Readonly<Record<string, readonly [public_url: string, location: string]>> = {
+  'the recipe of the guide': ['http://127.0.0.1:PORT', OF_GUIDE],
+  'the recipe, with TLS': ['https://localhost:PORT', OF_GUIDE],
+  'the recipe, below a path that stays on': ['http://127.0.0.1:PORT/gateway', BELOW],
+  'the recipe, below a path that is taken away': [
+    'https://127.0.0.1:PORT/gateway/',
+    BELOW.replace(/(proxy_pass \S+);/, '$1/;'),
+  ],
+  'no Host of its own, and another name': ['http://localhost:PORT', passing()],
+  'no Host of its own, and HTTP/1.1': [
+    'http://localhost:PORT',
+    passing('proxy_http_version 1.1;', 'proxy_set_header Connection "";'),
+  ],
+  'Host with the port': ['http://127.0.0.1:PORT', passing(`${HOST} $http_host;`, FORWARDED)],
+  'Host, and X-Forwarded-Host with the port of nginx': [
+    'http://127.0.0.1:PORT',
+    passing(`${HOST} $host:$server_port;`, 'proxy_set_header X-Forwarded-Host $host;'),
+  ],
+  'a name of another machine as Host': ['http://127.0.0.1:PORT', passing(`${HOST} gateway.internal;`)],
+  IPv6: ['http://[::1]:PORT', passing(`${HOST} $host;`)],
 };
 
 /** Starts a gateway, and whatever is in front of it, for one test. */
@@ -91,7 +66,7 @@ async function signInFrom(address: string, public_url: string): Promise<readonly
 }
 
 describe(`behind ${HAS_NGINX ? 'nginx' : 'a mock of nginx'} with`, () => {
-  for (const [name, { public_url, locations }] of Object.entries(CASES)) {
+  for (const [name, [public_url, location]] of Object.entries(CASES)) {
     test(`${name}, people sign in at ${public_url}`, async (t) => {
       const { url, gateway } = await open(public_url);
       t.after(() => gateway.close());
@@ -100,7 +75,7 @@ describe(`behind ${HAS_NGINX ? 'nginx' : 'a mock of nginx'} with`, () => {
         host: url.includes('[::1]') ? '::1' : '127.0.0.1',
         port: Number(new URL(url).port),
         tls: url.startsWith('https:'),
-        locations: locations.replace('GATEWAY', host),
+        locations: location.replace('GATEWAY', host),
         beside: UPSTREAM.replace(/server \S+;/, `server ${host};`).replace(/server 10\S+;/, ''),
       });
       t.after(() => nginx.close());

@@ -1,24 +1,23 @@
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
-import { after, before, it } from 'node:test';
+import { it } from 'node:test';
 import type { Clock } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { makeLink } from '../../../engine/domain/identity/sessions/console-sessions.ts';
 import { OF_CONSOLE, personIn } from '../../support/console.ts';
 import { freePort } from '../../support/free-port.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway } from '../../support/gateway.ts';
 import { createBrowser } from '../../support/identity/browser-by-fetch.ts';
+import { use } from '../../support/use.ts';
 
-let gateway: TestGateway;
 let ahead_ms = 0;
 const clock: Clock = { ...systemClock, now: () => Date.now() + ahead_ms };
 
-before(async () => {
+const gateway = use(async () => {
   const port = await freePort();
   const server = { listen: `127.0.0.1:${port}`, public_url: `http://127.0.0.1:${port}` };
-  gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:9', clock, config: { server } });
+  return bootGateway({ upstream_url: 'http://127.0.0.1:9', clock, config: { server } });
 });
-after(() => gateway?.close());
 
 const newLink = async () =>
   `${gateway.url}/console/link?once=${await makeLink({ database: gateway.database, clock }, 'root@host')}`;

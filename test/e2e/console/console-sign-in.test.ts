@@ -1,55 +1,34 @@
 import assert from 'node:assert/strict';
-import { after, before, it } from 'node:test';
+import { it } from 'node:test';
 import type { Clock } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { OF_CONSOLE, personIn, signInToConsole } from '../../support/console.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import { approveAt, createBrowser } from '../../support/identity/browser-by-fetch.ts';
-import { PEOPLE, startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
-import { bootSignIn } from '../../support/identity/sign-in.ts';
+import { approveAt, createBrowser, PEOPLE } from '../../support/identity/identity-provider.ts';
+import { useSignInScene } from '../support/sign-in-scene.ts';
 
-let provider: TestIdentityProvider;
-let gateway: TestGateway;
 let ahead_ms = 0;
 const clock: Clock = { ...systemClock, now: () => Date.now() + ahead_ms };
 const MINUTE = 60_000;
 const AUTH = { admin_groups: ['admins'], session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' } };
 
-before(async () => {
-  provider = await startIdentityProvider({ host: 'localhost' });
-  gateway = await bootSignIn({
-    provider,
-    clock,
-    auth: AUTH,
-  });
-});
-after(async () => {
-  await gateway?.close();
-  await provider?.close();
-});
+const people = { host: 'localhost' } as const;
+const { provider, gateway, other } = useSignInScene({ clock, replicas: 2, people, auth: AUTH });
 
 it('an administrator and a developer sign in, and are who they are', async () => {
   const anna = await signInToConsole(gateway.url, 'anna');
   const ben = await signInToConsole(gateway.url, 'ben');
   const [of_anna, of_ben] = [await anna.call('GET', '/console/session'), await ben.call('GET', '/console/session')];
-  assert.equal(of_anna.body.person.email, 'anna@example.com');
-  assert.equal(of_anna.body.person.name, 'Anna Adler');
-  assert.equal(of_anna.body.person.is_admin, true);
-  assert.equal(of_ben.body.person.is_admin, false);
-  assert.equal(of_ben.body.sign_in, 'provider');
+  assert.deepEqual(of_anna.body.person, { email: 'anna@example.com', name: 'Anna Adler', is_admin: true });
+  assert.deepEqual([of_ben.body.person.is_admin, of_ben.body.sign_in], [false, 'provider']);
   assert.equal((await anna.call('GET', '/admin/api/people')).status, 200);
   assert.equal((await ben.call('GET', '/admin/api/people')).status, 403);
   const me = await ben.call('GET', '/admin/api/me');
   assert.deepEqual([me.status, me.body.email, me.body.groups], [200, 'ben@example.com', ['marketing']]);
   const made = await ben.call('POST', '/admin/api/tokens', { name: 'laptop' });
   assert.equal(made.status, 201, JSON.stringify(made.body));
-  const sessions = await ben.call('GET', '/admin/api/sessions');
-  assert.deepEqual(
-    sessions.body.sessions
-      .filter(({ current }: { current: boolean }) => current)
-      .map(({ user, kind }: Record<string, unknown>) => ({ user, kind })),
-    [{ user: 'ben@example.com', kind: 'console' }],
-  );
+  const { sessions } = (await ben.call('GET', '/admin/api/sessions')).body;
+  const { user, kind } = sessions.find(({ current }: { current: boolean }) => current);
+  assert.deepEqual({ user, kind }, { user: 'ben@example.com', kind: 'console' });
 });
 
 it('the cookie is of no use to scripts and other sites, and is different each time', async () => {
@@ -99,21 +78,17 @@ it('checks with the provider every quarter of an hour, and replaces the cookie w
   const anna = await signInToConsole(gateway.url, 'anna');
   const former = anna.cookie;
   provider.people.get('anna')!.groups = ['engineering'];
-  try {
-    assert.equal((await anna.call('GET', '/admin/api/people')).status, 200);
-    ahead_ms += 16 * MINUTE;
-    const refused = await anna.call('GET', '/admin/api/people');
-    assert.equal(refused.status, 403);
-    assert.notEqual(anna.cookie, former);
-    assert.equal((await anna.call('GET', '/console/session')).body.person.is_admin, false);
-    const with_former = { headers: { ...OF_CONSOLE, cookie: former } };
-    assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 200, 'requests that are under way');
-    ahead_ms += MINUTE;
-    assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 401);
-    assert.equal((await anna.call('GET', '/admin/api/me')).status, 200);
-  } finally {
-    provider.people.get('anna')!.groups = [...PEOPLE.anna.groups];
-  }
+  assert.equal((await anna.call('GET', '/admin/api/people')).status, 200);
+  ahead_ms += 16 * MINUTE;
+  const refused = await anna.call('GET', '/admin/api/people');
+  assert.equal(refused.status, 403);
+  assert.notEqual(anna.cookie, former);
+  assert.equal((await anna.call('GET', '/console/session')).body.person.is_admin, false);
+  const with_former = { headers: { ...OF_CONSOLE, cookie: former } };
+  assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 200, 'requests that are under way');
+  ahead_ms += MINUTE;
+  assert.equal((await anna.send('GET', '/admin/api/me', with_former)).status, 401);
+  assert.equal((await anna.call('GET', '/admin/api/me')).status, 200);
 });
 
 it('a deleted account is out at the next check, and at once when an administrator ends its sessions', async () => {
@@ -131,18 +106,14 @@ it('a deleted account is out at the next check, and at once when an administrato
 it('while the provider is away a session goes on for a while, and then its state is unknown', async () => {
   const ben = await signInToConsole(gateway.url, 'ben');
   provider.setMode('down');
-  try {
-    ahead_ms += 20 * MINUTE;
-    assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
-    ahead_ms += 20 * MINUTE;
-    assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
-    ahead_ms += 25 * MINUTE;
-    const { status, body } = await ben.call('GET', '/admin/api/me');
-    assert.deepEqual([status, body.error.code], [503, 'temporarily_unavailable']);
-    assert.equal((await ben.call('POST', '/console/sign-out')).status, 200, 'sign-out always works');
-  } finally {
-    provider.setMode('up');
-  }
+  ahead_ms += 20 * MINUTE;
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
+  ahead_ms += 20 * MINUTE;
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
+  ahead_ms += 25 * MINUTE;
+  const { status, body } = await ben.call('GET', '/admin/api/me');
+  assert.deepEqual([status, body.error.code], [503, 'temporarily_unavailable']);
+  assert.equal((await ben.call('POST', '/console/sign-out')).status, 200, 'sign-out always works');
 });
 
 it('signing out ends the session, and lists the remaining ones', async () => {
@@ -160,23 +131,12 @@ it('signing out ends the session, and lists the remaining ones', async () => {
 });
 
 it('a session is good at every replica, and ends at all of them at once', async () => {
-  const replica = await bootSignIn({
-    provider,
-    clock,
-    database_url: gateway.env.TEST_DATABASE_URL!,
-    public_url: gateway.url,
-    auth: AUTH,
-  });
-  try {
-    const ben = await signInToConsole(gateway.url, 'ben');
-    const headers = { ...OF_CONSOLE, cookie: ben.cookie };
-    const statusThere = async () => (await fetch(`${replica.url}/admin/api/me`, { headers })).status;
-    assert.equal(await statusThere(), 200);
-    await ben.call('POST', '/console/sign-out');
-    assert.equal(await statusThere(), 401);
-  } finally {
-    await replica.close();
-  }
+  const ben = await signInToConsole(gateway.url, 'ben');
+  const headers = { ...OF_CONSOLE, cookie: ben.cookie };
+  const statusThere = async () => (await fetch(`${other.url}/admin/api/me`, { headers })).status;
+  assert.equal(await statusThere(), 200);
+  await ben.call('POST', '/console/sign-out');
+  assert.equal(await statusThere(), 401);
 });
 
 it('shows a rejected user the reason, and offers another account', async () => {

@@ -53,17 +53,4 @@ describe('in a browser', () => {
     await page.locator('[aria-label="Effective policy"]:focus').waitFor();
     assert.deepEqual(complaints, []);
   });
-
-  it('a developer sees their own policies, and nothing of upstreams', async () => {
-    const { page } = await site.open('ben', '/console/policies');
-    await page.getByText('for members of marketing').waitFor();
-    assert.equal(await page.getByRole('link', { name: 'Upstreams' }).count(), 0);
-    assert.equal(await page.getByLabel('E-mail address').count(), 0);
-    await page.goto(`${site.gateway.url}/console/upstreams`);
-    await page
-      .getByText(/Admin role required/)
-      .first()
-      .waitFor();
-    assert.equal(await page.getByRole('button', { name: /Drain/ }).count(), 0);
-  });
 });

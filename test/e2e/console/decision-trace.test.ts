@@ -9,37 +9,26 @@ import { operationOf } from '../../../engine/edge/admin/description.ts';
 import { createRunOperation } from '../../../engine/edge/admin/operations.ts';
 import { loadToRun } from '../../../engine/edge/gateway/reload.ts';
 import { stages } from '../../../stages/index.ts';
+import { pick } from '../../http/admin/support.ts';
 import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { type Surroundings, useGateway } from '../support/use-gateway.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
-let opened: Surroundings;
-useGateway(
-  (surroundings) => {
-    opened = surroundings;
+const of_team = (team: string) => ({ '===': [{ var: 'principal.team' }, team] });
+
+const opened = useGateway({
+  routing: {
+    default_upstream: 'main',
+    rules: [
+      { name: 'at-night', upstream: 'main', when: of_team('night') },
+      { name: 'big', upstream: 'main', when: { '>': [{ var: 'request.max_tokens' }, 50] } },
+    ],
   },
-  {
-    routing: {
-      default_upstream: 'main',
-      rules: [
-        { name: 'at-night', upstream: 'main', when: { '===': [{ var: 'principal.team' }, 'night'] } },
-        { name: 'big', upstream: 'main', when: { '>': [{ var: 'request.max_tokens' }, 50] } },
-      ],
-    },
-    spend_limits: {
-      time_zone: 'UTC',
-      rules: [
-        {
-          name: 'poor',
-          when: { '===': [{ var: 'principal.team' }, 'poor'] },
-          scope: 'user',
-          window: 'day',
-          limit_usd: 0.0001,
-        },
-      ],
-    },
+  spend_limits: {
+    time_zone: 'UTC',
+    rules: [{ name: 'poor', when: of_team('poor'), scope: 'user', window: 'day', limit_usd: 0.0001 }],
   },
-);
+});
 
 const SECRET = 'the-text-of-a-prompt-7d1f';
 
@@ -57,16 +46,9 @@ async function ask(token: string, more: object = {}): Promise<{ status: number; 
 async function fetchTrace(name: 'getRequest' | 'explainRequest', id: string, as?: string) {
   const { database, config_file, env } = opened.gateway;
   const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
-  const clock = systemClock;
   const explained = { loaded, directory: dirname(config_file) };
-  const run = createRunOperation({
-    config,
-    database,
-    clock,
-    sessions: undefined,
-    models: createModelCatalog(config),
-    explained,
-  });
+  const shared = { config, database, clock: systemClock, sessions: undefined };
+  const run = createRunOperation({ ...shared, models: createModelCatalog(config), explained });
   const root = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
   const caller = as === undefined ? root : { ...root, email: as, is_admin: false };
   // biome-ignore lint/suspicious/noExplicitAny: the description defines it.
@@ -84,27 +66,15 @@ describe('the trace of a request', () => {
       return found.ledger.length > 0 && found;
     });
     assert.match(trace.why, /^Served by main in .*, by the rule big\. It cost 0\.\d+ USD\.$/);
-    assert.deepEqual(
-      trace.stages.map(({ id, end }: { id: string; end: string }) => `${id} ${end}`),
-      [
-        'authenticate ran',
-        'read-body ran',
-        'resolve-route ran',
-        'check-budget ran',
-        'meter-usage ran',
-        'translate ran',
-        'forward answered',
-      ],
-    );
+    const ran = ['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'translate'];
+    const ends = [...ran.map((id) => [id, 'ran']), ['forward', 'answered']];
+    assert.deepEqual(pick(trace.stages, 'id', 'end'), ends);
     const rules = trace.rules.filter(({ kind }: { kind: string }) => kind === 'routing');
-    assert.deepEqual(
-      rules.map(({ name, held }: { name: string; held: boolean | null }) => [name, held]),
-      [
-        ['at-night', false],
-        ['big', true],
-        ['default', null],
-      ],
-    );
+    assert.deepEqual(pick(rules, 'name', 'held'), [
+      ['at-night', false],
+      ['big', true],
+      ['default', null],
+    ]);
     assert.deepEqual(rules[1].reasons, [{ held: true, words: 'request.max_tokens > 50 (request.max_tokens is 64)' }]);
     assert.match(`${rules[1].file}:${rules[1].line}`, /^gateway\.yaml:\d+$/);
     assert.equal(trace.bytes, 'Sent byte for byte as received.');
@@ -147,12 +117,9 @@ describe('the trace of a request', () => {
   test('shows users without the admin role only the conditions that matched', async () => {
     const { id } = await ask(opened.gateway.token);
     const { trace } = await fetchTrace('getRequest', id, 'dev@example.com');
-    const names = trace.rules.map(({ name }: { name: string }) => name);
+    const names = pick(trace.rules, 'name');
     assert.ok(names.includes('big') && !names.includes('at-night') && !names.includes('poor'), names.join());
     const now = await fetchTrace('explainRequest', id, 'dev@example.com');
-    assert.deepEqual(
-      now.rules.map(({ name }: { name: string }) => name),
-      ['big'],
-    );
+    assert.deepEqual(pick(now.rules, 'name'), ['big']);
   });
 });

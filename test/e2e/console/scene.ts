@@ -8,7 +8,6 @@
  * const carla = site.newPerson();                                   // a user that a test changes is its own
  * const request_id = await site.ask(carla.email);
  * ```
- * @module
  */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

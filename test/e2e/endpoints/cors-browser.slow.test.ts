@@ -1,55 +1,34 @@
 /** A real browser reads the gateway's responses on pages of listed origins, and nothing elsewhere. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { PACKAGE_ROOT } from '../../../engine/base/kit/package-root.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, serverSection } from '../../support/gateway.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
-import {
-  answerChunks,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { answerChunks, messageEvents, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { ownPort } from '../../support/net/own-port.ts';
+import { use } from '../../support/use.ts';
 import { messagesBody } from '../support/client.ts';
 
 const browser = useBrowser();
-let site: Server;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
+const site = createServer(async ({ url = '' }, res) => {
+  const module = /^\/openai\/([\w/-]+\.m?js)$/.exec(url)?.[1];
+  const file = module && (await readFile(join(PACKAGE_ROOT, 'node_modules/openai', module)).catch(() => undefined));
+  if (module !== undefined && file === undefined) return void res.writeHead(404).end();
+  res.setHeader('content-type', file ? 'text/javascript' : 'text/html').end(file ?? '<title>chat</title>');
+});
+const port = await ownPort(site);
 /** The same page, at an origin that is listed and at one that is not. */
-let listed: string;
-let other: string;
-
-before(async () => {
-  site = createServer(async ({ url = '' }, res) => {
-    const module = /^\/openai\/([\w/-]+\.m?js)$/.exec(url)?.[1];
-    const file = module && (await readFile(join(PACKAGE_ROOT, 'node_modules/openai', module)).catch(() => undefined));
-    if (module !== undefined && file === undefined) return void res.writeHead(404).end();
-    res.setHeader('content-type', file ? 'text/javascript' : 'text/html').end(file ?? '<title>chat</title>');
-  }).listen(0);
-  await once(site, 'listening');
-  const { port } = site.address() as AddressInfo;
-  listed = `http://localhost:${port}`;
-  other = `http://127.0.0.1:${port}`;
-  upstream = await startUpstream(answerChunks(messageEvents()));
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    config: { server: { ...serverSection({}), cors: { origins: [listed] } } },
-  });
-});
-
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  site?.closeAllConnections();
-  site?.close();
-});
+const listed = `http://localhost:${port}`;
+const other = `http://127.0.0.1:${port}`;
+const cors = { origins: [listed] };
+const upstream = use(() => startUpstream(answerChunks(messageEvents())));
+const gateway = use(() =>
+  bootGateway({ upstream_url: upstream.url, config: { server: { ...serverSection({}), cors } } }),
+);
 
 async function visit(origin: string): Promise<Page> {
   const { page } = await browser.open();

@@ -1,14 +1,8 @@
 /** Pages of listed origins may read the gateway's responses, errors and streams included; all others are served as before. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { serverSection, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerChunks,
-  answerJson,
-  message,
-  messageEvents,
-  type ScriptedUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { serverSection } from '../../support/gateway.ts';
+import { answerChunks, answerJson, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, MESSAGES, messagesBody, type Response, type Sending, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
@@ -16,15 +10,7 @@ const CHAT = '/v1/chat/completions';
 const PAGE = 'https://chat.example.com';
 const LISTED = [PAGE, 'http://localhost:3000', 'chrome-extension://abcdefghijklmnop'];
 
-let gateway: TestGateway;
-let upstream: ScriptedUpstream;
-
-useGateway(
-  (opened) => {
-    ({ gateway, upstream } = opened);
-  },
-  { server: { ...serverSection({}), cors: { origins: LISTED } } },
-);
+const { gateway, upstream } = useGateway({ server: { ...serverSection({}), cors: { origins: LISTED } } });
 
 const of = (origin: string, sending: Sending = {}) =>
   send(gateway.url, { ...sending, headers: ['origin', origin, ...(sending.headers ?? [])] });

@@ -5,20 +5,14 @@ import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { createServiceToken } from '../../../engine/domain/identity/tokens/service-tokens.ts';
 import { generateToken } from '../../../engine/domain/identity/tokens/token-format.ts';
 import type { createToken } from '../../../engine/domain/identity/tokens/tokens.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { MESSAGES, messagesBody, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let gateway: TestGateway;
-let upstream: ScriptedUpstream;
 let by: Parameters<typeof createToken>[0];
 /** Credentials by kind. */
 const sent: Record<string, string> = {};
 
-useGateway((opened) => {
-  ({ gateway, upstream } = opened);
-});
+const { gateway, upstream } = useGateway();
 
 before(async () => {
   by = { database: gateway.database, clock: systemClock, actor: { kind: 'command', name: 'test' } };

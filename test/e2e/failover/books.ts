@@ -1,7 +1,4 @@
-/**
- * What a case leaves in the ledger, the audit log and the counters of limits, compared with the expectation.
- * @module
- */
+/** What a case leaves in the ledger, the audit log and the counters of limits, compared with the expectation. */
 import assert from 'node:assert/strict';
 import type { TestGateway } from '../../support/gateway.ts';
 import { USED } from '../../support/model-provider/fault-server.ts';

@@ -1,10 +1,7 @@
-/**
- * Cases of upstreams that fail: their script, and the expected outcome, read from `expected.ts`.
- * @module
- */
+/** Cases of upstreams that fail: their script, and the expected outcome, read from `expected.ts`. */
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type Play, serves } from '../../support/model-provider/fault-server.ts';
-import type { Mixture, Row } from './expected.ts';
+import type { Mixture, Row } from '../../upstreams/attempts/expected.ts';
 
 /** One request and what its upstreams do. */
 export interface Case {

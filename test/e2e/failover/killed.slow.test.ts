@@ -1,14 +1,12 @@
-/** An upstream that is killed under streams, and one that fails again and again: clients notice the minimum. */
+/** An upstream that is killed under streams: clients notice the minimum. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
-import { answers, eventsBy, type Play, servedBy } from '../../support/model-provider/fault-server.ts';
+import { describe, test } from 'node:test';
+import { eventsBy, type Play, servedBy } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, open, type Response, readAll } from '../support/client.ts';
-import { movableClock } from '../support/movable-clock.ts';
 import { nothingReserved } from '../support/state.ts';
-import { errorsIn } from './scene.ts';
-import { faultsInBooks, nameOf, openSeveral, type Several } from './several.ts';
+import { errorsIn, faultsInBooks, nameOf, useSeveral } from './several.ts';
 
 const STREAMS = 200;
 /** Clients with one request after the other. */
@@ -26,11 +24,7 @@ function halfUntil(released: Promise<void>): Play {
 }
 
 describe('three upstreams with 200 streams', () => {
-  let several: Several;
-  before(async () => {
-    several = await openSeveral({ count: 3, route: ['a', 'b', 'c'].map((upstream) => ({ upstream, weight: 1 })) });
-  });
-  after(() => several?.close());
+  const several = useSeveral({ count: 3, route: ['a', 'b', 'c'].map((upstream) => ({ upstream, weight: 1 })) });
 
   test('one of which is killed: no client sees more than one error, and every request has its attempt', async () => {
     const { faults, gateway } = several;
@@ -92,30 +86,4 @@ describe('three upstreams with 200 streams', () => {
     assert.equal(new Set(attempts.map(({ request_id }) => request_id)).size, STREAMS, 'every request has a row');
     assert.deepEqual(await faultsInBooks(several), {});
   });
-});
-
-test('an upstream that fails again and again gets no more requests again than its retry budget, and the others serve', async (t) => {
-  /** Nothing else waits for so long. */
-  const WAIT_MS = 3500;
-  const COUNT = 60;
-  const clock = movableClock({ stands: true });
-  const several = await openSeveral({ count: 2, each: { a: { breaker: { mode: 'off' } } }, clock });
-  t.after(() => several.close());
-  several.faults[0]!.plays.set('a', answers(529, { retry_after: String(WAIT_MS / 1000) }));
-  let answered = 0;
-  const asked = Array.from({ length: COUNT }, async (_, index) => {
-    const { status } = await several.ask(`many-${index}`);
-    answered++;
-    return status;
-  });
-  await until('only those that wait are left', () => answered + clock.begun(WAIT_MS) === COUNT);
-  const again = clock.begun(WAIT_MS);
-  clock.advance(WAIT_MS);
-  assert.deepEqual(new Set(await Promise.all(asked)), new Set([200]));
-  assert.deepEqual(several.counts(), [COUNT + again, COUNT]);
-  // 20 % of 60 under way.
-  assert.ok(again >= 3 && again <= 12, `${again} were sent again`);
-  await nothingReserved(several.gateway.database);
-  const attempts = await several.attempts();
-  assert.equal(attempts.filter(({ reason }) => reason === 'same_after_wait').length, again);
 });

@@ -1,32 +1,23 @@
 /** A request of 30 MB is forwarded to the next upstream like any other, byte for byte and translated anew. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { beginsWithError, type Play, resets, servedBy } from '../../support/model-provider/fault-server.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
-import { openSeveral, type Several } from './several.ts';
+import { PRICING } from '../support/nine.ts';
+import { useSeveral } from './several.ts';
 
 const LENGTH = 30_000_000;
 const CONTENT = [{ role: 'user', content: 'long '.repeat(LENGTH / 5) }];
 
-let several: Several;
-
-before(async () => {
-  several = await openSeveral({
-    count: 3,
-    each: { b: { type: 'compat', protocols: ['chat'] } },
-    // A model with room for it.
-    config: {
-      models: ['coder-1', 'other-1'].map((id) => ({
-        id,
-        context_window: 50_000_000,
-        max_output_tokens: 64_000,
-        pricing: { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 },
-      })),
-    },
-  });
+const several = useSeveral({
+  count: 3,
+  each: { b: { type: 'compat', protocols: ['chat'] } },
+  // A model with room for it.
+  config: {
+    models: [{ id: 'coder-1', context_window: 50_000_000, max_output_tokens: 64_000, pricing: PRICING }],
+  },
 });
-after(() => several?.close());
 
 const FAILURES: Readonly<Record<string, Play>> = {
   'resets the connection': resets,
@@ -36,7 +27,6 @@ const FAILURES: Readonly<Record<string, Play>> = {
 describe('a request of 30 MB at an upstream that', () => {
   for (const [what, play] of Object.entries(FAILURES)) {
     test(`${what} goes to an upstream with translation and to one without`, async () => {
-      several.forget();
       several.faults[0]!.plays.set('a', play);
       several.faults[1]!.plays.set('b', play);
       const stream = play === FAILURES['begins its stream with an error'];

@@ -1,15 +1,15 @@
 /**
  * Every failure of an upstream at a gateway: response, attempts, money. One route, client and mode for each, in turn;
  * `test/upstreams/attempts/attempts.test.ts` has all of them, and so has the deep tier.
- * @module
  */
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { PROTOCOLS } from '../../../engine/base/contract/protocol.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
 import { IS_DEEP } from '../../support/times.ts';
+import { use } from '../../support/use.ts';
+import { MIXTURES, ROWS, type Row } from '../../upstreams/attempts/expected.ts';
 import { allCasesOf, type Case, casesOf, mixed, WAYS } from './cases.ts';
-import { MIXTURES, ROWS, type Row } from './expected.ts';
-import { openScene, type Scene } from './scene.ts';
+import { openScene } from './scene.ts';
 
 /** The case of a row that is its turn: neighbours differ in everything. */
 function caseOf(row: Row): Case {
@@ -35,11 +35,7 @@ function playAll(title: string, groups: readonly (readonly Case[])[], more: Conf
   // Slow cases move the clock.
   const concurrency = title.includes('silence') ? 1 : 8;
   describe(title, { concurrency }, () => {
-    let scene: Scene;
-    before(async () => {
-      scene = await openScene(groups.flat(), more);
-    });
-    after(() => scene?.close());
+    const scene = use(() => openScene(groups.flat(), more));
 
     for (const cases of groups) {
       test(`${cases[0]!.what}: ${cases.map(({ name }) => name).join('; ')}`, async () => {

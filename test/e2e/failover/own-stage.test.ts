@@ -1,14 +1,12 @@
 /** A stage of the operator's own that acts before each attempt, in a pipeline without money and translation. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
+import { projectOfTest } from '../../load/support/project.ts';
 import { answers, type Call, type FaultServer, servedBy, serves } from '../../support/model-provider/fault-server.ts';
 import { textIn } from '../streams/streams.ts';
 import type { Response } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
-import { openSeveral, type Several } from './several.ts';
+import { useSeveral } from './several.ts';
 
 const TIME_LIMIT_SECONDS = 60;
 
@@ -59,25 +57,13 @@ finally:
 `;
 
 describe('a stage of your own that acts before each attempt', () => {
-  let directory: string;
-  let several: Several;
+  const { directory, path } = projectOfTest({ 'per-upstream.js': STAGE, 'messages.yaml': PIPELINE });
+  const config = { pipelines: directory, stages: [path('per-upstream.js')] };
+  const several = useSeveral({ count: 2, config, upstreams: { breaker: { mode: 'off' } } });
   let seen: string[];
-
-  before(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'own-attempts-'));
-    await writeFile(join(directory, 'per-upstream.js'), STAGE);
-    await writeFile(join(directory, 'messages.yaml'), PIPELINE);
-    const own = { pipelines: directory, stages: [join(directory, 'per-upstream.js')] };
-    several = await openSeveral({ count: 2, config: own, upstreams: { breaker: { mode: 'off' } } });
-  });
-  after(async () => {
-    await several?.close();
-    await rm(directory, { recursive: true });
-  });
   beforeEach(() => {
     // Reported by the stage, in this process.
     Object.assign(globalThis, { onOwnStageHangs: () => setImmediate(() => several.advance(TIME_LIMIT_SECONDS + 1)) });
-    several.forget();
     seen = [];
     const watching = (play: (call: Call) => void | Promise<void>) => (call: Call) => {
       const { metadata } = JSON.parse(call.received.body.toString());

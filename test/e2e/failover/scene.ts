@@ -1,7 +1,6 @@
 /**
  * One gateway in front of upstreams that fail, each case with a model and a session of its own, and upstreams of its own where
  * a failure counts against an upstream as a whole, so that all can be played at once and none sees what another left behind.
- * @module
  */
 import assert from 'node:assert/strict';
 import { bootGateway, type ConfigSections, serverSection, type TestGateway } from '../../support/gateway.ts';

@@ -3,10 +3,13 @@
  * effects of one request on the next.
  * @module
  */
+import { beforeEach } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, startFaultServer } from '../../support/model-provider/fault-server.ts';
+import { use } from '../../support/use.ts';
+import { eventsIn } from '../streams/streams.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { type MovableClock, movableClock } from '../support/movable-clock.ts';
 import { PRICING } from '../support/nine.ts';
@@ -116,8 +119,22 @@ export async function openSeveral(options: {
   };
 }
 
+/** Errors in a stream; Responses reports one in two events. */
+export function errorsIn(text: string): number {
+  return eventsIn(text).filter(
+    ({ name, data }) => name === 'error' || data.type === 'error' || (name === undefined && data.error),
+  ).length;
+}
+
+/** Boots them for the tests of a describe block, each of which begins without plays and counts. */
+export function useSeveral(options: Parameters<typeof openSeveral>[0]): Several {
+  const opened = use(() => openSeveral(options));
+  beforeEach(() => opened.forget());
+  return opened;
+}
+
 /** The findings of `ledger verify`. */
-export async function faultsInBooks({ gateway }: Several): Promise<object> {
+export async function faultsInBooks({ gateway }: Pick<Several, 'gateway'>): Promise<object> {
   const { differences, repeated, uncounted, attempts, left } = await verifyLedger({
     database: gateway.database,
     clock: systemClock,

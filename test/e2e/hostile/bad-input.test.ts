@@ -2,36 +2,16 @@ import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { listTokens, revokeToken } from '../../../engine/domain/identity/tokens/tokens.ts';
-import { makeToken, type TestGateway } from '../../support/gateway.ts';
-import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { makeToken } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
-import {
-  ask,
-  bearer,
-  collect,
-  connect,
-  messagesBody,
-  parseRaw,
-  type Response,
-  type Sending,
-  send,
-} from '../support/client.ts';
+import { ask, bearer, messagesBody, type Response, type Sending, send, sendPart } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { assertRefused, INVALID } from '../support/refusal.ts';
 import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
 const clock = movableClock();
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  {},
-  clock,
-);
+const { upstream, gateway } = useGateway({}, clock);
 afterEach(async () => {
   const response = await ask(gateway.url, gateway.token);
   assert.equal(response.status, 200, 'the gateway serves the next request');
@@ -215,12 +195,8 @@ describe('a credential', () => {
   });
 
   test('that is wrong is rejected before the body has been sent', async () => {
-    const socket = await connect(gateway.url);
-    const received = collect(socket);
-    socket.write('POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: gw_wrong\r\ncontent-length: 150000\r\n\r\n{"mod');
-    await until('there is a response', () => received.text().includes('\r\n\r\n'));
-    assertRefused(upstream, parseRaw(received.text()), UNAUTHORISED);
-    socket.destroy();
+    const head = 'POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: gw_wrong\r\ncontent-length: 150000\r\n\r\n';
+    assertRefused(upstream, await sendPart(gateway.url, `${head}{"mod`), UNAUTHORISED);
   });
 });
 

@@ -1,8 +1,8 @@
 /** Fields and headers beside `model` by which a caller could have models, prices or accounts that are not its own. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { ConfigSections, TestGateway } from '../../support/gateway.ts';
-import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import type { ConfigSections } from '../../support/gateway.ts';
+import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, type Response, send } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
@@ -10,8 +10,6 @@ import { useGateway } from '../support/use-gateway.ts';
 const CHEAP = { input: 1, output: 5 };
 const EXPENSIVE = { input: 300, output: 1500 };
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 let token: string;
 
 function sections(url: string): ConfigSections {
@@ -69,9 +67,7 @@ function sections(url: string): ConfigSections {
   };
 }
 
-useGateway((opened) => {
-  ({ gateway, upstream } = opened);
-}, sections);
+const { gateway, upstream } = useGateway(sections);
 before(async () => {
   token = await gateway.newToken({ group: 'cheap', name: 'cheap' });
 });

@@ -1,22 +1,17 @@
 /** Headers that gateway.yaml sets for all requests to an upstream. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, type ConfigSections, mainUpstream, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerBytes,
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { beforeEach, describe, test } from 'node:test';
+import { bootGateway, type ConfigSections, mainUpstream } from '../../support/gateway.ts';
+import { answerBytes, answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import { use } from '../../support/use.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
+import { useUpstream } from '../support/use-gateway.ts';
 
 const SECRET = 'planted-header-77aa31';
 
-let first: ScriptedUpstream;
-let second: ScriptedUpstream;
-let gateway: TestGateway;
+const first = useUpstream();
+const second = useUpstream();
 let token: string;
 let people = 0;
 
@@ -28,9 +23,8 @@ const upstreams = (urls: readonly string[]): ConfigSections[] => [
   { ...mainUpstream(urls[1]!), name: 'spare', headers: { 'x-team': 'spare' } },
 ];
 
-before(async () => {
-  [first, second] = [await startUpstream(), await startUpstream()];
-  gateway = await bootGateway({
+const gateway = use(() =>
+  bootGateway({
     upstream_url: first.url,
     real_log: true,
     env: { TEST_HEADER: SECRET },
@@ -38,19 +32,11 @@ before(async () => {
       upstreams: upstreams([first.url, second.url]),
       routing: { default_upstreams: [{ upstream: 'main' }, { upstream: 'spare', order: 2 }] },
     },
-  });
-});
-after(async () => {
-  await gateway.close();
-  await Promise.all([first.close(), second.close()]);
-});
+  }),
+);
 beforeEach(async () => {
   // A user whose session has no upstream yet.
   token = await gateway.newToken({ user: `person-${++people}@example.com` });
-  for (const upstream of [first, second]) {
-    upstream.requests.length = 0;
-    upstream.script = answerJson(message());
-  }
 });
 
 const ask = (more: readonly string[] = []): Promise<Response> =>

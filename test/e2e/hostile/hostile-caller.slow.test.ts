@@ -2,20 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { startChild, stopChildren } from '../../bench/processes.ts';
-import type { TestGateway } from '../../support/gateway.ts';
 import { ATTACKS } from '../../support/identity/hostile-caller.ts';
-import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
 after(stopChildren);
-useGateway((opened) => {
-  ({ gateway, upstream } = opened);
-}, {});
+const { gateway, upstream } = useGateway({});
 
 test("one hostile caller makes no other caller's request fail", async () => {
   const { url } = gateway;

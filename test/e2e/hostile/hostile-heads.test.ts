@@ -1,32 +1,18 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { TestGateway } from '../../support/gateway.ts';
-import {
-  answerRaw,
-  message,
-  type Script,
-  type ScriptedUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { answerRaw, message, type Script } from '../../support/model-provider/scripted-upstream.ts';
 import { inTurn, times } from '../../support/times.ts';
 import { bearer, messagesBody, parseRaw, sendRaw } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 const clock = movableClock();
 
 const LONGER_THAN_ANY_LIMIT_MS = 3_600_000;
 const spend_limits = { defaults: { user_daily_usd: 1000 }, on_exceeded: 'deny' };
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  { spend_limits },
-  clock,
-);
+const { upstream, gateway } = useGateway({ spend_limits }, clock);
 
 const BODY = JSON.stringify(message());
 const FIELDS = `content-type: application/json\r\ncontent-length: ${BODY.length}\r\n`;
@@ -55,10 +41,8 @@ async function assertFinished(raw: string): Promise<number> {
   assert.equal((await ledgerRows(gateway.database)).filter((row) => row.request_id === request_id).length, 1);
   const record = await auditRecord(gateway.database, request_id);
   assert.equal((record.record as { status: number }).status, status);
-  assert.deepEqual(
-    gateway.logs.filter((line) => /the engine failed|a stage failed/.test(line)),
-    [],
-  );
+  const found = gateway.logs.filter((line) => /the engine failed|a stage failed/.test(line));
+  assert.deepEqual(found, []);
   return status;
 }
 

@@ -3,25 +3,15 @@
  * survives, and responds where possible. `test/measures/hostile-json.test.ts` measures how long others wait meanwhile.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import pg from 'pg';
 import { answerBytes, EVENT_STREAM } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { ask } from '../support/client.ts';
-import {
-  HOSTILE,
-  HOSTILE_ANSWER,
-  HOSTILE_REQUEST,
-  type HostileTarget,
-  SIZE,
-  startHostileTarget,
-} from './hostile-json.ts';
+import { HOSTILE, HOSTILE_ANSWER, HOSTILE_REQUEST, SIZE, startHostileTarget } from './hostile-json.ts';
 
-let target: HostileTarget;
-before(async () => {
-  target = await startHostileTarget();
-});
-after(() => target?.close());
+const target = use(startHostileTarget);
 
 for (const [name, status] of [
   ['few lists, 100 levels each', 200],

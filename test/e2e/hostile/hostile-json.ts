@@ -1,10 +1,8 @@
 /**
  * Expensive JSON: members to put into a request or a response, of a given size in bytes; and a gateway to send it to.
- * @module
  */
-import { message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { bearer, type Response, send } from '../support/client.ts';
-import type { GatewayProcess } from '../support/gateway-process.ts';
+import { message } from '../../support/model-provider/scripted-upstream.ts';
+import { bearer, send } from '../support/client.ts';
 import { openProcessScene } from '../support/process-scene.ts';
 
 function filled(size: number, unit: string): string {
@@ -64,24 +62,14 @@ export const HOSTILE_REQUEST = '{"model":"coder-1","max_tokens":64,"messages":[{
 /** A response without its end, for more members. */
 export const HOSTILE_ANSWER = JSON.stringify(message()).slice(0, -1);
 
-/** A gateway whose heap is small, in a process of its own. */
-export interface HostileTarget {
-  readonly upstream: ScriptedUpstream;
-  readonly database_url: string;
-  readonly gateway: GatewayProcess;
-  readonly token: string;
-  /** Sends the same twice at once. */
-  twice(path: string, body: Buffer | string): Promise<readonly Response[]>;
-  close(): Promise<void>;
-}
-
-/** Starts it, with more options of Node.js if given. */
-export async function startHostileTarget(options = ''): Promise<HostileTarget> {
+/** Starts a gateway whose heap is small, in a process of its own, with more options of Node.js if given. */
+export async function startHostileTarget(options = '') {
   const scene = await openProcessScene();
   scene.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --max-old-space-size=512 ${options}`;
   const gateway = await scene.start();
   const token = await scene.newToken();
   const { upstream, database_url, close } = scene;
+  /** Sends the same twice at once. */
   const twice = (path: string, body: Buffer | string) =>
     Promise.all([1, 2].map(() => send(gateway.url, { path, headers: bearer(token), body })));
   return { upstream, database_url, gateway, token, twice, close };

@@ -3,40 +3,67 @@
  * records before masking, telemetry, responses, the output of commands, every table.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { RunningGateway } from '../../../engine/edge/gateway/start-gateway.ts';
+import { test } from 'node:test';
 import { cli } from '../../cli/support.ts';
+import { UPSTREAM_KEY } from '../../support/gateway.ts';
 import {
   approveAt,
   createBrowser,
   denyAt,
   type Endpoint,
   type Mode,
-  type TestIdentityProvider,
+  startIdentityProvider,
 } from '../../support/identity/identity-provider.ts';
 import {
   type BegunSignIn,
   beginSignIn,
+  bootSignIn,
   pollWith,
   refreshWith,
+  SIGNING_KEY,
   type TokenAnswer,
 } from '../../support/identity/sign-in.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startCollector } from '../../support/telemetry/collector.ts';
 import { until } from '../../support/until.ts';
-import { bootPlanted, type PlantedGateway } from './planted-gateway.ts';
+import { use } from '../../support/use.ts';
+import { movableClock } from '../support/movable-clock.ts';
 import { createSecretSearch, rowsAsText } from './secret-search.ts';
 
-let planted: PlantedGateway;
-let gateway: RunningGateway;
-let provider: TestIdentityProvider;
+const PREVIOUS_KEY = 'planted-previous-key-1f6d3b82a94c57e0';
+/** anna administers, ben is in no allowed group, the address of cleo is not verified. */
+const PEOPLE = {
+  anna: { email: 'anna@example.com', email_verified: true, groups: ['engineering', 'admins'] },
+  ben: { email: 'ben@example.com', email_verified: true, groups: ['marketing'] },
+  cleo: { email: 'cleo@example.com', email_verified: false, groups: ['engineering'] },
+  dan: { email: 'dan@example.com', email_verified: true, groups: ['engineering'] },
+};
 
 const search = createSecretSearch();
 const { plant } = search;
 
-before(async () => {
-  planted = await bootPlanted();
-  ({ gateway, provider } = planted);
+const clock = movableClock();
+const provider = use(() => startIdentityProvider({ people: PEOPLE }));
+const upstream = use(startUpstream);
+const collector = use(startCollector);
+const gateway = use(() => {
+  const previous_signing_keys = [{ key_env: 'TEST_PREVIOUS_KEY' }];
+  const telemetry = {
+    otlp: { endpoint: collector.endpoint },
+    metrics: { interval_seconds: 1 },
+    caller: 'pseudonym',
+  };
+  return bootSignIn({
+    ...{ provider, upstream_url: upstream.url, clock, config: { telemetry } },
+    env: { TEST_PREVIOUS_KEY: PREVIOUS_KEY, OTEL_BSP_SCHEDULE_DELAY: '50' },
+    oidc: { allowed_groups: ['engineering'] },
+    auth: {
+      session: { signing_key_env: 'TEST_SIGNING_KEY', previous_signing_keys, token_group: 'all' },
+      admin_groups: ['admins'],
+      limits: { device_authorizations: 1000, code_submissions: 1000 },
+    },
+  });
 });
-after(() => planted?.close());
 
 /** Sends a request, and keeps the response. `expected` is the status, or any that fails. */
 async function hear(what: string, path: string, init: RequestInit, expected?: number): Promise<Response> {
@@ -128,7 +155,7 @@ async function during(mode: Mode, endpoint: Endpoint, work: () => Promise<unknow
     });
     const is_asked = () => provider.requests.slice(before).some((request) => request.endpoint === endpoint);
     await until('the provider gets a request', () => is_asked() || is_over);
-    if (mode === 'hang') planted.clock.advance(LONGER_THAN_IT_MAY_TAKE_MS);
+    if (mode === 'hang') clock.advance(LONGER_THAN_IT_MAY_TAKE_MS);
     await working;
   } finally {
     provider.setMode('up');
@@ -282,7 +309,12 @@ function plantWhatTheProviderSaw(): void {
 }
 
 test('no secret of sign-in is in any log record, response, output or table', async () => {
-  for (const [what, secret] of Object.entries(planted.secrets)) plant(what, secret);
+  plant('the client secret', provider.client_secret);
+  plant('the signing key', SIGNING_KEY);
+  plant('the previous signing key', PREVIOUS_KEY);
+  plant("the upstream's key", UPSTREAM_KEY);
+  plant('the database password', new URL(gateway.env.TEST_DATABASE_URL!).password);
+  plant("the caller's access token", gateway.token);
   for (const mode of MODES) {
     const { user_code } = await begin();
     const approval = form({ user_code, action: 'approve' }, { origin: gateway.url });
@@ -294,7 +326,7 @@ test('no secret of sign-in is in any log record, response, output or table', asy
   await useBadly();
   plantWhatTheProviderSaw();
 
-  const { config_file, env, logs } = planted;
+  const { config_file, env, logs } = gateway;
   const with_config = ['--config', config_file];
   for (const command of COMMANDS) {
     const { stdout, stderr } = await cli([...command.split(' '), ...with_config], { env });
@@ -302,7 +334,6 @@ test('no secret of sign-in is in any log record, response, output or table', asy
     search.look(`the output of ${command}`, stdout + stderr);
   }
   search.look('the log', logs.join('\n'));
-  const { collector } = planted;
   await collector.point('gateway.sign_ins');
   await collector.span('that of a sign-in', ({ name }) => name === 'gateway.sign_in');
   search.look('the telemetry', collector.wire());

@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
-import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { UPSTREAM_KEY } from '../../support/gateway.ts';
 import { eventsOf } from '../../support/model-provider/model-provider.ts';
-import { answerBytes, answerChunks, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { answerBytes, answerChunks } from '../../support/model-provider/scripted-upstream.ts';
 import { SEED } from '../../support/random.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
@@ -16,12 +16,7 @@ import { useGateway } from '../support/use-gateway.ts';
 
 const PROMPT = 'The-merger closes on friday';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
-useGateway((opened) => {
-  ({ gateway, upstream } = opened);
-}, nineConfig);
+const { gateway, upstream } = useGateway(nineConfig);
 
 const SCHEMA = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
 

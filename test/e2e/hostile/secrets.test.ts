@@ -16,34 +16,28 @@ import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, send, sendRaw } from '../support/client.ts';
 import type { GatewayProcess } from '../support/gateway-process.ts';
-import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
+import { useProcessScene } from '../support/process-scene.ts';
 import { auditRows, ledgerRows } from '../support/state.ts';
 
 const PROMPT = 'the-merger-closes-on-friday';
 const WRONG_TOKEN = `gw_${'wrongwrong'.repeat(5)}`;
 const WRONG_KEY = 'sk-somebody-elses-key-9d2f';
 
-let scene: ProcessScene;
 let relay: TcpRelay;
 let gateway: GatewayProcess;
 let token: string;
 
-useProcessScene(
-  (opened) => {
-    scene = opened;
-  },
-  {
-    sections: () => ({
-      server: serverSection({
-        timeouts: {
-          first_byte_seconds: REACHED_SECONDS,
-          non_streaming_first_byte_seconds: REACHED_SECONDS,
-          idle_seconds: REACHED_SECONDS,
-        },
-      }),
+const scene = useProcessScene({
+  sections: () => ({
+    server: serverSection({
+      timeouts: {
+        first_byte_seconds: REACHED_SECONDS,
+        non_streaming_first_byte_seconds: REACHED_SECONDS,
+        idle_seconds: REACHED_SECONDS,
+      },
     }),
-  },
-);
+  }),
+});
 before(async () => {
   const relayed = new URL(scene.database_url);
   relay = await startRelay(Number(relayed.port));

@@ -1,16 +1,16 @@
 /** The package for developers, as they get it: by npx from the gateway, on their Node.js, without a registry. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { type Ended, start } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { bootSignIn, confirmInBrowser } from '../../support/identity/sign-in.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 
 /** The PATH of a machine that has nothing of this repository. */
 const PATH = (process.env.PATH ?? '')
@@ -18,23 +18,15 @@ const PATH = (process.env.PATH ?? '')
   .filter((folder) => !folder.includes('node_modules'))
   .join(delimiter);
 
-let directory: string;
-let provider: TestIdentityProvider;
-let gateway: TestGateway;
+const directory = ownDirectory();
 let env: NodeJS.ProcessEnv;
 
+const provider = use(startIdentityProvider);
+const gateway = use(() => bootSignIn({ provider }));
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'appscli-client-'));
-  provider = await startIdentityProvider();
-  gateway = await bootSignIn({ provider });
   // A closed port: a request to a registry waits or fails.
   const npm_config_registry = `http://127.0.0.1:${await freePort()}/`;
   env = { PATH, HOME: directory, npm_config_registry, npm_config_fetch_retries: '0' };
-});
-after(async () => {
-  await gateway?.close();
-  await provider?.close();
-  await rm(directory, { recursive: true, force: true });
 });
 
 async function run(file: string, arguments_: readonly string[], more: { exit_code?: number } = {}): Promise<Ended> {
@@ -46,7 +38,7 @@ async function run(file: string, arguments_: readonly string[], more: { exit_cod
 describe('by npx, with an empty home and no registry', () => {
   const npx = (...words: readonly string[]) => ['--yes', `${gateway.url}/client.tgz`, ...words];
 
-  test('a user signs in, sees their identity, and sets up a client whose key helper works without npx', async () => {
+  test('a user signs in, sees their identity, sets up a client whose key helper works without npx, and signs out', async () => {
     const signing_in = start('npx', npx('login'), { cwd: directory, env });
     const code = await until('the code is shown', () => {
       if (signing_in.process.exitCode !== null) throw new Error(signing_in.stderr());
@@ -67,10 +59,16 @@ describe('by npx, with an empty home and no registry', () => {
     const { apiKeyHelper } = JSON.parse(await readFile(file, 'utf8'));
     await rm(join(directory, '.npm'), { recursive: true });
     const helped = await run('sh', ['-c', apiKeyHelper]);
-    const models = await fetch(`${gateway.url}/v1/models`, {
-      headers: { authorization: `Bearer ${helped.stdout.trim()}` },
-    });
-    assert.equal(models.status, 200);
+    const headers = { authorization: `Bearer ${helped.stdout.trim()}` };
+    const listModels = () => fetch(`${gateway.url}/v1/models`, { headers });
+    assert.equal((await listModels()).status, 200);
+
+    const credentials = await readFile(join(directory, '.config/appscli/credentials.json'), 'utf8');
+    const { access_token, refresh_token } = JSON.parse(credentials).gateways[gateway.url];
+    const ended = await run('npx', npx('logout'));
+    assert.match(ended.stderr, /^Signed out of http/m);
+    for (const secret of [access_token, refresh_token]) assert.ok(!`${ended.stdout}${ended.stderr}`.includes(secret));
+    await until('the token is rejected', async () => (await listModels()).status === 401);
   });
 
   test("npm's cached copy is useless once the gateway serves another version", async () => {

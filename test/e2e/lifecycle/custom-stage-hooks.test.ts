@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { ResponseHead, StageContext } from '../../../engine/base/contract/stage.ts';
 import { projectOfTest } from '../../load/support/project.ts';
-import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
-import { answerChunks, messageEvents, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { UPSTREAM_KEY } from '../../support/gateway.ts';
+import { answerChunks, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
 import { openProcessScene } from '../support/process-scene.ts';
@@ -95,14 +95,7 @@ finally:
 
 const project = projectOfTest({ 'watcher.js': WATCHER, 'last.js': LAST, 'messages.yaml': PIPELINE });
 const stages = [project.path('watcher.js'), project.path('last.js')];
-let gateway: TestGateway;
-let upstream: ScriptedUpstream;
-useGateway(
-  (opened) => {
-    ({ gateway, upstream } = opened);
-  },
-  { pipelines: project.directory, stages },
-);
+const { gateway, upstream } = useGateway({ pipelines: project.directory, stages });
 
 const fault = (text: string, agent = 'other/1'): Promise<Response> =>
   ask(gateway.url, gateway.token, {}, ['x-fault', text, 'user-agent', agent]);

@@ -5,20 +5,20 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
-import { findExistingHome } from '../../../engine/base/store/embedded/postgres-home.ts';
-import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
+import { findExistingHome, readServerState } from '../../../engine/base/store/embedded-postgres.ts';
 import { ROLES_SQL } from '../../../engine/base/store/migrate.ts';
 import { ADMIN_OPERATIONS } from '../../../engine/edge/admin/description.ts';
 import { cli } from '../../cli/support.ts';
 import { signInToConsole } from '../../support/console.ts';
 import { runOn } from '../../support/database.ts';
 import { gatewayConfig, serverSection, type TestGateway, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
+import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { askForToken, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { makeSuiteDirectory, startSuiteServer } from '../../support/postgres.ts';
 import { databaseClock, SEARCH_PATH } from '../../support/suite-clock.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { ask } from '../support/client.ts';
 
 const SQL = readFileSync(new URL(`../../../${ROLES_SQL}`, import.meta.url), 'utf8');
@@ -28,8 +28,6 @@ const RUN = 'gateway_run';
 /** A server of its own: roles are its own as well, and only a superuser makes them. */
 let server: Awaited<ReturnType<typeof startSuiteServer>>;
 let admin_url: string;
-let provider: TestIdentityProvider;
-let upstream: ScriptedUpstream;
 let config: Awaited<ReturnType<typeof writeConfig>>;
 let env: NodeJS.ProcessEnv;
 let gateway: TestGateway | undefined;
@@ -63,10 +61,10 @@ async function openServer(): Promise<void> {
   await runOn(admin_url, databaseClock());
 }
 
+before(() => openServer());
+const provider = use(startIdentityProvider);
+const upstream = use(startUpstream);
 before(async () => {
-  await openServer();
-  provider = await startIdentityProvider();
-  upstream = await startUpstream();
   env = { ...process.env, RUN_URL: as(RUN), OWNER_URL: as(OWNER), TEST_UPSTREAM_KEY: UPSTREAM_KEY };
   const postgres = { url_env: 'RUN_URL' };
   const limits = { defaults: { user_daily_usd: 50 }, lease: 'on' };
@@ -77,8 +75,6 @@ before(async () => {
 after(async () => {
   await gateway?.close();
   await server?.close();
-  await upstream?.close();
-  await provider?.close();
   await rm(config!.directory, { recursive: true, force: true });
 });
 
@@ -172,51 +168,36 @@ async function demandNothingRefused(): Promise<void> {
     assert.ok(status < 500, `${name}: ${status} ${JSON.stringify(body)}`);
   }
 
-  const month = '2026-11-01';
-  const commands: string[][] = [
-    ['tokens', 'create', '--user', 'eve@example.com', '--group', 'all', '--name', 'laptop'],
-    ['tokens', 'list'],
-    ['service-tokens', 'create', '--name', 'robot', '--scope', 'usage:read'],
-    ['limits', 'set', '--user', 'eve@example.com', '--window', 'day', '--usd', '3', '--reason', 'a test'],
-    ['limits', 'list', '--user', 'eve@example.com'],
-    [
-      'limits',
-      'grant',
-      '--user',
-      'eve@example.com',
-      '--window',
-      'day',
-      '--usd',
-      '3',
-      '--expires',
-      '2h',
-      '--reason',
-      'a test',
-    ],
-    ['upstreams', 'drain', 'main', '--reason', 'a test'],
-    ['upstreams', 'resume', 'main'],
-    ['usage', '--since', '7d'],
-    ['audit', 'tail'],
-    ['audit', 'changes'],
-    ['limits', 'clear', '--user', 'eve@example.com', '--window', 'day'],
-    ['limits', 'list'],
-    ['tokens', 'rotate', '--user', 'eve@example.com', '--name', 'laptop'],
-    ['tokens', 'revoke', '--user', 'eve@example.com', '--name', 'laptop'],
-    ['service-tokens', 'list'],
-    ['users', 'reassign', 'eve@example.com', '--tokens', 'keep'],
-    ['policy', 'list'],
-    ['sessions', 'explain', 'eve@example.com'],
-    ['sessions', 'end', '--user', 'anna@example.com', '--with-tokens'],
-    ['ledger', 'verify'],
-    ['ledger', 'sum'],
-    ['ledger', 'reprice', '--since', month, '--yes'],
-    ['sessions', 'list'],
-    ['users', 'list'],
-    ['config', 'loads'],
-  ];
-  for (const words of commands) {
-    const { exit_code, stderr } = await run(...words);
-    assert.ok(exit_code === 0, `${words.join(' ')}: ${exit_code} ${stderr}`);
+  const commands = `
+    tokens create --user eve@example.com --group all --name laptop
+    tokens list
+    service-tokens create --name robot --scope usage:read
+    limits set --user eve@example.com --window day --usd 3 --reason test
+    limits list --user eve@example.com
+    limits grant --user eve@example.com --window day --usd 3 --expires 2h --reason test
+    upstreams drain main --reason test
+    upstreams resume main
+    usage --since 7d
+    audit tail
+    audit changes
+    limits clear --user eve@example.com --window day
+    limits list
+    tokens rotate --user eve@example.com --name laptop
+    tokens revoke --user eve@example.com --name laptop
+    service-tokens list
+    users reassign eve@example.com --tokens keep
+    policy list
+    sessions explain eve@example.com
+    sessions end --user anna@example.com --with-tokens
+    ledger verify
+    ledger sum
+    ledger reprice --since 2026-11-01 --yes
+    sessions list
+    users list
+    config loads`;
+  for (const command of commands.trim().split(/\n\s*/)) {
+    const { exit_code, stderr } = await run(...command.split(' '));
+    assert.ok(exit_code === 0, `${command}: ${exit_code} ${stderr}`);
     assert.doesNotMatch(stderr, /permission denied/);
   }
   await until('records of the requests are written', async () => {

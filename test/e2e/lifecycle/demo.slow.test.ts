@@ -1,17 +1,15 @@
 /** The newcomer's two minutes: `npm start`, commands to paste, Ctrl-C, and once more. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { chmod, cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { chmod, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
+import { readServerState } from '../../../engine/base/store/embedded-postgres.ts';
 import { type RunningCommand, start } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import { createBrowser } from '../../support/identity/browser-by-fetch.ts';
-import { ahead_ms, onMachineClock } from '../../support/suite-clock.ts';
+import { onMachineClock } from '../../support/suite-clock.ts';
 import { until } from '../../support/until.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../..', import.meta.url));
@@ -31,8 +29,6 @@ process.stdout.write(await response.text());
 
 /** The entries of a checkout's node_modules/.bin, also where that is another checkout's. */
 const PROGRAM = `'${process.execPath}' '${join(REPOSITORY, 'engine/bin/appscli.js')}'`;
-
-const DAY = 86_400_000;
 
 let directory: string;
 let config_file: string;
@@ -71,12 +67,6 @@ async function startDemo(file: string, ...words: string[]): Promise<RunningComma
     return demo.stdout().includes('Ctrl-C');
   });
   return demo;
-}
-
-async function assertInUse(words: RegExp): Promise<void> {
-  const { exit_code, stderr } = await start(process.execPath, [START, config_file], { env }).ended;
-  assert.equal(exit_code, 69);
-  assert.match(stderr, words);
 }
 
 /** The commands under "# 1." to "# 6.", as a user would copy them. */
@@ -173,7 +163,6 @@ async function models(demo: RunningCommand): Promise<string[]> {
 }
 
 test('the demo, started twice', async (t) => {
-  const now = Date.now() - ahead_ms();
   const first = await startDemo(process.execPath, START);
   const token = /gw_\w+/.exec(first.stdout())![0];
   await t.test('prints commands that work when pasted, and fit 80 columns', async () => {
@@ -196,14 +185,6 @@ test('the demo, started twice', async (t) => {
       .filter(({ user }) => user !== 'you@example.com');
     assert.ok(records.length > 300, `${records.length} requests`);
     assert.ok(records.every(({ project }) => project === 'demo-week' || project === null));
-    const moments = records.map(({ at }) => Date.parse(at));
-    for (let end = now; end > now - 7 * DAY; end -= DAY) {
-      assert.ok(
-        moments.some((at) => end - DAY <= at && at < end),
-        `nothing in the day before ${new Date(end)}`,
-      );
-    }
-    assert.ok(moments.every((at) => now - 7 * DAY <= at && at < Date.now() - ahead_ms()));
     const seen = new Set(records.flatMap(({ status, error, upstream }) => [status, error, upstream]));
     for (const one of [200, 'spend_limit_exceeded', 'credential_revoked', 'demo', 'demo-spare']) {
       assert.ok(seen.has(one), `${one} is among ${[...seen].join(', ')}`);
@@ -219,12 +200,6 @@ test('the demo, started twice', async (t) => {
     assert.match(await paste(`${check} --only models.list`), /\bok\b/);
     assert.match(first.stdout(), /^# {4}"node_modules\/\.bin\/appscli doctor" /m);
   });
-  await t.test('stores secrets in files of the owner', async () => {
-    for (const name of ['demo-token', 'demo-signing-key']) {
-      const kept = await stat(join(directory, 'state', name));
-      assert.equal(kept.mode & 0o777, 0o600);
-    }
-  });
   await t.test("signs users in by its last command, each with their groups' permissions", async () => {
     const [carol, bob] = await Promise.all([signIn(first, 'carol'), signIn(first, 'bob')]);
     assert.equal(carol.page.status, 403);
@@ -234,21 +209,15 @@ test('the demo, started twice', async (t) => {
     assert.deepEqual(await models(first), ['demo-small']);
   });
   await t.test('reports a port in use in one line with a remedy', async () => {
-    await assertInUse(/^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
+    const { exit_code, stderr } = await start(process.execPath, [START, config_file], { env }).ended;
+    assert.equal(exit_code, 69);
+    assert.match(stderr, /^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
   });
   const state = () => readServerState(join(directory, 'state/postgres/cluster')).kind;
   await t.test('ends with everything it started at Ctrl-C', async () => {
     assert.equal(state(), 'running');
     await stop(first, 'SIGINT');
     assert.equal(state(), 'stopped');
-  });
-  await t.test('reports the port of the identity provider, too', async () => {
-    const [, port] = /issuer_url: http:\/\/127\.0\.0\.1:(\d+)/.exec(await readFile(config_file, 'utf8'))!;
-    const other = createServer().listen(Number(port), '127.0.0.1');
-    await once(other, 'listening');
-    const who = `127\\.0\\.0\\.1:${port}, where the demo identity provider listens`;
-    await assertInUse(new RegExp(`^appscli: ${who}, is in use; stop [^\\n]+ issuer_url in`));
-    other.close();
   });
 
   const second = await startDemo('npm', 'start', '--silent', '--');

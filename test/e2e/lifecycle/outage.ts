@@ -1,65 +1,27 @@
 /** A gateway on a database that a test stops, starves, slows or lets fall silent. */
 import assert from 'node:assert/strict';
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
-import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/base/store/embedded/embedded-postgres.ts';
 import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
-import { outside } from '../../support/open-database.ts';
-import { quiet } from '../../support/postgres.ts';
-import { databaseClock, SEARCH_PATH } from '../../support/suite-clock.ts';
-import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { READABLE_METRICS } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
+import { startMortalPostgres } from '../support/fleet.ts';
 
 /** The scene of an outage. */
-export interface Outage {
-  readonly gateway: TestGateway;
-  readonly upstream: ScriptedUpstream;
-  /** The gateway's way to the database. */
-  readonly relay: TcpRelay;
-  readonly spool_dir: string;
-  stop(): Promise<void>;
-  start(): Promise<void>;
-  /** How many reservations were sent to the database, grouped ones counting as one. */
-  sent(): number;
-  /** Has requests wait for the database no longer than so many seconds; by default as long as can be. */
-  allow(store_timeout_seconds?: number): Promise<void>;
-  /** Opens a connection to the database that is not the gateway's. */
-  connect(): Promise<pg.Client>;
-  /** Opens all connections of the database, and keeps them until the returned function is called. */
-  starve(): Promise<() => Promise<void>>;
-  /** Waits until the gateway serves like before. */
-  servesAgain(): Promise<void>;
-  close(): Promise<void>;
-}
+export type Outage = Awaited<ReturnType<typeof startOutage>>;
 
-const MAX_CONNECTIONS = '25';
-const SETTINGS = { fsync: 'off', max_connections: MAX_CONNECTIONS, search_path: SEARCH_PATH };
 /** The most that can be configured. */
 const LONGEST_SECONDS = 5;
 
 /** Boots a gateway whose limits decide requests while the database is away. */
-export async function startOutage(spend_limits: object): Promise<Outage> {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-outage-'));
-  // As root, PostgreSQL runs under another account, which has to get in.
-  await chmod(directory, 0o711);
-  const spool_dir = join(directory, 'spool');
-  const open = (): Promise<EmbeddedPostgres> =>
-    openEmbeddedPostgres({
-      data_dir: join(directory, 'postgres'),
-      log: quiet,
-      supervise: false,
-      settings: SETTINGS,
-    });
-  let postgres = await open();
-  const { user, password, port, database } = postgres.settings();
-  const urlAt = (port: number | undefined) => `postgres://${user}:${password}@127.0.0.1:${port}/${database}`;
-  await outside(urlAt(port), databaseClock());
-  const relay = await startRelay(port!);
+export async function startOutage(spend_limits: object) {
+  const spool_dir = join(ownDirectory(), 'spool');
+  const postgres = await startMortalPostgres({ max_connections: '25' });
+  const database_url = await postgres.createDatabase();
   const upstream = await startUpstream();
   const sections = (store_timeout_seconds: number) => ({
     server: serverSection({}),
@@ -71,25 +33,14 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
   });
   const letGo = async () => {
     await upstream.close();
-    await relay.stop();
     await postgres.close();
-    await rm(directory, { recursive: true, force: true });
   };
-  const gateway = await bootGateway({
-    upstream_url: upstream.url,
-    database_url: urlAt(relay.port),
-    config: sections(LONGEST_SECONDS),
-  }).catch(async (error) => {
+  const config = sections(LONGEST_SECONDS);
+  const gateway = await bootGateway({ upstream_url: upstream.url, database_url, config }).catch(async (error) => {
     await letGo();
     throw error;
   });
-  const { database: opened } = gateway;
-  const query = opened.query.bind(opened);
-  let sent = 0;
-  opened.query = ((name: string, text: string, values: unknown[]) => {
-    if (name === 'ledger_batch' && values.at(-1) !== '{}') sent++;
-    return query(name, text, values);
-  }) as typeof opened.query;
+  const sent = countReservations(gateway);
   let is_listening = true;
   // After all work of the gateway when its connection for notifications is back, such as to forget tokens.
   await gateway.database.listen(
@@ -102,9 +53,11 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
   return {
     gateway,
     upstream,
-    relay,
+    /** The gateway's way to the database. */
+    relay: postgres.relay,
     spool_dir,
-    sent: () => sent,
+    sent,
+    /** Has requests wait for the database no longer than so many seconds; by default as long as can be. */
     async allow(store_timeout_seconds = LONGEST_SECONDS) {
       await writeFile(
         gateway.config_file,
@@ -114,16 +67,15 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
     },
     stop() {
       is_listening = false;
-      return postgres.close();
+      return postgres.stop('cleanly');
     },
-    async start() {
-      postgres = await open();
-      relay.target_port = postgres.settings().port!;
-    },
-    connect: () => connect(urlAt(postgres.settings().port)),
+    start: () => postgres.start(),
+    /** Opens a connection to the database that is not the gateway's. */
+    connect: () => connect(postgres.directly(database_url)),
+    /** Opens all connections of the database, and keeps them until the returned function is called. */
     async starve() {
       is_listening = false;
-      const url = urlAt(postgres.settings().port);
+      const url = postgres.directly(database_url);
       const first = await connect(url);
       const taken = [first];
       // The gateway takes the places back as soon as they are free; the faster one gets them.
@@ -155,6 +107,17 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
       await letGo();
     },
   };
+}
+
+/** Counts the batches of reservations that a gateway sends to the database. */
+export function countReservations({ database }: TestGateway): () => number {
+  const query = database.query.bind(database);
+  let sent = 0;
+  database.query = ((name: string, text: string, values: unknown[]) => {
+    if (name === 'ledger_batch' && values.at(-1) !== '{}') sent++;
+    return query(name, text, values);
+  }) as typeof database.query;
+  return () => sent;
 }
 
 async function connect(connectionString: string): Promise<pg.Client> {

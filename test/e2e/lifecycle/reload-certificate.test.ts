@@ -1,16 +1,16 @@
 /** A certificate that is renewed while the gateway runs. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { connect } from 'node:tls';
 import { CERTIFICATES } from '../../support/certificates.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, serverSection } from '../../support/gateway.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
+import { use } from '../../support/use.ts';
 
-let directory: string;
-let gateway: TestGateway;
+const directory = ownDirectory();
 
 async function install({ cert, key }: { readonly cert: string; readonly key: string }): Promise<void> {
   await writeFile(join(directory, 'tls.crt'), cert);
@@ -27,18 +27,13 @@ async function subject(): Promise<string | undefined> {
   return String(CN);
 }
 
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'reload-certificate-'));
-  await install(CERTIFICATES.first);
+before(() => install(CERTIFICATES.first));
+const gateway = use(() => {
   const tls = { cert_file: join(directory, 'tls.crt'), key_file: join(directory, 'tls.key') };
-  gateway = await bootGateway({
+  return bootGateway({
     upstream_url: 'http://127.0.0.1:9',
     config: { server: { ...serverSection({}), public_url: 'https://gateway.example.com', tls } },
   });
-});
-after(async () => {
-  await gateway?.close();
-  await rm(directory, { recursive: true, force: true });
 });
 
 test('a reload serves the renewed certificate, and one that cannot be used leaves the old in place', async () => {

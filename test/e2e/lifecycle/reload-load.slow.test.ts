@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import type { StageDefinition } from '../../../engine/api.ts';
-import { type RunningGateway, startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
+import { startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
@@ -12,12 +12,12 @@ import {
   EVENT_STREAM,
   type Exchange,
   messageEvents,
-  type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { quietLog } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { ledgerRows, nothingReserved } from '../support/state.ts';
 
@@ -43,10 +43,7 @@ async function answerInTwoParts({ res }: Exchange): Promise<void> {
   res.end(EVENTS.slice(HALF).join(''));
 }
 
-let upstreams: ScriptedUpstream[];
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
 let config: Awaited<ReturnType<typeof writeConfig>>;
-let gateway: RunningGateway;
 let token: string;
 let stages_per_plan: number;
 /** The hooks of every stage ever made, with the plan they belong to: the configuration it was made from. */
@@ -72,27 +69,26 @@ function configOf(reload: number): string {
   return JSON.stringify(gatewayConfig('', { upstreams: [first], models: [...models, ...more] }), null, 1);
 }
 
+const upstreams = [1, 2].map(() => use(() => startUpstream(answerInTwoParts)));
+const database = use(createTestDatabase, ({ drop }) => drop());
 before(async () => {
-  upstreams = [await startUpstream(answerInTwoParts), await startUpstream(answerInTwoParts)];
-  database = await createTestDatabase();
   config = await writeConfig({});
   await writeFile(config.config_file, configOf(0));
-  gateway = await startGateway({
+});
+const gateway = use(() =>
+  startGateway({
     config_file: config.config_file,
     stages: stages.map(remembered),
     env: { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url },
     log: quietLog,
-  });
+  }),
+);
+before(async () => {
   stages_per_plan = made.length;
   await until('the database is ready', async () => (await gateway.database.check()).ok);
   token = await makeToken(gateway.database);
 });
-after(async () => {
-  await gateway?.close();
-  await database?.drop();
-  for (const upstream of upstreams) await upstream.close();
-  await rm(config.directory, { recursive: true, force: true });
-});
+after(() => rm(config.directory, { recursive: true, force: true }));
 
 test('reloads in the middle of streams lose no request and leave nothing behind', async () => {
   const sending = { headers: bearer(token), body: messagesBody({ stream: true }) };

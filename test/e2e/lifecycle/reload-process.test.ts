@@ -1,12 +1,12 @@
 /** Reloading as operators do: SIGHUP, and `--watch`. */
 import assert from 'node:assert/strict';
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, test } from 'node:test';
+import { afterEach, before, test } from 'node:test';
 import { until } from '../../support/until.ts';
 import { send } from '../support/client.ts';
 import type { GatewayProcess } from '../support/gateway-process.ts';
-import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
+import { useProcessScene } from '../support/process-scene.ts';
 
 const pipeline = (message: string) => `pipeline: teapot
 version: 1
@@ -16,17 +16,16 @@ stages:
   - { stage: reject, options: { error: path_not_found, message: ${message} } }
 `;
 
-let config: ProcessScene;
 let gateway: GatewayProcess;
 let teapot: string;
 
-useProcessScene(
-  (opened) => {
-    config = opened;
-    teapot = join(config.directory, 'pipelines/teapot.yaml');
-  },
-  { sections: () => ({ pipelines: 'pipelines' }), files: { 'pipelines/teapot.yaml': '' } },
-);
+const config = useProcessScene({
+  sections: () => ({ pipelines: 'pipelines' }),
+  files: { 'pipelines/teapot.yaml': '' },
+});
+before(() => {
+  teapot = join(config.directory, 'pipelines/teapot.yaml');
+});
 afterEach(() => gateway?.end('SIGKILL'));
 
 async function start(...more_arguments: string[]): Promise<GatewayProcess> {
@@ -82,26 +81,4 @@ test('SIGHUP reloads, however often and whatever it imports, and SIGTERM still e
   const findings = records.filter(({ code }) => code?.startsWith('C'));
   assert.ok(findings.length > 0);
   for (const { file, code } of findings) assert.deepEqual([file, code], [teapot, 'C3002']);
-});
-
-test('with --watch a change applies by itself, a bad one is reported, and a replaced file stays watched', async () => {
-  const { end, output } = await start('--watch');
-  writeFileSync(teapot, pipeline('Here is my handle.'));
-  await says('Here is my handle.');
-
-  writeFileSync(teapot, 'pipeline: teapot\n');
-  await until('the failure is reported', async () => (await reloadState()) === 'reload_failed');
-  assert.equal(await said(), 'Here is my handle.');
-
-  writeFileSync(`${teapot}.tmp`, pipeline('Here is my spout.'));
-  renameSync(`${teapot}.tmp`, teapot);
-  await says('Here is my spout.');
-  assert.equal(await reloadState(), 'ok');
-
-  rmSync(teapot);
-  await until('the pipeline is gone', async () => (await said()) !== 'Here is my spout.');
-  writeFileSync(join(config.directory, 'pipelines/kettle.yaml'), pipeline('I am a kettle.'));
-  await says('I am a kettle.');
-  rmSync(join(config.directory, 'pipelines/kettle.yaml'));
-  assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
 });

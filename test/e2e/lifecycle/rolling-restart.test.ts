@@ -1,36 +1,22 @@
 /** Behind a balancer that looks at /readyz, gateways are replaced one after the other. */
 import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import type { Clock } from '../../../engine/api.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 
 const WORKERS = 8;
 /** How long a gateway accepts requests after SIGTERM; it is over on a test's command. */
 const ACCEPT_SECONDS = 333;
 
-let upstream: ScriptedUpstream;
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-
-before(async () => {
-  upstream = await startUpstream();
-  upstream.script = answerJson(message());
-  database = await createTestDatabase();
-});
-after(async () => {
-  await database?.drop();
-  await upstream?.close();
-});
+const upstream = use(startUpstream);
+const database = use(createTestDatabase, ({ drop }) => drop());
 
 interface Member extends TestGateway {
   /** Ends the time in which it accepts requests after SIGTERM. */

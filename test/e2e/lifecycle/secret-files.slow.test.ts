@@ -7,43 +7,35 @@ import pg from 'pg';
 import { cli } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import { mainUpstream } from '../../support/gateway.ts';
-import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
-import { askForToken, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
 import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, send } from '../support/client.ts';
 import type { GatewayProcess } from '../support/gateway-process.ts';
-import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
+import { useProcessScene } from '../support/process-scene.ts';
 
 const FIRST = 'first-upstream-key-5f3a9c17';
 const SECOND = 'second-upstream-key-81bd02ee';
 const METRICS = ['metrics-token-one-77a1', 'metrics-token-two-90c4'] as const;
 
-let scene: ProcessScene;
 let gateway: GatewayProcess;
 let metrics_port: number;
 let swaps = 0;
 
-useProcessScene(
-  (opened) => {
-    scene = opened;
+const scene = useProcessScene({
+  sections: async (url) => {
+    metrics_port = await freePort();
+    const { api_key_env: _, ...main } = mainUpstream(url);
+    return {
+      database: { postgres: { url_file: 'secrets/database-url' } },
+      telemetry: {
+        metrics: { listen: `127.0.0.1:${metrics_port}`, token_file: 'secrets/metrics-token' },
+        // Looks like the name that a secret in a file has within the program, and is none.
+        resource: { deployment_env: 'file:/nonexistent' },
+      },
+      upstreams: [{ ...main, api_key_file: 'secrets/upstream-key', breaker: { mode: 'enforce' } }],
+    };
   },
-  {
-    sections: async (url) => {
-      metrics_port = await freePort();
-      const { api_key_env: _, ...main } = mainUpstream(url);
-      return {
-        database: { postgres: { url_file: 'secrets/database-url' } },
-        telemetry: {
-          metrics: { listen: `127.0.0.1:${metrics_port}`, token_file: 'secrets/metrics-token' },
-          // Looks like the name that a secret in a file has within the program, and is none.
-          resource: { deployment_env: 'file:/nonexistent' },
-        },
-        upstreams: [{ ...main, api_key_file: 'secrets/upstream-key', breaker: { mode: 'enforce' } }],
-      };
-    },
-  },
-);
+});
 
 /** Swaps all secrets at once, as the kubelet does: a new directory, and a link that is renamed over the one before. */
 function mount(secrets: Readonly<Record<string, string>>): void {
@@ -185,47 +177,3 @@ async function passwordChanges(token: string): Promise<void> {
   mount(secrets(SECOND));
   await client.end();
 }
-
-test('the client secret and the signing key of sessions change with their files', async () => {
-  const provider = await startIdentityProvider();
-  const file = (name: string) => join(scene.directory, name);
-  const write = (name: string, text: string) => writeFileSync(file(name), `${text}\n`);
-  write('client-secret', 'a-secret-that-was-taken-back');
-  write('signing-key', 'signing-key-one-0c1f7b62a9d84e53');
-  write('other-key', 'signing-key-two-5d0a7be1f3c94286');
-  const { issuer: issuer_url, client_id, client_secret } = provider;
-  const server = await bootSignIn({
-    provider,
-    config: {
-      auth: {
-        oidc: { issuer_url, client_id, client_secret_file: file('client-secret') },
-        session: {
-          signing_key_file: file('signing-key'),
-          previous_signing_keys: [{ key_file: file('other-key') }],
-        },
-      },
-    },
-  });
-  try {
-    await assert.rejects(signIn(server.url, 'anna'));
-    write('client-secret', client_secret);
-    await server.reload();
-    const { access_token, refresh_token } = await signIn(server.url, 'anna');
-    const status = async (token: string) =>
-      (await send(server.url, { method: 'GET', path: '/v1/models', headers: ['authorization', `Bearer ${token}`] }))
-        .status;
-    assert.equal(await status(access_token), 200);
-    // The second round of a change: the two keys are swapped.
-    write('signing-key', 'signing-key-two-5d0a7be1f3c94286');
-    write('other-key', 'signing-key-one-0c1f7b62a9d84e53');
-    await server.reload();
-    assert.equal(await status(access_token), 200, 'what the key before signed still counts');
-    const renewed = await askForToken(server.url, refreshWith(refresh_token));
-    assert.equal(renewed.status, 200);
-    const id = (token: string) => JSON.parse(Buffer.from(token.split('.')[0]!, 'base64url').toString()).kid;
-    assert.notEqual(id(renewed.body.access_token), id(access_token), 'the new key signs');
-  } finally {
-    await server.close();
-    await provider.close();
-  }
-});

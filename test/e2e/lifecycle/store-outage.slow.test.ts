@@ -3,7 +3,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, readAll, send } from '../support/client.ts';
-import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { ledgerRow, nothingReserved } from '../support/state.ts';
 import { askWhileOneWaits, assertStoreError, type Outage, readiness, startOutage } from './outage.ts';
 
 let scene: Outage;
@@ -78,42 +78,6 @@ test('requests in flight when the database stops finish, and are settled when it
   await nothingReserved(gateway.database);
 });
 
-test('many requests during a restart each get 200 or 503, and every forwarded one has one row', async () => {
-  // The row of the test before may still be on its way.
-  await nothingReserved(gateway.database);
-  const rows_before = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
-  const statuses: number[] = [];
-  const served: string[] = [];
-  let running = true;
-  const callers = Array.from({ length: 8 }, async () => {
-    while (running) {
-      const response = await ask(gateway.url, gateway.token);
-      statuses.push(response.status);
-      if (response.status === 200) served.push(String(response.headers['x-gateway-request-id']));
-      else assertStoreError(response);
-    }
-  });
-  await until('requests flow', () => served.length > 20);
-  await scene.stop();
-  await until('the outage is felt', () => statuses.includes(503));
-  await scene.start();
-  const before_recovery = served.length;
-  await until('requests flow again', () => served.length > before_recovery + 20);
-  running = false;
-  await Promise.all(callers);
-  assert.deepEqual([...new Set(statuses)].sort(), [200, 503]);
-
-  await nothingReserved(gateway.database);
-  const seen = upstream.requests.length;
-  const rows = await until('all are settled', async () => {
-    const found = (await ledgerRows(gateway.database)).filter(({ request_id }) => !rows_before.has(request_id));
-    return found.length >= seen && found;
-  });
-  const ids = rows.map(({ request_id }) => request_id);
-  assert.equal(new Set(ids).size, ids.length, 'no request has two rows');
-  for (const id of served) assert.ok(ids.includes(id), `request ${id} was served and has no row`);
-});
-
 test('a silent database is 503 after its timeout, and no later request waits', async () => {
   assert.equal((await ask(gateway.url, gateway.token)).status, 200);
   await nothingReserved(gateway.database);
@@ -155,53 +119,5 @@ test('requests wait for a busy database within their time, and all are served af
     await busy.end();
     await scene.allow();
   }
-  await nothingReserved(gateway.database);
-});
-
-test('a request for the models while the database is silent gets JSON', async () => {
-  const listing = (token: string) =>
-    send(gateway.url, { method: 'GET', path: '/v1/models?limit=1000', headers: bearer(token) });
-  const unknown = await gateway.newToken({ user: 'discovering@example.com' });
-  assert.equal((await listing(gateway.token)).status, 200);
-  scene.relay.fallSilent();
-  try {
-    const expected = { [gateway.token]: 200, gw_nonsense: 401, [unknown]: 503 };
-    for (const [token, status] of Object.entries(expected)) {
-      const response = await listing(token);
-      assert.equal(response.status, status, response.text);
-      response.json();
-    }
-  } finally {
-    scene.relay.speakAgain();
-  }
-  await scene.servesAgain();
-});
-
-test('a database that is too slow is 503, and its late reservations are released', async () => {
-  await scene.servesAgain();
-  await scene.allow(1);
-  // The round trip exceeds the time limit.
-  scene.relay.delay_ms = 800;
-  try {
-    assertStoreError(await ask(gateway.url, gateway.token));
-  } finally {
-    scene.relay.delay_ms = 0;
-    await scene.allow();
-  }
-  await scene.servesAgain();
-  await nothingReserved(gateway.database);
-});
-
-test('a database without a free connection is 503, and is used again when it has one', async () => {
-  await scene.servesAgain();
-  upstream.requests.length = 0;
-  const feed = await scene.starve();
-  try {
-    assertStoreError(await ask(gateway.url, gateway.token));
-    assert.equal(upstream.requests.length, 0);
-  } finally {
-    await feed();
-  }
-  await scene.servesAgain();
   await nothingReserved(gateway.database);
 });

@@ -12,7 +12,7 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { ask, bearer, type Response, send } from '../support/client.ts';
 import { auditRecord, type LedgerRow, ledgerRow } from '../support/state.ts';
-import { type Surroundings, useGateway } from '../support/use-gateway.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
 const CHEAP = { input: 1, output: 5 };
@@ -29,7 +29,6 @@ const PRICES_BY_PART = { input: 1, output: 100 };
 const WINDOW = 0.2;
 const LONGEST = 6.4;
 
-let opened: Surroundings;
 const compat = (url: string) => ({ type: 'compat', base_url: `${url}/v1`, api_key_env: 'TEST_UPSTREAM_KEY' });
 
 /** Callers whose day has room for 0.50 USD. */
@@ -72,9 +71,7 @@ const CONFIG = (url: string) => ({
   },
 });
 
-useGateway((given) => {
-  opened = given;
-}, CONFIG);
+const opened = useGateway(CONFIG);
 
 let callers = 0;
 const smallToken = () => opened.gateway.newToken({ user: `small-${++callers}@example.com` });
@@ -122,10 +119,8 @@ test('runs of other models are billed at their prices, though the totals leave t
   const row = await rowOf(await ask(opened.gateway.url, opened.gateway.token, { model: 'cheap-1', tools }));
   assert.equal(row.cost_nano_usd, 1000 * 1000 + 50 * 5000 + 100_000 * 15_000 + 20_000 * 75_000);
   assert.deepEqual([row.input_tokens, row.output_tokens], [101_000, 20_050]);
-  assert.deepEqual(
-    (row.billed!.parts as { model: string }[]).map(({ model }) => model),
-    ['cheap-1', 'cheap-1', 'expensive-1'],
-  );
+  const found = (row.billed!.parts as { model: string }[]).map(({ model }) => model);
+  assert.deepEqual(found, ['cheap-1', 'cheap-1', 'expensive-1']);
   const { record } = await auditRecord(opened.gateway.database, row.request_id);
   assert.deepEqual((record as { billed: unknown }).billed, row.billed);
 });

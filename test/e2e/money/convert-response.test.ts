@@ -1,13 +1,12 @@
 /** The guarantees for a stage that converts responses, with a converter that writes in capitals. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { defineStage, type ResponseHead, StageError } from '../../../engine/api.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, serverSection } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -15,13 +14,14 @@ import {
   EVENT_STREAM,
   message,
   messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
+import { useUpstream } from '../support/use-gateway.ts';
 
 /** Bytes passed to converters. */
 let given_bytes = 0;
@@ -100,27 +100,17 @@ finally:
   - stage: audit
 `;
 
-let directory: string;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
+const directory = ownDirectory();
 
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'convert-response-'));
   await writeFile(join(directory, 'messages.yaml'), pipelineAt('/v1/messages', 'messages', 'stage: capitals'));
   const limited = pipelineAt('/limited', 'limited', '{ stage: capitals, timeout_seconds: 30 }');
   await writeFile(join(directory, 'limited.yaml'), limited);
-  upstream = await startUpstream();
+});
+const upstream = useUpstream();
+const gateway = use(() => {
   const config = { pipelines: directory, server: serverSection({ timeouts: { commit_seconds: 0 } }) };
-  gateway = await bootGateway({ upstream_url: upstream.url, config, stages: [capitals] });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  await rm(directory, { recursive: true });
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
+  return bootGateway({ upstream_url: upstream.url, config, stages: [capitals] });
 });
 
 const convert = (mode = 'plainly', more: object = {}): Promise<Response> =>

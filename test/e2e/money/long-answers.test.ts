@@ -1,19 +1,19 @@
 /** Slow responses without a stream: nothing of them arrives before they are complete. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway } from '../../support/gateway.ts';
 import {
   answerJson,
   EVENT_STREAM,
   message,
   messageEvents,
-  type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { bearer, messagesBody, open, send } from '../support/client.ts';
 import { ledgerRow } from '../support/state.ts';
 
@@ -22,8 +22,6 @@ const [BEGINS_MS, GOES_ON_MS, WHOLE_MS] = [120_000, 300_000, 600_000];
 /** Longer than a stream may be silent, shorter than an unstreamed response may last. */
 const LONG_MS = 500_000;
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 /** The running timeouts of the gateway, in milliseconds. */
 const waits: number[] = [];
 const stopped = frozenClock(Date.now());
@@ -35,15 +33,15 @@ const clock: FrozenClock = {
   },
 };
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, clock });
-});
-after(async () => {
-  // First, since the gateway waits for aborted responses.
-  await upstream?.close();
-  await gateway?.close();
-});
+const upstream = use(startUpstream);
+const gateway = use(
+  () => bootGateway({ upstream_url: upstream.url, clock }),
+  async ({ close }) => {
+    // First, since the gateway waits for aborted responses.
+    await upstream.close();
+    await close();
+  },
+);
 beforeEach(() => {
   upstream.requests.length = 0;
   waits.length = 0;

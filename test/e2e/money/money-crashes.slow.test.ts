@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { closing, use } from '../../support/use.ts';
 import {
   answerCrowd,
   assertBooks,
@@ -16,7 +17,7 @@ import {
   numbersSeen,
   peopleOf,
 } from '../support/crowd.ts';
-import { type Fleet, type MortalPostgres, startFleet, startMortalPostgres } from '../support/fleet.ts';
+import { type Fleet, startFleet, startMortalPostgres } from '../support/fleet.ts';
 import { nothingReserved } from '../support/state.ts';
 import { type ByScope, boundOf, type Watched, watchCounters } from './overshoots.ts';
 
@@ -56,17 +57,8 @@ const REQUESTS_BETWEEN = IS_DEEP ? 120 : 25;
 /** So many requests need seconds, and much longer on a busy machine. */
 const TIMEOUT_MS = 60_000;
 
-let upstream: ScriptedUpstream;
-let postgres: MortalPostgres;
-
-before(async () => {
-  upstream = await startUpstream(answerCrowd);
-  postgres = await startMortalPostgres();
-});
-after(async () => {
-  await upstream?.close();
-  await postgres?.close();
-});
+const upstream = use(() => startUpstream(answerCrowd));
+const postgres = use(startMortalPostgres);
 
 /** Triggers every fault, each when the callers have advanced and have felt the one before. */
 async function crashAll(
@@ -164,38 +156,36 @@ async function surviveCrashes(
   upstream.requests.length = 0;
   const { users, user_usd, team_usd } = people;
   const defaults = { user_daily_usd: user_usd, team_monthly_usd: team_usd };
-  const fleet = await startFleet({
-    gateways: GATEWAYS,
-    upstream_url: upstream.url,
-    database_url: await postgres.createDatabase(),
-    config: { ...CROWD_MODELS, spend_limits: { defaults, rules: rulesFor(people), on_exceeded: 'deny', ...limits } },
-  });
-  try {
-    const { database } = fleet;
-    const bound = await boundOf(fleet.config_file);
-    const passedBy = await watchCounters(database, watched, { user: user_usd * USD, team: team_usd * USD });
-    const callers = await makeCallers(database, users, 'pool');
-    const crowd = new Crowd(fleet.urls);
-    await countPlaced(database);
-    const beforeEach = async () => {
-      if (people !== ONE) return;
-      const count = () => whenBack(() => placedIn(database));
-      const earlier = await count();
-      await until('a reservation is placed in a lease', async () => (await count()) > earlier, TIMEOUT_MS);
-    };
-    const beforeLast = async () => people === ONE && whenBack(() => lowerLimit(database).then(() => true));
-    await crowd.run(callers, 0, crashAll(crashes, crowd, fleet, beforeEach, beforeLast));
-    await nothingReserved(database);
-    const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
-    assert.ok(estimates > 0, 'requests were under way when gateways died');
-    assert.ok(crowd.count('refused') > 0, 'a limit was reached');
-    const { differences, repeated, uncounted, attempts, left } = await verifyLedger({ database, clock: systemClock });
-    for (const found of [differences, repeated, uncounted, attempts, left])
-      assert.deepEqual(found, { total: 0, first: [] });
-    return { passed_by: await passedBy(), bound, placed: await placedIn(database) };
-  } finally {
-    await fleet.close();
-  }
+  await using fleet = closing(
+    await startFleet({
+      gateways: GATEWAYS,
+      upstream_url: upstream.url,
+      database_url: await postgres.createDatabase(),
+      config: { ...CROWD_MODELS, spend_limits: { defaults, rules: rulesFor(people), on_exceeded: 'deny', ...limits } },
+    }),
+  );
+  const { database } = fleet;
+  const bound = await boundOf(fleet.config_file);
+  const passedBy = await watchCounters(database, watched, { user: user_usd * USD, team: team_usd * USD });
+  const callers = await makeCallers(database, users, 'pool');
+  const crowd = new Crowd(fleet.urls);
+  await countPlaced(database);
+  const beforeEach = async () => {
+    if (people !== ONE) return;
+    const count = () => whenBack(() => placedIn(database));
+    const earlier = await count();
+    await until('a reservation is placed in a lease', async () => (await count()) > earlier, TIMEOUT_MS);
+  };
+  const beforeLast = async () => people === ONE && whenBack(() => lowerLimit(database).then(() => true));
+  await crowd.run(callers, 0, crashAll(crashes, crowd, fleet, beforeEach, beforeLast));
+  await nothingReserved(database);
+  const estimates = await assertBooks(database, crowd, numbersSeen(upstream.requests));
+  assert.ok(estimates > 0, 'requests were under way when gateways died');
+  assert.ok(crowd.count('refused') > 0, 'a limit was reached');
+  const { differences, repeated, uncounted, attempts, left } = await verifyLedger({ database, clock: systemClock });
+  for (const found of [differences, repeated, uncounted, attempts, left])
+    assert.deepEqual(found, { total: 0, first: [] });
+  return { passed_by: await passedBy(), bound, placed: await placedIn(database) };
 }
 
 describe(`${GATEWAYS} gateways, ${CALLERS} callers at once; gateways are killed, the database is stopped and crashes`, () => {

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { createTestDatabase } from '../../support/database.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import {
   answerCrowd,
   assertBooks,
@@ -29,23 +30,20 @@ const USER_USD = IS_DEEP ? 36 : 12;
 /** Served and rejected ones. */
 const REQUESTS = IS_DEEP ? 1800 : 300;
 
-let upstream: ScriptedUpstream;
-
 /** Fewer than there are callers, and than there is money for. */
 const AT_ONCE = IS_DEEP ? 280 : 34;
 let under_way = 0;
 let most_at_once = 0;
 
-before(async () => {
-  upstream = await startUpstream(async (exchange) => {
+const upstream = use(async () =>
+  startUpstream(async (exchange) => {
     most_at_once = Math.max(most_at_once, ++under_way);
     // Until the maximum number has arrived, the first stay.
     await until('the limit of requests at once is reached', () => most_at_once >= AT_ONCE);
     await answerCrowd(exchange);
     under_way--;
-  });
-});
-after(() => upstream?.close());
+  }),
+);
 
 /** All of it shares the cores of one machine, and no client may give up because of that. */
 const LONGEST_SECONDS = 5;

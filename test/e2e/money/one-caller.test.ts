@@ -1,20 +1,16 @@
 /** The resources one caller can occupy: bodies in memory, requests and connections, by any number of tokens. */
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { grantLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  hang,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { bootGateway, serverSection } from '../../support/gateway.ts';
+import { hang } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { ask, bearer, collect, connect, messagesBody, open, parseRaw, send } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
+import { useUpstream } from '../support/use-gateway.ts';
 
 const MB = 1024 * 1024;
 /** One body of the largest size is a caller's share. */
@@ -26,35 +22,25 @@ const LIMITS = {
   connections_per_principal: 3,
 };
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 const sockets: Socket[] = [];
 
-before(async () => {
-  upstream = await startUpstream();
-  const rules = [
-    {
-      name: 'parallel',
-      when: { in: [{ var: 'principal.email' }, ['two@example.com', 'more@example.com']] },
-      scope: 'user',
-      concurrency: 2,
-    },
-  ];
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    config: { server: serverSection({ limits: LIMITS }), spend_limits: { rules } },
-  });
-});
-after(async () => {
-  for (const socket of sockets.splice(0)) socket.destroy();
-  // First, since the gateway waits for its silent upstream.
-  await upstream?.close();
-  await gateway?.close();
-});
+const upstream = useUpstream();
+const gateway = use(
+  () => {
+    const when = { in: [{ var: 'principal.email' }, ['two@example.com', 'more@example.com']] };
+    const rules = [{ name: 'parallel', when, scope: 'user', concurrency: 2 }];
+    const config = { server: serverSection({ limits: LIMITS }), spend_limits: { rules } };
+    return bootGateway({ upstream_url: upstream.url, config });
+  },
+  async ({ close }) => {
+    for (const socket of sockets.splice(0)) socket.destroy();
+    // First, since the gateway waits for its silent upstream.
+    await upstream.close();
+    await close();
+  },
+);
 beforeEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
 });
 
 const head = (token: string, framing: string) =>
@@ -92,10 +78,8 @@ describe('unfinished bodies of one caller', () => {
     }
     const others = await Promise.all([1, 2, 3].map((n) => gateway.newToken({ user: `honest-${n}@example.com` })));
     const served = await Promise.all(others.map((token) => ask(gateway.url, token, { note: 'x'.repeat(1.5 * MB) })));
-    assert.deepEqual(
-      served.map(({ status }) => status),
-      [200, 200, 200],
-    );
+    const statuses = served.map(({ status }) => status);
+    assert.deepEqual(statuses, [200, 200, 200]);
     for (const { socket } of many) socket.destroy();
     await until('the share is free again', async () => {
       const response = await ask(gateway.url, tokens[0]!, { note: 'x'.repeat(1.5 * MB) });

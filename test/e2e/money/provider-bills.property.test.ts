@@ -3,10 +3,10 @@
  * unless the row is an estimate. The bill comes from `billing-provider.ts`, which knows nothing of the gateway.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import fc from 'fast-check';
 import { usdToNano } from '../../../engine/api.ts';
-import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type ConfigSections } from '../../support/gateway.ts';
 import {
   EVENTS,
   type ProviderSetup,
@@ -15,10 +15,11 @@ import {
   serveMessages,
   serveResponses,
 } from '../../support/model-provider/billing-provider.ts';
-import { EVENT_STREAM, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { EVENT_STREAM, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { bearer, type Response, send } from '../support/client.ts';
 
 const REQUESTS = 60;
@@ -106,14 +107,12 @@ interface RequestSpec {
   readonly thrifty: boolean;
 }
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 let thrifty: string;
 /** The provider's charge, by the seed of a request. */
 const bills = new Map<number, Served>();
 
-before(async () => {
-  upstream = await startUpstream(async ({ received, res }) => {
+const upstream = use(() =>
+  startUpstream(async ({ received, res }) => {
     const [, kind, ...rest] = received.url.split('/');
     const path = `/${rest.join('/')}`;
     const body = JSON.parse(received.body.toString()) as Body;
@@ -129,13 +128,11 @@ before(async () => {
       res.writeHead(200, { 'content-type': 'application/json' });
       res.end(JSON.stringify(served.document));
     }
-  });
-  gateway = await bootGateway({ upstream_url: upstream.url, config: config(upstream.url) });
+  }),
+);
+const gateway = use(() => bootGateway({ upstream_url: upstream.url, config: config(upstream.url) }));
+before(async () => {
   thrifty = await gateway.newToken({ group: 'thrifty' });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
 });
 
 /** A field that is there or not. */

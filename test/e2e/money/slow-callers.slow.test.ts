@@ -1,34 +1,24 @@
 /** Clients that are too slow to send their requests are cut off, whatever they do meanwhile. */
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
-import { after, before, describe, test } from 'node:test';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { describe, test } from 'node:test';
+import { bootGateway, serverSection } from '../../support/gateway.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { use } from '../../support/use.ts';
 import { collect, connect, parseRaw } from '../support/client.ts';
 
 const BODY_BYTES = 2 * 1024 * 1024;
 /** No other limit of a gateway is short. */
 const SHORT_SECONDS = 0.5;
 
-let upstream: ScriptedUpstream;
+const upstream = use(startUpstream);
+const boot = (timeouts: object) => {
+  const server = serverSection({ limits: { body_bytes: BODY_BYTES, buffered_bytes: 4 * BODY_BYTES }, timeouts });
+  return use(() => bootGateway({ upstream_url: upstream.url, config: { server } }));
+};
 /** Where heads, and where bodies have a short time. */
-let heads: TestGateway;
-let bodies: TestGateway;
-
-before(async () => {
-  upstream = await startUpstream();
-  const boot = (timeouts: object) => {
-    const server = serverSection({ limits: { body_bytes: BODY_BYTES, buffered_bytes: 4 * BODY_BYTES }, timeouts });
-    return bootGateway({ upstream_url: upstream.url, config: { server } });
-  };
-  heads = await boot({ request_head_seconds: SHORT_SECONDS });
-  bodies = await boot({ request_body_seconds: SHORT_SECONDS });
-});
-after(async () => {
-  await heads?.close();
-  await bodies?.close();
-  await upstream?.close();
-});
+const heads = boot({ request_head_seconds: SHORT_SECONDS });
+const bodies = boot({ request_body_seconds: SHORT_SECONDS });
 
 /** Sends a byte now and then until it is cut off. */
 function drip(socket: Socket): void {

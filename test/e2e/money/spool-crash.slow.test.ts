@@ -1,63 +1,39 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
-import type { Database } from '../../../engine/base/store/database.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
-import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerJson,
   EVENT_STREAM,
   message,
   messageEvents,
   type Script,
-  type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
 import { IS_DEEP, times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { standIn, use } from '../../support/use.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
-import { type MortalPostgres, openAt, startMortalPostgres } from '../support/fleet.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { startMortalPostgres } from '../support/fleet.ts';
+import { useProcessScene } from '../support/process-scene.ts';
 import { ledgerRows, nothingReserved, spoolFiles } from '../support/state.ts';
 
 const CALLERS = IS_DEEP ? 30 : 12;
 /** How the database fails, and how often. */
 const OUTAGES = (['cleanly', 'crash'] as const).flatMap((how) => Array.from({ length: times(1) }, () => how));
 
-let upstream: ScriptedUpstream;
-let postgres: MortalPostgres;
-let database: Database;
-let config: Awaited<ReturnType<typeof writeConfig>>;
-let gateway: GatewayProcess | undefined;
-let start: () => Promise<GatewayProcess>;
-
-before(async () => {
-  upstream = await startUpstream();
-  postgres = await startMortalPostgres();
-  const database_url = await postgres.createDatabase();
-  database = await openAt(database_url);
-  const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database_url };
-  const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' };
-  const spend_limits = {
-    defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 },
-    on_exceeded: 'deny',
-    on_store_error: 'allow',
-  };
-  config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
-  start = () => startGatewayProcess(config.config_file, env);
-  gateway = await start();
+const defaults = { user_daily_usd: 100, team_monthly_usd: 10_000 };
+const postgres = use(startMortalPostgres);
+const scene = useProcessScene({
+  database: () => postgres.createDatabase(),
+  sections: () => ({
+    server: { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' },
+    spend_limits: { defaults, on_exceeded: 'deny', on_store_error: 'allow' },
+  }),
 });
-after(async () => {
-  gateway?.child.kill('SIGKILL');
-  await gateway?.ended;
-  await database?.close();
-  await postgres?.close();
-  await upstream?.close();
-  await rm(config.directory, { recursive: true, force: true });
-});
+const upstream = standIn(() => scene.upstream);
+const database = standIn(() => scene.database);
 
 /** How much of its response a client gets: some part, or, for every third, all of it. */
 const partOf = (caller: string) => Math.min(1, randomOf(`answer to ${caller}`)() * 1.5);
@@ -77,14 +53,15 @@ const answerPartly: Script = ({ received, res }) => {
 };
 
 test('a gateway killed while its database is away leaves exactly one row for each request that the upstream saw', async () => {
+  let gateway = await scene.start();
   for (const [round, how] of OUTAGES.entries()) {
     const callers = await Promise.all(
       Array.from({ length: CALLERS }, async (_, index) => {
         const user = `caller-${round}-${index}@example.com`;
-        return { user, token: await makeToken(database, { user, team: 'crashers' }), stream: index % 2 === 0 };
+        return { user, token: await scene.newToken({ user, team: 'crashers' }), stream: index % 2 === 0 };
       }),
     );
-    const { url } = gateway!;
+    const { url } = gateway;
     const served = new Set<string>();
     const call = async ({ user, token, stream }: (typeof callers)[number]) => {
       const body = messagesBody({ stream });
@@ -111,14 +88,14 @@ test('a gateway killed while its database is away leaves exactly one row for eac
     calls.push(...others.map((caller) => call(caller).catch(() => undefined)));
     const out = 1 + Math.floor(randomOf(`round ${round}`)() * others.length);
     await until(`${out} of the others are out`, () => seen().length >= first.length + out);
-    await gateway!.end('SIGKILL');
+    await gateway.end('SIGKILL');
     await Promise.all(calls);
     // It starts before its database does.
-    const starting = start();
+    const starting = scene.start();
     await postgres.start();
     gateway = await starting;
 
-    const spool = join(config.directory, '.appscli', 'spool');
+    const spool = join(scene.directory, '.appscli', 'spool');
     await until('the spool is empty', () => spoolFiles(spool).length === 0);
     await nothingReserved(database);
     assert.equal(new Set(seen()).size, seen().length);

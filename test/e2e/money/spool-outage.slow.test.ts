@@ -1,24 +1,21 @@
 import assert from 'node:assert/strict';
 import { chmod, rename, rm, writeFile } from 'node:fs/promises';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { readRequestAttempts } from '../../../engine/domain/budget/reports/request-ledger.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { readMetrics } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
-import { askWhileOneWaits, assertStoreError, type Outage, startOutage } from '../lifecycle/outage.ts';
+import { standIn, use } from '../../support/use.ts';
+import { askWhileOneWaits, assertStoreError, startOutage } from '../lifecycle/outage.ts';
 import { ask, bearer, messagesBody, open, type Response, readAll, send } from '../support/client.ts';
 import { auditRecord, ledgerRow, ledgerRows, nothingReserved, spoolFiles } from '../support/state.ts';
 
 const SPOOL = { gateway_waiting_place: 'spool' };
 
-let scene: Outage;
-let gateway: Outage['gateway'];
-let upstream: Outage['upstream'];
-
-before(async () => {
-  scene = await startOutage({
+const scene = use(() =>
+  startOutage({
     on_store_error: 'allow',
     rules: [
       {
@@ -30,10 +27,10 @@ before(async () => {
         when: { '===': [{ var: 'request.model' }, 'mapped-1'] },
       },
     ],
-  });
-  ({ gateway, upstream } = scene);
-});
-after(() => scene?.close());
+  }),
+);
+const gateway = standIn(() => scene.gateway);
+const upstream = standIn(() => scene.upstream);
 beforeEach(async () => {
   upstream.script = answerJson(message());
   await scene.servesAgain();

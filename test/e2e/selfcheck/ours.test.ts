@@ -1,11 +1,10 @@
-/** `appscli selfcheck` at our own gateway, whatever protocol its upstreams speak. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
-import { openScene, type Scene } from './scene.ts';
+import { describe, test } from 'node:test';
+import { use } from '../../support/use.ts';
+import { openScene } from './scene.ts';
 
-let scene: Scene;
-before(async () => {
-  scene = await openScene(
+const scene = use(() =>
+  openScene(
     { 'messages-1': 'messages', 'chat-1': 'chat', 'responses-1': 'responses', 'limits-1': 'messages' },
     {
       spend_limits: {
@@ -20,9 +19,8 @@ before(async () => {
         ],
       },
     },
-  );
-});
-after(() => scene?.close());
+  ),
+);
 
 describe('a self-check of our own gateway', { concurrency: 2 }, () => {
   for (const protocol of ['messages', 'chat', 'responses'] as const) {

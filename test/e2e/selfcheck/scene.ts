@@ -4,7 +4,6 @@ import { cli } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 
-/** A gateway whose every model has an upstream that `selfcheck --echo` plays. */
 export interface Scene {
   readonly gateway: TestGateway;
   /** Runs `appscli selfcheck` with the upstream of this model, at the gateway or at something in front of it. */
@@ -12,27 +11,22 @@ export interface Scene {
   close(): Promise<void>;
 }
 
-/** Further options of a run. */
 export interface CheckOptions {
-  /** The proxy in front of the gateway. */
   readonly base_url?: string;
   readonly arguments?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** The findings of a run, by the id of the check. */
 export interface Report {
   readonly exit_code: number | null;
   readonly stdout: string;
   readonly stderr: string;
   readonly checks: ReadonlyMap<string, CheckResult>;
-  /** Ids of the checks that ended so. */
   having(verdict: CheckResult['verdict']): readonly string[];
 }
 
 type ModelUpstream = Readonly<Record<string, unknown>>;
 
-/** The upstreams of a protocol in gateway.yaml. */
 export const UPSTREAMS = {
   messages: {
     type: 'vendor',
@@ -46,7 +40,6 @@ export const UPSTREAMS = {
 
 const PRICING = { input: 3, output: 15 };
 
-/** Starts it; `models` are named after their upstream. */
 export async function openScene(
   models: Readonly<Record<string, keyof typeof UPSTREAMS>>,
   sections: ConfigSections = {},

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { before, describe, it } from 'node:test';
 import { projectOfTest } from '../../load/support/project.ts';
-import type { TestGateway } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 import { collect, connect, parseRaw, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
@@ -22,14 +21,8 @@ const SETTINGS = '/managed/settings';
 describe('managed settings', () => {
   const project = projectOfTest({ 'policies/standard.yaml': STANDARD, 'policies/contractors.yaml': CONTRACTORS });
   const managed = { default_policy: 'standard', directory: project.path('policies') };
-  let gateway: TestGateway;
   let contractor: string;
-  useGateway(
-    (opened) => {
-      gateway = opened.gateway;
-    },
-    { policies: { managed } },
-  );
+  const { gateway } = useGateway({ policies: { managed } });
   before(async () => {
     contractor = await gateway.newToken({ user: 'Pat@Partner.example' });
   });

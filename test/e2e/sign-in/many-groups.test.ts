@@ -50,18 +50,4 @@ describe('a user in 500 groups', () => {
     await configure();
     assert.deepEqual(await modelsOf(token), ['mapped-1']);
   });
-
-  it('loses none where the configuration names too many, and the log explains the fallback', async () => {
-    await configure((config) => {
-      config.token_groups = [
-        { name: 'first', models: ['*'], members: ['nobody', MANY[499]] },
-        { name: 'others', families: ['mapped'], members: MANY },
-      ];
-    });
-    const token = await tokenOfAnna();
-    assert.equal(groupsIn(token), undefined);
-    assert.deepEqual(await modelsOf(token), ['coder-1', 'mapped-1']);
-    const logged = scene.gateway.logs.find((line) => line.includes('do not fit into a session token'));
-    assert.match(logged ?? '', /"email":"anna@example\.com".*"groups":502/);
-  });
 });

@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import type { Page } from 'playwright-core';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { focusIsVisible } from '../../support/identity/page-checks.ts';
@@ -14,24 +11,11 @@ const NOTICE = 'Use is logged.';
 const browser = useBrowser();
 // Another site than the gateway's, as in production: cookies that are too strict would not return.
 const scene = useSignInScene({ people: { host: 'localhost' }, auth: { login_notice: NOTICE } });
-/** A site hostile to the gateway's users. */
-let stranger: Server;
-let stranger_url = '';
-let stranger_page = '';
 /** Public URL of the gateway. */
 let url = '';
 
-before(async () => {
+before(() => {
   ({ url } = scene.gateway);
-  stranger = createServer((_request, response) => {
-    response.writeHead(200, { 'content-type': 'text/html' }).end(`<!doctype html>${stranger_page}`);
-  });
-  await once(stranger.listen(0, '127.0.0.1'), 'listening');
-  stranger_url = `http://localhost:${(stranger.address() as AddressInfo).port}/`;
-});
-after(() => {
-  stranger?.closeAllConnections();
-  stranger?.close();
 });
 
 async function begin(): Promise<BegunSignIn> {
@@ -53,13 +37,6 @@ async function arrive(page: Page, heading: string): Promise<void> {
 
 const textOf = async (page: Page, role: 'alert' | 'status' | 'main') =>
   (await page.getByRole(role).textContent()) ?? '';
-
-/** From the terminal's link to the page after the identity provider. */
-async function signIn(page: Page, grant: BegunSignIn, person: string): Promise<void> {
-  await page.goto(grant.verification_uri_complete);
-  await press(page, 'Continue to sign in');
-  await press(page, `Sign in as ${person}`);
-}
 
 describe('signing in with a browser', () => {
   it('works completely without JavaScript: confirm, sign in, use', async () => {
@@ -103,61 +80,5 @@ describe('signing in with a browser', () => {
     await page.keyboard.press('Enter');
     await arrive(page, 'You are signed in');
     assert.equal((await poll(grant)).status, 200);
-  });
-});
-
-describe('a sign-in that does not go to plan', () => {
-  it('is not repeated by loading its last page again', async () => {
-    const { page } = await browser.open();
-    const grant = await begin();
-    await signIn(page, grant, 'anna');
-    await arrive(page, 'You are signed in');
-    await page.reload();
-    await arrive(page, 'You are signed in');
-    assert.match(await textOf(page, 'status'), /anna@example\.com/);
-    const { status, body } = await poll(grant);
-    assert.equal(status, 200);
-    await page.reload();
-    await arrive(page, 'You are signed in');
-    assert.equal(scene.provider.requests.filter(({ endpoint }) => endpoint === 'token').length, 1);
-    assert.equal((await poll(grant)).body.refresh_token, body.refresh_token, 'no other session was made');
-  });
-
-  it('does not disturb another one that is under way in the same browser', async () => {
-    const { page, context } = await browser.open();
-    const other = await context.newPage();
-    const [first, second] = [await begin(), await begin()];
-    await page.goto(first.verification_uri_complete);
-    await other.goto(second.verification_uri_complete);
-    await press(page, 'Continue to sign in');
-    await page.getByRole('button', { name: 'Sign in as anna' }).waitFor();
-    await press(other, 'Continue to sign in');
-    await press(other, 'Sign in as anna');
-    await arrive(other, 'You are signed in');
-    await press(page, 'Sign in as anna');
-    await arrive(page, 'You are signed in');
-    for (const grant of [first, second]) assert.equal((await poll(grant)).status, 200);
-  });
-});
-
-describe('another site', () => {
-  it("can't have a browser confirm a code", async () => {
-    const grant = await begin();
-    stranger_page = `<form method="post" action="${url}/device"><input name="user_code" value="${grant.user_code}"><button>Win</button></form>`;
-    const { page } = await browser.open();
-    await page.goto(stranger_url);
-    await press(page, 'Win');
-    await arrive(page, 'This form came from another site');
-    assert.equal((await poll(grant)).body.error, 'authorization_pending');
-    assert.equal(scene.provider.requests.filter(({ endpoint }) => endpoint === 'authorization').length, 0);
-  });
-
-  it("can't show the page inside its own", async () => {
-    const grant = await begin();
-    stranger_page = `<iframe src="${grant.verification_uri_complete}"></iframe>`;
-    const { page, complaints } = await browser.open();
-    await page.goto(stranger_url, { waitUntil: 'load' });
-    assert.equal(await page.frameLocator('iframe').getByRole('heading').count(), 0);
-    assert.match(complaints.join(), /frame-ancestors|X-Frame-Options/i);
   });
 });

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { token } from '../../../engine/edge/cli/sign-in.ts';
-import { keep, kept } from '../../client/keep-credentials.ts';
-import { type Backend, createBackend, drive } from '../../client/scripted-gateway.ts';
+import { type Backend, createBackend, drive, keep, kept } from '../../client/scripted-gateway.ts';
 import type { TokenAnswer } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
 import { useSignInScene } from '../support/sign-in-scene.ts';
@@ -67,6 +66,25 @@ test("an identity provider outage longer than a token's lifetime signs no user o
   assert.equal((await ask(said)).status, 200);
   assert.notEqual(kept(backend)[gateway.url]?.refresh_token, person.refresh_token);
 });
+
+for (const mode of ['garbage', 'hang'] as const) {
+  test(`a rejected bearer is answered at once and never reaches an identity provider in mode ${mode}`, async () => {
+    const { clock, provider } = scene;
+    const { access_token, refresh_token } = await signIn('anna');
+    provider.setMode(mode, 'token');
+    provider.requests.length = 0;
+    const asked = renew(refresh_token);
+    await until('the identity provider got a request', () => provider.requests.length > 0);
+    for (const bearer of ['gw_nonsense', 'ey.nonsense.x', '']) {
+      const { status, text } = await ask(bearer);
+      assert.deepEqual([status, JSON.parse(text).type], [401, 'error']);
+    }
+    assert.equal((await ask(access_token)).status, 200);
+    assert.doesNotMatch(JSON.stringify(provider.requests), /nonsense/);
+    clock.advance(60_000);
+    assert.equal((await asked).status, 503);
+  });
+}
 
 test("a database outage longer than a token's lifetime signs no user out", async () => {
   const { clock, gateway, way } = scene;

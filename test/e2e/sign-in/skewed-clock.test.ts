@@ -3,14 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { ask } from '../support/client.ts';
-import { type Surroundings, useGateway } from '../support/use-gateway.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 /** Longest duration of a test, and the rounded seconds. */
 const TOLERANCE_MS = 10_000;
 const late = { ...systemClock, now: () => Date.now() - 3 * 86_400_000 };
 
-let gateway: Surroundings['gateway'];
-useGateway((opened) => ({ gateway } = opened), { spend_limits: { defaults: { user_weekly_usd: 0 } } }, late);
+const { gateway } = useGateway({ spend_limits: { defaults: { user_weekly_usd: 0 } } }, late);
 
 test('three days off, it gives callers waiting times by the clock of the database', async () => {
   const { status, text, headers } = await ask(gateway.url, gateway.token, { max_tokens: 1 });

@@ -1,48 +1,32 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, mainUpstream, serverSection, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  EVENT_STREAM,
-  type Exchange,
-  hang,
-  message,
-  type ScriptedUpstream,
-  sse,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { describe, test } from 'node:test';
+import { mainUpstream, serverSection } from '../../support/gateway.ts';
+import { EVENT_STREAM, type Exchange, hang, sse } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, collect, connect, messagesBody, open, parseRaw } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const MB = 1024 * 1024;
 const BUFFERED_LIMIT = 3 * MB;
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 const clock = movableClock();
 const IDLE_SECONDS = 300;
 /** Nothing else waits for so long. */
 const SILENCE_SECONDS = 37;
 
-before(async () => {
-  upstream = await startUpstream();
-  const limits = { body_bytes: 2 * MB, buffered_bytes: BUFFERED_LIMIT };
-  // Answers that are read on for their bill are another story.
-  const upstreams = [{ ...mainUpstream(upstream.url), on_client_abort: 'cancel' }];
-  const timeouts = { idle_seconds: IDLE_SECONDS, request_silence_seconds: SILENCE_SECONDS };
-  const config = { server: serverSection({ limits, timeouts }), upstreams };
-  gateway = await bootGateway({ upstream_url: upstream.url, config, clock });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
-});
+const { gateway, upstream } = useGateway(
+  (url) => ({
+    server: serverSection({
+      limits: { body_bytes: 2 * MB, buffered_bytes: BUFFERED_LIMIT },
+      timeouts: { idle_seconds: IDLE_SECONDS, request_silence_seconds: SILENCE_SECONDS },
+    }),
+    // Answers that are read on for their bill are another story.
+    upstreams: [{ ...mainUpstream(url), on_client_abort: 'cancel' }],
+  }),
+  clock,
+);
 
 const DELTA = Buffer.from(
   sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'x'.repeat(16_000) } }),

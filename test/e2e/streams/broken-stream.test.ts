@@ -1,42 +1,32 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { serverSection, type TestGateway } from '../../support/gateway.ts';
+import { serverSection } from '../../support/gateway.ts';
 import {
   answerJson,
   EVENT_STREAM,
   type Exchange,
   message,
   messageEvents,
-  type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, type Response, readAll } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
+import { idOf } from '../support/odd.ts';
 import { type LedgerRow, ledgerRow, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
-
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
+import { eventsIn } from './streams.ts';
 
 const IDLE_SECONDS = 60;
 const server = serverSection({ timeouts: { idle_seconds: IDLE_SECONDS } });
 const clock = movableClock();
 const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  { server, spend_limits },
-  clock,
-);
-
-const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
+const { gateway, upstream } = useGateway({ server, spend_limits }, clock);
 
 /** The one ledger row of a forwarded request. */
 async function rowOf(response: Response): Promise<LedgerRow> {
-  const row = await ledgerRow(gateway.database, requestId(response));
+  const row = await ledgerRow(gateway.database, idOf(response));
   assert.equal(row.protocol, 'messages');
   return row;
 }
@@ -51,17 +41,6 @@ async function readWhile(act: (received: () => string) => Promise<void>): Promis
   });
   const [whole] = await Promise.all([readAll(response), act(() => received)]);
   return whole;
-}
-
-/** The events of a stream as pairs of name and data. */
-function eventsOf(text: string): { name: string | undefined; data: string }[] {
-  return text
-    .split(/\n\n/)
-    .filter((block) => block.trim() !== '')
-    .map((block) => ({
-      name: /^event: (.*)$/m.exec(block)?.[1],
-      data: /^data: (.*)$/m.exec(block)?.[1] ?? '',
-    }));
 }
 
 /** What says that a stream is alive may come at any time. */
@@ -86,13 +65,12 @@ describe('a stream that breaks off', () => {
   async function assertEndsWithErrorEvent(response: Response, type: string): Promise<void> {
     assert.equal(response.status, 200);
     assert.ok(response.text.startsWith(opening.join('')), "the upstream's bytes came first");
-    const events = eventsOf(response.text);
+    const events = eventsIn(response.text);
     const errors = events.filter(({ name }) => name === 'error');
     assert.equal(errors.length, 1, response.text);
     assert.equal(events.at(-1), errors[0]);
-    const body = JSON.parse(errors[0]!.data);
-    assert.deepEqual([body.type, body.error.type], ['error', type]);
-    assert.equal(body.request_id, requestId(response));
+    const { data } = errors[0]!;
+    assert.deepEqual([data.type, data.error.type, data.request_id], ['error', type, idOf(response)]);
     const row = await rowOf(response);
     assert.equal(row.input_tokens, 100);
     assert.ok(row.output_tokens > 0, 'the relayed part is billed');

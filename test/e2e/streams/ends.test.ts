@@ -2,6 +2,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { createTranslator } from '../../../engine/domain/protocols/translation/translate.ts';
+import { headOf, PAIRS, raised, translate } from '../../protocols/translation/translating.ts';
+import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import {
   answerChunks,
   answerJson,
@@ -11,41 +14,24 @@ import {
 } from '../../support/model-provider/scripted-upstream.ts';
 import { inTurn } from '../../support/times.ts';
 import type { Response } from '../support/client.ts';
-import {
-  askBody,
-  COMBINATIONS,
-  modelVia,
-  type Nine,
-  nineConfig,
-  PRICING,
-  post,
-  TRANSLATED,
-  useNine,
-} from '../support/nine.ts';
+import { askBody, COMBINATIONS, modelVia, nineConfig, PRICING, post, useNine } from '../support/nine.ts';
 import { idOf } from '../support/odd.ts';
 import { ledgerRow } from '../support/state.ts';
-import { eventsIn } from './streams.ts';
+import { eventsIn, textIn } from './streams.ts';
 
-let nine: Nine;
-useNine(
-  (started) => {
-    nine = started;
-  },
-  (url) => {
-    const { upstreams, ...rest } = nineConfig(url, {
-      models: FAILING.map((_, i) => ({ id: failing(i) })),
-      rules: FAILING.map((upstream, i) => ({ name: failing(i), models: [failing(i)], upstream })),
-    });
-    // Breakers as they are by default: they open for what is no answer.
-    return {
-      ...rest,
-      upstreams: (upstreams as { breaker: unknown }[]).map(({ breaker: _off, ...upstream }) => upstream),
-    };
-  },
-);
+const nine = useNine((url) => {
+  const { upstreams, ...rest } = nineConfig(url, {
+    models: OPENING.map((_, i) => ({ id: failing(i) })),
+    rules: OPENING.map(([, , upstream], i) => ({ name: failing(i), models: [failing(i)], upstream })),
+  });
+  // Breakers as they are by default: they open for what is no answer.
+  return {
+    ...rest,
+    upstreams: (upstreams as { breaker: unknown }[]).map(({ breaker: _off, ...upstream }) => upstream),
+  };
+});
 
-/** The upstreams of the models that fail, in the order of `OPENING`. */
-const FAILING: readonly Protocol[] = ['chat', 'chat', 'messages', 'responses'];
+/** The model of an upstream of `OPENING`. */
 const failing = (index: number): string => `failing-${index}`;
 
 const HALF = 'export function half() {';
@@ -54,147 +40,78 @@ const OUTPUT = 40;
 /** What the tokens of these answers cost, in nano-USD. */
 const COST = (INPUT * PRICING.input + OUTPUT * PRICING.output) * 1000;
 
+const USED = { input: INPUT, output: OUTPUT, cache_read: 0, cache_write: 0, reasoning: 0 };
+const ANSWER: Answer = { said: [{ kind: 'text', text: HALF }], used: USED, piece: HALF.length };
+
+const STARTED = eventsOf('messages', ANSWER).slice(0, 3);
+const [BLOCK_STOP, ENDED, MESSAGE_STOP] = eventsOf('messages', ANSWER).slice(3) as [string, string, string];
+const messageDelta = (stop_reason: string | null) => ENDED.replace('"end_turn"', JSON.stringify(stop_reason));
+
 /** Data of an event of chat completions. */
 const data = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
+const CHAT = documentOf('chat', ANSWER) as { readonly usage: object };
 const chunk = (delta: object, finish_reason: string | null = null, more: object = {}) =>
   data({
     id: 'c',
     object: 'chat.completion.chunk',
-    created: 1,
     model: 'm',
     choices: [{ index: 0, delta, finish_reason }],
     ...more,
   });
+const SPOKEN = { role: 'assistant', content: HALF };
 const DONE = 'data: [DONE]\n\n';
-const CHAT_USAGE = { prompt_tokens: INPUT, completion_tokens: OUTPUT, total_tokens: INPUT + OUTPUT };
-const MESSAGES_USAGE = { input_tokens: INPUT, output_tokens: OUTPUT };
-const RESPONSES_USAGE = { input_tokens: INPUT, output_tokens: OUTPUT, total_tokens: INPUT + OUTPUT };
 
-const STARTED = [
-  sse({
-    type: 'message_start',
-    message: {
-      id: 'm',
-      type: 'message',
-      role: 'assistant',
-      model: 'm',
-      content: [],
-      stop_reason: null,
-      usage: { input_tokens: INPUT, output_tokens: 1 },
-    },
-  }),
-  sse({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }),
-  sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: HALF } }),
-];
-const BLOCK_STOP = sse({ type: 'content_block_stop', index: 0 });
-const messageDelta = (stop_reason: string | null) =>
-  sse({ type: 'message_delta', delta: { stop_reason, stop_sequence: null }, usage: { output_tokens: OUTPUT } });
-const MESSAGE_STOP = sse({ type: 'message_stop' });
-
-const ITEM = {
-  id: 'msg_1',
-  type: 'message',
-  status: 'completed',
-  role: 'assistant',
-  content: [{ type: 'output_text', text: HALF, annotations: [] }],
+const SAID = eventsOf('responses', ANSWER).slice(0, -1);
+const responseEnd = (type: string, status: string, more: object = {}) => {
+  const response = { ...documentOf('responses', ANSWER), status, ...more };
+  return sse({ type: `response.${type}`, sequence_number: SAID.length, response });
 };
-const SAID = [
-  sse({
-    type: 'response.created',
-    sequence_number: 0,
-    response: { id: 'r', object: 'response', status: 'in_progress', model: 'm', output: [] },
-  }),
-  sse({
-    type: 'response.output_item.added',
-    sequence_number: 1,
-    output_index: 0,
-    item: { ...ITEM, status: 'in_progress', content: [] },
-  }),
-  sse({
-    type: 'response.output_text.delta',
-    sequence_number: 2,
-    output_index: 0,
-    item_id: 'msg_1',
-    content_index: 0,
-    delta: HALF,
-  }),
-  sse({ type: 'response.output_item.done', sequence_number: 3, output_index: 0, item: ITEM }),
-];
-const answerOf = (status: string, more: object = {}) => ({
-  id: 'r',
-  object: 'response',
-  status,
-  model: 'm',
-  output: [ITEM],
-  usage: RESPONSES_USAGE,
-  ...more,
-});
-const responseEnd = (type: string, status: string, more: object = {}) =>
-  sse({ type: `response.${type}`, sequence_number: 4, response: answerOf(status, more) });
 
 /** An answer of an upstream, as a stream and whole, that ends with this word of its server. */
-const ENDED_WITH: Readonly<Record<Protocol, (word: string) => { stream: string[]; whole: object }>> = {
-  messages: (word) => ({
-    stream: [...STARTED, BLOCK_STOP, messageDelta(word), MESSAGE_STOP],
-    whole: {
-      id: 'm',
-      type: 'message',
-      role: 'assistant',
-      model: 'm',
-      content: [{ type: 'text', text: HALF }],
-      stop_reason: word,
-      stop_sequence: null,
-      usage: MESSAGES_USAGE,
-    },
-  }),
-  chat: (word) => ({
-    stream: [
-      chunk({ role: 'assistant', content: HALF }),
-      chunk({}, word),
-      data({ choices: [], usage: CHAT_USAGE }),
-      DONE,
-    ],
-    whole: {
-      id: 'c',
-      object: 'chat.completion',
-      created: 1,
-      model: 'm',
-      choices: [{ index: 0, message: { role: 'assistant', content: HALF }, finish_reason: word }],
-      usage: CHAT_USAGE,
-    },
-  }),
-  responses: (word) => ({
-    stream: [...SAID, responseEnd('incomplete', 'incomplete', { incomplete_details: { reason: word } })],
-    whole: answerOf('incomplete', { incomplete_details: { reason: word } }),
-  }),
-};
-
-/** What a client reads at the end of a whole answer. */
-const WHOLE_END: Readonly<Record<Protocol, string>> = { messages: 'end_turn', chat: 'stop', responses: 'completed' };
-
-// biome-ignore lint/suspicious/noExplicitAny: a response in any protocol
-const READ_END: Readonly<Record<Protocol, (response: any) => unknown>> = {
-  messages: ({ stop_reason, delta }) => stop_reason ?? delta?.stop_reason,
-  chat: ({ choices }) => choices?.[0]?.finish_reason,
-  responses: ({ type, response, ...answer }) => {
-    if (type !== undefined && !/^response\.(?:completed|incomplete)$/.test(type)) return undefined;
-    const { status, incomplete_details } = response ?? answer;
-    return [status, incomplete_details?.reason].filter(Boolean).join(' ');
-  },
-};
-
-/** How a response ends for its client: its finish reason, or `broken` with the error. */
-function endOf(spoken: Protocol, { text, status, headers }: Response): { end: unknown; message?: string } {
-  if (!String(headers['content-type']).includes('event-stream')) {
-    const response = JSON.parse(text);
-    return status === 200
-      ? { end: READ_END[spoken](response) }
-      : { end: `broken ${status}`, message: response.error.message };
+function endedWith(protocol: Protocol, word: string): { readonly stream: string[]; readonly whole: object } {
+  if (protocol === 'responses') {
+    const details = { incomplete_details: { reason: word } };
+    const whole = { ...documentOf('responses', ANSWER), status: 'incomplete', ...details };
+    return { stream: [...SAID, responseEnd('incomplete', 'incomplete', details)], whole };
   }
-  const events = eventsIn(text).map((event) => event.data);
-  const failed = events.find((event) => event.type === 'error' || event.error !== undefined);
-  const end = events.map(READ_END[spoken]).findLast((found) => found != null && found !== '');
-  return failed === undefined ? { end } : { end: 'broken', message: (failed.error ?? failed).message };
+  const said = (text: string) => text.replace(/(?<=(?:stop|finish)_reason":)"(?:end_turn|stop)"/, JSON.stringify(word));
+  const stream = eventsOf(protocol, ANSWER).map(said);
+  return { stream, whole: JSON.parse(said(JSON.stringify(documentOf(protocol, ANSWER)))) };
+}
+
+/** The message of the error that a client gets in place of its answer or at its end; `undefined` for a whole answer. */
+function brokenBy({ text, status, headers }: Response): string | undefined {
+  if (!String(headers['content-type']).includes('event-stream'))
+    return status === 200 ? undefined : JSON.parse(text).error.message;
+  return errorIn(text);
+}
+
+function errorIn(stream: string): string | undefined {
+  const failed = eventsIn(stream).find((event) => event.data.type === 'error' || event.data.error != null);
+  return failed && (failed.data.error ?? failed.data).message;
+}
+
+/** How whole answers end. */
+const WHOLE_END: Readonly<Record<Protocol, { readonly document: object; readonly stream: RegExp }>> = {
+  messages: { document: { stop_reason: 'end_turn' }, stream: /"stop_reason":"end_turn".*"message_stop"[^\n]*\n\n$/s },
+  chat: {
+    document: { choices: [{ finish_reason: 'stop' }] },
+    stream: /"finish_reason":"stop".*\ndata: \[DONE\]\n\n$/s,
+  },
+  responses: { document: { status: 'completed' }, stream: /"type":"response\.completed"[^\n]*\n\n$/ },
+};
+
+function assertWhole(spoken: Protocol, text: string, stream: boolean): void {
+  assert.equal(textIn(spoken, stream ? eventsIn(text) : JSON.parse(text)), HALF);
+  const end = WHOLE_END[spoken];
+  if (stream) assert.deepEqual([errorIn(text), end.stream.test(text)], [undefined, true], text);
+  else assert.partialDeepStrictEqual(JSON.parse(text), end.document);
+}
+
+/** What a client of another protocol gets of these events. */
+function translated(from: Protocol, to: Protocol, events: readonly string[], stream: boolean): string {
+  const converter = createTranslator(translate(from, to, stream), headOf('text/event-stream'));
+  return String(converter.write(Buffer.from(events.join('')))) + converter.end();
 }
 
 interface Asked {
@@ -217,106 +134,56 @@ async function ask(
 
 /** Resets the breaker's count: a whole response. */
 async function heal(upstream: Protocol): Promise<void> {
-  const { whole } = ENDED_WITH[upstream]('max_tokens');
+  const { whole } = endedWith(upstream, 'max_tokens');
   assert.equal((await ask(upstream, upstream, answerJson(whole), { stream: false })).status, 200);
 }
 
 /** Repeated behaviours of a server that must not affect callers, each with a model of its own. */
 const OPENING: readonly (readonly [what: string, Protocol, Protocol, Script, stream: boolean])[] = [
-  ['loses its network', 'messages', 'chat', answerJson(ENDED_WITH.chat('network_error').whole), false],
-  ['loses its network', 'chat', 'chat', answerChunks(ENDED_WITH.chat('network_error').stream), true],
+  ['loses its network', 'messages', 'chat', answerJson(endedWith('chat', 'network_error').whole), false],
+  ['loses its network', 'chat', 'chat', answerChunks(endedWith('chat', 'network_error').stream), true],
   ['ends in the middle', 'messages', 'messages', answerChunks([...STARTED, BLOCK_STOP]), true],
   ['ends in the middle', 'responses', 'responses', answerChunks(SAID), true],
 ];
 
-test('a document without a reason for its end is whole, and one that holds nothing is broken', async () => {
-  const call = { id: 'call_1', type: 'function', function: { name: 'read', arguments: '{"a":1}' } };
-  const document = (message: object) => ({
-    ...ENDED_WITH.chat('stop').whole,
-    choices: [{ index: 0, message: { role: 'assistant', ...message }, finish_reason: null }],
-  });
-  assert.equal(
-    endOf('messages', await ask('messages', 'chat', answerJson(document({ content: HALF })), { stream: false })).end,
-    'end_turn',
-  );
-  const called = await ask('messages', 'chat', answerJson(document({ content: null, tool_calls: [call] })), {
-    stream: false,
-  });
-  assert.equal(endOf('messages', called).end, 'tool_use');
-  for (const nothing of [
-    { content: '' },
-    { content: null, tool_calls: [{ ...call, function: { name: 'read', arguments: '{"a"' } }] },
-  ]) {
-    assert.equal(
-      endOf('messages', await ask('messages', 'chat', answerJson(document(nothing)), { stream: false })).end,
-      'broken 502',
-    );
-    await heal('chat');
-  }
-});
-
-const CRLF = (events: readonly string[]) => events.map((event) => event.replaceAll('\n', '\r\n'));
-const withoutLast = (events: readonly string[]) => [...events.slice(0, -1), events.at(-1)!.trimEnd()];
+const TEXT = chunk({ content: HALF });
+const STOPPED = chunk({}, 'stop', { usage: CHAT.usage });
+const USAGE = data({ choices: [], usage: CHAT.usage });
+const COMPLETED = responseEnd('completed', 'completed');
+const ITS_ERROR = { error: { code: 'server_error', message: 'It broke.' } };
+const stopped = (...events: readonly string[]) => [...STARTED, BLOCK_STOP, ...events];
 
 /** Streams that say everything, each as some servers end it. */
 const WHOLE: readonly (readonly [Protocol, how: string, events: readonly string[]])[] = [
-  ['messages', 'with [DONE] instead of message_stop', [...STARTED, BLOCK_STOP, messageDelta('end_turn'), DONE]],
-  ['messages', 'without message_stop', [...STARTED, BLOCK_STOP, messageDelta('end_turn')]],
-  [
-    'messages',
-    'with a ping instead of message_stop',
-    [...STARTED, BLOCK_STOP, messageDelta('end_turn'), sse({ type: 'ping' })],
-  ],
-  ['messages', 'without content_block_stop', [...STARTED, messageDelta('end_turn'), MESSAGE_STOP]],
-  ['messages', 'without a reason', [...STARTED, BLOCK_STOP, messageDelta(null), MESSAGE_STOP]],
-  [
-    'messages',
-    'with a later delta that has no reason',
-    [...STARTED, BLOCK_STOP, messageDelta('end_turn'), messageDelta(null)],
-  ],
-  [
-    'messages',
-    'without names of events',
-    [...STARTED, BLOCK_STOP, messageDelta('end_turn')].map((event) => event.replace(/^event: .*\n/, '')),
-  ],
-  ['chat', 'without [DONE]', [chunk({ content: HALF }), chunk({}, 'stop'), data({ choices: [], usage: CHAT_USAGE })]],
-  ['chat', 'with usage beside the reason', [chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE })]],
-  ['chat', 'without a reason', [chunk({ content: HALF }), data({ choices: [], usage: CHAT_USAGE }), DONE]],
-  [
-    'chat',
-    'with the word null until it ends',
-    [chunk({ content: HALF }, 'null'), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE],
-  ],
-  [
-    'chat',
-    'without the last blank line',
-    withoutLast([chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE })]),
-  ],
-  [
-    'chat',
-    'with other ends of lines',
-    CRLF([chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE]),
-  ],
-  ['responses', 'with response.completed', [...SAID, responseEnd('completed', 'completed')]],
+  ['messages', 'with [DONE] instead of message_stop', stopped(ENDED, DONE)],
+  ['messages', 'without message_stop', stopped(ENDED)],
+  ['messages', 'with a ping instead of message_stop', stopped(ENDED, sse({ type: 'ping' }))],
+  ['messages', 'without content_block_stop', [...STARTED, ENDED, MESSAGE_STOP]],
+  ['messages', 'without a reason', stopped(messageDelta(null), MESSAGE_STOP)],
+  ['messages', 'with a later delta that has no reason', stopped(ENDED, messageDelta(null))],
+  ['messages', 'without names of events', stopped(ENDED).map((event) => event.replace(/^event: .*\n/, ''))],
+  ['chat', 'without [DONE]', [TEXT, chunk({}, 'stop'), USAGE]],
+  ['chat', 'with usage beside the reason', [TEXT, STOPPED]],
+  ['chat', 'without a reason', [TEXT, USAGE, DONE]],
+  ['chat', 'with the word null until it ends', [chunk({ content: HALF }, 'null'), STOPPED, DONE]],
+  ['chat', 'without the last blank line', [TEXT, STOPPED.trimEnd()]],
+  ['chat', 'with other ends of lines', [TEXT, STOPPED, DONE].map((event) => event.replaceAll('\n', '\r\n'))],
+  ['responses', 'with response.completed', [...SAID, COMPLETED]],
   ['responses', 'with response.done', [...SAID, responseEnd('done', 'completed')]],
-  ['responses', 'with [DONE] behind it', [...SAID, responseEnd('completed', 'completed'), DONE]],
+  ['responses', 'with [DONE] behind it', [...SAID, COMPLETED, DONE]],
 ];
 
 /** Streams that lack something. */
 const INTERRUPTED: readonly (readonly [Protocol, how: string, events: readonly string[]])[] = [
-  ['messages', 'before its reason', [...STARTED, BLOCK_STOP]],
-  ['messages', 'before its reason, with [DONE]', [...STARTED, BLOCK_STOP, DONE]],
-  ['messages', 'with a delta without a reason', [...STARTED, BLOCK_STOP, messageDelta(null)]],
+  ['messages', 'before its reason', stopped()],
+  ['messages', 'before its reason, with [DONE]', stopped(DONE)],
+  ['messages', 'with a delta without a reason', stopped(messageDelta(null))],
   ['messages', 'with an end of nothing', [STARTED[0]!, messageDelta(null), MESSAGE_STOP]],
-  ['messages', 'inside an event', [...STARTED, BLOCK_STOP, messageDelta('end_turn').slice(0, 60)]],
-  ['chat', 'before its reason', [chunk({ content: HALF })]],
+  ['messages', 'inside an event', stopped(ENDED.slice(0, 60))],
+  ['chat', 'before its reason', [TEXT]],
   ['chat', 'with an end of nothing', [chunk({ role: 'assistant' }), DONE]],
   ['responses', 'before response.completed', SAID],
-  [
-    'responses',
-    'with response.done that failed',
-    [...SAID, responseEnd('done', 'failed', { error: { code: 'server_error', message: 'It broke.' } })],
-  ],
+  ['responses', 'with response.done that failed', [...SAID, responseEnd('done', 'failed', ITS_ERROR)]],
   ['responses', 'with response.done that was cancelled', [...SAID, responseEnd('done', 'cancelled')]],
 ];
 
@@ -331,152 +198,81 @@ const dropped =
 describe('a stream', () => {
   for (const [upstream, how, events] of WHOLE) {
     test(`of a ${upstream} upstream that ends ${how} is whole for every client, and charged`, async () => {
-      for (const [place, [spoken]] of COMBINATIONS.filter(([, one]) => one === upstream).entries()) {
-        for (const stream of inTurn([true, false], place + events.length)) {
-          const got = await ask(spoken, upstream, answerChunks(events), { stream });
-          assert.equal(got.status, 200, got.text);
-          if (spoken === upstream) {
-            assert.equal(got.text, events.join(''));
-            assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
-          } else assert.deepEqual(endOf(spoken, got), { end: WHOLE_END[spoken] });
-        }
+      const got = await ask(upstream, upstream, answerChunks(events), { stream: true });
+      assert.deepEqual([got.status, got.text], [200, events.join('')]);
+      assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
+      for (const { from } of PAIRS.filter(({ to }) => to === upstream)) {
+        for (const stream of [true, false]) assertWhole(from, translated(from, upstream, events, stream), stream);
       }
     });
   }
 
   for (const [upstream, how, events] of INTERRUPTED) {
     test(`of a ${upstream} upstream that ends ${how} is broken for every client of another protocol`, async () => {
-      for (const [place, [spoken]] of TRANSLATED.filter(([, one]) => one === upstream).entries()) {
-        for (const stream of inTurn([true, false], place + events.length)) {
-          assert.match(
-            String(endOf(spoken, await ask(spoken, upstream, answerChunks(events), { stream })).end),
-            /^broken/,
-          );
-          await heal(upstream);
-        }
+      for (const { from } of PAIRS.filter(({ to }) => to === upstream)) {
+        assert.throws(() => translated(from, upstream, events, false), raised('upstream_failed'));
+        if (how.includes('response.done')) assert.match(translated(from, upstream, events, true), /"error"/);
+        else assert.throws(() => translated(from, upstream, events, true), raised('upstream_failed'));
       }
     });
   }
 
   test('whose connection breaks after its last event is whole, and one that breaks before it is not', async () => {
-    const whole: Readonly<Record<Protocol, readonly string[]>> = {
-      messages: [...STARTED, BLOCK_STOP, messageDelta('end_turn'), MESSAGE_STOP],
-      chat: [chunk({ content: HALF }), chunk({}, 'stop', { usage: CHAT_USAGE }), DONE],
-      responses: [...SAID, responseEnd('completed', 'completed')],
-    };
     for (const [spoken, upstream] of COMBINATIONS) {
-      for (const stream of [true, false]) {
-        if (spoken === upstream && !stream) continue;
-        const events = whole[upstream];
+      for (const stream of spoken === upstream ? [true] : [true, false]) {
+        const events = eventsOf(upstream, ANSWER);
         const got = await ask(spoken, upstream, dropped(events), { stream });
+        assert.deepEqual([got.status, brokenBy(got)], [200, undefined], got.text);
         if (spoken === upstream) assert.equal(got.text, events.join(''));
-        else assert.deepEqual(endOf(spoken, got), { end: WHOLE_END[spoken] });
+        else assertWhole(spoken, got.text, stream);
         assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
-        const cut = await ask(spoken, upstream, dropped(events.slice(0, upstream === 'chat' ? 1 : 3)), { stream });
-        assert.match(String(endOf(spoken, cut).end), /^broken/);
+        const cut = await ask(spoken, upstream, dropped(events.slice(0, upstream === 'chat' ? 2 : 3)), { stream });
+        assert.notEqual(brokenBy(cut), undefined, cut.text);
         await heal(upstream);
       }
     }
   });
 });
 
+const FULL = { message: 'The disk is full.' };
+const OF_MESSAGES = { type: 'error', error: { type: 'api_error', ...FULL } };
+const OF_CHAT = { error: { ...FULL, code: 502 } };
+const OF_RESPONSES = { code: 'server_error', ...FULL };
+
 /** Errors with which upstreams end a stream, as the last event before the connection closes. */
-const SAID_WRONG: Readonly<Record<Protocol, readonly (readonly [how: string, event: string])[]>> = {
-  messages: [
-    ['an error', sse({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
-    ['an error without a name', data({ type: 'error', error: { type: 'api_error', message: 'The disk is full.' } })],
-  ],
-  chat: [
-    ['a chunk that is an error', data({ error: { message: 'The disk is full.', code: 502 } })],
-    ['an error in a list of choices', chunk({}, 'error', { error: { message: 'The disk is full.', code: 502 } })],
-    ['an event called error', `event: error\n${data({ message: 'The disk is full.' })}`],
-  ],
-  responses: [
-    [
-      'response.failed',
-      responseEnd('failed', 'failed', { error: { code: 'server_error', message: 'The disk is full.' } }),
-    ],
-    ['an error', sse({ type: 'error', code: 'server_error', message: 'The disk is full.', param: null })],
-  ],
-};
+const SAID_WRONG: readonly (readonly [Protocol, how: string, event: string])[] = [
+  ['messages', 'an error', sse(OF_MESSAGES)],
+  ['messages', 'an error without a name', data(OF_MESSAGES)],
+  ['chat', 'a chunk that is an error', data(OF_CHAT)],
+  ['chat', 'an error in a list of choices', chunk({}, 'error', OF_CHAT)],
+  ['chat', 'an event called error', `event: error\n${data(FULL)}`],
+  ['responses', 'response.failed', responseEnd('failed', 'failed', { error: OF_RESPONSES })],
+  ['responses', 'an error', sse({ type: 'error', ...OF_RESPONSES, param: null })],
+];
 
 describe('a stream that reports an error', () => {
   const before: Readonly<Record<Protocol, readonly string[]>> = {
     messages: STARTED,
-    chat: [chunk({ role: 'assistant', content: HALF })],
-    responses: SAID.slice(0, 3),
+    chat: [chunk(SPOKEN)],
+    responses: SAID.slice(0, 5),
   };
   const ends = { dropped, ended: answerChunks };
-  for (const upstream of ['messages', 'chat', 'responses'] as const) {
-    for (const [how, event] of SAID_WRONG[upstream]) {
-      test(`with ${how} of a ${upstream} upstream reports it, and no other, however it ends`, async () => {
-        for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
-          for (const [place, [end, script]] of Object.entries(ends).entries()) {
-            for (const stream of spoken === upstream ? [true] : inTurn([true, false], place)) {
-              const events = [...before[upstream], event];
-              const got = await ask(spoken, upstream, script(events), { stream });
-              if (spoken === upstream) assert.equal(got.text, events.join(''), end);
-              else assert.equal(endOf(spoken, got).message, 'The disk is full.', `${spoken} ${end} ${got.text}`);
-              assert.doesNotMatch(got.text, /dropped the connection/);
-              await heal(upstream);
-            }
-          }
-        }
-      });
-    }
-  }
-});
-
-/** Errors that a chat upstream puts into a response with status 200, in the choice or after its beginning. */
-const INSIDE: readonly (readonly [where: string, (error: object) => object])[] = [
-  [
-    'beside the word for the end',
-    (error) => ({ choices: [{ index: 0, message: SPOKEN, finish_reason: 'error', error }] }),
-  ],
-  [
-    'beside a word that says nothing of it',
-    (error) => ({ choices: [{ index: 0, message: SPOKEN, finish_reason: 'stop', error }] }),
-  ],
-  ['in the choice alone', (error) => ({ choices: [{ index: 0, error }] })],
-  ['in the message', (error) => ({ choices: [{ index: 0, message: { ...SPOKEN, error }, finish_reason: 'error' }] })],
-  ['behind the identifier', (error) => ({ error })],
-];
-const SPOKEN = { role: 'assistant', content: HALF };
-
-describe('an error in a response of a chat upstream', () => {
-  const wrapped = (code: number) => ({
-    code,
-    message: 'Provider returned error',
-    metadata: { raw: '{"error":{"message":"The picture is broken."}}', provider_name: 'p' },
-  });
-  for (const [where, place] of INSIDE) {
-    test(`${where} reaches clients of other protocols with its reason`, async () => {
-      const response = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(502)) };
-      const said = JSON.parse(JSON.stringify(response).replace('"message":{"role"', '"delta":{"role"'));
-      const chunks = [chunk({ role: 'assistant', content: HALF }), data(said)];
-      for (const spoken of ['messages', 'responses'] as const) {
-        const scripts = [answerJson(response), answerChunks(chunks), answerChunks([...chunks, DONE])];
-        for (const [turn, script] of scripts.entries()) {
-          for (const stream of inTurn([true, false], turn + spoken.length + where.length)) {
-            const got = await ask(spoken, 'chat', script, { stream });
-            const { end, message } = endOf(spoken, got);
-            assert.match(String(end), /^broken(?: 502)?$/, got.text);
-            assert.ok(message?.includes('The picture is broken.'), got.text);
-            await heal('chat');
+  for (const [upstream, how, event] of SAID_WRONG) {
+    test(`with ${how} of a ${upstream} upstream reports it, and no other, however it ends`, async () => {
+      const events = [...before[upstream], event];
+      for (const [spoken] of COMBINATIONS.filter(([, one]) => one === upstream)) {
+        for (const [place, [end, script]] of Object.entries(ends).entries()) {
+          for (const stream of spoken === upstream ? [true] : inTurn([true, false], place)) {
+            const got = await ask(spoken, upstream, script(events), { stream });
+            if (spoken === upstream) assert.equal(got.text, events.join(''), end);
+            else assert.equal(brokenBy(got), FULL.message, `${spoken} ${end} ${got.text}`);
+            assert.doesNotMatch(got.text, /dropped the connection/);
+            await heal(upstream);
           }
         }
       }
     });
   }
-
-  test('that is about the request has its status, and is no failure of the upstream', async () => {
-    for (const [where, place] of INSIDE) {
-      const response = { id: 'c', object: 'chat.completion', created: 1, model: 'm', ...place(wrapped(400)) };
-      const got = await ask('messages', 'chat', answerJson(response), { stream: false });
-      assert.equal(got.status, 400, `${where} ${got.text}`);
-      assert.equal(got.headers['x-should-retry'], 'false');
-    }
-  });
 });
 
 describe('a truncated response', () => {
@@ -500,7 +296,7 @@ describe('a truncated response', () => {
       ['messages', false],
       ['chat', true],
     ] as const) {
-      const script = answerChunks(ENDED_WITH.chat('insufficient_system_resource').stream);
+      const script = answerChunks(endedWith('chat', 'insufficient_system_resource').stream);
       const got = await ask(spoken, 'chat', script, { stream });
       assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, COST);
       await heal('chat');
@@ -509,7 +305,7 @@ describe('a truncated response', () => {
 
   test('before any content costs nothing', async () => {
     const got = await ask('messages', 'chat', answerChunks([chunk({}, 'network_error'), DONE]), { stream: true });
-    assert.match(String(endOf('messages', got).end), /^broken/);
+    assert.notEqual(brokenBy(got), undefined, got.text);
     assert.equal((await ledgerRow(nine.gateway.database, idOf(got))).cost_nano_usd, 0);
     await heal('chat');
   });
@@ -519,7 +315,7 @@ describe('a breaker', () => {
   /** Sends as many requests as a breaker tolerates, and then one more for a whole response. */
   async function statusAfter(spoken: Protocol, upstream: Protocol, script: Script, asked: Asked): Promise<number> {
     for (let i = 0; i < 5; i++) await ask(spoken, upstream, script, { ...asked, text: `Write file ${i}.` });
-    const { whole } = ENDED_WITH[upstream]('max_tokens');
+    const { whole } = endedWith(upstream, 'max_tokens');
     return (await ask(spoken, upstream, answerJson(whole), { ...asked, stream: false })).status;
   }
 
@@ -532,13 +328,13 @@ describe('a breaker', () => {
         ['chat', 'messages'],
       ] as const) {
         for (const word of ['SAFETY', 'MALFORMED_FUNCTION_CALL']) {
-          const response = ENDED_WITH[upstream](word);
+          const response = endedWith(upstream, word);
           const script = stream ? answerChunks(response.stream) : answerJson(response.whole);
           assert.equal(await statusAfter(spoken, upstream, script, { stream }), 200, `${word} ${spoken} ${upstream}`);
         }
       }
       for (const spoken of ['messages', 'chat', 'responses'] as const) {
-        const script = answerChunks([...STARTED, BLOCK_STOP, messageDelta('end_turn')]);
+        const script = answerChunks(stopped(ENDED));
         assert.equal(await statusAfter(spoken, 'messages', script, { stream }), 200, spoken);
       }
     });
@@ -548,11 +344,10 @@ describe('a breaker', () => {
     const about = { type: 'invalid_request_error', message: 'The picture is broken.' };
     const document = { id: 'c', object: 'chat.completion', error: { ...about, code: 400 } };
     const choice = { index: 0, message: SPOKEN, finish_reason: 'error', error: { ...about, code: 400 } };
-    const chat = ENDED_WITH.chat('stop').whole;
     for (const [spoken, upstream, script, stream] of [
       ['messages', 'chat', answerJson(document), false],
-      ['responses', 'chat', answerJson({ ...chat, choices: [choice] }), false],
-      ['chat', 'chat', answerJson({ ...chat, choices: [choice] }), false],
+      ['responses', 'chat', answerJson({ ...CHAT, choices: [choice] }), false],
+      ['chat', 'chat', answerJson({ ...CHAT, choices: [choice] }), false],
       ['chat', 'chat', answerChunks([chunk(SPOKEN), data({ choices: [choice] })]), true],
       ['messages', 'chat', answerChunks([chunk(SPOKEN), data({ error: { ...about, code: 402 } })]), true],
       ['messages', 'messages', answerChunks([...STARTED, sse({ type: 'error', error: about })]), true],

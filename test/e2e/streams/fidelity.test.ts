@@ -1,21 +1,17 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, test } from 'node:test';
+import Anthropic from '@anthropic-ai/sdk';
 import fc from 'fast-check';
 import { fieldRule, KNOWN_KEYS } from '../../../engine/domain/protocols/body/privileged-fields.ts';
-import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
-import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { UPSTREAM_KEY } from '../../support/gateway.ts';
 import { times } from '../../support/times.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
-import { auditRecord, ledgerRow } from '../support/state.ts';
+import { idOf, rewritesOf } from '../support/odd.ts';
+import { ledgerRow } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
-useGateway((opened) => {
-  ({ upstream, gateway } = opened);
-});
+const { gateway, upstream } = useGateway();
 
 const sha256 = (bytes: Buffer | string) => createHash('sha256').update(bytes).digest('hex');
 
@@ -195,10 +191,8 @@ describe('a model with another name at the upstream', () => {
       assert.equal(upstream.only().body.toString(), expected);
       assert.equal(upstream.only().headers['content-length'], String(Buffer.byteLength(expected)));
 
-      const request_id = String(response.headers['x-gateway-request-id']);
-      const record = await auditRecord(gateway.database, request_id);
-      assert.match(JSON.stringify(record), /"rewrites":\["model"\]|rewrites.{1,6}model/);
-      const row = await ledgerRow(gateway.database, request_id);
+      assert.deepEqual(await rewritesOf(gateway, response), ['model']);
+      const row = await ledgerRow(gateway.database, idOf(response));
       assert.deepEqual([row.model, row.upstream_model], ['mapped-1', 'upstream-name@2026']);
     });
   }
@@ -217,8 +211,39 @@ describe('a model with another name at the upstream', () => {
 
   test('while an unmapped one is not rewritten, and the audit record shows no rewrite', async () => {
     const response = await send(gateway.url, { headers: bearer(gateway.token), body: messagesBody() });
-    const record = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
-    assert.doesNotMatch(JSON.stringify(record), /rewrites.{1,6}model/);
+    assert.deepEqual(await rewritesOf(gateway, response), []);
     assert.equal(spelled(upstream.only().raw_headers, 'content-type').length, 1);
+  });
+});
+
+describe('the official SDK', () => {
+  const ASK = { model: 'coder-1', max_tokens: 64, messages: [{ role: 'user' as const, content: 'Say hello.' }] };
+  const sdk = (authToken: string, baseURL = gateway.url) =>
+    new Anthropic({ baseURL, authToken, apiKey: null, maxRetries: 0 });
+
+  test('has the very request reach the upstream that it would have sent there, but for the credential', async () => {
+    for (const baseURL of [upstream.url, gateway.url])
+      await sdk(gateway.token, baseURL).beta.messages.create({ ...ASK, betas: ['unheard-of-2031-01-01'] });
+    const [expected, forwarded] = upstream.requests.map(({ method, url, headers, sha256: hash }) => {
+      const { host: _host, connection: _connection, authorization, 'x-api-key': key, ...rest } = headers;
+      return { credential: authorization ?? key, request: { method, url, hash, headers: rest } };
+    });
+    assert.deepEqual(forwarded!.request, expected!.request);
+    assert.deepEqual([expected!.credential, forwarded!.credential], [`Bearer ${gateway.token}`, UPSTREAM_KEY]);
+  });
+
+  test("gets the gateway's own errors as its error classes", async () => {
+    const narrow = await gateway.newToken({ group: 'mapped-only' });
+    const { AuthenticationError, BadRequestError, NotFoundError } = Anthropic;
+    await assert.rejects(sdk('gw_nobody_ever_made_this').messages.create(ASK), AuthenticationError);
+    await assert.rejects(sdk(gateway.token).messages.create({ ...ASK, model: 'no-such-model' }), (error: unknown) => {
+      assert.ok(error instanceof NotFoundError && error.type === 'not_found_error');
+      assert.match(error.message, /no-such-model/);
+      return true;
+    });
+    await assert.rejects(sdk(narrow).messages.create(ASK), NotFoundError);
+    const wrong = { ...ASK, max_tokens: 'many' as unknown as number };
+    await assert.rejects(sdk(gateway.token).messages.create(wrong), BadRequestError);
+    assert.equal(upstream.requests.length, 0);
   });
 });

@@ -1,12 +1,10 @@
 /** Stages that are owed a `finish` get it once, and `finally` stages run once, despite any fault. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import fc from 'fast-check';
 import { defineStage, type ResponseHead, type StageDefinition } from '../../../engine/api.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -15,26 +13,17 @@ import {
   messageEvents,
   reset,
   type Script,
-  type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll } from '../support/client.ts';
-import { ledgerRow, ledgerRows, reserved } from '../support/state.ts';
+import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const MOMENTS = [
-  'request',
-  'response',
-  'head',
-  'event',
-  'make',
-  'write',
-  'answer',
-  'end',
-  'finish',
-  'finally',
-] as const;
+  ...(['request', 'response', 'head', 'event', 'make', 'write', 'answer', 'end', 'finish', 'finally'] as const),
+];
 const THROWN: Readonly<Record<string, () => unknown>> = {
   error: () => new TypeError('on purpose'),
   nothing: () => undefined,
@@ -140,26 +129,15 @@ finally:
   - stage: fourth
 `;
 
-let directory: string;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'finish-once-'));
-  await writeFile(join(directory, 'messages.yaml'), PIPELINE);
-  upstream = await startUpstream();
-  const stages = [
-    counting('first', 'stages'),
-    counting('second', 'stages'),
-    counting('third', 'finally'),
-    counting('fourth', 'finally'),
-  ];
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  await rm(directory, { recursive: true });
-});
+const pipelines = ownDirectory();
+writeFileSync(join(pipelines, 'messages.yaml'), PIPELINE);
+
+const { gateway, upstream } = useGateway({ pipelines }, undefined, [
+  counting('first', 'stages'),
+  counting('second', 'stages'),
+  counting('third', 'finally'),
+  counting('fourth', 'finally'),
+]);
 
 const UPSTREAMS: Readonly<Record<string, Script>> = {
   json: answerJson(message()),
@@ -207,7 +185,7 @@ test('every hook that is owed runs exactly once, and the money is settled', asyn
       const entered = seen.filter((what) => what.startsWith('entered')).map((what) => what.slice('entered '.length));
       const last = entered.toReversed().map((name) => `finish ${name}`);
       assert.deepEqual(seen.slice(entered.length), [...last, 'finally third', 'finally fourth']);
-      await until('nothing is reserved', async () => (await reserved(gateway.database)).reservations === 0);
+      await nothingReserved(gateway.database);
       if (upstream.requests.length === 0) return;
       asked.push(ids.get(tag)!);
       await ledgerRow(gateway.database, ids.get(tag)!);

@@ -2,23 +2,19 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { createGzip } from 'node:zlib';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { bootGateway, serverSection } from '../../support/gateway.ts';
 import { type Answer, eventsOf } from '../../support/model-provider/model-provider.ts';
-import {
-  answerJson,
-  EVENT_STREAM,
-  type Exchange,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { answerJson, EVENT_STREAM, type Exchange } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { closing } from '../../support/use.ts';
 import { bearer, messagesBody, open, readAll } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
+import { useGateway } from '../support/use-gateway.ts';
 import { type ClientEvent, eventsIn, textIn } from './streams.ts';
 
 /** As long as a stream may be silent before a keep-alive. */
@@ -36,19 +32,9 @@ const COMMIT_SECONDS = 7;
 const WORDS = 'Hello — world.';
 const ANSWER: Answer = { said: [{ kind: 'text', text: WORDS }] };
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-let clock: FrozenClock;
+const clock = frozenClock(Date.now());
 
-before(async () => {
-  clock = frozenClock(Date.now());
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, clock, config: nineConfig(upstream.url) });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+const { gateway, upstream } = useGateway(nineConfig, clock);
 
 /** Requests a stream; `exchange` is the upstream's side of it. */
 async function ask(spoken: Protocol, at: Protocol): Promise<{ exchange: Exchange; head: Promise<IncomingMessage> }> {
@@ -159,22 +145,18 @@ test('compressed events that a stage has unpacked for the client get keep-alives
 test('response headers wait as long as configured for the first event, and then go to the client alone', async () => {
   const moving = movableClock();
   const server = serverSection({ timeouts: { commit_seconds: COMMIT_SECONDS } });
-  const early = await bootGateway({ upstream_url: upstream.url, clock: moving, config: { server } });
-  try {
-    const arrived = Promise.withResolvers<Exchange>();
-    upstream.script = arrived.resolve;
-    const { head } = open(early.url, { headers: bearer(early.token), body: messagesBody({ stream: true }) });
-    const { res } = await arrived.promise;
-    res.writeHead(200, [...EVENT_STREAM] as string[]);
-    res.flushHeaders();
-    await until('it waits for the first event', () => moving.begun(COMMIT_SECONDS * 1000) > 0);
-    moving.advance(COMMIT_SECONDS * 1000);
-    const response = await head;
-    assert.equal(response.statusCode, 200);
-    const events = eventsOf('messages', ANSWER, false).join('');
-    res.end(events);
-    assert.equal((await readAll(response)).text, events);
-  } finally {
-    await early.close();
-  }
+  await using early = closing(await bootGateway({ upstream_url: upstream.url, clock: moving, config: { server } }));
+  const arrived = Promise.withResolvers<Exchange>();
+  upstream.script = arrived.resolve;
+  const { head } = open(early.url, { headers: bearer(early.token), body: messagesBody({ stream: true }) });
+  const { res } = await arrived.promise;
+  res.writeHead(200, [...EVENT_STREAM] as string[]);
+  res.flushHeaders();
+  await until('it waits for the first event', () => moving.begun(COMMIT_SECONDS * 1000) > 0);
+  moving.advance(COMMIT_SECONDS * 1000);
+  const response = await head;
+  assert.equal(response.statusCode, 200);
+  const events = eventsOf('messages', ANSWER, false).join('');
+  res.end(events);
+  assert.equal((await readAll(response)).text, events);
 });

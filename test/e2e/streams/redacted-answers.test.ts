@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { inTurn } from '../../support/times.ts';
-import { askBody, COMBINATIONS, modelVia, type Nine, post, useNine } from '../support/nine.ts';
-import { auditRecord } from '../support/state.ts';
+import { askBody, COMBINATIONS, modelVia, post, useNine } from '../support/nine.ts';
+import { recordOf } from '../support/odd.ts';
 
 const EXAMPLE = join(import.meta.dirname, '../../../examples/redact-email-addresses');
 const STAGE = join(EXAMPLE, 'stages/redact-email-addresses.ts');
@@ -17,13 +17,10 @@ const redacting = [
   { stage: 'redact-email-addresses', id: 'watch', mode: 'shadow' },
 ];
 
-let nine: Nine;
-useNine(
-  (booted) => {
-    nine = booted;
-  },
-  () => ({ stages: [STAGE], all_pipelines: { insert: [{ before: 'forward', stages: redacting }] } }),
-);
+const nine = useNine(() => ({
+  stages: [STAGE],
+  all_pipelines: { insert: [{ before: 'forward', stages: redacting }] },
+}));
 
 const SAID = 'Write to ann.lee@example.com, or to bob@example.org. Not @home, nor ann@work.';
 const REDACTED = 'Write to [e-mail address], or to [e-mail address]. Not @home, nor ann@work.';
@@ -83,8 +80,7 @@ describe('responses with redacted addresses', () => {
         const plain = await post(nine.gateway, spoken, askBody(spoken, modelVia(upstream), 'Say it.', { stream }));
         assert.equal(plain.status, 200, plain.text);
         assert.doesNotMatch(plain.text, /lee@|bob@/);
-        const { record } = await auditRecord(nine.gateway.database, String(plain.headers['x-gateway-request-id']));
-        const { replaced, shadow } = record as { replaced: unknown; shadow: unknown };
+        const { replaced, shadow } = await recordOf(nine.gateway, plain);
         assert.deepEqual(replaced, { 'redact-email-addresses': 4, watch: 4 });
         assert.deepEqual(shadow, ['watch']);
       });
@@ -129,8 +125,7 @@ it('a signed thought with a redacted address is dropped from the next request, w
 
 it("the query of the example shows each caller's number of addresses", async () => {
   nine.provider.model = () => ({ said: [{ kind: 'text', text: SAID }] });
-  const { headers } = await post(nine.gateway, 'messages', askBody('messages', modelVia('messages')));
-  await auditRecord(nine.gateway.database, String(headers['x-gateway-request-id']));
+  await recordOf(nine.gateway, await post(nine.gateway, 'messages', askBody('messages', modelVia('messages'))));
   const readme = readFileSync(join(EXAMPLE, 'README.md'), 'utf8');
   const query = /```sql\n(.*?)```/s.exec(readme)![1]!;
   nine.provider.model = () => ({ said: [{ kind: 'text', text: SAID }] });

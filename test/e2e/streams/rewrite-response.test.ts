@@ -1,13 +1,11 @@
 /** Stages that replace texts in responses, through the real gateway. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import zlib from 'node:zlib';
-import { type AuditRecord, defineStage } from '../../../engine/api.ts';
+import { defineStage } from '../../../engine/api.ts';
 import { traceOf } from '../../../engine/pipeline/explain/trace.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -15,11 +13,12 @@ import {
   EVENT_STREAM,
   message,
   messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
-import { auditRecord, ledgerRow } from '../support/state.ts';
+import { idOf, recordOf } from '../support/odd.ts';
+import { ledgerRow } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const OPTIONS = { type: 'object', properties: {}, additionalProperties: false } as const;
 const ADDRESS = /[\w.+-]+@[\w-]+(?:\.[\w-]+)+/;
@@ -64,29 +63,18 @@ finally:
   - stage: audit
 `;
 
-let directory: string;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
+const pipelines = ownDirectory();
+for (const [name, path, entry, protocol = 'messages'] of [
+  ['messages', '/v1/messages', 'stage: redact'],
+  ['responses', '/v1/responses', 'stage: redact', 'responses'],
+  ['watched', '/watched', '{ stage: redact, mode: shadow }'],
+  ['contained', '/contained', '{ stage: redact, timeout_seconds: 60 }'],
+  ['open', '/open', '{ stage: redact, timeout_seconds: 60, fail_closed: false }'],
+] as const)
+  writeFileSync(join(pipelines, `${name}.yaml`), pipelineAt(path, name, entry, protocol));
 
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'rewrite-response-'));
-  const write = (name: string, path: string, entry: string, protocol = 'messages') =>
-    writeFile(join(directory, `${name}.yaml`), pipelineAt(path, name, entry, protocol));
-  await write('messages', '/v1/messages', 'stage: redact');
-  await write('responses', '/v1/responses', 'stage: redact', 'responses');
-  await write('watched', '/watched', '{ stage: redact, mode: shadow }');
-  await write('contained', '/contained', '{ stage: redact, timeout_seconds: 60 }');
-  await write('open', '/open', '{ stage: redact, timeout_seconds: 60, fail_closed: false }');
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { pipelines: directory }, stages: [redact] });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  await rm(directory, { recursive: true });
-});
+const { gateway, upstream } = useGateway({ pipelines }, undefined, [redact]);
 beforeEach(() => {
-  upstream.requests.length = 0;
   upstream.script = answerJson(said('Write to ann@example.com or bob@example.org.'));
 });
 
@@ -95,11 +83,6 @@ const said = (text: string) => ({ ...message(), content: [{ type: 'text', text }
 const askAt = (path: string, mode = 'yes', more: object = {}): Promise<Response> =>
   send(gateway.url, { path, headers: bearer(gateway.token, ['x-redact', mode]), body: messagesBody(more) });
 
-async function recordOf(response: Response): Promise<AuditRecord> {
-  const { record } = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
-  return record as AuditRecord;
-}
-
 const REDACTED = 'Write to [address] or [address].';
 
 describe('texts of a response', () => {
@@ -107,17 +90,14 @@ describe('texts of a response', () => {
     const response = await askAt('/v1/messages');
     assert.deepEqual(response.json(), said(REDACTED));
     assert.equal(response.headers['content-length'], String(response.body.length));
-    const record = await recordOf(response);
+    const record = await recordOf(gateway, response);
     const { replaced, shadow, status } = record;
     assert.equal(
       traceOf(record, { attempts: [] }).bytes,
       'Sent byte for byte as received. redact replaced 2 texts of the response.',
     );
     assert.deepEqual({ replaced, shadow, status }, { replaced: { redact: 2 }, shadow: undefined, status: 200 });
-    const { input_tokens, output_tokens } = await ledgerRow(
-      gateway.database,
-      String(response.headers['x-gateway-request-id']),
-    );
+    const { input_tokens, output_tokens } = await ledgerRow(gateway.database, idOf(response));
     assert.deepEqual([input_tokens, output_tokens], [100, 40]);
   });
 
@@ -128,7 +108,7 @@ describe('texts of a response', () => {
     const text = [...response.text.matchAll(/"text_delta","text":"([^"]*)"/g)].map(([, piece]) => piece).join('');
     assert.equal(text, REDACTED);
     assert.doesNotMatch(response.text, /ann|bob/);
-    assert.deepEqual((await recordOf(response)).replaced, { redact: 2 });
+    assert.deepEqual((await recordOf(gateway, response)).replaced, { redact: 2 });
   });
 
   test('pass byte for byte where there is nothing to replace, and leave no mark', async () => {
@@ -140,7 +120,7 @@ describe('texts of a response', () => {
       upstream.script = answerJson(said('Nobody.'));
       const response = await askAt('/v1/messages', mode);
       assert.equal(response.text, JSON.stringify(said('Nobody.')));
-      assert.equal((await recordOf(response)).replaced, undefined);
+      assert.equal((await recordOf(gateway, response)).replaced, undefined);
     }
   });
 
@@ -186,7 +166,7 @@ describe('a stage that fails to replace', () => {
     for (const mode of ['breaks', 'breaks late']) {
       test(`fails the request at ${path}: ${mode}`, async () => {
         const response = await askAt(path, mode);
-        assert.deepEqual([response.status, (await recordOf(response)).error], [500, 'stage_failed']);
+        assert.deepEqual([response.status, (await recordOf(gateway, response)).error], [500, 'stage_failed']);
         assert.doesNotMatch(response.text, /ann@/);
         assert.ok(gateway.logs.some((line) => line.includes('a stage failed') && line.includes('broken in')));
       });
@@ -207,19 +187,19 @@ test('in shadow mode nothing changes, and replacements are counted', async () =>
   upstream.script = answerChunks(messageEvents(words));
   const streamed = await askAt('/watched', 'yes', { stream: true });
   assert.equal(streamed.text, messageEvents(words).join(''));
-  const record = await recordOf(streamed);
+  const record = await recordOf(gateway, streamed);
   const { replaced, shadow } = record;
   assert.match(traceOf(record, { attempts: [] }).bytes!, /redact would have replaced 2 texts of the response\.$/);
   assert.deepEqual({ replaced, shadow }, { replaced: { redact: 2 }, shadow: ['redact'] });
   assert.notEqual(upstream.requests[0]!.headers['accept-encoding'], 'identity');
 
   upstream.script = answerJson(said('Nobody.'));
-  assert.equal((await recordOf(await askAt('/watched'))).shadow, undefined);
+  assert.equal((await recordOf(gateway, await askAt('/watched'))).shadow, undefined);
 
   upstream.script = answerJson(said('ann@example.com'));
   for (const mode of ['breaks', 'breaks late']) {
     const response = await askAt('/watched', mode);
     assert.equal(response.json().content[0].text, 'ann@example.com');
-    assert.equal((await recordOf(response)).replaced, undefined);
+    assert.equal((await recordOf(gateway, response)).replaced, undefined);
   }
 });

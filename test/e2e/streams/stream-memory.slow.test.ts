@@ -1,15 +1,16 @@
 /** Memory during a streaming response: nothing of the request, of any length. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
-import { after, before, test } from 'node:test';
+import type { Socket } from 'node:net';
+import { test } from 'node:test';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway } from '../../support/gateway.ts';
 import { bytesInUse } from '../../support/heap.ts';
 import { eventsOf } from '../../support/model-provider/model-provider.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { collect, connect } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, sending } from '../support/nine.ts';
 import { nothingReserved } from '../support/state.ts';
@@ -23,7 +24,6 @@ const SOME = [
   ['responses', 'chat'],
 ] as const;
 
-let gateway: TestGateway;
 const waiting: ServerResponse[] = [];
 
 /** Sends the beginning of a stream, and drops the request. */
@@ -37,16 +37,8 @@ const upstream = createServer((req, res) => {
   });
 });
 
-before(async () => {
-  await once(upstream.listen(0, '127.0.0.1'), 'listening');
-  const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
-  gateway = await bootGateway({ upstream_url: url, config: nineConfig(url) });
-});
-
-after(async () => {
-  await gateway.close();
-  upstream.close();
-});
+const upstream_url = `http://127.0.0.1:${await ownPort(upstream)}`;
+const gateway = use(() => bootGateway({ upstream_url, config: nineConfig(upstream_url) }));
 
 async function allInUse(): Promise<number> {
   const { heap, buffers } = await bytesInUse();

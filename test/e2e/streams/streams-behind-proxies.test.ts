@@ -1,7 +1,6 @@
 /** Requirements of reverse proxies for a stream, so that it arrives as written. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { TestGateway } from '../../support/gateway.ts';
 import {
   answerChunks,
   answerJson,
@@ -9,18 +8,12 @@ import {
   type Exchange,
   message,
   messageEvents,
-  type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, connect, messagesBody, type Response, send } from '../support/client.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-
-useGateway((opened) => {
-  ({ upstream, gateway } = opened);
-});
+const { gateway, upstream } = useGateway();
 
 /** Every value of the header, in order. */
 function buffering({ raw_headers }: Response): string[] {

@@ -1,30 +1,14 @@
 /** A gateway over either transport: its clients see the same, and each response leaves in as few writes as possible. */
 import assert from 'node:assert/strict';
 import { Socket } from 'node:net';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, mainUpstream, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  EVENT_STREAM,
-  message,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { describe, test } from 'node:test';
+import { bootGateway, mainUpstream } from '../../support/gateway.ts';
+import { EVENT_STREAM, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
+import { use } from '../../support/use.ts';
 import { ask, bearer, messagesBody, open } from '../support/client.ts';
+import { useUpstream } from '../support/use-gateway.ts';
 
-let upstream: ScriptedUpstream;
-
-before(async () => {
-  upstream = await startUpstream();
-});
-after(async () => {
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
-});
+const upstream = useUpstream();
 
 type Write = (this: Socket, ...input: unknown[]) => void;
 
@@ -49,13 +33,9 @@ async function writesOf(port: number, act: () => Promise<unknown>): Promise<numb
 
 for (const transport of ['direct', 'proxy'] as const) {
   describe(`transport: ${transport}`, () => {
-    let gateway: TestGateway;
-    before(async () => {
+    const gateway = use(() => {
       const upstreams = [{ ...mainUpstream(upstream.url), transport, on_client_abort: 'cancel' }];
-      gateway = await bootGateway({ upstream_url: upstream.url, config: { upstreams } });
-    });
-    after(async () => {
-      await gateway?.close();
+      return bootGateway({ upstream_url: upstream.url, config: { upstreams } });
     });
 
     test('a response leaves in one write, and the first event of a stream with its head', async () => {

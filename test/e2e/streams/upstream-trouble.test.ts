@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, mainUpstream, serverSection } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerJson,
@@ -8,30 +8,20 @@ import {
   hang,
   message,
   reset,
-  type ScriptedUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { closing } from '../../support/use.ts';
 import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
+import { idOf } from '../support/odd.ts';
 import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
-
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
 
 const FIRST_BYTE_SECONDS = 601;
 const server = serverSection({ timeouts: { non_streaming_first_byte_seconds: FIRST_BYTE_SECONDS } });
 const clock = movableClock();
 const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };
-useGateway(
-  (opened) => {
-    ({ upstream, gateway } = opened);
-  },
-  { server, spend_limits },
-  clock,
-);
-
-const requestId = (response: Response) => String(response.headers['x-gateway-request-id']);
+const { gateway, upstream } = useGateway({ server, spend_limits }, clock);
 
 /** Checks an error the gateway itself made, and that nothing stays reserved. */
 async function assertGatewayError(response: Response, status: number, type: string, code: string): Promise<void> {
@@ -39,7 +29,7 @@ async function assertGatewayError(response: Response, status: number, type: stri
   assert.match(String(response.headers['content-type']), /^application\/json/);
   assert.equal(response.headers.location, undefined);
   const { error, request_id } = response.json();
-  assert.deepEqual([error.type, error.code, request_id], [type, code, requestId(response)]);
+  assert.deepEqual([error.type, error.code, request_id], [type, code, idOf(response)]);
   assert.match(error.message, /main/, 'the message names the upstream');
   assert.doesNotMatch(response.text, /127\.0\.0\.1|<html/i, 'neither addresses nor pages leak');
   await nothingReserved(gateway.database);
@@ -47,7 +37,7 @@ async function assertGatewayError(response: Response, status: number, type: stri
 
 /** The one ledger row of a forwarded request. */
 async function rowOf(response: Response): Promise<LedgerRow> {
-  const row = await ledgerRow(gateway.database, requestId(response));
+  const row = await ledgerRow(gateway.database, idOf(response));
   assert.equal(row.protocol, 'messages');
   return row;
 }
@@ -70,7 +60,7 @@ describe('an upstream without a response', () => {
       await assertGatewayError(response, 502, 'api_error', 'upstream_unreachable');
       assert.equal(response.headers['x-should-retry'], 'true');
       const rows = await ledgerRows(gateway.database);
-      assert.ok(!rows.some((row) => row.request_id === requestId(response)), 'it never reached an upstream');
+      assert.ok(!rows.some((row) => row.request_id === idOf(response)), 'it never reached an upstream');
     } finally {
       await upstream.resume();
     }
@@ -153,23 +143,12 @@ describe("an upstream's own error", () => {
   ];
   for (const [status, body] of ERRORS) {
     test(`with status ${status} reaches the client byte for byte with its headers, has a row and costs nothing`, async () => {
-      const headers = [
-        'content-type',
-        'application/json',
-        'retry-after',
-        '17',
-        'request-id',
-        'req_1',
-        'x-should-retry',
-        'true',
-      ];
-      upstream.script = answerBytes(status, headers, body);
+      const headers = { 'retry-after': '17', 'request-id': 'req_1', 'x-should-retry': 'true' };
+      upstream.script = answerBytes(status, { 'content-type': 'application/json', ...headers }, body);
       const response = await ask(gateway.url, gateway.token);
       assert.equal(response.status, status);
       assert.equal(response.text, body);
-      assert.equal(response.headers['retry-after'], '17');
-      assert.equal(response.headers['request-id'], 'req_1');
-      assert.equal(response.headers['x-should-retry'], 'true');
+      assert.deepEqual({ ...response.headers, ...headers }, response.headers);
       const row = await rowOf(response);
       assert.deepEqual([row.status, row.cost_nano_usd], [status, 0]);
       await nothingReserved(gateway.database);
@@ -204,28 +183,16 @@ describe('counting tokens', () => {
     const response = await counting(gateway.url, gateway.token);
     assert.equal(response.text, '{ "input_tokens" : 17 }');
     assert.equal(upstream.only().url, '/v1/messages/count_tokens');
-    const row = await ledgerRow(gateway.database, requestId(response));
+    const row = await ledgerRow(gateway.database, idOf(response));
     assert.deepEqual([row.protocol, row.cost_nano_usd], ['count_tokens', 0]);
   });
 
   test('at an upstream without counting is 501, never a made-up number', async () => {
-    const upstreams = [
-      {
-        name: 'main',
-        type: 'vendor',
-        base_url: upstream.url,
-        api_key_env: 'TEST_UPSTREAM_KEY',
-        supports: { count_tokens: false },
-      },
-    ];
-    const other = await bootGateway({ upstream_url: upstream.url, config: { upstreams } });
-    try {
-      const response = await counting(other.url, other.token);
-      assert.equal(response.status, 501, response.text);
-      assert.equal(response.json().error.type, 'not_supported');
-      assert.equal(upstream.requests.length, 0);
-    } finally {
-      await other.close();
-    }
+    const upstreams = [{ ...mainUpstream(upstream.url), supports: { count_tokens: false } }];
+    await using other = closing(await bootGateway({ upstream_url: upstream.url, config: { upstreams } }));
+    const response = await counting(other.url, other.token);
+    assert.equal(response.status, 501, response.text);
+    assert.equal(response.json().error.type, 'not_supported');
+    assert.equal(upstream.requests.length, 0);
   });
 });

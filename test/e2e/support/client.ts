@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { type Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createConnection, type Socket } from 'node:net';
+import { until } from '../../support/until.ts';
 
 /** A complete response. */
 export interface Response {
@@ -140,6 +141,16 @@ export function parseRaw(text: string): RawResponse {
     ]),
   );
   return { status, headers, body: text.slice(end + 4) };
+}
+
+/** Sends raw bytes, and returns the response as soon as its head is there, though the server may wait for more. */
+export async function sendPart(url: string, bytes: string): Promise<RawResponse> {
+  const socket = await connect(url);
+  const received = collect(socket);
+  socket.write(bytes);
+  await until('there is a response', () => received.text().includes('\r\n\r\n'));
+  socket.destroy();
+  return parseRaw(received.text());
 }
 
 /** Sends raw bytes and reads until the server closes the connection. */

@@ -1,7 +1,6 @@
 /**
  * A crowd of callers of models of different prices, in all sizes, streamed or not, who remember the outcome of
  * every request, so that the ledger can be compared with what callers and upstream saw.
- * @module
  */
 import assert from 'node:assert/strict';
 import type { Database } from '../../../engine/base/store/database.ts';

@@ -1,5 +1,5 @@
 /** The gateway as its users run it: `appscli gateway --config F`, a process of its own. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { until } from '../../support/until.ts';
@@ -8,16 +8,7 @@ import { send } from './client.ts';
 const LAUNCHER = fileURLToPath(new URL('../../../engine/bin/appscli.js', import.meta.url));
 
 /** A running `appscli gateway`. */
-export interface GatewayProcess {
-  readonly url: string;
-  readonly child: ChildProcess;
-  /** Everything it has written to standard output and standard error. */
-  output(): string;
-  /** Sends a signal and waits for the end. */
-  end(signal: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-  /** Resolves when the process has ended. */
-  readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-}
+export type GatewayProcess = Awaited<ReturnType<typeof startGatewayProcess>>;
 
 /** The URL that a gateway has written to its log, once it listens. */
 export function listeningAt(log: string): string | undefined {
@@ -33,7 +24,7 @@ export async function startGatewayProcess(
   config_file: string,
   env: NodeJS.ProcessEnv,
   more_arguments: readonly string[] = [],
-): Promise<GatewayProcess> {
+) {
   const child = spawn(process.execPath, [LAUNCHER, 'gateway', '--config', config_file, ...more_arguments], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -44,7 +35,9 @@ export async function startGatewayProcess(
   };
   child.stdout.on('data', collect);
   child.stderr.on('data', collect);
-  const ended = once(child, 'close').then(([code, signal]) => ({ code, signal }));
+  const ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }> = once(child, 'close').then(
+    ([code, signal]) => ({ code, signal }),
+  );
   const url = await until('the gateway process is ready', async () => {
     if (child.exitCode !== null) throw new Error(`the gateway ended with ${child.exitCode}:\n${written}`);
     const address = listeningAt(written);
@@ -59,8 +52,10 @@ export async function startGatewayProcess(
     url,
     child,
     ended,
+    /** Everything it has written to standard output and standard error. */
     output: () => written,
-    end(signal) {
+    /** Sends a signal and waits for the end. */
+    end(signal: NodeJS.Signals) {
       child.kill(signal);
       return ended;
     },

@@ -1,7 +1,6 @@
 /**
  * A gateway in front of a strict model provider in each of the three protocols: every client's protocol times every
  * upstream's.
- * @module
  */
 import { beforeEach } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
@@ -9,9 +8,10 @@ import OpenAI from 'openai';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
+import { standIn, use } from '../../support/use.ts';
 import { type Response, send } from './client.ts';
 import { nothingReserved } from './state.ts';
-import { lend, openForFile } from './use-gateway.ts';
+import { lend } from './use-gateway.ts';
 
 /** Prices in dollars per million tokens: nano-USD per token are a thousand times as many. */
 export const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
@@ -86,18 +86,23 @@ export interface Nine {
  * Gives the tests of a file both. Before each test the provider has seen nothing and returns a short text. Files without sections
  * of their own share them.
  */
-export function useNine(take: (nine: Nine) => void, more?: (url: string) => ConfigSections): void {
-  let provider: ModelProvider;
-  openForFile(more === undefined ? lendNine : () => openNine(more), (opened) => {
-    provider = opened.provider;
-    const { url, token } = opened.gateway;
-    take({
-      ...opened,
+export function useNine(more?: (url: string) => ConfigSections): Nine {
+  const opened = use(async () => {
+    const nine = await (more === undefined ? lendNine() : openNine(more));
+    const { url, token } = nine.gateway;
+    return {
+      ...nine,
       messages: new Anthropic({ baseURL: url, authToken: token, apiKey: null, maxRetries: 0 }),
       openai: new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 }),
-    });
+    };
   });
-  beforeEach(() => provider.reset());
+  beforeEach(() => opened.provider.reset());
+  return {
+    provider: standIn(() => opened.provider),
+    gateway: standIn(() => opened.gateway),
+    messages: standIn(() => opened.messages),
+    openai: standIn(() => opened.openai),
+  };
 }
 
 async function openNine(more: (url: string) => ConfigSections = () => ({})) {

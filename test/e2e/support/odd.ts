@@ -1,27 +1,29 @@
 /** Shared parts of tests of rare requests and responses: documents of upstreams, and their results. */
 import assert from 'node:assert/strict';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
-import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import type { TestGateway } from '../../support/gateway.ts';
 import type { Response } from './client.ts';
-import { askBody, modelVia, type Nine, post } from './nine.ts';
+import { askBody, type Nine, post } from './nine.ts';
 import { auditRecord } from './state.ts';
 
 /** The identifier that the gateway gave a request. */
 export const idOf = ({ headers }: Response): string => String(headers['x-gateway-request-id']);
 
-/** Losses in translation by the audit record, as names of rules. */
-export async function lossesOf({ gateway }: Nine, answer: Response): Promise<readonly string[]> {
-  return ((await auditRecord(gateway.database, idOf(answer))).record as { losses: readonly string[] }).losses;
+// biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever was recorded
+type Recorded = any;
+
+/** The fields of the audit record of a request, once it is written. */
+export async function recordOf({ database }: Pick<TestGateway, 'database'>, answer: Response): Promise<Recorded> {
+  return (await auditRecord(database, idOf(answer))).record;
 }
 
-/** The response of a gateway whose upstream returns this document. */
-export async function answered(nine: Nine, spoken: Protocol, upstream: Protocol, document: object): Promise<Response> {
-  const { script } = nine.provider.upstream;
-  nine.provider.upstream.script = answerJson(document);
-  const answer = await post(nine.gateway, spoken, askBody(spoken, modelVia(upstream), 'Hi'));
-  nine.provider.upstream.script = script;
-  return answer;
-}
+/** Losses in translation by the audit record, as names of rules. */
+export const lossesOf = async ({ gateway }: Nine, answer: Response): Promise<readonly string[]> =>
+  (await recordOf(gateway, answer)).losses;
+
+/** Fields that the gateway changed in a request, by its audit record. */
+export const rewritesOf = async (gateway: TestGateway, answer: Response): Promise<readonly string[]> =>
+  (await recordOf(gateway, answer)).rewrites;
 
 /** The message of a rejection without a request to the upstream. */
 export async function refusal(nine: Nine, spoken: Protocol, model: string, more: object): Promise<string> {

@@ -1,7 +1,6 @@
 /** The dependencies of a gateway as a process: an upstream, a database, and a directory with its configuration. */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { after, before } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
 import {
   type ConfigSections,
@@ -11,8 +10,9 @@ import {
   UPSTREAM_KEY,
   writeConfig,
 } from '../../support/gateway.ts';
-import { answerJson, message, type Script, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { type Script, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { open } from '../../support/open-database.ts';
+import { use } from '../../support/use.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
 interface Setup {
@@ -22,14 +22,16 @@ interface Setup {
   readonly files?: Readonly<Record<string, string>>;
   /** The upstream's response; absent: a complete message. */
   readonly script?: Script;
+  /** Makes the database; absent: one of the suite's. */
+  readonly database?: () => Promise<string>;
 }
 
 export type ProcessScene = Awaited<ReturnType<typeof openProcessScene>>;
 
 /** Sets everything up; `close` ends whatever was started. */
-export async function openProcessScene({ sections, files = {}, script = answerJson(message()) }: Setup = {}) {
+export async function openProcessScene({ sections, files = {}, script, database: make }: Setup = {}) {
   const upstream = await startUpstream(script);
-  const { url: database_url, drop } = await createTestDatabase();
+  const { url: database_url, drop } = make ? { url: await make(), drop() {} } : await createTestDatabase();
   const database = await open(database_url);
   const { directory, config_file } = await writeConfig(gatewayConfig(upstream.url, await sections?.(upstream.url)));
   const env: NodeJS.ProcessEnv = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database_url };
@@ -65,12 +67,5 @@ export async function openProcessScene({ sections, files = {}, script = answerJs
   };
 }
 
-/** Gives it to the tests of a file before the first of them. */
-export function useProcessScene(take: (opened: ProcessScene) => void, setup?: Setup): void {
-  let opened: ProcessScene | undefined;
-  before(async () => {
-    opened = await openProcessScene(setup);
-    take(opened);
-  });
-  after(() => opened?.close());
-}
+/** Gives it to the tests of a file. */
+export const useProcessScene = (setup?: Setup): ProcessScene => use(() => openProcessScene(setup));

@@ -1,15 +1,14 @@
 /** Sign-in for the tests of a file: an identity provider, an upstream, gateways on one database, and users' actions. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
-import { after, before, beforeEach } from 'node:test';
-import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { beforeEach } from 'node:test';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import {
   type IdentityProviderOptions,
   PEOPLE,
   startIdentityProvider,
-  type TestIdentityProvider,
 } from '../../support/identity/identity-provider.ts';
 import {
   askForToken,
@@ -20,17 +19,13 @@ import {
   refreshWith,
   signIn,
 } from '../../support/identity/sign-in.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
-import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { answerJson, message, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { startRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { send } from './client.ts';
 
-type Boot = Omit<Parameters<typeof bootSignIn>[0], 'provider' | 'upstream_url' | 'clock'>;
+type Boot = Omit<Parameters<typeof bootSignIn>[0], 'provider' | 'upstream_url'>;
 // biome-ignore lint/suspicious/noExplicitAny: a test changes what it likes
 type Change = (config: any) => void;
 
@@ -52,47 +47,26 @@ export function useSignInScene(
   } = {},
 ) {
   const { people, frozen = false, replicas = 1, relayed = false, auth, ...boot } = options;
-  const closing: (() => unknown)[] = [];
-  let provider: TestIdentityProvider;
-  let upstream: ScriptedUpstream;
-  let clock: FrozenClock;
-  let database: Awaited<ReturnType<typeof createTestDatabase>>;
-  let way: TcpRelay;
-  let first_config: string;
-  const gateways: TestGateway[] = [];
+  const provider = use(() => startIdentityProvider(people));
+  const upstream = use(startUpstream);
+  const clock = frozenClock(Date.now());
+  const database = use(createTestDatabase, ({ drop }) => drop());
+  const portOf = (url: string) => Number(new URL(url).port);
+  const way = use(
+    () => startRelay(portOf(database.url)),
+    (relay) => relay.stop(),
+  );
+  let first_config: string | undefined;
 
-  before(async () => {
-    provider = await startIdentityProvider(people);
-    closing.push(() => provider.close());
-    upstream = await startUpstream();
-    closing.push(() => upstream.close());
-    clock = frozenClock(Date.now());
-    database = await createTestDatabase();
-    closing.push(() => database.drop());
+  const start = (public_url?: string) => {
     const url = new URL(database.url);
-    if (relayed) {
-      way = await startRelay(Number(url.port));
-      closing.push(() => way.stop());
-      url.port = String(way.port);
-    }
-    while (gateways.length < replicas) {
-      const gateway = await bootSignIn({
-        database_url: url.href,
-        ...boot,
-        provider,
-        upstream_url: upstream.url,
-        auth: { limits: LIMITS, ...auth },
-        ...(frozen && { clock }),
-        ...(gateways[0] && { public_url: gateways[0].url }),
-      });
-      gateways.push(gateway);
-      closing.push(() => gateway.close());
-    }
-    first_config = await readFile(gateways[0]!.config_file, 'utf8');
-  });
-  after(async () => {
-    for (const close of closing.reverse()) await close();
-  });
+    if (relayed) url.port = String(way.port);
+    const at = { provider, upstream_url: upstream.url, ...(frozen && { clock }), ...(public_url && { public_url }) };
+    return bootSignIn({ database_url: url.href, ...boot, ...at, auth: { limits: LIMITS, ...auth } });
+  };
+  const gateway = use(() => start());
+  const other = replicas === 2 ? use(() => start(gateway.url)) : gateway;
+  const gateways = [gateway, other].slice(0, replicas);
   beforeEach(() => {
     provider.setMode('up');
     provider.people.clear();
@@ -106,10 +80,9 @@ export function useSignInScene(
     upstream.script = answerJson(message());
   });
 
-  const [one, other] = [0, 1].map((n) => () => gateways[n]!) as [() => TestGateway, () => TestGateway];
-  const use = (token: string, path = '/v1/models', at = one()) =>
+  const useToken = (token: string, path = '/v1/models', at = gateway) =>
     send(at.url, { method: 'GET', path, headers: ['authorization', `Bearer ${token}`] });
-  const api = async (token: string, method: string, path: string, body?: object, at = one()) => {
+  const api = async (token: string, method: string, path: string, body?: object, at = gateway) => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
     const sent = body === undefined ? {} : { body: JSON.stringify(body) };
     const response = await fetch(`${at.url}/admin/api/${path}`, { method, headers, ...sent });
@@ -118,40 +91,20 @@ export function useSignInScene(
   };
 
   return {
-    get provider() {
-      return provider;
-    },
-    get upstream() {
-      return upstream;
-    },
-    get clock() {
-      return clock;
-    },
-    get way() {
-      return way;
-    },
+    ...{ provider, upstream, clock, way, gateway, other, gateways },
     get database_url() {
       return database.url;
     },
-    get gateway() {
-      return one();
-    },
-    get other() {
-      return other();
-    },
-    get gateways(): readonly TestGateway[] {
-      return gateways;
-    },
     /** Requests a path with a credential. */
-    use,
-    statusOf: async (token: string, at = one()) => (await use(token, '/v1/models', at)).status,
+    use: useToken,
+    statusOf: async (token: string, at = gateway) => (await useToken(token, '/v1/models', at)).status,
     /** Ids of the models a credential may use. */
-    modelsOf: async (token: string, at = one()): Promise<string[]> =>
-      (await use(token, '/v1/models?limit=1000', at)).json().data.map(({ id }: { id: string }) => id),
+    modelsOf: async (token: string, at = gateway): Promise<string[]> =>
+      (await useToken(token, '/v1/models?limit=1000', at)).json().data.map(({ id }: { id: string }) => id),
     /** Waits until a credential is rejected. */
-    refused: (token: string, at = one()) =>
+    refused: (token: string, at = gateway) =>
       until('the token is rejected', async () => {
-        const response = await use(token, '/v1/models', at);
+        const response = await useToken(token, '/v1/models', at);
         return response.status === 401 && response;
       }),
     /** Requests the admin API at `path`; the fields of its response, with its status. */
@@ -162,23 +115,24 @@ export function useSignInScene(
       assert.match(token ?? '', /^gw_/, JSON.stringify(response));
       return token;
     },
-    signIn: (sub: string, at = one()) => signIn(at.url, sub),
+    signIn: (sub: string, at = gateway) => signIn(at.url, sub),
     /** Tries to sign in: returns the final page, and the device's response. */
-    async trySignIn(sub: string, at: Pick<TestGateway, 'url'> = one()) {
+    async trySignIn(sub: string, at: Pick<TestGateway, 'url'> = gateway) {
       const begun = await beginSignIn(at.url);
       const page = await confirmInBrowser(at.url, begun.user_code, sub);
       return { ...begun, page, ...(await askForToken(at.url, pollWith(begun.device_code))) };
     },
-    renew: (refresh_token: string, at = one()) => askForToken(at.url, refreshWith(refresh_token)),
-    revoke: (token: string, at = one()) =>
+    renew: (refresh_token: string, at = gateway) => askForToken(at.url, refreshWith(refresh_token)),
+    revoke: (token: string, at = gateway) =>
       fetch(`${at.url}/oauth/revoke`, { method: 'POST', body: new URLSearchParams({ token }) }),
     /** Puts the first configuration in force, after a change. */
     async configure(change: Change = () => {}): Promise<void> {
+      first_config ??= await readFile(gateway.config_file, 'utf8');
       const config = JSON.parse(first_config);
       change(config);
-      await writeFile(one().config_file, JSON.stringify(config));
-      await one().reload();
-      assert.ok(!one().logs.at(-1)?.includes('the reload failed'), one().logs.at(-2));
+      await writeFile(gateway.config_file, JSON.stringify(config));
+      await gateway.reload();
+      assert.ok(!gateway.logs.at(-1)?.includes('the reload failed'), gateway.logs.at(-2));
     },
   };
 }

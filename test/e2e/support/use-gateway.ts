@@ -1,13 +1,16 @@
-import { after, before, beforeEach } from 'node:test';
+import { beforeEach } from 'node:test';
+import type { StageDefinition } from '../../../engine/api.ts';
 import type { Clock } from '../../../engine/base/contract/services.ts';
 import { atProcessEnd } from '../../support/file-end.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,
   message,
+  type Script,
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
+import { standIn, use } from '../../support/use.ts';
 import { nothingReserved } from './state.ts';
 
 /** A gateway and the upstream it forwards to. */
@@ -24,31 +27,47 @@ export interface Opened {
   close(): Promise<void>;
 }
 
-/**
- * Gives the tests of a file a gateway; `take` gets it before the first of them. Before each test the upstream has seen
- * nothing and returns a complete message. A file without a configuration has a gateway that files before it
- * used, and with it their rows; `{}` requests one of its own.
- * @param config sections of gateway.yaml, or a function of the URL of the upstream
- */
-export function useGateway(take: (opened: Surroundings) => void, config?: Sections, clock?: Clock): void {
-  let upstream: ScriptedUpstream;
-  openForFile(config === undefined ? lendGateway : () => openGateway(config, clock), (opened) => {
-    upstream = opened.upstream;
-    upstream.early = false;
-    take(opened);
+/** Gives the tests of a file an upstream; before each of them it has seen nothing and has this script. */
+export function useUpstream(script: Script = answerJson(message())): ScriptedUpstream {
+  const upstream = use(startUpstream);
+  beforeEach(() => {
+    upstream.requests.length = 0;
+    upstream.script = script;
   });
+  return upstream;
+}
+
+/**
+ * Gives the tests of a file a gateway. Before each test the upstream has seen nothing and returns a complete message. A file
+ * without a configuration has a gateway that files before it used, and with it their rows; `{}` requests one of its own.
+ * @param config sections of gateway.yaml, or a function of the URL of the upstream
+ * @param stages beside the shipped ones
+ */
+export function useGateway(config?: Sections, clock?: Clock, stages?: readonly StageDefinition[]): Surroundings {
+  const opened = use(async () => {
+    const surroundings = await (config === undefined ? lendGateway() : openGateway(config, clock, stages));
+    surroundings.upstream.early = false;
+    return surroundings;
+  });
+  const upstream = standIn(() => opened.upstream);
   beforeEach(() => {
     upstream.requests.length = 0;
     upstream.script = answerJson(message());
   });
+  return { upstream, gateway: standIn(() => opened.gateway) };
 }
 
-async function openGateway(config: Sections = {}, clock?: Clock): Promise<Surroundings & Opened> {
+async function openGateway(
+  config: Sections = {},
+  clock?: Clock,
+  stages: readonly StageDefinition[] = [],
+): Promise<Surroundings & Opened> {
   const upstream = await startUpstream();
   const gateway = await bootGateway({
     upstream_url: upstream.url,
     config: typeof config === 'function' ? config(upstream.url) : config,
     ...(clock !== undefined && { clock }),
+    stages,
   }).catch(async (error) => {
     await upstream.close();
     throw error;
@@ -61,16 +80,6 @@ async function openGateway(config: Sections = {}, clock?: Clock): Promise<Surrou
 }
 
 const lendGateway = lend(() => openGateway());
-
-/** Opens something before the tests of a file, and closes it after them. */
-export function openForFile<T extends Opened>(open: () => Promise<T>, take: (opened: T) => void): void {
-  let opened: T | undefined;
-  before(async () => {
-    opened = await open();
-    take(opened);
-  });
-  after(() => opened?.close());
-}
 
 /**
  * Lends something to one file of this process after the other, each with a user of its own. What a file closes is to have

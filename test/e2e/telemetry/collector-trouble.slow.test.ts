@@ -1,34 +1,30 @@
 /** A collector that is away, slow or hostile delays no request, and undelivered data is counted. */
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { bytesInUse } from '../../support/heap.ts';
-import { answerBytes, hang } from '../../support/model-provider/scripted-upstream.ts';
+import { hang } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { closing, use } from '../../support/use.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { FAILURES } from './collector-troubles.ts';
-import { openTelemetryScene, type TelemetryScene } from './scene.ts';
+import { openTelemetryScene } from './scene.ts';
 
 const CALLERS = 8;
 const REQUESTS = 400;
 /** At once while the collector fails in some way. */
 const LOAD = 48;
-/** Spans of one request: its own, and its attempt's. */
 const SPANS = 2;
 const QUEUE = 512;
 
-let scene: TelemetryScene;
 let token: string;
 const body = messagesBody();
 
+const scene = use(() => openTelemetryScene({ otlp: { queue_spans: QUEUE, timeout_seconds: 60 } }));
 before(async () => {
-  scene = await openTelemetryScene({ otlp: { queue_spans: QUEUE, timeout_seconds: 60 } });
   token = scene.gateway.token;
   await load();
 });
-after(() => scene?.close());
 
 /** Resets what the gateway knows of the collector's failures, as a changed configuration does. */
 async function startAnew(what: string): Promise<void> {
@@ -42,7 +38,6 @@ async function startAnew(what: string): Promise<void> {
   collector.clear();
 }
 
-/** Lets callers send one request after the other. */
 async function load(requests = LOAD): Promise<void> {
   let left = requests;
   const persist = async () => {
@@ -85,62 +80,24 @@ describe('while the collector', () => {
 
 describe('a collector that is away', () => {
   test('loses the spans beyond the queue, which are counted, and gets the others when it is back', async () => {
-    const own = await openTelemetryScene({ otlp: { queue_spans: QUEUE, timeout_seconds: 1 } });
-    try {
-      const { gateway, collector } = own;
-      await collector.server.pause();
-      const callers = Array.from({ length: CALLERS }, async () => {
-        for (let i = 0; i < REQUESTS / CALLERS; i++)
-          assert.equal((await send(gateway.url, { headers: bearer(gateway.token), body })).status, 200);
-      });
-      await Promise.all(callers);
-      await collector.server.resume();
-      const accounted = await until('every span has arrived or is counted', () => {
-        const points = collector.points.filter(({ metric }) => metric === 'gateway.telemetry.dropped');
-        const series = new Map(points.map(({ labels, value }) => [JSON.stringify(labels), { labels, value }]));
-        const spans = [...series.values()].filter(({ labels }) => labels['gateway.telemetry.signal'] === 'traces');
-        const dropped = spans.reduce((sum, { value }) => sum + value, 0);
-        const arrived = collector.spans.filter(({ attributes }) => 'gateway.upstream' in attributes).length;
-        return dropped + arrived >= REQUESTS * SPANS && { dropped, arrived };
-      });
-      assert.equal(accounted.dropped + accounted.arrived, REQUESTS * SPANS, JSON.stringify(accounted));
-      assert.ok(accounted.dropped > 0, 'the queue was full');
-    } finally {
-      await own.close();
-    }
+    await using own = closing(await openTelemetryScene({ otlp: { queue_spans: QUEUE, timeout_seconds: 1 } }));
+    const { gateway, collector } = own;
+    await collector.server.pause();
+    const callers = Array.from({ length: CALLERS }, async () => {
+      for (let i = 0; i < REQUESTS / CALLERS; i++)
+        assert.equal((await send(gateway.url, { headers: bearer(gateway.token), body })).status, 200);
+    });
+    await Promise.all(callers);
+    await collector.server.resume();
+    const accounted = await until('every span has arrived or is counted', () => {
+      const points = collector.points.filter(({ metric }) => metric === 'gateway.telemetry.dropped');
+      const series = new Map(points.map(({ labels, value }) => [JSON.stringify(labels), { labels, value }]));
+      const spans = [...series.values()].filter(({ labels }) => labels['gateway.telemetry.signal'] === 'traces');
+      const dropped = spans.reduce((sum, { value }) => sum + value, 0);
+      const arrived = collector.spans.filter(({ attributes }) => 'gateway.upstream' in attributes).length;
+      return dropped + arrived >= REQUESTS * SPANS && { dropped, arrived };
+    });
+    assert.equal(accounted.dropped + accounted.arrived, REQUESTS * SPANS, JSON.stringify(accounted));
+    assert.ok(accounted.dropped > 0, 'the queue was full');
   });
-
-  test('does not keep a gateway from stopping', async () => {
-    const own = await openTelemetryScene({ otlp: { timeout_seconds: 1 } });
-    own.collector.failWith(hang);
-    await send(own.gateway.url, { headers: bearer(own.gateway.token), body });
-    await own.close();
-  });
-});
-
-test('a redirect of the collector is not followed, with its headers or without', async () => {
-  const strangers: string[] = [];
-  const stranger = createServer((req, res) => {
-    strangers.push(`${req.method} ${req.url} ${JSON.stringify(req.headers)}`);
-    res.end();
-  });
-  await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve));
-  // One that wanted to be left alone for an hour is.
-  await startAnew('redirects');
-  const { port } = stranger.address() as AddressInfo;
-  try {
-    for (const status of [301, 307, 308]) {
-      const location = `http://127.0.0.1:${port}/v1/traces`;
-      scene.collector.clear();
-      scene.collector.failWith(answerBytes(status, { location }, ''));
-      await load(CALLERS);
-      await scene.collector.server.arrived(1);
-    }
-    await load(CALLERS);
-    assert.deepEqual(strangers, []);
-  } finally {
-    scene.collector.failWith(undefined);
-    stranger.closeAllConnections();
-    stranger.close();
-  }
 });

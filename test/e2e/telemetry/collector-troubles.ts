@@ -4,7 +4,6 @@ import { takePartly } from '../../support/telemetry/collector.ts';
 const text = { 'content-type': 'text/plain' };
 const ENDLESS = Buffer.alloc(64 * 1024, 'a');
 
-/** Responds without an end, as fast as the client reads. */
 const answerForEver: Script = ({ res }) => {
   res.writeHead(200, { 'content-type': 'application/x-protobuf' });
   const write = () => {
@@ -14,7 +13,6 @@ const answerForEver: Script = ({ res }) => {
   write();
 };
 
-/** Sends one byte after the other, the head too. */
 const answerByteByByte: Script = ({ socket }) => {
   const bytes = 'HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\n\r\n';
   let at = 0;

@@ -1,16 +1,14 @@
-/**
- * Plants prompts, responses and secrets wherever a caller, an upstream or a configuration can have them, then looks for them in every byte
- * that a collector, a scraper and upstreams got.
- */
+/** Plants secrets wherever a caller, an upstream or a configuration can, and looks for them in all that is sent. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { UPSTREAM_KEY } from '../../support/gateway.ts';
 import { answerChunks, answerJson, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { metricsUrl } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { createSecretSearch } from '../hostile/secret-search.ts';
 import { bearer, MESSAGES, messagesBody, open, send } from '../support/client.ts';
-import { newParent, openTelemetryScene, type TelemetryScene } from './scene.ts';
+import { newParent, openTelemetryScene } from './scene.ts';
 
 const COLLECTOR_KEY = 'planted-collector-key-51c0aa9e7d';
 const METRICS_TOKEN = 'planted-metrics-token-e2b7719c04';
@@ -18,16 +16,14 @@ const EMAIL = 'planted.person.84c1@example.com';
 
 const search = createSecretSearch();
 let made = 0;
-/** A unique text that must not be passed on. */
 function secret(what: string): string {
   const text = `planted-${(++made).toString(16).padStart(2, '0')}-9d4e71b6a3c85f20`;
   search.plant(what, text);
   return text;
 }
 
-let scene: TelemetryScene;
-before(async () => {
-  scene = await openTelemetryScene({
+const scene = use(() =>
+  openTelemetryScene({
     real_log: true,
     otlp: { headers_env: 'TEST_OTLP_HEADERS', logs: true },
     telemetry: {
@@ -36,11 +32,9 @@ before(async () => {
       propagate: 'join',
     },
     env: { TEST_OTLP_HEADERS: `x-collector-key=${COLLECTOR_KEY}`, TEST_METRICS_TOKEN: METRICS_TOKEN },
-  });
-});
-after(() => scene?.close());
+  }),
+);
 
-/** Secrets in every part of a request that a client can fill. */
 function plantedBody(more: object = {}): object {
   const kept = { type: 'ephemeral', ttl: '1h' };
   return {
@@ -158,8 +152,6 @@ test('no prompt, response, secret or address is in a span, a metric, a log recor
     .found()
     .filter(({ what, place }) => place !== 'what the collector got' || what !== "the collector's key");
   // The log of an operator names the rejected user.
-  assert.deepEqual(
-    found.filter(({ what, place }) => place !== 'the log' || !/e-mail|name of a token/.test(what)),
-    [],
-  );
+  const seen = found.filter(({ what, place }) => place !== 'the log' || !/e-mail|name of a token/.test(what));
+  assert.deepEqual(seen, []);
 });

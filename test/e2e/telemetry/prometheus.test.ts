@@ -1,36 +1,31 @@
 /** A gateway that serves its metrics to Prometheus: at the address of gateway.yaml, and nowhere else. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { METRICS, type MetricSpec } from '../../../engine/domain/telemetry/catalogue/metrics.ts';
 import { prometheusName } from '../../../engine/domain/telemetry/catalogue/prometheus-names.ts';
 import { freePort } from '../../support/free-port.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway } from '../../support/gateway.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import { parsePrometheusText } from '../../support/telemetry/prometheus-text.ts';
 import { until } from '../../support/until.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 const resource = { 'deployment.environment.name': 'test' };
-let gateway: TestGateway;
 const first = `127.0.0.1:${await freePort()}`;
 const second = `127.0.0.1:${await freePort()}`;
-useGateway(
-  (opened) => {
-    gateway = opened.gateway;
-  },
-  { telemetry: { metrics: { listen: first }, resource } },
-);
+const { gateway } = useGateway({ telemetry: { metrics: { listen: first }, resource } });
 
 const read = async (listen: string, headers = {}) => {
   const response = await fetch(`http://${listen}/metrics`, { headers });
   return { status: response.status, text: await response.text() };
 };
-const responses = (listen: string) =>
-  read(listen).then(
-    () => true,
-    () => false,
+/** Absent where nothing listens. */
+const statusAt = (listen: string, headers = {}): Promise<number | undefined> =>
+  read(listen, headers).then(
+    ({ status }) => status,
+    () => undefined,
   );
 
 async function reloadWith(telemetry: object): Promise<void> {
@@ -73,75 +68,54 @@ test("a running gateway's state is in its metrics", async () => {
     .map(([name, spec]) => prometheusName(name, spec))
     // The event loop is watched from the first reading on, and this gateway has no limit in money.
     .filter((name) => !/delay|overshoot/.test(name));
-  assert.deepEqual(
-    expected.filter((name) => !families.has(name)),
-    [],
-  );
+  const missing = expected.filter((name) => !families.has(name));
+  assert.deepEqual(missing, []);
   assert.equal(valueAt('gateway_config_reload_ok'), 1);
   assert.equal(valueAt('gateway_ledger_waiting', { gateway_waiting_place: 'spool' }), 0);
   const states = families.get('gateway_breaker_state')?.samples.filter(({ value }) => value === 1);
-  assert.deepEqual(
-    states?.map(({ labels }) => labels),
-    [{ gateway_upstream: 'main', gateway_breaker_state: 'closed', gateway_breaker_mode: 'enforce' }],
-  );
+  const open_states = states?.map(({ labels }) => labels);
+  assert.deepEqual(open_states, [
+    { gateway_upstream: 'main', gateway_breaker_state: 'closed', gateway_breaker_mode: 'enforce' },
+  ]);
   assert.ok((valueAt('process_memory_usage_bytes') ?? 0) > 1e7);
   assert.ok((valueAt('process_cpu_time_seconds_total', { cpu_mode: 'user' }) ?? 0) > 0);
 });
 
-test('a reload moves the listener, adds a token, and removes it', async () => {
+test('a reload moves the listener, also to another address with its port, adds a token, and removes it', async () => {
+  const becomes = (status: number | undefined, listen: string) =>
+    until(`${listen} has the status ${status}`, async () => (await statusAt(listen)) === status);
   await reloadWith({ metrics: { listen: second } });
-  await until('the new address responds', () => responses(second));
-  await until('the old address is gone', async () => !(await responses(first)));
+  await becomes(200, second);
+  await becomes(undefined, first);
   gateway.env.TEST_METRICS_TOKEN = 'reader-token-7c1d';
   await reloadWith({ metrics: { listen: second, token_env: 'TEST_METRICS_TOKEN' } });
-  await until('a token is required', async () => (await read(second)).status === 401);
-  assert.equal((await read(second, { authorization: 'Bearer reader-token-7c1d' })).status, 200);
+  await becomes(401, second);
+  assert.equal(await statusAt(second, { authorization: 'Bearer reader-token-7c1d' }), 200);
   await reloadWith({});
-  await until('nothing is served', async () => !(await responses(second)));
+  await becomes(undefined, second);
   await reloadWith({ metrics: { listen: first } });
-  await until('it is served again', () => responses(first));
-});
-
-test('a reload to other addresses with the same port takes the port over', async () => {
-  gateway.env.TEST_METRICS_TOKEN = 'reader-token-7c1d';
-  const port = first.split(':')[1];
-  await reloadWith({ metrics: { listen: `0.0.0.0:${port}`, token_env: 'TEST_METRICS_TOKEN' } });
-  await until('a token is required', () =>
-    read(first).then(
-      ({ status }) => status === 401,
-      () => false,
-    ),
-  );
+  await becomes(200, first);
+  const everywhere = `0.0.0.0:${first.split(':')[1]}`;
+  await reloadWith({ metrics: { listen: everywhere, token_env: 'TEST_METRICS_TOKEN' } });
+  await becomes(401, first);
   await reloadWith({ metrics: { listen: first } });
-  await until('none is required', () =>
-    read(first).then(
-      ({ status }) => status === 200,
-      () => false,
-    ),
-  );
+  await becomes(200, first);
 });
 
 test('a reload to an address in use leaves the metrics where they are, and reports it', async () => {
-  const other = createServer().listen(0, '127.0.0.1');
-  await once(other, 'listening');
-  const { port } = other.address() as { port: number };
+  const port = await ownPort(createServer());
   await reloadWith({ metrics: { listen: `127.0.0.1:${port}` } });
   await until('it is reported', () =>
     gateway.logs.some((line) => line.includes('the metrics listener could not be moved')),
   );
   assert.ok(gateway.logs.some((line) => line.includes(`127.0.0.1:${port} is in use by another program`)));
   assert.equal((await read(first)).status, 200);
-  other.close();
 });
 
 test('a gateway does not start when its metrics cannot be served, and names the key to change', async () => {
-  await assert.rejects(
-    bootGateway({
-      upstream_url: 'http://127.0.0.1:9',
-      config: { telemetry: { metrics: { listen: first } } },
-    }),
-    {
-      message: `${first} is in use by another program; stop it, or set telemetry.metrics.listen in gateway.yaml to a free port`,
-    },
-  );
+  const config = { telemetry: { metrics: { listen: first } } };
+  const remedy = 'stop it, or set telemetry.metrics.listen in gateway.yaml to a free port';
+  await assert.rejects(bootGateway({ upstream_url: 'http://127.0.0.1:9', config }), {
+    message: `${first} is in use by another program; ${remedy}`,
+  });
 });

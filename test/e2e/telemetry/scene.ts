@@ -1,11 +1,9 @@
 /**
  * A gateway whose telemetry goes to a collector of the test, in front of upstreams that behave as their names say, each at a path of one
  * server.
- * @module
  */
 import { randomBytes } from 'node:crypto';
-import { createProject } from '../../load/support/project.ts';
-import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type ConfigSections } from '../../support/gateway.ts';
 import {
   answerChunks,
   answerJson,
@@ -13,16 +11,11 @@ import {
   message,
   messageEvents,
   type Script,
-  type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { type ReceivedSpan, startCollector, type TestCollector } from '../../support/telemetry/collector.ts';
+import { startCollector } from '../../support/telemetry/collector.ts';
 import { DOLLAR_TOKENS, dollarModel } from '../money/dollar-models.ts';
-import { bearer, messagesBody, type Response, send } from '../support/client.ts';
-import { movableClock } from '../support/movable-clock.ts';
-
-/** The delay of the slow upstream by the clock of the gateway, in milliseconds. */
-export const SLOW_MS = 40_000;
+import { bearer, messagesBody, send } from '../support/client.ts';
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
@@ -32,7 +25,6 @@ const answerMessage: Script = (exchange) =>
     : answerJson(message())(exchange);
 
 const overloaded = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
-const invalid = { type: 'error', error: { type: 'invalid_request_error', message: 'messages.0: odd' } };
 
 /** What upstreams do, by name; `late` never responds. */
 const UPSTREAMS = {
@@ -41,24 +33,14 @@ const UPSTREAMS = {
   minutes: answerMessage,
   dollar: answerJson(message({ input_tokens: 5, output_tokens: DOLLAR_TOKENS })),
   overloaded: answerJson(overloaded, 529),
-  picky: answerJson(invalid, 400),
-  slow: answerMessage,
   late: hang,
 } as const satisfies Readonly<Record<string, Script>>;
-
-/** Denies models to users of a partner. */
-const PARTNERS = `policy: partners
-version: 1
-summary: Partners use the slow model alone.
-match: { email_domains: [partner.example] }
-settings: { availableModels: [slow-1] }
-`;
 
 function model(id: string): object {
   return { id, context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
 }
 
-function sections(url: string, policies: string): ConfigSections {
+function sections(url: string): ConfigSections {
   const upstream = (name: string) => ({
     name,
     type: 'vendor',
@@ -92,40 +74,12 @@ function sections(url: string, policies: string): ConfigSections {
     spend_limits: {
       defaults: { user_daily_usd: 1000 },
       reserve: 'worst_case',
-      rules: [
-        { name: 'contractors', when: { rule: 'is-contractor' }, scope: 'user', window: 'week', limit_usd: 2 },
-        {
-          name: 'trial',
-          when: { rule: 'is-contractor' },
-          scope: 'user',
-          window: 'month',
-          limit_usd: 1,
-          mode: 'shadow',
-        },
-      ],
+      rules: [{ name: 'contractors', when: { rule: 'is-contractor' }, scope: 'user', window: 'week', limit_usd: 2 }],
     },
-    policies: { managed: { directory: policies } },
   };
 }
 
-/** A request, and its trace by its `traceparent`. */
-export interface Asked {
-  readonly response: Response;
-  readonly trace_id: string;
-  readonly parent_span_id: string;
-}
-
-/** The running surroundings. */
-export interface TelemetryScene {
-  readonly gateway: TestGateway;
-  readonly collector: TestCollector;
-  readonly upstream: ScriptedUpstream;
-  /** Requests a model, within a trace of its own. */
-  ask(token: string, body: object, headers?: readonly string[]): Promise<Asked>;
-  /** The SERVER span of a request, and those of its attempts. */
-  spansOf(asked: Asked, attempts?: number): Promise<{ server: ReceivedSpan; attempts: readonly ReceivedSpan[] }>;
-  close(): Promise<void>;
-}
+export type TelemetryScene = Awaited<ReturnType<typeof openTelemetryScene>>;
 
 /** A `traceparent` of a new trace, as a client sends it. */
 export function newParent(): { readonly trace_id: string; readonly parent_span_id: string; readonly header: string } {
@@ -133,44 +87,30 @@ export function newParent(): { readonly trace_id: string; readonly parent_span_i
   return { trace_id, parent_span_id, header: `00-${trace_id}-${parent_span_id}-01` };
 }
 
-/** The options of a test. */
-export interface SceneOptions {
-  /** Keys of the section `telemetry`, beside the collector's. */
-  readonly telemetry?: ConfigSections;
-  /** Keys of `telemetry.otlp`, beside its endpoint. */
-  readonly otlp?: ConfigSections;
-  readonly config?: ConfigSections;
-  readonly env?: NodeJS.ProcessEnv;
-  readonly real_log?: boolean;
-}
-
 /** Boots a gateway that sends its telemetry at once. */
-export async function openTelemetryScene({
-  telemetry,
-  otlp,
-  config,
-  env,
-  real_log = false,
-}: SceneOptions = {}): Promise<TelemetryScene> {
+export async function openTelemetryScene(
+  options: {
+    /** Keys of the section `telemetry`, beside the collector's, and of `telemetry.otlp`, beside its endpoint. */
+    readonly telemetry?: ConfigSections;
+    readonly otlp?: ConfigSections;
+    readonly env?: NodeJS.ProcessEnv;
+    readonly real_log?: boolean;
+  } = {},
+) {
+  const { telemetry, otlp, env, real_log = false } = options;
   const collector = await startCollector();
-  const clock = movableClock();
   const upstream = await startUpstream((exchange) => {
     const name = exchange.received.url.split('/')[1] as keyof typeof UPSTREAMS;
-    if (name === 'slow') clock.advance(SLOW_MS);
     return UPSTREAMS[name](exchange);
   });
-  const project = createProject({ 'policies/partners.yaml': PARTNERS });
   const closeRest = async () => {
     await upstream.close();
     await collector.close();
-    project.remove();
   };
   const gateway = await bootGateway({
     upstream_url: upstream.url,
-    clock,
     config: {
-      ...sections(upstream.url, project.path('policies')),
-      ...config,
+      ...sections(upstream.url),
       telemetry: {
         otlp: { endpoint: collector.endpoint, ...otlp },
         metrics: { interval_seconds: 1 },
@@ -187,12 +127,12 @@ export async function openTelemetryScene({
     gateway,
     collector,
     upstream,
-    async ask(token, body, headers = []) {
+    async ask(token: string, body: object) {
       const { header, ...parent } = newParent();
-      const sent = bearer(token, ['traceparent', header, ...headers]);
-      return { response: await send(gateway.url, { headers: sent, body: messagesBody(body) }), ...parent };
+      const headers = bearer(token, ['traceparent', header]);
+      return { response: await send(gateway.url, { headers, body: messagesBody(body) }), ...parent };
     },
-    spansOf: ({ trace_id }, attempts = 1) =>
+    spansOf: ({ trace_id }: { readonly trace_id: string }, attempts = 1) =>
       collector.request(`trace ${trace_id}`, (span) => span.trace_id === trace_id, attempts),
     async close() {
       await gateway.close();

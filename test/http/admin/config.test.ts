@@ -58,10 +58,9 @@ describe('the configuration', () => {
     const { replica, replicas, version, failing } = await ask(200, 'root');
     const name = `${hostname()} ${process.pid}`;
     assert.deepEqual([replica, version], [name, SECOND]);
-    const [first, ...others] = replicas;
-    assert.deepEqual(others, []);
-    assert.deepEqual([first.name, first.version, first.cause], [name, SECOND, 'files']);
-    assert.deepEqual([first.loaded_at, first.failing_since], ['2026-03-10T12:01:00.000Z', '2026-03-10T12:02:00.000Z']);
+    const times = ['2026-03-10T12:01:00.000Z', '2026-03-10T12:02:00.000Z'];
+    const shown = pick(replicas, 'name', 'version', 'cause', 'loaded_at', 'failing_since');
+    assert.deepEqual(shown, [[name, SECOND, 'files', ...times]]);
     assert.deepEqual([failing.version, failing.cause, failing.failed], [BROKEN, 'signal', true]);
     assert.equal(failing.findings[0].code, 'C4011');
   });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
-import { ADMIN_API_DESCRIPTION } from '../../../engine/edge/admin/description.ts';
+import { ADMIN_API } from '../../../engine/edge/admin/description.ts';
 import { adminOperations } from '../../../engine/edge/admin/operations.ts';
 import { description, operations, violation } from './description.ts';
 import { adminBench, config } from './support.ts';
@@ -23,7 +23,7 @@ test('the description has every operation there is, and no other', () => {
 
 test('every operation but the description itself describes its errors', () => {
   for (const { path, operation } of operations) {
-    if (path === ADMIN_API_DESCRIPTION) continue;
+    if (path === ADMIN_API.description) continue;
     const statuses = Object.keys(operation.responses);
     const wanted = ['400', '401', '403', '503', ...(operation.requestBody === undefined ? [] : ['413', '415'])];
     for (const status of wanted) assert.ok(statuses.includes(status), `${operation.operationId} lacks ${status}`);
@@ -59,7 +59,7 @@ test('every example of a body is accepted', async () => {
 });
 
 test('the description is public, with the address and version of this gateway', async () => {
-  const { status, body } = await bench.send('GET', ADMIN_API_DESCRIPTION);
+  const { status, body } = await bench.send('GET', ADMIN_API.description);
   assert.equal(status, 200);
   assert.deepEqual(body.servers, [{ url: 'https://gateway.example.com' }]);
   assert.match(body.info.version, /^\d+\.\d+\.\d+/);

@@ -3,6 +3,9 @@ import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { config } from './support.ts';
 
+const limit_usd_by_group = { science: 300, engineering: 200 };
+const when = { '===': [{ var: 'request.model' }, 'coder-1'] };
+
 /** The configuration of the admin API's tests, with limits. */
 export const limitedConfig = {
   ...config,
@@ -17,55 +20,23 @@ export const limitedConfig = {
     status: 429,
     time_zone: 'UTC',
     rules: [
-      {
-        name: 'scientists',
-        scope: 'user',
-        window: 'week',
-        limit_usd: 100,
-        limit_usd_by_group: { science: 300, engineering: 200 },
-        mode: 'enforce',
-      },
-      { name: 'writer', scope: ['user', 'model'], window: 'day', limit_usd: 5, mode: 'enforce' },
-      {
-        name: 'pace',
-        scope: 'user',
-        concurrency: 4,
-        requests_per_minute: 60,
-        tokens_per_minute: 90_000,
-        mode: 'enforce',
-      },
-      {
-        name: 'slow',
-        scope: 'team',
-        requests_per_minute: 5,
-        when: { '===': [{ var: 'request.model' }, 'coder-1'] },
-        mode: 'enforce',
-      },
+      { name: 'scientists', scope: 'user', window: 'week', limit_usd: 100, limit_usd_by_group },
+      { name: 'writer', scope: ['user', 'model'], window: 'day', limit_usd: 5 },
+      { name: 'pace', scope: 'user', concurrency: 4, requests_per_minute: 60, tokens_per_minute: 90_000 },
+      { name: 'slow', scope: 'team', requests_per_minute: 5, when },
       { name: 'trial', scope: 'user', window: 'day', limit_usd: 1, mode: 'shadow' },
-      {
-        name: 'nights',
-        scope: 'team',
-        window: 'month',
-        limit_usd: 10,
-        when: { '===': [{ var: 'request.model' }, 'coder-1'] },
-        mode: 'enforce',
-      },
-    ],
+      { name: 'nights', scope: 'team', window: 'month', limit_usd: 10, when },
+    ].map((rule) => ({ mode: 'enforce', ...rule })),
   },
 } as unknown as GatewayConfig;
 
-/** One counter as requests leave it. Amounts are in its unit. */
-export interface CountedRow {
-  readonly scope: string;
-  readonly key: string;
-  readonly window: string;
-  /** When the window began. */
-  readonly start: string;
+/** One counter as requests leave it. Amounts are in its unit; `start` is when the window began. */
+type CountedRow = { readonly [Key in 'scope' | 'key' | 'window' | 'start']: string } & {
   readonly unit?: string;
   readonly spent: string | number;
   readonly reserved?: number;
   readonly in_flight?: number;
-}
+};
 
 /** Puts a counter into the database. */
 export async function count(database: Pick<Database, 'query'>, row: CountedRow): Promise<void> {

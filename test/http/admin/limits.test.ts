@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { count, limitedConfig } from './limits-config.ts';
-import { adminBench, pick } from './support.ts';
+import { type AdminBench, adminBench, pick } from './support.ts';
 
 const bench = adminBench(limitedConfig, { each: true });
 
@@ -14,11 +14,7 @@ const MONDAY = '2026-03-09T00:00:00Z';
 /** A rule without a condition. */
 const FOR_ALL = { by_group: null, always: true, condition: null };
 
-const ask = async (status: number, who: string, method: string, path: string, body?: unknown) => {
-  const response = await bench.ask(who, method, path, body);
-  assert.equal(response.status, status, JSON.stringify(response.body));
-  return response.body;
-};
+const ask: AdminBench['done'] = (...sent) => bench.done(...sent);
 // biome-ignore lint/suspicious/noExplicitAny: every response is checked against the description.
 const named = (limits: any[], scope: string, window: string, unit = 'usd') =>
   limits.find((limit) => limit.scope === scope && limit.window === window && limit.unit === unit);
@@ -76,20 +72,10 @@ describe("a user's view of limits", () => {
     assert.equal(named(limits, 'user', 'week').resets_at, '2026-03-16T00:00:00.000Z');
     assert.equal(named(limits, 'user', 'open', 'requests').resets_at, null);
     assert.equal(named(limits, 'user', 'minute', 'tokens').limit, 90_000);
-    assert.deepEqual([...new Set(limits.map(({ of }: { of: { user?: string } }) => of.user))].sort(), [
-      'alice@example.com',
-      undefined,
-    ]);
+    const users = limits.map(({ of }: { of: { user?: string } }) => of.user);
+    assert.deepEqual(new Set(users), new Set(['alice@example.com', undefined]));
     assert.equal(named(limits, 'team', 'minute', 'requests').limit, null);
     assert.equal(limits.length, 8);
-  });
-
-  test('uses their groups, where those decide', async () => {
-    const week = async (user: string) =>
-      named((await ask(200, 'root', 'GET', `${LIMITS}?user=${user}@example.com`)).limits, 'user', 'week').limit;
-    assert.equal(await week('bob'), 300);
-    assert.equal(await week('nina'), 100);
-    assert.equal(await week('nobody'), 100);
   });
 
   test('is private, except for administrators', async () => {
@@ -101,10 +87,10 @@ describe("a user's view of limits", () => {
     const own = await ask(200, 'alice', 'GET', `${LIMITS}?user=Alice@example.com&team=search`);
     assert.equal(named(own.limits, 'user', 'day').limit, 50);
     const seen = await ask(200, 'root', 'GET', `${LIMITS}?team=sales`);
-    assert.deepEqual(
-      seen.limits.map(({ of, window }: { of: { team: string }; window: string }) => `${of.team} ${window}`),
-      ['sales month', 'sales minute'],
-    );
+    assert.deepEqual(pick(seen.limits, 'of', 'window'), [
+      [{ team: 'sales' }, 'month'],
+      [{ team: 'sales' }, 'minute'],
+    ]);
   });
 
   test('reports sums beyond the exact range of a double', async () => {
@@ -123,19 +109,13 @@ describe("a user's view of limits", () => {
     }
     await ask(200, 'root', 'PUT', LIMITS, { user: 'set@example.com', window: 'week', usd: 7 });
     const { written, limits } = await ask(200, 'root', 'GET', LIMITS);
+    const usd = (rule: string, scope: string, window: string, limit: number, more: object = {}) => {
+      return { rule, scope, window, unit: 'usd', limit, mode: 'enforce', ...FOR_ALL, ...more };
+    };
     assert.deepEqual(written.slice(0, 3), [
-      {
-        ...{ rule: 'defaults.user_daily_usd', scope: 'user', window: 'day', unit: 'usd', limit: 50 },
-        ...{ mode: 'enforce', ...FOR_ALL },
-      },
-      {
-        ...{ rule: 'defaults.team_monthly_usd', scope: 'team', window: 'month', unit: 'usd', limit: 1000 },
-        ...{ mode: 'enforce', ...FOR_ALL },
-      },
-      {
-        ...{ rule: 'scientists', scope: 'user', window: 'week', unit: 'usd', limit: 100 },
-        ...{ mode: 'enforce', ...FOR_ALL, by_group: { science: 300, engineering: 200 } },
-      },
+      usd('defaults.user_daily_usd', 'user', 'day', 50),
+      usd('defaults.team_monthly_usd', 'team', 'month', 1000),
+      usd('scientists', 'user', 'week', 100, { by_group: { science: 300, engineering: 200 } }),
     ]);
     assert.equal(written.length, 10);
     const whose = limits.map(({ of }: { of: { user?: string } }) => of.user);
@@ -158,60 +138,32 @@ describe('changing limits', () => {
   });
 
   test('lists grants page by page', async () => {
-    const ids = [];
-    for (let i = 0; i < 3; i++) {
-      const input = { team: 'pages', window: 'month', usd: 1, expires_in_seconds: 60 };
-      ids.push((await ask(201, 'root', 'POST', GRANTS, input)).grant.id);
-    }
-    const page = async (query: string) => {
-      const { grants, next } = await ask(200, 'root', 'GET', `${GRANTS}?team=pages&limit=2${query}`);
-      return { ids: pick(grants, 'id'), next };
-    };
-    const first = await page('');
-    assert.equal(first.next, first.ids[1]);
-    const second = await page(`&after=${first.next}`);
-    assert.equal(second.next, null);
-    assert.deepEqual([...first.ids, ...second.ids].sort(), ids.sort());
+    const input = { team: 'pages', window: 'month', usd: 1, expires_in_seconds: 60 };
+    for (let i = 0; i < 3; i++) await ask(201, 'root', 'POST', GRANTS, input);
+    const first = await ask(200, 'root', 'GET', `${GRANTS}?team=pages&limit=2`);
+    assert.equal(first.next, first.grants[1].id);
+    const second = await ask(200, 'root', 'GET', `${GRANTS}?team=pages&limit=2&after=${first.next}`);
+    const ids = pick([...first.grants, ...second.grants], 'id');
+    assert.deepEqual([second.next, new Set(ids).size], [null, 3]);
     await bench.refused(400, /is not in this list/, 'root', 'GET', `${GRANTS}?team=pages&after=grt_0`);
   });
 
   test('reports a missing one, and clears nothing', async () => {
-    for (const [path, message] of [
-      [
-        '?user=carol@example.com&window=day',
-        /^No limit is set for user carol@example\.com per day: gateway\.yaml applies/,
-      ],
-      ['/grants/grt_0', /no grant has the id "grt_0"/i],
-      ['/grants/gw_secret', /There is no grant with this id/],
-    ] as const) {
-      await bench.refused(404, message, 'root', 'DELETE', LIMITS + path);
-    }
-  });
-
-  test('is 503 while the database is away, and so is reading them', async () => {
-    const input = { user: 'a@example.com', window: 'day', usd: 1 };
-    await bench.withoutStore(async () => {
-      await bench.refused(503, /./, 'alice', 'GET', LIMITS);
-      await bench.refused(503, /./, 'root', 'PUT', LIMITS, input);
-      await bench.refused(503, /./, 'root', 'POST', GRANTS, { ...input, expires_in_seconds: 9 });
-    });
+    const refuse = (message: RegExp, path: string) => bench.refused(404, message, 'root', 'DELETE', LIMITS + path);
+    const unset = /^No limit is set for user carol@example\.com per day: gateway\.yaml applies/;
+    await refuse(unset, '?user=carol@example.com&window=day');
+    await refuse(/no grant has the id "grt_0"/i, '/grants/grt_0');
+    await refuse(/There is no grant with this id/, '/grants/gw_secret');
   });
 });
 
 test('applies only to counters of gateway.yaml, and reports that', async () => {
   const refuse = (message: RegExp, body: object) => bench.refused(400, message, 'root', 'PUT', LIMITS, body);
-  await refuse(/does not count USD by project per month; it counts USD by user per day; USD by team per month;/, {
-    project: 'apollo',
-    window: 'month',
-    usd: 1,
-  });
-  await refuse(/does not count requests by user per day/, { user: 'a@example.com', window: 'day', requests: 1 });
-  await refuse(/There is no model "coder-l": did you mean `coder-1`\?/, {
-    user: 'a@example.com',
-    model: 'coder-l',
-    window: 'day',
-    usd: 1,
-  });
+  const counted = /does not count USD by project per month; it counts USD by user per day; USD by team per month;/;
+  await refuse(counted, { project: 'apollo', window: 'month', usd: 1 });
+  const input = { user: 'a@example.com', window: 'day' };
+  await refuse(/does not count requests by user per day/, { ...input, requests: 1 });
+  await refuse(/There is no model "coder-l": did you mean `coder-1`\?/, { ...input, model: 'coder-l', usd: 1 });
   await refuse(/There is no upstream "other"/, { upstream: 'other', window: 'day', usd: 1 });
 });
 
@@ -219,20 +171,15 @@ test('rejects missing, wrong or hostile input, and changes nothing', async () =>
   const user = 'mallory@example.com';
   const wrong: [object, RegExp][] = [
     [{ window: 'day', usd: 1 }, /^Whose limit\? Name a user, team,/],
-    [{ user, usd: 1 }, /"window" is missing/],
     [{ user, window: 'year', usd: 1 }, /"window" is wrong/],
     [{ user, window: 'day' }, /Send one of "usd", "requests" and "tokens"/],
     [{ user, window: 'day', usd: 1, tokens: 1 }, /Send one of/],
     [{ user, window: 'day', usd: '1' }, /"usd" is wrong: expected a number/],
-    [{ user, window: 'day', usd: null }, /Send one of "usd", "requests" and "tokens"/],
     [{ user, window: 'day', usd: -1 }, /"usd" is wrong: expected a number from 0/],
     [{ user, window: 'day', usd: 1e-10 }, /at most 9 decimals/],
     [{ user, window: 'day', usd: 4_000_001 }, /up to 4000000/],
     [{ user, window: 'open', requests: 1.5 }, /"requests" is wrong: expected a whole number from 0/],
-    [{ user: 'mallory', window: 'day', usd: 1 }, /expected an e-mail address/],
-    [{ user: 'a\u0000@example.com', window: 'day', usd: 1 }, /printable/],
     [{ team: 'gw_secretsecret', window: 'month', usd: 1 }, /is a credential/],
-    [{ user, window: 'day', usd: 1, reason: 'x'.repeat(255) }, /at most 254/],
     [{ user, windows: 'day', usd: 1 }, /Unknown field "windows": did you mean `window`/],
   ];
   for (const [body, message] of wrong) await bench.refused(400, message, 'root', 'PUT', LIMITS, body);
@@ -248,13 +195,8 @@ test('rejects missing, wrong or hostile input, and changes nothing', async () =>
     await bench.refused(400, message, 'root', 'POST', GRANTS, { user, window: 'day', usd: 1, ...more });
   }
   await bench.refused(400, /Unknown parameter/, 'root', 'PUT', `${LIMITS}?user=${user}`, { window: 'day', usd: 1 });
-  await bench.refused(
-    400,
-    /Duplicate parameter "user"/,
-    'root',
-    'DELETE',
-    `${LIMITS}?user=${user}&user=${user}&window=day`,
-  );
+  const twice = `${LIMITS}?user=${user}&user=${user}&window=day`;
+  await bench.refused(400, /Duplicate parameter "user"/, 'root', 'DELETE', twice);
   const { limits } = await ask(200, 'root', 'GET', `${LIMITS}?user=${user}`);
   // biome-ignore lint/suspicious/noExplicitAny: every response is checked against the description.
   assert.ok(limits.every(({ set, grants }: any) => set === null && grants.length === 0));
@@ -280,12 +222,8 @@ describe('the limits of gateway.yaml', () => {
     await bench.ask('root', 'POST', '/admin/api/limits/grants', {
       ...{ user: 'gina@example.com', window: 'day', usd: 30, expires_in_seconds: 3600 },
     });
-    const refused = {
-      spend_rule: 'defaults.user_daily_usd',
-      error: 'spend_limit_exceeded',
-      user: 'carol@example.com',
-      status: 429,
-    };
+    const rule = { spend_rule: 'defaults.user_daily_usd', error: 'spend_limit_exceeded' };
+    const refused = { ...rule, user: 'carol@example.com', status: 429 };
     await record('2026-03-10T01:00:00Z', refused);
     await record('2026-03-10T02:00:00Z', refused);
     await record('2026-03-10T03:00:00Z', { ...refused, user: 'hal@example.com' });
@@ -327,22 +265,6 @@ describe('the limits of gateway.yaml', () => {
     assert.deepEqual([trial.mode, trial.refused, trial.would_refuse], ['shadow', 0, 1]);
     assert.equal(trial.limits[0].none_left, 4);
   });
-
-  test("are counted by the amounts of each user's groups", async () => {
-    for (const [who, usd] of [
-      ['alice', 190],
-      ['bob', 190],
-      ['nina', 190],
-    ] as const) {
-      const row = { scope: 'user', key: `${who}@example.com`, window: 'week', start: '2026-03-09T00:00:00Z' };
-      await count(bench.database, { ...row, spent: usd * USD });
-    }
-    const { rules } = await get(200, 'root', RULES);
-    const { counted, none_left, nearly_none } = rules.find(({ rule }: { rule: string }) => rule === 'scientists')
-      .limits[0];
-    // 200 USD for alice, 300 for bob, 100 for nina.
-    assert.deepEqual([counted, none_left, nearly_none], [3, 1, 1]);
-  });
 });
 
 describe('a limit', () => {
@@ -350,9 +272,7 @@ describe('a limit', () => {
     for (const day of [3, 4, 5, 6, 7, 8, 9]) await spent('fay', 90, `2026-03-0${day}T00:00:00Z`);
     await spent('fay', 20);
     const { limits } = await get(200, 'fay', '/admin/api/limits');
-    const { forecast } = limits.find(
-      ({ scope, window }: { scope: string; window: string }) => `${scope} ${window}` === 'user day',
-    );
+    const { forecast } = named(limits, 'user', 'day');
     assert.deepEqual(forecast, {
       outcome: 'ends',
       ends_at: '2026-03-10T20:00:00.000Z',
@@ -394,13 +314,7 @@ describe('a prospective grant', () => {
   test('is rejected for the same reasons as a real one', async () => {
     const message = async (query: string) => (await preview(query, 400)).error.message;
     assert.match(await message('window=day&usd=5'), /^Whose limit\?/);
-    assert.match(await message('user=a@example.com&usd=5'), /"window" is missing/);
-    assert.match(await message('user=a@example.com&window=day'), /^Send one of "usd", "requests" and "tokens"/);
-    assert.match(await message('user=a@example.com&window=day&usd=5&tokens=5'), /^Send one of/);
-    assert.match(await message('user=a@example.com&window=day&usd=0'), /"usd" is wrong: expected a number above 0/);
     assert.match(await message('user=a@example.com&window=day&usd=1e3'), /"usd" is wrong/);
-    assert.match(await message('model=codr-1&window=day&usd=5'), /no model "codr-1"/);
     assert.match(await message('project=x&window=day&usd=5'), /^gateway\.yaml does not count/i);
-    assert.match(await message(`user=gw_${'a'.repeat(49)}&window=day&usd=5`), /e-mail address|credential/);
   });
 });

@@ -25,14 +25,11 @@ describe('managed policies', () => {
     const listed = await ask('root');
     const people = (await bench.database.query<{ id: string }>('test_people', 'select id from principals', [])).length;
     assert.deepEqual([listed.enabled, listed.people], [true, people]);
-    assert.deepEqual(
-      listed.policies.map((each: Record<string, unknown>) => [each.name, each.is_default, each.people, each.file]),
-      [
-        ['standard', true, people, 'standard.yaml'],
-        ['science', false, 1, 'science.yaml'],
-        ['partners', false, 1, 'partners.yaml'],
-      ],
-    );
+    assert.deepEqual(pick(listed.policies, 'name', 'is_default', 'people', 'file'), [
+      ['standard', true, people, 'standard.yaml'],
+      ['science', false, 1, 'science.yaml'],
+      ['partners', false, 1, 'partners.yaml'],
+    ]);
     assert.deepEqual(listed.policies[1].groups, ['science']);
     assert.deepEqual(listed.policies[2].email_domains, ['partner.example']);
   });
@@ -41,26 +38,18 @@ describe('managed policies', () => {
     const preview = await ask('root', '/effective?user=Bob@example.com');
     assert.deepEqual(preview.groups, ['engineering', 'science']);
     assert.equal(preview.groups_from, 'sign_in');
-    assert.deepEqual(
-      preview.policies.map((each: { name: string; because: object }) => [each.name, each.because]),
-      [
-        ['standard', { by: 'default', name: null }],
-        ['science', { by: 'group', name: 'science' }],
-      ],
-    );
+    assert.deepEqual(pick(preview.policies, 'name', 'because'), [
+      ['standard', { by: 'default', name: null }],
+      ['science', { by: 'group', name: 'science' }],
+    ]);
     assert.deepEqual(preview.settings, { model: 'writer-1', permissions: { deny: ['WebFetch', 'Bash'] } });
-    assert.deepEqual(
-      preview.origins.map((each: Record<string, unknown>) => [each.path, each.value, each.policy, each.replaces]),
-      [
-        [['model'], 'writer-1', 'science', ['standard']],
-        [['permissions', 'deny'], 'WebFetch', 'standard', []],
-        [['permissions', 'deny'], 'Bash', 'science', []],
-      ],
-    );
-    assert.equal(
-      preview.checksum,
-      createManagedPolicies(with_policies, policies).of({ email: 'bob@example.com', groups: ['science'] })!.checksum,
-    );
+    assert.deepEqual(pick(preview.origins, 'path', 'value', 'policy', 'replaces'), [
+      [['model'], 'writer-1', 'science', ['standard']],
+      [['permissions', 'deny'], 'WebFetch', 'standard', []],
+      [['permissions', 'deny'], 'Bash', 'science', []],
+    ]);
+    const services = createManagedPolicies(with_policies, policies);
+    assert.equal(preview.checksum, services.of({ email: 'bob@example.com', groups: ['science'] })!.checksum);
   });
 
   test('are previewed for other groups and for unseen users', async () => {
@@ -98,14 +87,12 @@ describe('managed policies', () => {
     await fetches.flush();
     const { people } = await ask('root', '/people');
     const of = (user: string) => people.find((each: { user: string }) => each.user === `${user}@example.com`);
-    assert.deepEqual(
-      ['bob', 'alice', 'nina'].map((user) => [of(user).fetched, of(user).fetched_at, of(user).policies]),
-      [
-        ['current', new Date(NOW).toISOString(), ['standard', 'science']],
-        ['older', new Date(NOW).toISOString(), ['standard']],
-        ['never', null, ['standard']],
-      ],
-    );
+    const now = new Date(NOW).toISOString();
+    assert.deepEqual(pick(['bob', 'alice', 'nina'].map(of), 'fetched', 'fetched_at', 'policies'), [
+      ['current', now, ['standard', 'science']],
+      ['older', now, ['standard']],
+      ['never', null, ['standard']],
+    ]);
     bench.clock.advance(30_000);
     give('bob', ['science']);
     give('alice', []);
@@ -114,7 +101,7 @@ describe('managed policies', () => {
     const alice = (await ask('root', '/people?user=alice@example.com')).people;
     assert.deepEqual([alice[0].fetched, alice[0].fetched_at, alice.length], ['current', later, 1]);
     const bob = await ask('root', '/effective?user=bob@example.com');
-    assert.deepEqual([bob.fetched, bob.fetched_at], ['current', new Date(NOW).toISOString()], 'once in a minute');
+    assert.deepEqual([bob.fetched, bob.fetched_at], ['current', now], 'once in a minute');
     const first = await ask('root', '/people?limit=1');
     assert.equal(first.next, 'alice@example.com');
     assert.equal((await ask('root', `/people?limit=1&after=${first.next}`)).people[0].user, 'bob@example.com');

@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { it } from 'node:test';
 import type { Response } from 'express';
-import type { FeedEvent } from '../../../engine/edge/admin/calls.ts';
+import type { FeedEvent } from '../../../engine/edge/admin/lists.ts';
 import { sendFeed } from '../../../engine/edge/http/admin.ts';
 import { until } from '../../support/until.ts';
 

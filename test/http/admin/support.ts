@@ -1,43 +1,35 @@
 /** The admin API on a server of its own, for users whose session tokens are their names. */
 import assert from 'node:assert/strict';
-import { createServer, type Server } from 'node:http';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, afterEach, before, beforeEach } from 'node:test';
 import type { Principal } from '../../../engine/api.ts';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { Operation } from '../../../engine/base/contract/telemetry.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Policy } from '../../../engine/base/source/spec.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import type { Changing } from '../../../engine/domain/audit/admin-changes.ts';
-import { type LiveRecords, openLiveRecords } from '../../../engine/domain/audit/live-records.ts';
+import { openLiveRecords } from '../../../engine/domain/audit/live-records.ts';
 import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { AccessTokens } from '../../../engine/domain/identity/tokens/access-tokens.ts';
 import { createModelCatalog } from '../../../engine/domain/upstreams/models.ts';
-import {
-  createUpstreamStates,
-  type LastingUpstreamStates,
-} from '../../../engine/domain/upstreams/states/upstream-states.ts';
+import { createUpstreamStates } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { adminRoutes } from '../../../engine/edge/http/admin.ts';
 import { servePlan } from '../../../engine/edge/http/app.ts';
 import type { Plan } from '../../../engine/pipeline/run/plan.ts';
-import { openTestStore, quietLog, type TestStore } from '../../support/store.ts';
+import { openTestStore, quietLog } from '../../support/store.ts';
 import { upstream } from '../../upstreams/states/scene.ts';
 import { assertDescribed } from './description.ts';
 
 /** When the tests happen. */
 export const NOW = '2026-03-10T12:00:00Z';
 
-/** What a test says about a signed-in user. */
-export interface Person {
-  readonly name?: string;
-  readonly groups?: readonly string[];
-  readonly roles?: readonly string[];
-  readonly team?: string;
-  readonly project?: string;
-  readonly token_group?: string;
-}
+type Person = { readonly [Key in 'name' | 'team' | 'project' | 'token_group']?: string } & {
+  readonly [Key in 'groups' | 'roles']?: readonly string[];
+};
 
 const PEOPLE: Readonly<Record<string, Person>> = {
   alice: { name: 'Alice Archer', groups: ['engineering'], team: 'search', token_group: 'coders' },
@@ -60,32 +52,7 @@ export interface Answer {
 }
 
 /** The tools of a test file. */
-export interface AdminBench {
-  readonly url: string;
-  readonly database: Database;
-  readonly clock: FrozenClock;
-  readonly by: Changing;
-  readonly store: TestStore;
-  /** The upstream states of the gateway under test. */
-  readonly states: LastingUpstreamStates;
-  /** Everything that was logged. */
-  readonly logs: string[];
-  /** What telemetry got. */
-  readonly operations: Operation[];
-  /** Sends requests as a user of `PEOPLE`; every response is checked against the description. */
-  ask(who: string, method: string, path: string, body?: unknown): Promise<Answer>;
-  /** The response to a request that must succeed, or have the given status. */
-  // biome-ignore lint/suspicious/noExplicitAny: the description defines it, and every response is checked against that.
-  get(who: string, path: string, status?: number): Promise<any>;
-  /** Asserts that a request is rejected, with this status, the code for it, and this message. */
-  refused(status: number, message: RegExp, who: string, method: string, path: string, body?: unknown): Promise<Answer>;
-  /** Sends a raw request. */
-  send(method: string, path: string, init?: RequestInit): Promise<Answer>;
-  /** Runs something while the database is away. */
-  withoutStore<T>(run: () => Promise<T>): Promise<T>;
-  /** Puts a session into the database. */
-  addSession(user: string, id: string): Promise<void>;
-}
+export type AdminBench = Awaited<ReturnType<typeof openBench>>;
 
 const pricing = { input: 3, output: 15 };
 const model = (id: string, family: string) => ({
@@ -145,79 +112,83 @@ export function adminBench(
   { policies = [], each = false }: { readonly policies?: readonly Policy[]; readonly each?: boolean } = {},
 ): AdminBench {
   const bench = {} as AdminBench;
-  let store: TestStore | undefined;
-  let server: Server | undefined;
-  let live: LiveRecords | undefined;
   (each ? beforeEach : before)(async () => {
-    store = await openTestStore();
-    const { database: real } = store;
-    let is_away = false;
-    const database: Database = {
-      ...real,
-      async query(name, text, values) {
-        if (is_away) throw new StageError('store_unavailable', 'The test says that the database is away.');
-        return real.query(name, text, values);
-      },
-    };
-    const withoutStore: AdminBench['withoutStore'] = (run) => {
+    Object.assign(bench, await openBench(used_config, policies));
+  });
+  (each ? afterEach : after)(() => bench.close?.());
+  return bench;
+}
+
+async function openBench(used_config: GatewayConfig, policies: readonly Policy[]) {
+  const store = await openTestStore();
+  const { database: real } = store;
+  let is_away = false;
+  const database: Database = {
+    ...real,
+    async query(name, text, values) {
+      if (is_away) throw new StageError('store_unavailable', 'The test says that the database is away.');
+      return real.query(name, text, values);
+    },
+  };
+  const clock = frozenClock(NOW);
+  const access = new AccessTokens({ database, clock, log: quietLog, every: () => () => {} });
+  const logs: string[] = [];
+  const keep = (fields: object, message: string) => void logs.push(`${message} ${JSON.stringify(fields)}`);
+  const log = { debug: keep, info: keep, warn: keep, error: keep };
+  const operations: Operation[] = [];
+  const states = createUpstreamStates({ upstreams: used_config.upstreams, clock, log, random: () => 0.5 });
+  const every = (_ms: number, run: () => unknown) => {
+    const timer = setInterval(run, 20);
+    return () => clearInterval(timer);
+  };
+  const live = openLiveRecords({ database, log, every, stopping: () => false });
+  const routes = adminRoutes({
+    config: used_config,
+    policies,
+    sessions: createSessions({ database, clock }),
+    database,
+    clock,
+    log,
+    telemetry: { operation: (operation) => void operations.push(operation) },
+    models: createModelCatalog(used_config),
+    upstreams: states,
+    live,
+    async catchUp() {},
+    verify(token) {
+      if (token.startsWith('gw_')) return access.verify(token);
+      if (PEOPLE[token] !== undefined) return principalOf(token);
+      throw new StageError('credential_invalid', 'Nobody knows this session token.');
+    },
+  });
+  // An unknown path gets the same response for every caller, and is in no audit log.
+  const tokens = { verify: async () => Promise.reject(new Error('nobody')) };
+  const services = { clock, tokens, audit: { write() {} } };
+  const config = { ...used_config, server: { ...used_config.server, trusted_proxies: [] } };
+  const plan = { config, services, pipelinesAt: () => undefined } as unknown as Plan;
+  const server = createServer(servePlan(plan, log, [routes]).app);
+  // On a busy machine, a property keeps this process from everything else for longer than a connection is kept.
+  server.keepAliveTimeout = 60_000;
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };
+  const addSession = sessionAdder(by);
+  for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
+  return {
+    ...{ url, database, clock, by, states, logs, operations, addSession, ...asking(url) },
+    /** Runs something while the database is away. */
+    withoutStore<T>(run: () => Promise<T>): Promise<T> {
       is_away = true;
       return run().finally(() => {
         is_away = false;
       });
-    };
-    const clock = frozenClock(NOW);
-    const access = new AccessTokens({ database, clock, log: quietLog, every: () => () => {} });
-    const logs: string[] = [];
-    const keep = (fields: object, message: string) => void logs.push(`${message} ${JSON.stringify(fields)}`);
-    const log = { debug: keep, info: keep, warn: keep, error: keep };
-    const operations: Operation[] = [];
-    const states = createUpstreamStates({ upstreams: used_config.upstreams, clock, log, random: () => 0.5 });
-    const every = (_ms: number, run: () => unknown) => {
-      const timer = setInterval(run, 20);
-      return () => clearInterval(timer);
-    };
-    live = openLiveRecords({ database, log, every, stopping: () => false });
-    const routes = adminRoutes({
-      config: used_config,
-      policies,
-      sessions: createSessions({ database, clock }),
-      database,
-      clock,
-      log,
-      telemetry: { operation: (operation) => void operations.push(operation) },
-      models: createModelCatalog(used_config),
-      upstreams: states,
-      live,
-      async catchUp() {},
-      verify(token) {
-        if (token.startsWith('gw_')) return access.verify(token);
-        if (PEOPLE[token] !== undefined) return principalOf(token);
-        throw new StageError('credential_invalid', 'Nobody knows this session token.');
-      },
-    });
-    // An unknown path gets the same response for every caller, and is in no audit log.
-    const tokens = { verify: async () => Promise.reject(new Error('nobody')) };
-    const services = { clock, tokens, audit: { write() {} } };
-    const config = { ...used_config, server: { ...used_config.server, trusted_proxies: [] } };
-    const plan = { config, services, pipelinesAt: () => undefined } as unknown as Plan;
-    server = createServer(servePlan(plan, log, [routes]).app);
-    // On a busy machine, a property keeps this process from everything else for longer than a connection is kept.
-    server.keepAliveTimeout = 60_000;
-    await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve));
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };
-    const addSession = sessionAdder(by);
-    for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
-    const opened = { url, database, clock, by, store, states, logs, operations, withoutStore, addSession };
-    Object.assign(bench, opened, asking(url));
-  });
-  (each ? afterEach : after)(async () => {
-    live?.close();
-    server?.closeAllConnections();
-    server?.close();
-    await store?.close();
-  });
-  return bench;
+    },
+    async close() {
+      live.close();
+      server.closeAllConnections();
+      server.close();
+      await store.close();
+    },
+  };
 }
 
 const CODES: Readonly<Record<number, string>> = {
@@ -228,7 +199,8 @@ const CODES: Readonly<Record<number, string>> = {
   503: 'store_unavailable',
 };
 
-function asking(url: string): Pick<AdminBench, 'ask' | 'send' | 'get' | 'refused'> {
+function asking(url: string) {
+  /** Sends a raw request; every response is checked against the description. */
   const send = async (method: string, path: string, init: RequestInit = {}): Promise<Answer> => {
     const response = await fetch(url + path, { ...init, method });
     const text = await response.text();
@@ -237,22 +209,28 @@ function asking(url: string): Pick<AdminBench, 'ask' | 'send' | 'get' | 'refused
     if (method !== 'HEAD') assertDescribed(method, new URL(url + path).pathname, response.status, body);
     return { status: response.status, headers: response.headers, body };
   };
-  const ask: AdminBench['ask'] = (who, method, path, body) => {
+  /** Sends a request as a user of `PEOPLE`. */
+  const ask = (who: string, method: string, path: string, body?: unknown) => {
     const headers = {
       authorization: `Bearer ${who}`,
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
     };
     return send(method, path, { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
   };
+  /** The body of a response that must have this status. */
+  const done = async (status: number, who: string, method: string, path: string, body?: unknown) => {
+    const response = await ask(who, method, path, body);
+    assert.equal(response.status, status, JSON.stringify(response.body));
+    return response.body;
+  };
   return {
     send,
     ask,
-    async get(who, path, status = 200) {
-      const response = await ask(who, 'GET', path);
-      assert.equal(response.status, status, JSON.stringify(response.body));
-      return response.body;
-    },
-    async refused(status, message, who, method, path, body) {
+    done,
+    /** The same for `GET`, by default with 200. */
+    get: (who: string, path: string, status = 200) => done(status, who, 'GET', path),
+    /** Asserts that a request is rejected, with this status, the code for it, and this message. */
+    async refused(status: number, message: RegExp, who: string, method: string, path: string, body?: unknown) {
       const response = await ask(who, method, path, body);
       assert.equal(response.status, status, JSON.stringify(response.body));
       assert.match(response.body.error.message, message);
@@ -262,8 +240,9 @@ function asking(url: string): Pick<AdminBench, 'ask' | 'send' | 'get' | 'refused
   };
 }
 
-function sessionAdder({ database, clock }: Changing): AdminBench['addSession'] {
-  return async (user, id) => {
+/** Puts sessions into the database. */
+function sessionAdder({ database, clock }: Changing) {
+  return async (user: string, id: string) => {
     await database.query(
       'test_add_session',
       `with owner as (

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { assertPage, ISSUER, useSignIn } from './support.ts';
+import { assertError, assertPage, ISSUER, useSignIn } from './support.ts';
 
-const { ask, backstage, rows, begin, see, answer, away, comeBack, poll } = useSignIn();
+const { ask, backstage, rows, begin, see, answer, leave, away, comeBack, poll, renew, signIn } = useSignIn();
 /** Kind and number of the attempts that are counted. */
 const counted = async () => (await rows('attempts')).map(({ kind, count }) => `${kind} ${count}`);
 
@@ -24,6 +24,65 @@ describe('a sign-in', () => {
     assert.ok(!page.text.includes('x'.repeat(100)));
     assert.ok(!page.text.includes('second/2'));
     assert.ok(page.text.includes('127.0.0.1'));
+  });
+});
+
+it('a device that polls again gets the same session, until it was renewed: then the session ends', async () => {
+  const begun = await away();
+  await comeBack(begun);
+  const [first, again] = [await poll(begun.device_code), await poll(begun.device_code)];
+  assert.equal(again.json().refresh_token, first.json().refresh_token);
+  assert.equal((await renew(first.json().refresh_token)).status, 200);
+  assertError(await poll(begun.device_code), 400, 'invalid_grant', /used again/);
+  assert.match(backstage.logs.join('\n'), /a device code was used again; its session was ended/);
+});
+
+describe('a user whom the gateway does not admit', () => {
+  /** Tries to sign in, by default as the Messages client does. */
+  const tryToSignIn = async (form: Record<string, string> = { surface: 'claude_code' }) => {
+    const { admit } = backstage;
+    const misses = { came: ['everybody'], expected: ['engineering'], hints: [] };
+    backstage.admit = () => ({ refused: 'group', message: 'You are in no group.', detail: 'none fits', misses });
+    const headers = { 'user-agent': 'claude-code/2.1.330' };
+    const begun = (await ask('POST', '/oauth/device_authorization', { form, headers })).json();
+    return { ...begun, admit, page: await comeBack(await leave(begun.user_code)) };
+  };
+  const noted = async () => {
+    const { id: _, at: __, ...refusal } = (await rows('refused_sign_ins').orderBy('id', 'desc'))[0]!;
+    return refusal;
+  };
+
+  it('hears it in the Messages client, too, which has a sentence of its own for access_denied', async () => {
+    assertError(await poll((await tryToSignIn({})).device_code), 400, 'access_denied', /You are in no group/);
+    assertError(await poll((await tryToSignIn()).device_code), 403, 'invalid_grant', /You are in no group/);
+  });
+
+  it('is noted with the received and the expected groups, also when a session is to be renewed', async () => {
+    const { refresh_token } = await signIn();
+    const { page } = await tryToSignIn();
+    const who = { email: 'anna@example.com', subject: 'anna-1', issuer: 'https://id.example.com', refused: 'group' };
+    const groups = { groups: ['everybody'], expected: ['engineering'] };
+    const request_id = /request ([0-9a-f-]{36})/.exec(page.text)?.[1];
+    const from = { client: 'Claude Code 2.1.330', client_address: '127.0.0.1', request_id };
+    assert.deepEqual(await noted(), { ...who, ...groups, ...from, detail: 'none fits' });
+    assertError(await renew(refresh_token), 401, 'invalid_grant', /You are in no group/);
+    const { detail, client, client_address, request_id: of_renewal, ...same } = await noted();
+    assert.deepEqual(same, { ...who, ...groups });
+    assert.equal(detail, 'when a session was to be renewed: none fits');
+    assert.notEqual(of_renewal, request_id);
+  });
+
+  it('lets another user take over the sign-in, whom the provider asks for, until the terminal has given up', async () => {
+    const { user_code, device_code, admit, page } = await tryToSignIn({});
+    assertPage(page, 403, /<form method="post" action="\.\.\/device">.*value="other">Use another account<\/button>/s);
+    const left = await leave(user_code, 'other');
+    assert.equal(left.location.searchParams.get('prompt'), 'login');
+    backstage.admit = admit;
+    assertPage(await comeBack(left), 200, /signed in/i);
+    assert.equal((await poll(device_code)).json().email, 'anna@example.com');
+    const late = await tryToSignIn({});
+    await poll(late.device_code);
+    assertPage(await answer(late.user_code, 'other'), 400, /Your terminal has stopped waiting.*Use another account/s);
   });
 });
 

@@ -4,7 +4,7 @@ import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { frontRoute } from '../../../engine/edge/http/sign-in/index.ts';
 import { cli } from '../../cli/support.ts';
-import { createProject } from '../../load/support/project.ts';
+import { projectOfTest } from '../../load/support/project.ts';
 import { quietLog } from '../../support/store.ts';
 import { everyPage } from './sample-pages.ts';
 import { signInConfig, whileServed } from './support.ts';
@@ -27,10 +27,9 @@ describe('the root of a gateway', () => {
     assert.match(String(headers['content-security-policy']), /default-src 'none'.*frame-ancestors 'none'/);
     assert.match(text, /npx --yes https:\/\/example\.com\/gw\/client\.tgz login<\/code>/);
     assert.match(text, /<code>https:\/\/example\.com\/gw\/v1<\/code>/);
-    assert.deepEqual(
-      [...text.matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href),
-      ['https://example.com/gw/console', 'https://example.com/gw/device', 'https://example.com/gw/protocol'],
-    );
+    const links = [...text.matchAll(/<a href="https:\/\/example\.com\/gw\/([^"]+)"/g)].map(([, href]) => href);
+    assert.deepEqual(links, ['console', 'device', 'protocol']);
+    assert.equal(text.match(/<a href/g)?.length, 3);
     assert.doesNotMatch(text, /evil|<script/);
   });
 
@@ -38,17 +37,11 @@ describe('the root of a gateway', () => {
     for (const accept of ['*/*', 'application/json', undefined]) {
       const response = await at(config, accept === undefined ? {} : { accept });
       assert.equal(response.status, 200);
+      const root = 'https://example.com/gw';
       assert.deepEqual(response.json(), {
-        status: 'ok',
-        name: 'Model gateway',
-        base_urls: {
-          messages: 'https://example.com/gw',
-          chat_completions: 'https://example.com/gw/v1',
-          responses: 'https://example.com/gw/v1',
-        },
-        protocol: 'https://example.com/gw/protocol',
-        console: 'https://example.com/gw/console',
-        sign_in: 'https://example.com/gw/.well-known/oauth-authorization-server',
+        ...{ status: 'ok', name: 'Model gateway', protocol: `${root}/protocol`, console: `${root}/console` },
+        base_urls: { messages: root, chat_completions: `${root}/v1`, responses: `${root}/v1` },
+        sign_in: `${root}/.well-known/oauth-authorization-server`,
       });
     }
   });
@@ -80,7 +73,7 @@ describe('branding', () => {
 
   it('takes a page or an address to write to, and nothing that a browser would run', async () => {
     const check = async (branding: string) => {
-      const project = createProject({
+      const project = projectOfTest({
         'gateway.yaml': `server: { listen: 127.0.0.1:8080, public_url: http://127.0.0.1:8080 }
 upstreams: [{ name: main, base_url: "https://api.example.com", api_key_env: UPSTREAM_KEY }]
 models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]
@@ -88,12 +81,8 @@ routing: { default_upstream: main }
 branding: ${branding}
 `,
       });
-      try {
-        return (await cli(['check', '--config', project.path('gateway.yaml')], { env: { UPSTREAM_KEY: 'x' } }))
-          .exit_code;
-      } finally {
-        project.remove();
-      }
+      const env = { UPSTREAM_KEY: 'x' };
+      return (await cli(['check', '--config', project.path('gateway.yaml')], { env })).exit_code;
     };
     for (const good of [
       '{ name: Acme AI }',

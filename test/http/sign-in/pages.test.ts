@@ -24,14 +24,11 @@ function skeleton(page: string): string {
 
 describe('every page of sign-in', () => {
   for (const [name, page] of Object.entries(everyPage())) {
-    it(`${name} is a whole document with language, title, one heading and one main part`, () => {
+    it(`${name} is a whole document, without script, handler, style attribute or external resource`, () => {
       assert.match(page, /^<!doctype html>\n<html lang="en">/);
       assert.match(page, /<title>[^<]+ · Model gateway<\/title>/);
       assert.equal(page.match(/<h1>/g)?.length, 1);
       assert.equal(page.match(/<main>/g)?.length, 1);
-    });
-
-    it(`${name} contains no script, no handler, no style attribute and no external resource`, () => {
       assert.doesNotMatch(page, /<script|javascript:|\son\w+=|\sstyle=|@import|url\(/i);
       const links = [...page.matchAll(/\s(?:href|src|action)="([^"]*)"/g)].map((match) => match[1] ?? '');
       for (const link of links)
@@ -78,11 +75,8 @@ describe('the page that asks whether a sign-in is yours', () => {
     assert.match(page('2026-11-21T14:14:00Z'), /9 minutes ago/);
   });
 
-  it('says so when the program did not name itself', () => {
+  it('says when the program did not name itself, and shows the notice of the organisation', () => {
     assert.match(shown(confirmPage, { grant: sampleGrant({ client: '' }), now: NOW }), /<dd>Unknown</);
-  });
-
-  it('shows the notice of the organisation when there is one', () => {
     const noticed = shown(confirmPage, { grant: sampleGrant(), now: NOW, login_notice: 'Use is logged.' });
     assert.match(noticed, /<aside class="notice" aria-label="Notice">Use is logged\.<\/aside>/);
     assert.doesNotMatch(shown(confirmPage, { grant: sampleGrant(), now: NOW }), /<aside/);
@@ -131,13 +125,10 @@ describe('the headers of a page', () => {
     assert.doesNotMatch(policy, /unsafe|script-src|\*/);
   });
 
-  it("use only the origin of the provider's address", () => {
+  it("use only the origin of the provider's address, where there is one", () => {
     const other = pageHeaders('http://127.0.0.1:4000/path; script-src *')['content-security-policy'] ?? '';
     assert.match(other, /form-action 'self' https: http:\/\/127\.0\.0\.1:4000;/);
     assert.doesNotMatch(other, /script-src/);
-  });
-
-  it('have no provider where there is none', () => {
     assert.match(pageHeaders()['content-security-policy'] ?? '', /form-action 'self' https:;/);
   });
 });

@@ -22,10 +22,14 @@ const textWith = (sections: object, served: Parameters<typeof protocolText>[0]['
 describe('the protocol text', () => {
   const text = textWith({});
 
-  it('names the version, the public URL and every endpoint', () => {
+  it('names version, public URL, endpoints, limits, parameters and fields, and nothing only operators may know', () => {
     assert.ok(text.includes(`appscli 9.8.7 at ${ISSUER}`));
     const served = ['/v1/messages', '/other', '/v1/models', '/protocol', '/oauth/token', '/oauth/revoke', '/device'];
     for (const path of served) assert.ok(text.includes(`${path}\``), path);
+    const limits = ['30 unfinished sign-ins and 10 wrong codes', '60 minutes', '30 days', '1000000 bytes'];
+    const sent = ["The optional `surface` is the program's name", '`used`, `reserved`, `in_flight`'];
+    for (const words of [...limits, ...sent]) assert.ok(text.includes(words), words);
+    assert.doesNotMatch(text, /id\.example\.com|SECRET/);
   });
 
   it('has tables that a summary cannot break', () => {
@@ -50,12 +54,6 @@ describe('the protocol text', () => {
     assert.ok(!textWith({}, []).includes('## Model requests'));
   });
 
-  it('lists the active limits', () => {
-    assert.ok(text.includes('30 unfinished sign-ins and 10 wrong codes'));
-    assert.ok(text.includes('60 minutes') && text.includes('30 days'));
-    assert.ok(text.includes('1000000 bytes'));
-  });
-
   it('lists the forwarded telemetry of clients', () => {
     assert.match(text, /`POST \/v1\/traces`.*this gateway forwards: no signal\./s);
     const forward_to = [
@@ -63,11 +61,6 @@ describe('the protocol text', () => {
       { metrics: false, logs: true, traces: false },
     ];
     assert.match(textWith({ telemetry: { forward_to } }), /forwards: metrics, logs\./);
-  });
-
-  it('names the parameters and fields as they are sent', () => {
-    assert.ok(text.includes("The optional `surface` is the program's name"));
-    assert.ok(text.includes('`used`, `reserved`, `in_flight`'));
   });
 
   it('gives the status that the operator chose for spending refused', () => {
@@ -84,11 +77,6 @@ describe('the protocol text', () => {
     assert.ok(!named.includes('has its sentence'));
     const told = withProfile({ header_prefix: 'acme', refusal_header: 'x-acme-words' });
     assert.match(told, /header `x-acme-words` has its sentence/);
-  });
-
-  it('hides what only operators may know', () => {
-    assert.ok(!text.includes('id.example.com'));
-    assert.ok(!text.includes('SECRET'));
   });
 
   it('leaves sign-in out where there is none', () => {

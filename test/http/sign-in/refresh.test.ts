@@ -41,6 +41,16 @@ describe('a refresh', () => {
     }
   });
 
+  it('is rejected for a replaced token for a while, then for good', async () => {
+    const { refresh_token } = await signIn();
+    backstage.clock.advance(60_000);
+    assert.equal((await renew(refresh_token)).status, 200);
+    await change({ seen_at: new Date(backstage.clock.now()) });
+    backstage.clock.advance(60_000);
+    assertError(await renew(refresh_token), 503, 'temporarily_unavailable', /Read the stored credentials again/);
+    assertError(await renew(refresh_token), 401, 'invalid_grant', /may have been copied/);
+  });
+
   it('waits for another one of the same session that is under way, and ends nothing', async () => {
     backstage.refresh_outcome = 'busy';
     const response = await renew(UNKNOWN);

@@ -14,9 +14,8 @@ const PROGRAM_POSTS = ['/oauth/device_authorization', '/oauth/token', '/oauth/re
 
 describe('the discovery document', () => {
   it('names endpoints at the public URL, for any Host header', async () => {
-    const response = await ask('GET', DISCOVERY, {
-      headers: { host: 'evil.example', 'x-forwarded-host': 'evil.example' },
-    });
+    const headers = { host: 'evil.example', 'x-forwarded-host': 'evil.example' };
+    const response = await ask('GET', DISCOVERY, { headers });
     assert.equal(response.status, 200);
     assert.deepEqual(response.json(), {
       issuer: ISSUER,
@@ -41,17 +40,11 @@ describe('the discovery document', () => {
 describe('the device authorization', () => {
   it('follows RFC 8628, and ignores unknown parameters', async () => {
     const form = { surface: 'terminal', client_id: 'whoever', scope: 'openid' };
-    const response = (
-      await ask('POST', '/oauth/device_authorization', { form, headers: { host: 'evil.example' } })
-    ).json();
-    assert.deepEqual(response, {
-      device_code: response.device_code,
-      user_code: response.user_code,
-      verification_uri: `${ISSUER}/device`,
-      verification_uri_complete: `${ISSUER}/device?user_code=${response.user_code}`,
-      expires_in: 600,
-      interval: 5,
-    });
+    const response = await ask('POST', '/oauth/device_authorization', { form, headers: { host: 'evil.example' } });
+    const { device_code, user_code, verification_uri_complete, ...rest } = response.json();
+    assert.equal(typeof device_code, 'string');
+    assert.equal(verification_uri_complete, `${ISSUER}/device?user_code=${user_code}`);
+    assert.deepEqual(rest, { verification_uri: `${ISSUER}/device`, expires_in: 600, interval: 5 });
   });
 
   it('does without a body', async () => {
@@ -129,11 +122,8 @@ describe('a form', () => {
   it('of any bytes gets JSON, and never 500', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.constantFrom(...PROGRAM_POSTS), async (bytes, path) => {
-        const response = await send(url(), {
-          path,
-          headers: ['content-type', FORM],
-          body: Buffer.from(bytes) as never,
-        });
+        const headers = ['content-type', FORM];
+        const response = await send(url(), { path, headers, body: Buffer.from(bytes) as never });
         assert.ok(response.status < 500, `${response.status}`);
         response.json();
       }),

@@ -8,7 +8,7 @@ import express, { Router } from 'express';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { Operation } from '../../../engine/base/contract/telemetry.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import type { Identity } from '../../../engine/domain/identity/identity.ts';
 import type { Admission } from '../../../engine/domain/identity/provider/admit.ts';
@@ -54,23 +54,7 @@ export const ANNA = {
 };
 
 /** A test's view of the parts behind the routes. */
-export interface Backstage {
-  readonly clock: FrozenClock;
-  readonly logs: string[];
-  /** What telemetry got. */
-  readonly operations: Operation[];
-  /** The identity provider's response; throws a test's errors. */
-  provider: { url(): URL; identify(): Identified; recheck(grant: ProviderGrant): Identified | Promise<Identified> };
-  /** The parameters of browsers on the way to the identity provider, and on the way back. */
-  readonly attempts: SignInAttempt[];
-  readonly callbacks: URL[];
-  /** While true every store raises store_unavailable. */
-  store_down: boolean;
-  /** A test's result of `beginRefresh`. */
-  refresh_outcome: RefreshBegun['outcome'] | undefined;
-  /** The users the gateway admits: all, unless a test replaces it. */
-  admit(claims: Claims): Admission;
-}
+type Backstage = ReturnType<typeof createBackstage>;
 
 /** Sends a request to the routes. */
 export type Ask = (
@@ -99,21 +83,26 @@ function scriptedProvider(backstage: Backstage): IdentityProvider {
   };
 }
 
-function createBackstage(): Backstage {
-  const identified = (): Identified => ({
-    claims: ANNA,
-    grant: { subject: ANNA.sub, refresh_token: 'provider-refresh-77' },
-  });
+function createBackstage() {
+  const grant: ProviderGrant = { subject: ANNA.sub, refresh_token: 'provider-refresh-77' };
+  const identify = (): Identified => ({ claims: ANNA, grant });
+  const recheck: (grant: ProviderGrant) => Identified | Promise<Identified> = identify;
   return {
     clock: frozenClock('2026-11-21T12:00:00Z'),
-    logs: [],
-    operations: [],
-    provider: { url: () => new URL(`${PROVIDER}/authorize`), identify: identified, recheck: identified },
-    attempts: [],
-    callbacks: [],
+    logs: [] as string[],
+    /** What telemetry got. */
+    operations: [] as Operation[],
+    /** The identity provider's response; throws a test's errors. */
+    provider: { url: () => new URL(`${PROVIDER}/authorize`), identify, recheck },
+    /** The parameters of browsers on the way to the identity provider, and on the way back. */
+    attempts: [] as SignInAttempt[],
+    callbacks: [] as URL[],
+    /** While true every store raises store_unavailable. */
     store_down: false,
-    refresh_outcome: undefined,
-    admit: ({ sub, email }) => ({
+    /** A test's result of `beginRefresh`. */
+    refresh_outcome: undefined as RefreshBegun['outcome'] | undefined,
+    /** The users the gateway admits: all, unless a test replaces it. */
+    admit: ({ sub, email }: Claims): Admission => ({
       person: { issuer: PROVIDER, subject: String(sub), email: String(email), groups: ['engineering'] },
     }),
   };
@@ -213,11 +202,8 @@ export const fails =
 export function useSignIn(config = signInConfig()) {
   let current: Router;
   let served: Awaited<ReturnType<typeof serve>>;
-  let store: TestStore;
   const backstage = createBackstage();
-  useTestStore((opened) => {
-    store = opened;
-  });
+  const { store } = useTestStore();
   before(async () => {
     const router = Router();
     router.use((req, res, next) => current(req, res, next));
@@ -243,8 +229,8 @@ export function useSignIn(config = signInConfig()) {
   const answer = (user_code: string, action = 'approve', headers: Record<string, string> = SAME_ORIGIN) =>
     ask('POST', '/device', { form: { user_code, action }, headers });
   /** Confirms a code as a user does; returns the browser's cookie and state. */
-  const leave = async (user_code: string) => {
-    const response = await answer(user_code);
+  const leave = async (user_code: string, action = 'approve') => {
+    const response = await answer(user_code, action);
     assert.equal(response.status, 303, response.text);
     const location = new URL(String(response.headers.location));
     return { response, location, cookie: cookieOf(response), state: String(location.searchParams.get('state')) };

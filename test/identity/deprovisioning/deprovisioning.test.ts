@@ -18,14 +18,11 @@ import {
   type ProviderProblem,
 } from '../../../engine/domain/identity/provider/provider.ts';
 import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
-import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { quietLog, useTestStore } from '../../support/store.ts';
 import { authWith, configWith } from '../sessions/configuration.ts';
-import { anyPerson, approveSignIn, openGrantsAndForm, START, signIn } from '../sessions/people.ts';
+import { addToken, anyPerson, approveSignIn, openGrantsAndForm, START, signIn } from '../sessions/people.ts';
 
-let store: TestStore;
-useTestStore((opened) => {
-  store = opened;
-});
+const { store } = useTestStore();
 
 const TEN_MINUTES_MS = 600_000;
 const DAY_MS = 24 * 3_600_000;
@@ -76,10 +73,7 @@ beforeEach(async () => {
 
 /** Signs somebody in with a provider's grant of this name; returns the session's id. */
 async function begin(person: Person, grant: string): Promise<string> {
-  const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 1 });
-  const polled = await grants.poll(await approveSignIn(grants, person, grant));
-  assert.equal(polled.outcome, 'signed_in');
-  return polled.outcome === 'signed_in' ? polled.session.id : '';
+  return (await signIn(openGrantsAndForm({ database: store.database, clock, refresh_days: 1 }), person, grant)).id;
 }
 
 const end = (session: string) =>
@@ -103,10 +97,8 @@ describe('the provider is told that a session ended', () => {
     await ended.sweep();
     await ended.sweep();
     const own = ['signed-out', 'cut-off', 'run-out'];
-    assert.deepEqual(
-      told.filter((grant) => own.includes(grant)),
-      own,
-    );
+    const told_of_own = told.filter((grant) => own.includes(grant));
+    assert.deepEqual(told_of_own, own);
     assert.equal(await waiting(), 0);
   });
 
@@ -190,7 +182,6 @@ describe('the provider is told that a session ended', () => {
   });
 });
 
-/** What the provider says of a session, by what is kept of it. */
 type Says = Readonly<Record<string, ProviderProblem | Partial<Person>>>;
 
 /** Signs somebody in once for each answer, oldest first, and asks about them. */
@@ -202,9 +193,7 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
   const sessions = createSessions({ database, clock });
   const ids: string[] = [];
   for (const kept of Object.keys(says)) {
-    const polled = await grants.poll(await approveSignIn(grants, person, kept));
-    assert.equal(polled.outcome, 'signed_in');
-    ids.push(polled.outcome === 'signed_in' ? polled.session.id : '');
+    ids.push((await signIn(grants, person, kept)).id);
     clock.advance(1000);
   }
   await during?.(ids[0]!);
@@ -234,12 +223,10 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
   return { answer, asked, left: left.map(({ id }) => ids.indexOf(id)).sort(), person };
 }
 
-const refusal = ({ groups }: Person) => ({
-  refused: 'group',
-  message: '',
-  detail: 'in none of the groups',
-  misses: { came: groups, expected: ['staff'], hint: '' },
-});
+const refusal = ({ groups }: Person) => {
+  const misses = { came: groups, expected: ['staff'], hint: '' };
+  return { refused: 'group', message: '', detail: 'in none of the groups', misses };
+};
 
 describe('asking about somebody', () => {
   const cases: readonly [string, Says, AccountCheck, readonly string[], readonly number[]][] = [
@@ -302,12 +289,7 @@ it('people who were not asked about, because the provider went away, come next a
     const person = anyPerson();
     people.set(person.email, person);
     await signIn(openGrantsAndForm({ database, clock }), person);
-    await database.query(
-      'test_own_token',
-      `insert into access_tokens (id, hash, prefix, principal_id, token_group, name, self_service)
-       values ($1::text, sha256($1::text::bytea), 'gw_test', 'user:' || $2, 'all', 'test', true)`,
-      [`tok_${n}`, person.email],
-    );
+    await addToken(store, person.email, true);
     clock.advance(1000);
   }
   let is_down = true;
@@ -322,9 +304,7 @@ it('people who were not asked about, because the provider went away, come next a
       },
       reach: async () => {},
     },
-    admit: () => {
-      throw new Error('unused');
-    },
+    admit: () => ({ person: people.get(asked.at(-1)!) }),
     isVerified({ email }: Person) {
       asked.push(email);
       return true;
@@ -345,7 +325,6 @@ it('people who were not asked about, because the provider went away, come next a
   await checks.check();
   assert.equal(asked.length, 1, 'the first finds out that it is away');
   is_down = false;
-  Object.assign(identity, { admit: () => ({ person: people.get(asked.at(-1)!) }) });
   clock.advance(2 * MINUTE_MS);
   await checks.check();
   assert.deepEqual([...asked].sort(), [...people.keys()].sort());

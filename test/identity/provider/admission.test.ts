@@ -13,7 +13,6 @@ import {
   type AdmissionProblem,
   completeClaims,
   groupMisses,
-  isWithheld,
   lookUpClaim,
 } from '../../../engine/domain/identity/provider/claims.ts';
 import { issuerOf, redirectUriOf } from '../../../engine/domain/identity/provider/provider.ts';
@@ -87,46 +86,19 @@ describe('an e-mail address', () => {
 
   test('must be a single address, without anything mistakable for another', () => {
     const long = `${'a'.repeat(243)}@example.com`;
-    const bad = [
-      7,
-      true,
-      {},
-      ['a@example.com'],
-      'anna',
-      '@example.com',
-      'anna@',
-      'a@b@example.com',
-      'a b@example.com',
-      'a@exam ple.com',
-      'a@example.com\n',
-      'a\u0000@example.com',
-      'a\u200b@example.com',
-      'a\u202e@example.com',
-      '"a"@example.com',
-      '<script>@example.com',
-      'Anna <a@example.com>',
-      'a,b@example.com',
-      'a@example..com',
-      'a@.example.com',
-      'a@example.com.',
-      '\u212aim@example.com',
-      '\u0130rene@example.com',
-      'anna@\u212aim.example.com',
-      'anna@e\u00d7ample.com',
-      'anna@m\u00fcnchen.example.com',
-      'anna@\uff45xample.com',
+    const mistyped = ['anna', '"a"@example.com', 'Anna <a@example.com>'];
+    const names = ['', 'a@b', '<script>', 'a,b', 'a b', 'a\u0000'].map((name) => `${name}@example.com`);
+    const domains = ['', 'exam ple.com', 'example..com', '.example.com', 'example.com.', 'example.com\n'];
+    // Characters that look like others, or like nothing.
+    const in_name = [0x200b, 0x202e, 0x212a, 0x130, 0xd800, 0xff41, 0x34f, 0xfe0f, 0x3164, 0xad, 0x17f, 0xfb01, 0xa0];
+    const in_domain = [0x212a, 0xd7, 0xfc, 0xff45];
+    const deceptive = [
+      ...in_name.map((code) => `an${String.fromCharCode(code)}a@example.com`),
+      ...in_domain.map((code) => `anna@e${String.fromCharCode(code)}ample.com`),
       'jo\u0308rg@example.com',
-      'a\ud800@example.com',
-      '\uff41nna@example.com',
-      'an\u034fna@example.com',
-      'anna\ufe0f@example.com',
-      '\u3164anna@example.com',
-      'an\u00adna@example.com',
-      '\u017fam@example.com',
-      '\ufb01@example.com',
-      'anna\u00a0@example.com',
-      long,
     ];
+    const at_domains = domains.map((domain) => `a@${domain}`);
+    const bad = [7, true, {}, ['a@example.com'], ...mistyped, ...names, ...at_domains, ...deceptive, long];
     for (const email of bad) refused(decide({ email }), 'claims_unusable', /auth\.oidc\.email_claim/);
     const good = [
       "o'neil+x@sub.example.com",
@@ -366,58 +338,15 @@ test('for any claims, the result is a decision, and its user survives storage an
   );
 });
 
-const SENT = JSON.parse(`{
-  "groups": ["a", "b"],
-  "realm_access": { "roles": ["admin"], "": 7, "a/b": 8, "m~n": 9, "deep": [{ "x": null }] },
-  "https://example.com/groups": ["named"],
-  "constructor": "own",
-  "a.b": "dotted",
-  "__proto__": { "roles": ["sneaked in"] }
-}`) as Record<string, unknown>;
-
-describe('a claim is found', () => {
-  const found: [string, unknown][] = [
-    ['groups', ['a', 'b']],
-    ['https://example.com/groups', ['named']],
-    ['a.b', 'dotted'],
-    ['/groups/1', 'b'],
-    ['/realm_access/roles', ['admin']],
-    ['/realm_access/', 7],
-    ['/realm_access/a~1b', 8],
-    ['/realm_access/m~0n', 9],
-    ['/realm_access/deep/0/x', null],
-    ['/https:~1~1example.com~1groups/0', 'named'],
-    ['constructor', 'own'],
-    ['/__proto__/roles', ['sneaked in']],
-  ];
-  for (const [claim, value] of found) {
-    test(`by ${claim}`, () => assert.deepEqual(lookUpClaim(SENT, claim), value));
-  }
-});
+const SENT = { groups: ['a', 'b'], realm_access: { roles: ['admin'] }, 'a.b': 'dotted' };
 
 test('finds neither missing properties nor inherited ones', () => {
-  const absent = [
-    'missing',
-    '/missing',
-    '/groups/2',
-    '/groups/01',
-    '/groups/-',
-    '/groups/length',
-    '/groups/0/0',
-    'a',
-    '/a.b/c',
-  ];
-  const inherited = [
-    'toString',
-    '/toString',
-    '/groups/map',
-    '/realm_access/constructor',
-    '/realm_access/__proto__',
-    'hasOwnProperty',
-  ];
-  for (const claim of [...absent, ...inherited, '/', '']) assert.equal(lookUpClaim(SENT, claim), undefined, claim);
-  assert.equal(lookUpClaim({}, '__proto__'), undefined);
-  assert.equal(lookUpClaim({}, 'constructor'), undefined);
+  const absent = 'missing /missing /groups/2 /groups/01 /groups/- /groups/length /groups/0/0 a /a.b/c /';
+  const inherited = 'toString /toString /groups/map /realm_access/constructor /realm_access/__proto__ hasOwnProperty';
+  for (const claim of [...absent.split(' '), ...inherited.split(' '), '']) {
+    assert.equal(lookUpClaim(SENT, claim), undefined, claim);
+  }
+  for (const name of ['__proto__', 'constructor']) assert.equal(lookUpClaim({}, name), undefined);
 });
 
 test('every value of any JSON is found by its pointer, and looking never fails', () => {
@@ -433,17 +362,6 @@ test('every value of any JSON is found by its pointer, and looking never fails',
       lookUpClaim(claims, anything);
     }),
   );
-});
-
-test('a claim is withheld when the provider has a reference instead of a value', () => {
-  const elsewhere = { _claim_names: { groups: 'src1' } };
-  assert.equal(isWithheld(elsewhere, 'groups'), true);
-  assert.equal(isWithheld(elsewhere, '/groups/0'), true);
-  assert.equal(isWithheld({ ...elsewhere, groups: [] }, 'groups'), false);
-  assert.equal(isWithheld(elsewhere, 'roles'), false);
-  assert.equal(isWithheld(elsewhere, 'toString'), false);
-  for (const _claim_names of [null, 'groups', ['groups'], 7])
-    assert.equal(isWithheld({ _claim_names }, 'groups'), false);
 });
 
 describe('claims are completed from the userinfo endpoint', () => {
@@ -515,8 +433,9 @@ test('what came nearly as expected comes first, and it is said what is different
 
 test('groups in another claim, identifiers for names and no groups at all are told apart', () => {
   const roles = { realm_access: { roles: ['offline_access', 'engineering'] } };
+  const [elsewhere = ''] = misses(undefined, ['engineering'], { claims: roles }).hints;
   assert.match(
-    misses(undefined, ['engineering'], { claims: roles }).hints[0] ?? '',
+    elsewhere,
     /the claim \/realm_access\/roles lists one .* set auth\.oidc\.groups_claim to \/realm_access\/roles/,
   );
   const ids = misses(['aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee'], ['engineering']);

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { StartError } from '../../../engine/base/contract/start-error.ts';
 import type { ProviderProblem } from '../../../engine/domain/identity/provider/provider.ts';
 import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
@@ -22,6 +21,7 @@ import {
   useProvider,
 } from '../../support/identity/provider-client.ts';
 import { answerJson, startScriptedProvider } from '../../support/identity/scripted-identity-provider.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { until } from '../../support/until.ts';
 
 const endpointsAsked = ({ requests }: TestIdentityProvider) =>
@@ -200,9 +200,14 @@ test('a refresh token replaced before a failure is not lost, even on a gateway w
 });
 
 describe('the discovery document', () => {
-  test('is read once for all callers, and again after an hour', async (t) => {
+  test('is not needed before a sign-in, then read once for all callers, again after an hour or a failure', async (t) => {
     const { remote, provider, clock } = await useProvider(t);
     const ask = () => provider.authorizationUrl(ATTEMPT);
+    assert.equal(remote.requests.length, 0);
+    remote.setMode('error500');
+    await fails(ask(), 'unavailable', /HTTP 500/);
+    remote.setMode('up');
+    remote.requests.length = 0;
     await Promise.all([ask(), ask(), ask()]);
     clock.advance(3_599_999);
     await ask();
@@ -210,15 +215,6 @@ describe('the discovery document', () => {
     clock.advance(1);
     await ask();
     assert.deepEqual(endpointsAsked(remote), ['discovery', 'discovery']);
-  });
-
-  test('is not needed before a sign-in, and a failure to read it is not cached', async (t) => {
-    const { remote, provider } = await useProvider(t);
-    assert.equal(remote.requests.length, 0);
-    remote.setMode('error500');
-    await fails(provider.authorizationUrl(ATTEMPT), 'unavailable', /HTTP 500/);
-    remote.setMode('up');
-    await provider.authorizationUrl(ATTEMPT);
   });
 
   test('keeps serving while the provider is down, with a log line', async (t) => {
@@ -336,8 +332,7 @@ describe('the gateway proves itself', () => {
 });
 
 describe('certificates', () => {
-  const directory = mkdtempSync(join(tmpdir(), 'appscli-ca-'));
-  after(() => rmSync(directory, { recursive: true }));
+  const directory = ownDirectory();
   const file = (name: string, text: string) => {
     writeFileSync(join(directory, name), text);
     return join(directory, name);

@@ -44,7 +44,6 @@ export function authWith({
   } satisfies AuthConfig;
 }
 
-/** A configuration with sign-in at https://gateway.example.com. */
 export function configWith(auth: AuthConfig = authWith(), token_groups?: readonly TokenGroupConfig[]): GatewayConfig {
   const config = stageConfig({ auth, ...(token_groups === undefined ? {} : { token_groups }) });
   return { ...config, server: { ...config.server, public_url: 'https://gateway.example.com/' } };

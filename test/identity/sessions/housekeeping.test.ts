@@ -6,13 +6,11 @@ import { createAttemptLimits } from '../../../engine/domain/identity/sessions/at
 import { createConsoleSessions, makeLink } from '../../../engine/domain/identity/sessions/console-sessions.ts';
 import { startHousekeeping } from '../../../engine/domain/identity/sessions/housekeeping.ts';
 import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
-import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
+import { quietLog, useTestStore } from '../../support/store.ts';
+import { authWith } from './configuration.ts';
 import { anyPerson, DEVICE, openGrantsAndForm, START, signIn } from './people.ts';
 
-let store: TestStore;
-useTestStore((opened) => {
-  store = opened;
-});
+const { store } = useTestStore();
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -49,13 +47,7 @@ it('removes sign-ins, attempts and sessions once they are unused, and not before
   const clock = frozenClock(START);
   const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
   const grants = openGrantsAndForm({ database, clock, refresh_days: 1 });
-  const limits = {
-    device_authorizations: 1,
-    code_submissions: 1,
-    requests: 6000,
-    refused_credentials: 300,
-    window_seconds: 60,
-  };
+  const limits = { ...authWith().limits, window_seconds: 60 };
   const { device_code } = await grants.begin(DEVICE);
   await createAttemptLimits({ database, clock, limits, log: quietLog }).count('code_submission', '192.0.2.1');
   // Typing its code is an attempt as well.

@@ -5,13 +5,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { openKeyHolders } from '../../../engine/domain/identity/sessions/key-holders.ts';
-import { type TestStore, useTestStore } from '../../support/store.ts';
+import { useTestStore } from '../../support/store.ts';
 import { START } from './people.ts';
 
-let store: TestStore;
-useTestStore((opened) => {
-  store = opened;
-});
+const { store } = useTestStore();
 const opened: ReturnType<typeof openKeyHolders>[] = [];
 after(() => Promise.all(opened.map((holders) => holders.close())));
 

@@ -7,13 +7,12 @@ import {
   type PendingGrant,
 } from '../../../engine/domain/identity/sessions/device-grants.ts';
 import type { OpenSession, PresentedToken } from '../../../engine/domain/identity/sessions/sessions.ts';
-import { quietLog } from '../../support/store.ts';
+import { quietLog, type TestStore } from '../../support/store.ts';
 
 export const START = '2026-03-10T12:00:00Z';
 
 let people = 0;
 
-/** A new user; the rest has defaults. */
 export function anyPerson(more: Partial<Person> = {}): Person {
   const name = `person-${++people}`;
   return { issuer: 'https://id.example.com', subject: name, email: `${name}@example.com`, groups: ['staff'], ...more };
@@ -21,14 +20,11 @@ export function anyPerson(more: Partial<Person> = {}): Person {
 
 export const DEVICE = { client: 'coder/1.2.3', client_address: '192.0.2.1' };
 
-/** A refresh token as a client sends it. */
 export function sent(refresh_token: string, client_address = DEVICE.client_address): PresentedToken {
   return { refresh_token, client_address };
 }
 
-/** Device grants, and the form for their codes. */
 export interface GrantsAndForm extends DeviceGrants {
-  /** The sign-in that waits for the confirmation of this code. */
   enter(user_code: string): Promise<PendingGrant | undefined>;
 }
 
@@ -57,9 +53,26 @@ export async function approveSignIn(grants: GrantsAndForm, person: Person, seale
   return device_code;
 }
 
-/** Signs a user in. */
-export async function signIn(grants: GrantsAndForm, person: Person): Promise<OpenSession> {
-  const polled = await grants.poll(await approveSignIn(grants, person));
+export async function signIn(grants: GrantsAndForm, person: Person, sealed_grant?: string): Promise<OpenSession> {
+  const polled = await grants.poll(await approveSignIn(grants, person, sealed_grant));
   if (polled.outcome !== 'signed_in') throw new Error(`the sign-in ended as ${polled.outcome}`);
   return polled.session;
+}
+
+let tokens = 0;
+
+/** Puts an access token of somebody into the database; returns its id and how it is announced. */
+export async function addToken(store: Pick<TestStore, 'rows'>, email: string, self_service = false) {
+  const id = `tok_${++tokens}`;
+  const hash = Buffer.alloc(32, tokens).toString('base64');
+  await store.rows(
+    `with owner as (
+       insert into principals (id, email) values ('user:' || $1, $1) on conflict (id) do update set email = excluded.email
+       returning id
+     )
+     insert into access_tokens (id, hash, prefix, principal_id, token_group, name, self_service)
+     select $2, decode($3, 'base64'), 'gw_test', owner.id, 'all', 'test', $4 from owner`,
+    ...[email, id, hash, self_service],
+  );
+  return { id, hash };
 }

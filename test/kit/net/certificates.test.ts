@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { readCertificates } from '../../../engine/base/kit/net/certificates.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'appscli-certificates-'));
-after(() => rmSync(directory, { recursive: true, force: true }));
+const directory = ownDirectory();
 
 test('anything but a regular file of plausible size is rejected without waiting', () => {
   const pipe = join(directory, 'pipe');

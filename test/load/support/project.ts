@@ -39,7 +39,6 @@ export interface Project {
   remove(): void;
 }
 
-/** Writes files into a new temporary directory. */
 export function createProject(files: Readonly<Record<string, string | Buffer>>): Project {
   const directory = ownDirectory();
   const path = (name: string) => join(directory, name);
@@ -57,5 +56,4 @@ export function projectOfTest(files: Readonly<Record<string, string | Buffer>>):
   return project;
 }
 
-/** The shipped pipelines and fragments that loader tests use. */
 export const SHIPPED = join(import.meta.dirname, 'pipelines');

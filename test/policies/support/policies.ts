@@ -11,7 +11,6 @@ export function settingsNode(settings: object): MapNode {
   return node;
 }
 
-/** A policy without a file. */
 export function policy(
   name: string,
   settings: object,

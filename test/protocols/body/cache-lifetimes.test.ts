@@ -51,12 +51,7 @@ const everywhere = (cache_control: object) => ({
     {
       role: 'user',
       content: [
-        {
-          type: 'tool_result',
-          tool_use_id: 't',
-          content: [{ type: 'text', text: 'x', cache_control }],
-          cache_control,
-        },
+        { type: 'tool_result', tool_use_id: 't', content: [{ type: 'text', text: 'x', cache_control }], cache_control },
         {
           type: 'web_fetch_tool_result',
           content: { type: 'web_fetch_result', content: { type: 'document', source: {}, cache_control } },
@@ -116,6 +111,7 @@ describe('a request for a lifetime of an hour', () => {
   });
 
   it('is translated to chat completions and Responses too', async () => {
+    const lifetime = (long: boolean) => (long ? HOUR : MINUTES);
     const block = (prompt_cache_breakpoint: object, cache_control: object) => [
       { role: 'user', content: [{ type: 'text', text: 'x', prompt_cache_breakpoint, cache_control }] },
     ];
@@ -123,10 +119,8 @@ describe('a request for a lifetime of an hour', () => {
       prompt_cache_key: 'k',
       prompt_cache_retention: long ? '24h' : 'in_memory',
       prompt_cache_options: { mode: 'explicit', ttl: long ? '12h' : '30m' },
-      [key]: block({ ttl: long ? '12h' : '30m' }, long ? HOUR : MINUTES),
-      tools: [
-        { type: 'function', function: { name: 'a', parameters: look_alike, cache_control: long ? HOUR : MINUTES } },
-      ],
+      [key]: block({ ttl: long ? '12h' : '30m' }, lifetime(long)),
+      tools: [{ type: 'function', function: { name: 'a', parameters: look_alike, cache_control: lifetime(long) } }],
     });
     for (const [protocol, key] of [
       ['chat', 'messages'],

@@ -32,13 +32,8 @@ describe('a key that folds to one that decides', () => {
       ...['\uff4d\uff4f\uff44\uff45\uff4c', '\u24dc\u24de\u24d3\u24d4\u24db', 'mod\u00e9l'],
     ],
     max_tokens: [
-      'max_toKens',
-      'max_to\u212aens',
-      'max_to\\u212aens',
-      'max_token\u017f',
-      'maxTokens',
-      'max-tokens',
-      'MAX_TOKENS',
+      ...['max_toKens', 'max_to\u212aens', 'max_to\\u212aens', 'max_token\u017f'],
+      ...['maxTokens', 'max-tokens', 'MAX_TOKENS'],
     ],
     service_tier: ['Service_Tier', 'serv\u0131ce_tier', 'SERV\u0130CE_TIER', 'SERVICE-TIER'],
     speed: ['\u017fpeed', 'Speed'],
@@ -63,9 +58,7 @@ describe('a key that folds to one that decides', () => {
   it('passes in user data, and so does every key that folds to nothing', async () => {
     await reading('"tools":[{"name":"t","input_schema":{"properties":{"Model":{},"model":{},"TYPE":{}}}}]');
     await reading('"tools":[{"function":{"parameters":{"type":"object","properties":{"Model":{},"model":{}}}}}]');
-    await reading(
-      '"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"1","input":{"Type":1,"type":2}}]}]',
-    );
+    await reading('"messages":[{"role":"assistant","content":[{"type":"tool_use","input":{"Type":1,"type":2}}]}]');
     await reading('"serviceTier":"auto"');
     await reading('"n":1,"N":2');
     await assert.rejects(reading('"n":1,"N":2', 'chat'), { code: 'invalid_request' });
@@ -147,22 +140,16 @@ describe('readPrivileged', () => {
       fc.constant<unknown>([{ model: 'expensive-1', speed: 'standard' }]),
       fc.constant<unknown>({ id: 'expensive-1' }),
     );
+    const paths = fc.array(fc.tuple(container, fc.boolean()), { maxLength: 6 });
     fc.assert(
-      fc.property(
-        fc.array(fc.tuple(container, fc.boolean()), { maxLength: 6 }),
-        modelKey,
-        value,
-        (path, key, named) => {
-          if (path.length === 0 && key === 'model') return;
-          let inner: unknown = { [key]: named };
-          for (const [name, in_list] of path) inner = { [name]: in_list ? [inner] : inner };
-          const found = read({ model: 'cheap-1', ...(inner as object) });
-          assert.ok(
-            found.some(([, rule, value]) => rule === 'check' && value === 'expensive-1'),
-            JSON.stringify({ inner, found }),
-          );
-        },
-      ),
+      fc.property(paths, modelKey, value, (path, key, named) => {
+        if (path.length === 0 && key === 'model') return;
+        let inner: unknown = { [key]: named };
+        for (const [name, in_list] of path) inner = { [name]: in_list ? [inner] : inner };
+        const found = read({ model: 'cheap-1', ...(inner as object) });
+        const is_found = found.some(([, rule, value]) => rule === 'check' && value === 'expensive-1');
+        assert.ok(is_found, JSON.stringify({ inner, found }));
+      }),
     );
   });
 
@@ -207,10 +194,8 @@ describe('readPrivileged', () => {
   });
 
   it('accepts values that never cost more, and empty ones, at no cost', () => {
-    assert.deepEqual(
-      read({ service_tier: 'auto', speed: 'standard', inference_geo: 'global', modalities: ['text'] }),
-      [],
-    );
+    const usual = { service_tier: 'auto', speed: 'standard', inference_geo: 'global', modalities: ['text'] };
+    assert.deepEqual(read(usual), []);
     assert.deepEqual(read({ models: [], fallbacks: null, provider: {}, workspace_id: '', route: false }), []);
     assert.deepEqual(read({ voice: { speed: 1.2 }, service_tier: null }), []);
   });

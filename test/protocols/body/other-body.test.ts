@@ -57,20 +57,11 @@ describe('a body of another API', () => {
       ['service_tier', 'service_tier', 'priority'],
       ['extra.fallbacks[0]', 'fallbacks', 'big-1'],
     ]);
-    assert.deepEqual(
-      await decided(
-        form([
-          ['model', 'e'],
-          ['fallback_model', 'big-1'],
-          ['service_tier', 'auto'],
-          ['organization', 'o'],
-        ]),
-      ),
-      [
-        ['fallback_model', 'fallback_model', 'big-1'],
-        ['organization', 'organization', 'o'],
-      ],
-    );
+    const fields = { model: 'e', fallback_model: 'big-1', service_tier: 'auto', organization: 'o' };
+    assert.deepEqual(await decided(form(Object.entries(fields))), [
+      ['fallback_model', 'fallback_model', 'big-1'],
+      ['organization', 'organization', 'o'],
+    ]);
   });
 
   it('is rejected where a form has the model twice, or in another spelling', async () => {

@@ -36,11 +36,9 @@ describe('the session of a request', () => {
 
   it('is otherwise the beginning of the prompt, shared by all turns, and by subagents of one kind', () => {
     const tools = [{ name: 'read', input_schema: { type: 'object' } }];
-    const turn = (system: unknown, ...said: string[]) => ({
-      system,
-      tools,
-      messages: said.map((content) => ({ role: 'user', content })),
-    });
+    const turn = (system: unknown, ...said: string[]) => {
+      return { system, tools, messages: said.map((content) => ({ role: 'user', content })) };
+    };
     const first = keyOf(turn('Be brief.', 'Hi'));
     assert.ok(first);
     assert.equal(keyOf(turn('Be brief.', 'Hi', 'And now?')), first);
@@ -48,12 +46,7 @@ describe('the session of a request', () => {
     assert.notEqual(keyOf({ ...turn('Be brief.'), tools: [] }), first);
     // The head of the client's own prompts says how it was started, and is no part of what is kept.
     const attributed = (how: string) =>
-      keyOf(
-        turn([
-          { type: 'text', text: `x-client-billing-header: ${how};` },
-          { type: 'text', text: 'Be brief.' },
-        ]),
-      );
+      keyOf(turn([`x-client-billing-header: ${how};`, 'Be brief.'].map((text) => ({ type: 'text', text }))));
     assert.equal(attributed('a'), attributed('b'));
     const long = 'x'.repeat(5000);
     assert.equal(keyOf(turn(`${long}a`)), keyOf(turn(`${long}b`)), 'as far as it is looked at');
@@ -135,14 +128,12 @@ describe('a request that only its upstream can read', () => {
   });
 
   it('is not one whose state every upstream can read, or that a translation made', async () => {
+    const signed = { type: 'thinking', thinking: '', signature: 'Eq' };
     const cases: [string, Body][] = [
       ['responses', { input: 'Hi', previous_response_id: null }],
       ['responses', { input: [{ type: 'message', role: 'user', content: 'encrypted_content' }] }],
       ['responses', { input: [{ type: 'reasoning', summary: [], encrypted_content: 'gw:messages@main:none::' }] }],
-      [
-        'messages',
-        { messages: [{ role: 'assistant', content: [{ type: 'thinking', thinking: '', signature: 'Eq' }] }] },
-      ],
+      ['messages', { messages: [{ role: 'assistant', content: [signed] }] }],
       ['messages', { messages: [{ role: 'user', content: '"encrypted_content"' }], container: { skills: [] } }],
       ['chat', { messages: [{ role: 'user', content: 'previous_response_id' }] }],
     ];

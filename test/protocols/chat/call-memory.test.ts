@@ -7,11 +7,9 @@ const HOUR_MS = 3_600_000;
 const ASKER = { caller: 'ana', state_boundary: 'https://a.test KEY', session: 's' };
 const call = (id: string, text = '{}') => ({ id, name: 'weather', arguments: text });
 
-function answer(
-  memory: CallMemory,
-  id: string,
-  more: object = { extra_content: { google: { thought_signature: 's' } } },
-): void {
+const SIGNED = { extra_content: { google: { thought_signature: 's' } } };
+
+function answer(memory: CallMemory, id: string, more: object = SIGNED): void {
   const watch = memory.watch(ASKER);
   const tool_calls = [{ index: 0, id, type: 'function', function: { name: 'weather', arguments: '{}' }, ...more }];
   watch.read({ name: 'message', data: JSON.stringify({ choices: [{ index: 0, delta: { tool_calls } }] }) });
@@ -22,9 +20,7 @@ test('a call is forgotten a day after its last use', () => {
   let now = 1;
   const memory = new CallMemory({ now: () => now });
   answer(memory, 'call_4fGh7kLm9');
-  assert.deepEqual(memory.recalling(ASKER)?.(call('call_4fGh7kLm9'))?.call, {
-    extra_content: { google: { thought_signature: 's' } },
-  });
+  assert.deepEqual(memory.recalling(ASKER)?.(call('call_4fGh7kLm9'))?.call, SIGNED);
   now += 20 * HOUR_MS;
   assert.ok(memory.recalling(ASKER)?.(call('call_4fGh7kLm9')));
   now += 20 * HOUR_MS;
@@ -74,10 +70,8 @@ for (const id of ['0', 'call_1', 'call_00000001', 'weather:0', 'functions.weathe
     const recall = memory.recalling(ASKER)!;
     assert.ok(recall(call(id, '{"a":"\\u00e9","b":[{"c":2,"d":1}]}')));
     assert.equal(recall(call(id, '{"a":"e","b":[{"c":2,"d":1}]}')), undefined);
-    assert.equal(
-      memory.recalling({ ...ASKER, session: 'another' })!(call(id, '{"a":"é","b":[{"c":2,"d":1}]}')),
-      undefined,
-    );
+    const elsewhere = memory.recalling({ ...ASKER, session: 'another' })!;
+    assert.equal(elsewhere(call(id, '{"a":"é","b":[{"c":2,"d":1}]}')), undefined);
   });
 }
 
@@ -95,13 +89,8 @@ test('an endless response, or one of nothing but names of calls, is dropped', ()
 
 test('skips unreadable entries', () => {
   const memory = new CallMemory();
-  const bad = [
-    '{"choices":[{"delta":{"reasoning":"a","tool_calls":[{"name":"x"',
-    '[]',
-    'null',
-    '{"error":{"message":"x"},"reasoning":"a"}',
-  ];
-  for (const data of bad) {
+  const cut = '{"choices":[{"delta":{"reasoning":"a","tool_calls":[{"name":"x"';
+  for (const data of [cut, '[]', 'null', '{"error":{"message":"x"},"reasoning":"a"}']) {
     const watch = memory.watch(ASKER);
     for (const name of ['message', undefined]) watch.read({ name, data });
     watch.end();

@@ -35,11 +35,7 @@ const parts = fc.array(
 
 function eventsOf(said: readonly SaidPart[]): ModelEvent[] {
   const events = said.flatMap(({ kind, pieces }, index): ModelEvent[] => [
-    {
-      type: 'part_start',
-      index,
-      part: kind === 'tool_call' ? { kind, id: `call_${index}`, name: 'send' } : { kind },
-    },
+    { type: 'part_start', index, part: kind === 'tool_call' ? { kind, id: `call_${index}`, name: 'send' } : { kind } },
     ...pieces.filter((text) => text !== '').map((text): ModelEvent => ({ type: 'part_delta', index, text })),
     { type: 'part_end', index },
   ]);
@@ -80,12 +76,8 @@ function readStream(protocol: Protocol, text: string) {
   return { datas, texts: read.map(({ start, text: whole }) => ({ kind: start.kind, text: whole })) };
 }
 
-function joined(said: readonly { kind: string; text: string }[], kind: string): string {
-  return said
-    .filter((part) => part.kind === kind)
-    .map(({ text }) => text)
-    .join('|');
-}
+const joined = (said: readonly { kind: string; text: string }[], kind: string): string =>
+  said.flatMap((part) => (part.kind === kind ? [part.text] : [])).join('|');
 
 for (const protocol of PROTOCOLS) {
   describe(`a stream of ${protocol}`, () => {
@@ -133,9 +125,8 @@ for (const protocol of PROTOCOLS) {
           const rewriter = rewriterOf(protocol, ADDRESSES);
           const text = rewriter.document(json);
           const read = (one: string) => {
-            const { parts: all } = gatherAnswer(
-              DEFINITIONS[protocol].adapter.readDocument(JSON.parse(one), new Notes()),
-            );
+            const said_by = DEFINITIONS[protocol].adapter.readDocument(JSON.parse(one), new Notes());
+            const { parts: all } = gatherAnswer(said_by);
             return all.map(({ start, text: whole }) => ({ kind: start.kind as string, text: whole }));
           };
           for (const kind of ['text', 'reasoning'])
@@ -176,21 +167,11 @@ function countIn(rewriting: Rewriting, kind: string, text: string): number {
 
 /** A Responses stream says each text several times, and counts its events. */
 function assertRepeated(datas: readonly string[]): void {
-  const events = datas.map((data) => JSON.parse(data)) as {
-    type: string;
-    sequence_number: number;
-    delta?: string;
-    text?: string;
-    item_id?: string;
-  }[];
-  assert.deepEqual(
-    events.map(({ sequence_number }) => sequence_number),
-    events.map((_event, at) => at),
-  );
+  const events = datas.map((data) => JSON.parse(data)) as Record<string, unknown>[];
+  for (const [at, { sequence_number }] of events.entries()) assert.equal(sequence_number, at);
   for (const done of events.filter(({ type }) => type === 'response.output_text.done')) {
-    const deltas = events.filter(
-      ({ type, item_id }) => type === 'response.output_text.delta' && item_id === done.item_id,
-    );
+    const own = events.filter(({ item_id }) => item_id === done.item_id);
+    const deltas = own.filter(({ type }) => type === 'response.output_text.delta');
     assert.equal(deltas.map(({ delta }) => delta).join(''), done.text);
   }
 }
@@ -244,10 +225,8 @@ test('text inserted into a JSON text is at its place, and the rest stays', () =>
   fc.assert(
     fc.property(value, fc.boolean(), fc.constantFrom(0, 1), (json, inside, space) => {
       const text = JSON.stringify(json, null, space);
-      assert.equal(
-        editJson(text, () => undefined),
-        text,
-      );
+      const found = editJson(text, () => undefined);
+      assert.equal(found, text);
       const edited = editJson(text, (path, first) =>
         first === '"' || (inside && path.length === 2) ? () => '0' : undefined,
       );

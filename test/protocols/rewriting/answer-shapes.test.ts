@@ -56,10 +56,8 @@ test('numbers and words may be of any type', () => {
   assert.equal(shown, X);
   const rewriter = rewriterOf('chat');
   rewriter.event('chunk', JSON.stringify({ type: odd, choices: [{ index: 0, delta: { content: 'ann@' } }] }));
-  assert.deepEqual(
-    rewriter.flush().map(({ name }) => name),
-    ['chunk'],
-  );
+  const names = rewriter.flush().map(({ name }) => name);
+  assert.deepEqual(names, ['chunk']);
 });
 
 test('rejects a response without texts', () => {

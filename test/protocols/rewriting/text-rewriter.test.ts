@@ -5,7 +5,7 @@ import type { Rewriting } from '../../../engine/api.ts';
 import {
   compileRewriting,
   inTurn,
-  JsonTextRewriter,
+  jsonTextRewriter,
   TextRewriter,
 } from '../../../engine/domain/protocols/rewriting.ts';
 import { times } from '../../support/times.ts';
@@ -126,7 +126,7 @@ describe('a text in pieces', () => {
 
 describe('a JSON text in pieces', () => {
   const json = (pieces: readonly string[], rewriting = ADDRESSES): string => {
-    const rewriter = new JsonTextRewriter(() => new TextRewriter(compileRewriting(rewriting), () => {}));
+    const rewriter = jsonTextRewriter(() => new TextRewriter(compileRewriting(rewriting), () => {}));
     return pieces.map((piece) => rewriter.push(piece)).join('') + rewriter.end();
   };
   const values = fc.jsonValue({ maxDepth: 3 });

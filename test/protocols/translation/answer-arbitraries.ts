@@ -62,13 +62,9 @@ function pieces({ refusals, reasoning }: AnswerFeatures): fc.Arbitrary<Piece> {
     fc
       .tuple(reasoningParts(reasoning), cuts)
       .map(([{ text, proof }, into]): Piece => ({ start: { kind: 'reasoning' }, deltas: into(text), proof }));
-  const call = fc.tuple(names, argumentTexts, cuts).map(
-    ([name, text, into]): Piece => ({
-      start: { kind: 'tool_call', id: 'call', name },
-      deltas: into(text),
-      proof: undefined,
-    }),
-  );
+  const call = fc.tuple(names, argumentTexts, cuts).map(([name, text, into]): Piece => {
+    return { start: { kind: 'tool_call', id: 'call', name }, deltas: into(text), proof: undefined };
+  });
   return fc.oneof(
     said('text'),
     call,
@@ -134,18 +130,13 @@ export function answers(features: Partial<AnswerFeatures> = {}): fc.Arbitrary<Mo
 }
 
 /** The text of a response's parts once all deltas are joined, in order; blank ones are omitted. */
-export function saidBy(
-  events: readonly ModelEvent[],
-): { kind: string; text: string; name?: string; id?: string; proof?: ReasoningProof }[] {
+export function saidBy(events: readonly ModelEvent[]) {
   const parts: { kind: string; text: string; name?: string; id?: string; proof?: ReasoningProof }[] = [];
   for (const event of events) {
     if (event.type === 'part_start') {
       const { part } = event;
-      parts[event.index] = {
-        kind: part.kind,
-        text: '',
-        ...(part.kind === 'tool_call' && { name: part.name, id: part.id }),
-      };
+      const called = part.kind === 'tool_call' && { name: part.name, id: part.id };
+      parts[event.index] = { kind: part.kind, text: '', ...called };
     }
     if (event.type === 'part_delta') parts[event.index]!.text += event.text;
     if (event.type === 'proof') parts[event.index]!.proof = event.proof;

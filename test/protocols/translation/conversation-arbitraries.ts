@@ -42,13 +42,8 @@ export const texts: fc.Arbitrary<string> = fc
     fc.string({ minLength: 1, maxLength: 20 }),
     fc.string({ minLength: 1, maxLength: 20, unit: 'grapheme' }),
     fc.constantFrom(
-      'Hello',
-      'a\nb\r\n\r\nc',
-      'data: [DONE]\n\n',
-      '{"type":"x"}',
-      '\u2028\u2029',
-      '</system_message>',
-      '日本語 🙂',
+      ...['Hello', 'a\nb\r\n\r\nc', 'data: [DONE]\n\n', '{"type":"x"}'],
+      ...['\u2028\u2029', '</system_message>', '日本語 🙂'],
     ),
   )
   .map((text) => (text.trim() === '' ? `${text}.` : text));
@@ -101,42 +96,29 @@ const optional = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.
 const cached = (features: ConversationFeatures): fc.Arbitrary<CacheTtl | undefined> =>
   features.part_caches ? fc.option(ttls, { nil: undefined, freq: 5 }) : fc.constant(undefined);
 
-function textParts(features: ConversationFeatures): fc.Arbitrary<TextPart> {
-  return fc
-    .record({ kind: fc.constant('text' as const), text: texts, cache: cached(features) })
-    .map(present) as fc.Arbitrary<TextPart>;
-}
+/** Parts of a kind, some of them marked. */
+const parts = <P extends Part>(kind: P['kind'], fields: object, features: ConversationFeatures): fc.Arbitrary<P> =>
+  fc.record({ kind: fc.constant(kind), ...fields, cache: cached(features) }).map(present) as unknown as fc.Arbitrary<P>;
+
+const textParts = (features: ConversationFeatures) => parts<TextPart>('text', { text: texts }, features);
+
+const bytes = (...media_types: readonly string[]) =>
+  fc.record({ kind: fc.constant('base64'), media_type: fc.constantFrom(...media_types), data: base64 });
+const addresses = fc.record({ kind: fc.constant('url'), url: urls });
 
 function imageParts(features: ConversationFeatures): fc.Arbitrary<ImagePart> {
-  const source = fc.oneof(
-    fc.record({
-      kind: fc.constant('base64' as const),
-      media_type: fc.constantFrom('image/png', 'image/jpeg'),
-      data: base64,
-    }),
-    fc.record({ kind: fc.constant('url' as const), url: urls }),
-  );
+  const source = fc.oneof(bytes('image/png', 'image/jpeg'), addresses);
   const detail = features.image_details ? optional(fc.constantFrom('low', 'high')) : fc.constant(undefined);
-  return fc
-    .record({ kind: fc.constant('image' as const), source, detail, cache: cached(features) })
-    .map(present) as fc.Arbitrary<ImagePart>;
+  return parts('image', { source, detail }, features);
 }
 
 function documentParts(features: ConversationFeatures): fc.Arbitrary<DocumentPart> {
-  const pdf = fc.record({
-    kind: fc.constant('base64' as const),
-    media_type: fc.constant('application/pdf'),
-    data: base64,
-  });
   const source = fc.oneof(
-    pdf,
-    ...(features.url_documents ? [fc.record({ kind: fc.constant('url' as const), url: urls })] : []),
-    ...(features.text_documents ? [fc.record({ kind: fc.constant('text' as const), text: texts })] : []),
+    bytes('application/pdf'),
+    ...(features.url_documents ? [addresses] : []),
+    ...(features.text_documents ? [fc.record({ kind: fc.constant('text'), text: texts })] : []),
   );
-  const name = optional(fc.stringMatching(/^[a-z]{1,8}\.pdf$/));
-  return fc
-    .record({ kind: fc.constant('document' as const), source, name, cache: cached(features) })
-    .map(present) as fc.Arbitrary<DocumentPart>;
+  return parts('document', { source, name: optional(fc.stringMatching(/^[a-z]{1,8}\.pdf$/)) }, features);
 }
 
 const files = (features: ConversationFeatures) => [imageParts(features), documentParts(features)];
@@ -172,25 +154,12 @@ export function reasoningParts(kinds: readonly (Protocol | 'text')[]): fc.Arbitr
 
 /** Tools with different names. */
 function toolLists(features: ConversationFeatures): fc.Arbitrary<Tool[]> {
-  const ordinary = fc.record({
-    name: names,
-    description: optional(texts),
-    parameters: schemas,
-    cache: cached(features),
-  });
-  const strict = fc.record({
-    name: names,
-    description: optional(texts),
-    parameters: enforcedSchemas,
-    strict: fc.constant(true),
-    cache: cached(features),
-  });
-  const free_text = fc.record({
-    name: names,
-    description: optional(texts),
-    parameters: fc.constant({ type: 'object', properties: { input: { type: 'string' } }, required: ['input'] }),
-    free_text: fc.constant(true),
-  });
+  const toolOf = (parameters: fc.Arbitrary<object>, more: object = {}) =>
+    fc.record({ name: names, description: optional(texts), parameters, cache: cached(features), ...more });
+  const ordinary = toolOf(schemas);
+  const strict = toolOf(enforcedSchemas, { strict: fc.constant(true) });
+  const input = { type: 'object', properties: { input: { type: 'string' } }, required: ['input'] };
+  const free_text = toolOf(fc.constant(input), { free_text: fc.constant(true), cache: fc.constant(undefined) });
   const tool = features.free_text_tools
     ? fc.oneof(
         { weight: 4, arbitrary: ordinary },
@@ -198,7 +167,10 @@ function toolLists(features: ConversationFeatures): fc.Arbitrary<Tool[]> {
         { weight: 1, arbitrary: free_text },
       )
     : fc.oneof(ordinary, strict);
-  return fc.uniqueArray((tool as fc.Arbitrary<Tool>).map(present), { selector: ({ name }) => name, maxLength: 4 });
+  return fc.uniqueArray((tool as unknown as fc.Arbitrary<Tool>).map(present), {
+    selector: ({ name }) => name,
+    maxLength: 4,
+  });
 }
 
 interface Exchange {
@@ -238,9 +210,7 @@ function exchanges(features: ConversationFeatures): fc.Arbitrary<Exchange> {
         { weight: 5, arbitrary: text as fc.Arbitrary<Part> },
         ...(features.refusals ? [{ weight: 1, arbitrary: refusal }] : []),
       ),
-      {
-        maxLength: 2,
-      },
+      { maxLength: 2 },
     ),
     calls: fc.array(fc.record({ name_index: fc.nat(10), arguments: argumentTexts, input: texts, result }), {
       maxLength: 3,

@@ -114,18 +114,15 @@ it('gives different tools different names within the limit, and restores each, w
   );
   fc.assert(
     fc.property(fc.uniqueArray(name), fc.constantFrom('messages', 'chat', 'responses'), (names, to) => {
-      const { conversation: renamed, restore } = renameTools(
-        conversation(names),
-        DEFINITIONS[to].accepted,
-        new Notes(),
-      );
+      const { accepted } = DEFINITIONS[to];
+      const { conversation: renamed, restore } = renameTools(conversation(names), accepted, new Notes());
       const short = namesOf(renamed);
       assert.equal(new Set(short).size, names.length);
       for (const one of short) assert.match(one, to === 'messages' ? /^[\w-]{1,128}$/ : /^[\w-]{1,64}$/);
       assert.deepEqual(short.map(restore), names);
       // A second request that has the shortened name as a real one must not lose it.
       const both = [...new Set([...names, ...short])];
-      const second = renameTools(conversation(both), DEFINITIONS[to].accepted, new Notes());
+      const second = renameTools(conversation(both), accepted, new Notes());
       assert.deepEqual(namesOf(second.conversation).map(second.restore), both);
     }),
   );
@@ -228,15 +225,13 @@ function chunk(value: object, end = '\n'): string {
 
 function through(bytes: Buffer, sizes: readonly number[] = []): Buffer {
   const converter = withoutUsageChunk();
-  const parts: (Buffer | string)[] = [];
+  const parts: Buffer[] = [];
   let at = 0;
-  for (const size of sizes) {
+  for (const size of [...sizes, bytes.length]) {
     parts.push(Buffer.from(converter.write(bytes.subarray(at, at + size))));
     at += size;
   }
-  if (at < bytes.length) parts.push(converter.write(bytes.subarray(at)));
-  parts.push(converter.end());
-  return Buffer.concat(parts.map((part) => Buffer.from(part)));
+  return Buffer.concat([...parts, Buffer.from(converter.end())]);
 }
 
 const text = (parts: readonly string[], sizes?: readonly number[]) =>
@@ -314,9 +309,8 @@ it('leaves every other byte, whatever the ends of lines and however the stream i
     fc.property(stream, fc.array(fc.integer({ min: 1, max: 60 })), ([line_end, events, done], sizes) => {
       const last = done ? [`data: [DONE]${line_end}${line_end}`] : [];
       const all = [...events.map(({ value }) => chunk(value, line_end)), ...last].join('');
-      const wanted = [...events.filter(({ kept }) => kept).map(({ value }) => chunk(value, line_end)), ...last].join(
-        '',
-      );
+      const kept = events.filter((one) => one.kept).map(({ value }) => chunk(value, line_end));
+      const wanted = [...kept, ...last].join('');
       assert.equal(through(Buffer.from(all), sizes).toString(), wanted);
     }),
     { numRuns: times(150) },
@@ -327,16 +321,9 @@ it('leaves every other byte, whatever the ends of lines and however the stream i
 
 it('repeats sampling, limits, metadata and how the model is to reason and write', () => {
   const repeated = {
-    temperature: 0.2,
-    top_p: 0.9,
-    max_output_tokens: 100,
-    parallel_tool_calls: false,
-    tool_choice: 'required',
-    metadata: { run: '7' },
-    user: 'u1',
-    truncation: 'disabled',
-    reasoning: { effort: 'high', summary: 'auto' },
-    text: { format: { type: 'text' }, verbosity: 'low' },
+    ...{ temperature: 0.2, top_p: 0.9, max_output_tokens: 100, parallel_tool_calls: false, tool_choice: 'required' },
+    ...{ metadata: { run: '7' }, user: 'u1', truncation: 'disabled' },
+    ...{ reasoning: { effort: 'high', summary: 'auto' }, text: { format: { type: 'text' }, verbosity: 'low' } },
   };
   assert.deepEqual(echoOf({ ...repeated, model: 'm' }), repeated);
 });

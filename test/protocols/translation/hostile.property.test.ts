@@ -18,7 +18,6 @@ import {
 } from '../../../engine/domain/protocols/translation/made-reasoning.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { createTranslator, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
-import { PDF, PIXEL } from '../../e2e/clients/agent-model.ts';
 import { anyText } from '../../support/any-text.ts';
 import { type Answer, checkRequest, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import { Refused } from '../../support/model-provider/model-provider-checks.ts';
@@ -26,6 +25,8 @@ import { seal, sign } from '../../support/model-provider/model-provider-script.t
 import { times } from '../../support/times.ts';
 import { headOf, PAIRS, raised, translate } from './translating.ts';
 
+const PDF = Buffer.from('%PDF-1.4 a document').toString('base64');
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 const schema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'], additionalProperties: false };
 const text = (type: string, said: string) => ({ type, text: said });
 

@@ -8,7 +8,7 @@ import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol
 import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
 import type { Json } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
-import { StrictSchemas, writeSchema } from '../../../engine/domain/protocols/translation/tool-schemas.ts';
+import { createStrictSchemas, writeSchema } from '../../../engine/domain/protocols/translation/tool-schemas.ts';
 import { checkEnforcedSchema, checkToolSchema } from '../../support/model-provider/model-provider-checks.ts';
 import { times } from '../../support/times.ts';
 
@@ -17,15 +17,7 @@ const apiOf = (protocol: Protocol) => (protocol === 'messages' ? 'messages' : 'f
 const KEYS = ['a', 'b', 'c d', '__proto__', '$x'];
 const keys = fc.constantFrom(...KEYS);
 const scalars = fc.constantFrom<unknown>('x', 'y', 1, 2.5, true, null);
-const REFERENCES = [
-  '#/$defs/a',
-  '#/$defs/b',
-  '#/definitions/a',
-  '#',
-  '#/properties/a',
-  '#/$defs/none',
-  'https://x.test',
-];
+const REFERENCES = '#/$defs/a #/$defs/b #/definitions/a # #/properties/a #/$defs/none https://x.test'.split(' ');
 
 /** Valid JSON Schema; with keywords that are rare for language models, too. */
 const schemas: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ schema: Record<string, unknown> }>((tie) => {
@@ -102,19 +94,18 @@ const hostile: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ value: unknow
     ),
     schema: fc.dictionary(
       fc.constantFrom(
+        ...['type', 'properties', 'required', 'items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'not'],
         ...[
-          'type',
-          'properties',
-          'required',
-          'items',
-          'additionalProperties',
-          'anyOf',
-          'oneOf',
-          'allOf',
-          'not',
           'enum',
+          'const',
+          '$ref',
+          '$defs',
+          'definitions',
+          'prefixItems',
+          'additionalItems',
+          'minimum',
+          'exclusiveMinimum',
         ],
-        ...['const', '$ref', '$defs', 'definitions', 'prefixItems', 'additionalItems', 'minimum', 'exclusiveMinimum'],
         ...['minItems', 'pattern', 'format', 'description', 'title', '$schema', 'default', '__proto__', 'a'],
       ),
       tie('value'),
@@ -125,17 +116,15 @@ const hostile: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ value: unknow
 
 function tool(parameters: Json, to: Protocol, strict?: boolean) {
   const notes = new Notes();
-  const set = new StrictSchemas(DEFINITIONS[to].accepted, notes);
+  const set = createStrictSchemas(DEFINITIONS[to].accepted, notes);
   return { ...set.tool({ name: 't', parameters, ...(strict && { strict }) }), notes: notes.names };
 }
 
-const ajv = new Ajv2020({
-  strict: false,
-  validateFormats: false,
-  validateSchema: false,
-  logger: false,
-  addUsedSchema: false,
-});
+const answer = (schema: Json, to: Protocol, notes = new Notes()) =>
+  createStrictSchemas(DEFINITIONS[to].accepted, notes).answer({ kind: 'json_schema', schema });
+
+const lenient = { strict: false, validateFormats: false, validateSchema: false, logger: false } as const;
+const ajv = new Ajv2020({ ...lenient, addUsedSchema: false });
 
 /** The validator of a value; `undefined` for a schema that no validator reads. */
 function validator(schema: Json): ((value: unknown) => boolean | undefined) | undefined {
@@ -164,15 +153,60 @@ const values: fc.Arbitrary<unknown> = fc.letrec((tie) => ({
 })).value;
 const objects = fc.dictionary(keys, values, { maxKeys: 4, noNullPrototype: true });
 
+const TEXT = { type: 'string' };
+const closed = (properties: Json): Json => {
+  return { type: 'object', properties, required: Object.keys(properties), additionalProperties: false };
+};
+
 /** Schemas that every API can enforce. */
 const ENFORCED: readonly Json[] = [
-  { type: 'object', properties: { path: { type: 'string' } }, required: ['path'], additionalProperties: false },
+  closed({ path: TEXT }),
   {
     type: 'object',
     properties: { lines: { type: 'array', items: { type: 'integer', minimum: 1 } } },
     required: ['lines'],
   },
 ];
+
+/** Schemas of MCP servers and generators; each had requests rejected as a whole by one of the three APIs. */
+const REJECTED: readonly Json[] = [
+  ...[{ type: 'object' }, { properties: { a: TEXT } }, { type: 'string' }],
+  { type: ['object', 'null'], properties: null, required: null },
+  { anyOf: [closed({ a: TEXT }), closed({ b: TEXT })] },
+  { oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/none' }], $defs: { a: closed({ a: TEXT }) } },
+  { type: 'object', allOf: [closed({ a: TEXT }), { properties: { b: TEXT }, required: ['b'] }], enum: [{}] },
+  { $schema: 'http://json-schema.org/draft-07/schema#', ...closed({ a: {}, b: true }) },
+  // As in draft 4 and in draft 3.
+  { type: 'object', properties: { n: { type: 'number', minimum: 0, exclusiveMinimum: true } } },
+  { properties: { a: { type: 'string', required: true }, range: { type: 'array', items: [TEXT, TEXT] } } },
+  { properties: { a: { enum: ['x', 'x', null] }, b: { type: 'string', enum: [] } }, required: ['a', 'a'] },
+  {
+    type: 'OBJECT',
+    properties: { a: { type: 'STRING' }, b: { type: 'int' }, c: { type: 'list' }, d: 'number', e: null },
+  },
+  { type: 'object', properties: { a: { type: 'string', pattern: '(?<!x', description: null, enum: null } } },
+  { ...closed({ 'filter[id]': TEXT, $top: { type: 'integer' }, ['x'.repeat(65)]: TEXT }), required: ['filter[id]'] },
+  closed({
+    a: { type: 'string', minLength: 1, maxLength: 9, pattern: '^a', format: 'uri-reference', default: 'a' },
+    b: { type: 'integer', minimum: 0, exclusiveMaximum: 9, multipleOf: 3 },
+    c: { type: 'array', items: TEXT, minItems: 2, maxItems: 5, uniqueItems: true },
+    d: { type: 'object', additionalProperties: TEXT, minProperties: 1 },
+  }),
+  {
+    ...closed({ root: { $ref: '#/$defs/node' } }),
+    $defs: { node: closed({ children: { items: { $ref: '#/$defs/node' } } }) },
+  },
+];
+
+test('of more strict tools than the Messages API compiles, the first twenty stay strict', () => {
+  const notes = new Notes();
+  const set = createStrictSchemas(DEFINITIONS.messages.accepted, notes);
+  const tools = Array.from({ length: 22 }, () =>
+    set.tool({ name: 't', parameters: closed({ a: TEXT }), strict: true }),
+  );
+  assert.equal(tools.filter(({ strict }) => strict).length, 20);
+  assert.deepEqual(notes.names, ['strict_schema']);
+});
 
 for (const to of PROTOCOLS) {
   describe(`at ${to} upstreams`, () => {
@@ -188,15 +222,12 @@ for (const to of PROTOCOLS) {
             const strict = tool(schema, to, true);
             checkToolSchema(strict.schema, 'tool', apiOf(to));
             if (strict.strict) checkEnforcedSchema(strict.schema, 'strict', apiOf(to));
-            const response = new StrictSchemas(DEFINITIONS[to].accepted, new Notes()).answer({
-              kind: 'json_schema',
-              schema,
-            });
+            const response = answer(schema, to);
             if (response === undefined) return;
             checkEnforcedSchema(response, 'answer', apiOf(to));
             enforced++;
           }),
-          { numRuns: times(25), examples: ENFORCED.map((schema) => [schema]) },
+          { numRuns: times(25) + REJECTED.length, examples: [...ENFORCED, ...REJECTED].map((schema) => [schema]) },
         );
         assert.ok(enforced >= ENFORCED.length, `only ${enforced} schemas are enforceable`);
       });
@@ -234,7 +265,7 @@ for (const to of PROTOCOLS) {
       fc.assert(
         fc.property(roots, fc.array(values, { minLength: 1, maxLength: 20 }), (schema, said) => {
           const notes = new Notes();
-          const written = new StrictSchemas(DEFINITIONS[to].accepted, notes).answer({ kind: 'json_schema', schema });
+          const written = answer(schema, to, notes);
           if (written === undefined || notes.names.includes('schema_constraints')) return;
           const [before, after] = [validator(schema), validator(written)];
           if (before === undefined || after === undefined) return;
@@ -258,41 +289,21 @@ function pick({ $defs, definitions: more }: Json): Json {
 test('a very deep, very wide or circular schema is fast', () => {
   let deep: Json = { type: 'string' };
   for (let level = 0; level < 900; level++) deep = { type: 'object', properties: { a: deep } };
-  const wide = {
-    type: 'object',
-    properties: Object.fromEntries(Array.from({ length: 40_000 }, (_, i) => [`p${i}`, {}])),
-  };
-  const chain = Object.fromEntries(
-    Array.from({ length: 9000 }, (_, i) => [
-      `d${i}`,
-      { type: 'object', properties: { n: { $ref: `#/$defs/d${i + 1}` } } },
-    ]),
-  );
+  const many = (length: number, of: (next: string) => Json) =>
+    Object.fromEntries(Array.from({ length }, (_, i) => [`d${i}`, of(`#/$defs/d${i + 1}`)]));
+  const object = (properties: Json) => ({ type: 'object', properties });
+  const wide = object(many(40_000, () => ({})));
+  const chain = many(9000, ($ref) => object({ n: { $ref } }));
   // Each level is twice the one below.
-  const doubling = Object.fromEntries(
-    Array.from({ length: 60 }, (_, i) => {
-      const next = { $ref: `#/$defs/d${i + 1}`, description: 'x' };
-      return [`d${i}`, { type: 'object', properties: { a: next, b: next } }];
-    }),
-  );
-  const circle = {
-    anyOf: Array.from({ length: 50 }, () => ({ $ref: '#' })),
-    type: 'object',
-    properties: wide.properties,
-  };
+  const doubling = many(60, ($ref) => object({ a: { $ref, description: 'x' }, b: { $ref, description: 'x' } }));
+  const circle = { anyOf: Array.from({ length: 50 }, () => ({ $ref: '#' })), ...wide };
   const again = { allOf: [{ $ref: '#' }, { $ref: '#' }], type: 'object' };
-  for (const schema of [
-    deep,
-    wide,
-    { $ref: '#/$defs/d0', $defs: chain },
-    { $ref: '#/$defs/d0', $defs: doubling },
-    circle,
-    again,
-  ]) {
+  const from_first = [chain, doubling].map(($defs) => ({ $ref: '#/$defs/d0', $defs }));
+  for (const schema of [deep, wide, ...from_first, circle, again]) {
     for (const to of PROTOCOLS) {
       tool(schema, to);
       tool(schema, to, true);
-      new StrictSchemas(DEFINITIONS[to].accepted, new Notes()).answer({ kind: 'json_schema', schema });
+      answer(schema, to);
     }
   }
 });

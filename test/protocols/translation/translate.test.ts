@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { StageError } from '../../../engine/base/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { CHAT_RULES } from '../../../engine/domain/protocols/chat/rules.ts';
 import { MESSAGES_RULES } from '../../../engine/domain/protocols/messages/rules.ts';
@@ -11,6 +10,7 @@ import type { TranslationRule } from '../../../engine/domain/protocols/translati
 import { TRANSLATION_RULES } from '../../../engine/domain/protocols/translation/rules.ts';
 import { removeMadeReasoning, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
 import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
+import { checkRequest } from '../../support/model-provider/model-provider.ts';
 import { MANY, PAIRS, raised, translate } from './translating.ts';
 
 /** Every rule of translation is used, and its entry is complete for readers of the table. */
@@ -46,29 +46,57 @@ describe('rules', () => {
 
   it('have names of their own in every adapter', () => {
     const lists = [CHAT_RULES, MESSAGES_RULES, RESPONSES_RULES].flatMap((rules) => Object.keys(rules));
-    assert.deepEqual(
-      lists.filter((name, i) => lists.indexOf(name) !== i),
-      [],
-    );
+    const found = lists.filter((name, i) => lists.indexOf(name) !== i);
+    assert.deepEqual(found, []);
   });
 });
 
 /** A request on its way from a client of one protocol to an upstream of another. */
 
-describe('a request', () => {
-  it('that is no object is rejected', () => {
-    for (const body of [null, [], 'text', 7, undefined]) {
-      const options = {
-        upstream: 'u',
-        upstream_model: 'm',
-        target: { max_output_tokens: 1, thinking: 'none', sampling: true },
-        request_id: 'r',
-      } as const;
-      for (const { from, to } of PAIRS) {
-        assert.throws(() => translateRequest({ from, to, body, created_at: 0, ...options }), raised('invalid_request'));
+it('a request that is no object is rejected', () => {
+  const target = { max_output_tokens: 1, thinking: 'none', sampling: true } as const;
+  const options = { upstream: 'u', upstream_model: 'm', target, request_id: 'r', created_at: 0 };
+  for (const body of [null, [], 'text', 7, undefined])
+    for (const pair of PAIRS)
+      assert.throws(() => translateRequest({ ...pair, body, ...options }), raised('invalid_request'));
+});
+
+/** A message without text is still a message: an upstream of another protocol gets one that it accepts. */
+for (const { from, to } of PAIRS) {
+  it(`a conversation that is only an empty message, or ends with one, is said from ${from} to ${to}`, () => {
+    const history = [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'Hello.' },
+    ];
+    for (const content of from === 'messages' ? ['', []] : ['', ' ', []]) {
+      for (const before of [[], history]) {
+        const messages = [...before, { role: 'user', content }];
+        const { json } = translate(from, to, false, { [from === 'responses' ? 'input' : 'messages']: messages });
+        const { texts } = checkRequest(to, JSON.parse(json));
+        assert.deepEqual([texts.length, texts.at(-1)![0]], [messages.length, 'user']);
       }
     }
   });
+}
+
+it('what was sent before stays the same when the conversation goes on', () => {
+  const result = (id: string) => ({ type: 'tool_result', tool_use_id: id, content: 'found' });
+  const call = (id: string) => ({ type: 'tool_use', id, name: 'find', input: {} });
+  const contents = [
+    ...['a', 'b', [{ type: 'text', text: 'c' }, call('1'), call('2')]],
+    ...[[result('1'), result('2'), { type: 'text', text: 'd' }], 'e', 'f', 'g', 'h'],
+  ];
+  const messages = contents.map((content, at) => ({ role: [2, 4, 6].includes(at) ? 'assistant' : 'user', content }));
+  for (const strict_turns of [false, true]) {
+    const target = { max_output_tokens: 1000, thinking: 'none', sampling: true, strict_turns } as const;
+    let before = '';
+    for (const length of [4, 6, 8]) {
+      const { json } = translate('messages', 'chat', false, { messages: messages.slice(0, length) }, target);
+      const sent = JSON.stringify(JSON.parse(json).messages);
+      assert.ok(sent.startsWith(before), `${sent} does not begin with ${before}`);
+      before = sent.slice(0, -1);
+    }
+  }
 });
 
 /** Requests of very many small pieces: all of them are translated, or too many rejected, so that none can stop the gateway. */
@@ -97,11 +125,8 @@ describe('a request of more pieces than can be translated in a moment', () => {
   for (const { from, to } of PAIRS) {
     it(`is rejected from ${from} to ${to}, and is reported where it has them`, () => {
       for (const body of BODIES[from]) {
-        assert.throws(
-          () => translate(from, to, true, body),
-          (error: StageError) =>
-            error.code === 'not_translatable' && error.message.startsWith(`${Object.keys(body)[0]}: `),
-        );
+        const message = new RegExp(`^${Object.keys(body)[0]}: `);
+        assert.throws(() => translate(from, to, true, body), { code: 'not_translatable', message });
       }
     });
   }
@@ -186,38 +211,28 @@ describe('in a Messages request', () => {
     assert.deepEqual(rewrites, ['messages', 'thinking', 'context_management']);
   });
 
-  it('also where instructions or words of the user follow the results', async () => {
-    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
-    const instruction = '{"role":"system","content":"Be brief."}';
-    for (const after of [instruction, user('And now?')]) {
-      const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT, after];
-      const { text: sent_on } = await sent(asked(loop(MADE, CALL), thinking));
+  const BUDGET = ',"thinking":{"type":"enabled","budget_tokens":2000}';
+
+  it('also where instructions or words of the user follow the results, and in the next request', async () => {
+    const next = (text: string) => text.replace('c1', 'c2');
+    for (const after of [
+      ['{"role":"system","content":"Be brief."}'],
+      [user('And now?')],
+      [next(said(CALL)), next(RESULT)],
+    ]) {
+      const loop = (...blocks: string[]) => [user('a'), said(...blocks), RESULT, ...after];
+      const { text: sent_on } = await sent(asked(loop(MADE, CALL), BUDGET));
       assert.equal(sent_on, asked(loop(CALL), ',"thinking":{"type":"disabled"}'));
     }
   });
 
-  it('also in the next request, as thinking was off in the response before', async () => {
-    const later = CALL.replace('c1', 'c2');
-    const messages = (...blocks: string[]) => [
-      user('a'),
-      said(...blocks),
-      RESULT,
-      said(later),
-      RESULT.replace('c1', 'c2'),
-    ];
-    const thinking = ',"thinking":{"type":"enabled","budget_tokens":2000}';
-    const { text: after } = await sent(asked(messages(MADE, CALL), thinking));
-    assert.equal(after, asked(messages(CALL), ',"thinking":{"type":"disabled"}'));
-  });
-
   it("keeps thinking after the model's own thought, after a question, and where it adapts", async () => {
-    const budget = ',"thinking":{"type":"enabled","budget_tokens":2000}';
-    const own = asked([user('a'), said(MADE, text('b')), user('c'), said(OWN, CALL), RESULT], budget);
-    assert.deepEqual((await sent(own)).rewrites, ['messages']);
-    const question = asked([user('a'), said(MADE, CALL), RESULT, said(text('b')), user('c')], budget);
-    assert.deepEqual((await sent(question)).rewrites, ['messages']);
-    const adaptive = asked([user('a'), said(MADE, CALL), RESULT], ',"thinking":{"type":"adaptive"}');
-    assert.deepEqual((await sent(adaptive)).rewrites, ['messages']);
+    for (const [messages, thinking] of [
+      [[user('a'), said(MADE, text('b')), user('c'), said(OWN, CALL), RESULT], BUDGET],
+      [[user('a'), said(MADE, CALL), RESULT, said(text('b')), user('c')], BUDGET],
+      [[user('a'), said(MADE, CALL), RESULT], ',"thinking":{"type":"adaptive"}'],
+    ] as const)
+      assert.deepEqual((await sent(asked([...messages], thinking))).rewrites, ['messages']);
   });
 });
 

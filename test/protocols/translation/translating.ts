@@ -1,12 +1,9 @@
-/**
- * A small request in each protocol, and its translation.
- * @module
- */
+/** A small request in each protocol, and its translation. */
 import type { ResponseHead } from '../../../engine/api.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { UpstreamTarget } from '../../../engine/domain/protocols/translation/conversation.ts';
-import { type TranslatedRequest, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
+import { translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
 
 /** The name of the tool in each request: above the limit of chat completions and Responses. */
 export const LONG_NAME = `mcp__${'tool_'.repeat(14)}`;
@@ -43,7 +40,7 @@ export function translate(
   stream: boolean,
   more: object = {},
   target: UpstreamTarget = { max_output_tokens: 1000, thinking: 'adaptive', sampling: true },
-): TranslatedRequest {
+) {
   return translateRequest({
     from,
     to,
@@ -60,13 +57,16 @@ const many = (count: number, piece: (index: number) => unknown) =>
   Array.from({ length: count }, (_, index) => piece(index));
 const by = (index: number) => (index % 2 === 0 ? 'user' : 'assistant');
 
+const textsOf = (count: number, type = 'text') => many(count, () => ({ type, text: 'a' }));
+const GO = { role: 'user', content: 'Go' };
+
 const messagesCalls = (count: number, id: (index: number) => string) => [
-  { role: 'user', content: 'Go' },
+  GO,
   { role: 'assistant', content: many(count, (i) => ({ type: 'tool_use', id: id(i), name: 'x', input: {} })) },
   { role: 'user', content: many(count, (i) => ({ type: 'tool_result', tool_use_id: id(i), content: 'done' })) },
 ];
 const chatCalls = (count: number, id: (index: number) => string) => [
-  { role: 'user', content: 'Go' },
+  GO,
   { role: 'assistant', tool_calls: many(count, (i) => ({ id: id(i), type: 'function', function: { name: 'x' } })) },
   ...many(count, (i) => ({ role: 'tool', tool_call_id: id(i), content: 'done' })),
 ];
@@ -80,29 +80,20 @@ export const MANY: Readonly<Record<Protocol, Readonly<Record<string, (count: num
   messages: {
     'turns that alternate': (count) => ({ messages: many(count, (i) => ({ role: by(i), content: 'a' })) }),
     'turns of one side': (count) => ({ messages: many(count, () => ({ role: 'user', content: 'a' })) }),
-    'parts of one message': (count) => ({
-      messages: [{ role: 'user', content: many(count, () => ({ type: 'text', text: 'a' })) }],
-    }),
+    'parts of one message': (count) => ({ messages: [{ role: 'user', content: textsOf(count) }] }),
     'calls with one identifier': (count) => ({ messages: messagesCalls(count, () => 'call') }),
   },
   chat: {
     'turns that alternate': (count) => ({ messages: many(count, (i) => ({ role: by(i), content: 'a' })) }),
-    'instructions in one message': (count) => ({
-      messages: [
-        { role: 'system', content: many(count, () => ({ type: 'text', text: 'a' })) },
-        { role: 'user', content: 'Go' },
-      ],
-    }),
+    'instructions in one message': (count) => ({ messages: [{ role: 'system', content: textsOf(count) }, GO] }),
     'calls with one identifier': (count) => ({ messages: chatCalls(count, () => 'call') }),
     'calls with identifiers that look alike': (count) => ({
-      messages: chatCalls(count, (i) => (i % 2 === 0 ? 'a.b' : 'a:b')),
+      messages: chatCalls(count, (i) => ['a.b', 'a:b'][i % 2]!),
     }),
   },
   responses: {
     'turns that alternate': (count) => ({ input: many(count, (i) => ({ role: by(i), content: 'a' })) }),
-    'parts of one answer': (count) => ({
-      input: [{ role: 'assistant', content: many(count, () => ({ type: 'output_text', text: 'a' })) }],
-    }),
+    'parts of one answer': (count) => ({ input: [{ role: 'assistant', content: textsOf(count, 'output_text') }] }),
     'calls and their results': (count) => ({ input: responsesCalls(count, (i) => `call_${i}`) }),
     'calls with one identifier': (count) => ({ input: responsesCalls(count, () => 'call') }),
   },

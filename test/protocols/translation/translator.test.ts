@@ -58,10 +58,17 @@ for (const { from, to } of PAIRS) {
     it('gets an error that came inside a stream as an answer, where it asked for a document', () => {
       const { converter } = open(translate(from, to, false), true);
       converter.write(Buffer.from(eventsOf(to, SAID).slice(0, 3).join('') + ERROR_EVENTS[to]));
-      assert.throws(
-        () => converter.end(),
-        (error) => error instanceof StageError && error.message === 'Busy.' && error.status >= 500,
-      );
+      const isBusy = (error: unknown) =>
+        error instanceof StageError && error.message === 'Busy.' && error.status >= 500;
+      assert.throws(() => converter.end(), isBusy);
+    });
+
+    it('gets an error that is about the request with its status, and is told not to try again', () => {
+      const { converter } = open(translate(from, to, false), false);
+      const error = { type: 'invalid_request_error', message: 'The picture is broken.' };
+      const isFinal = (raised: unknown) =>
+        raised instanceof StageError && raised.status === 400 && raised.headers['x-should-retry'] === 'false';
+      assert.throws(() => through(converter, [JSON.stringify({ id: 'x', error })]), isFinal);
     });
 
     it('gets an error response in the format of its protocol, even where the upstream sends a stream', () => {
@@ -126,13 +133,8 @@ for (const { from, to } of PAIRS) {
 
 describe('the head of a translated response', () => {
   it("loses headers about the upstream's bytes, and keeps the rest", () => {
-    const { head } = open(translate('chat', 'messages', false), false, 200, {
-      etag: '"1"',
-      'content-md5': 'x',
-      digest: 'x',
-      'x-novelty': '1',
-      'retry-after': '1',
-    });
+    const sent = { etag: '"1"', 'content-md5': 'x', digest: 'x', 'x-novelty': '1', 'retry-after': '1' };
+    const { head } = open(translate('chat', 'messages', false), false, 200, sent);
     assert.deepEqual(Object.keys(head.headers).toSorted(), ['content-type', 'retry-after', 'x-novelty']);
   });
 
@@ -177,13 +179,9 @@ describe('what an upstream may send', () => {
 
   it('may not exceed the buffer, as a document, an event or a stream for a document', () => {
     const mebibyte = Buffer.alloc(1024 * 1024, 'x');
-    const attempts: [stream: boolean, streamed: boolean][] = [
-      [false, false],
-      [true, true],
-      [false, true],
-    ];
-    for (const [stream, streamed] of attempts) {
-      const { converter } = open(translate('messages', 'chat', stream), streamed);
+    for (const attempt of ['document', 'stream', 'stream for a document']) {
+      const streamed = attempt !== 'document';
+      const { converter } = open(translate('messages', 'chat', attempt === 'stream'), streamed);
       if (streamed) converter.write(Buffer.from('data: '));
       assert.throws(() => {
         for (let i = 0; i < 34; i++) converter.write(mebibyte);

@@ -4,7 +4,6 @@ import { createFindings } from '../../../engine/base/source/findings.ts';
 import { childOf } from '../../../engine/base/source/node.ts';
 import { parseSource } from '../../../engine/base/source/source.ts';
 
-/** What the load checks make of a condition. */
 export interface CheckedCondition {
   readonly condition: Condition | undefined;
   readonly diagnostics: readonly Diagnostic[];
@@ -15,7 +14,6 @@ export function checkCondition(logic: unknown, rules: Readonly<Record<string, un
   return checkText(JSON.stringify({ when: logic, rules }));
 }
 
-/** Checks the condition under `when` of the text of a file. */
 export function checkText(text: string): CheckedCondition {
   const findings = createFindings();
   const root = parseSource('rules.yaml', text, findings);

@@ -1,14 +1,11 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { BODY_BYTES_MAX, type Echo, openEcho } from '../../../engine/edge/selfcheck/echo/open-echo.ts';
+import { BODY_BYTES_MAX, openEcho } from '../../../engine/edge/selfcheck/echo.ts';
+import { use } from '../../support/use.ts';
 
-let echo: Echo;
-before(async () => {
-  echo = await openEcho();
-});
-after(() => echo.close());
+const echo = use(openEcho);
 
 const post = (path: string, json: unknown, headers: Record<string, string> = {}) =>
   fetch(`${echo.url}${path}`, {
@@ -20,15 +17,11 @@ const post = (path: string, json: unknown, headers: Record<string, string> = {})
 const prompt = (content: string) => ({ model: 'coder-1', max_tokens: 16, messages: [{ role: 'user', content }] });
 
 describe('the echo upstream', () => {
-  test('responds like the Messages API, with the requested model', async () => {
+  test('responds like the Messages API with the requested model, and counts more tokens for a longer text', async () => {
     const response = await post('/v1/messages?beta=true', prompt('hello'));
     const answer = (await response.json()) as Record<string, unknown>;
-    assert.equal(answer.type, 'message');
-    assert.equal(answer.model, 'coder-1');
+    assert.deepEqual([answer.type, answer.model], ['message', 'coder-1']);
     assert.deepEqual(answer.content, [{ type: 'text', text: 'This is the echo upstream of a self-check.' }]);
-  });
-
-  test('counts more tokens for a longer text', async () => {
     const count = async (text: string) =>
       ((await (await post('/v1/messages/count_tokens', prompt(text))).json()) as { input_tokens: number }).input_tokens;
     assert.ok((await count('a longer text than the other')) > (await count('short')));
@@ -78,10 +71,8 @@ describe('the echo upstream', () => {
 
   test('lists a model, and describes itself in it', async () => {
     const models = (await (await fetch(`${echo.url}/v1/models?limit=1000`)).json()) as { data: { id: string }[] };
-    assert.deepEqual(
-      models.data.map(({ id }) => id),
-      ['selfcheck-echo'],
-    );
+    const ids = models.data.map(({ id }) => id);
+    assert.deepEqual(ids, ['selfcheck-echo']);
     assert.equal((await fetch(echo.url)).status, 200);
     assert.equal((await fetch(`${echo.url}/v1/messages`)).status, 405);
     assert.equal((await post('/elsewhere', {})).status, 404);

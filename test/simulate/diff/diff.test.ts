@@ -23,6 +23,9 @@ const WITH_OWN = { base: `${BASE}pipelines: mine\n`, base_files: { 'mine/mine.ya
 const SEVERAL = replace('upstream: spare }', 'upstreams: [spare, main] }')(BASE);
 const BLIND = '{ name: blind, when: { "!": { var: model.supports.images } }, upstream: spare }';
 const research = '  group research for coder-1, coder-2';
+const rule = (more: string) => `access:\n  rules:\n    - { name: no-interns, models: [coder-*], ${more} }\n`;
+const INTERNS = 'when: { in: [interns, { var: principal.groups }] }';
+const ALIASED = 'aliases: [{ name: best, groups: [research] }],';
 const add = (text: string) => (base: string) => base + text;
 const newRule = (more: string) =>
   replace('rules:\n', `rules:\n    - { name: new, group: interns, upstream: ${more} }\n`);
@@ -184,6 +187,26 @@ const CASES: readonly (readonly [
     { ...WITH_OWN, files: { 'mine/README': '' } },
   ],
   [
+    'access rules, by the callers they reject',
+    add(rule(`${INTERNS}, mode: shadow`)),
+    [
+      ...['Access rules', '  no-interns: is new: would refuse, in shadow mode, when request.model matches'],
+      '    "coder-*" and principal.groups has "interns"',
+    ],
+  ],
+  [
+    'groups that gain an alias',
+    replace('groups: [research] }]', 'groups: [research, engineers] }]'),
+    ['Other settings', '  models.coder-2.alias.best.groups: ["research"] -> ["research","engineers"]'],
+    { base: BASE.replace('{ id: coder-2,', `{ id: coder-2, ${ALIASED}`) },
+  ],
+  [
+    'groups that lose an alias',
+    replace(ALIASED, ''),
+    ['Other settings', '  models.coder-2.alias.best: {"groups":["research"]} -> nothing'],
+    { base: BASE.replace('{ id: coder-2,', `{ id: coder-2, ${ALIASED}`) },
+  ],
+  [
     'every other key',
     replace('server:\n', 'server:\n  timeouts: { idle_seconds: 60 }\n'),
     ['Other settings', '  server.timeouts.idle_seconds: 300 -> 60'],
@@ -289,18 +312,7 @@ finally:
   });
 });
 
-const rule = (more: string) => `access:\n  rules:\n    - { name: no-interns, models: [coder-*], ${more} }\n`;
-const INTERNS = 'when: { in: [interns, { var: principal.groups }] }';
-
 describe('access rules', () => {
-  it('are reported when added, by the callers they reject', async () => {
-    assert.deepEqual(await diffTo((text) => text + rule(`${INTERNS}, mode: shadow`)), [
-      'Access rules',
-      '  no-interns: is new: would refuse, in shadow mode, when request.model matches',
-      '    "coder-*" and principal.groups has "interns"',
-    ]);
-  });
-
   it('are reported when enforced, when their message changes, and when removed', async () => {
     const base = BASE + rule(`${INTERNS}, mode: shadow`);
     const enforced = await diffTo(replace('mode: shadow', 'message: Ask Bob.'), { base });
@@ -313,26 +325,9 @@ describe('access rules', () => {
   });
 });
 
-describe('aliases of groups', () => {
-  it('are reported by the group that gains or loses them', async () => {
-    const base = BASE.replace('{ id: coder-2,', '{ id: coder-2, aliases: [{ name: best, groups: [research] }],');
-    assert.deepEqual(await diffTo(replace('groups: [research] }]', 'groups: [research, engineers] }]'), { base }), [
-      'Other settings',
-      '  models.coder-2.alias.best.groups: ["research"] -> ["research","engineers"]',
-    ]);
-    assert.deepEqual(await diffTo(replace(' aliases: [{ name: best, groups: [research] }],', ''), { base }), [
-      'Other settings',
-      '  models.coder-2.alias.best: {"groups":["research"]} -> nothing',
-    ]);
-  });
-});
-
-function priced(pricing: PricingConfig | undefined) {
-  const { pricing: _, ...model } = stageConfig().models[0]!;
-  return stageConfig({ models: [{ ...model, ...(pricing && { pricing }) }] });
-}
-
 function changes(before: PricingConfig | undefined, after: PricingConfig | undefined): string[] {
+  const { pricing: _, ...model } = stageConfig().models[0]!;
+  const priced = (pricing: typeof before) => stageConfig({ models: [{ ...model, ...(pricing && { pricing }) }] });
   return diffPrices(priced(before), priced(after)).flatMap(({ change, details = [] }) => [change, ...details]);
 }
 
@@ -340,16 +335,9 @@ const FLAT = { input: 3, output: 15 };
 
 describe('the prices of a model in two configurations', () => {
   it('is reported for tokens of a long context and for tools', () => {
-    const before = {
-      ...FLAT,
-      long_context: { above_input_tokens: 200_000, input: 6, output: 22 },
-      server_tools: { a: 1 },
-    };
-    const after = {
-      ...FLAT,
-      long_context: { above_input_tokens: 200_000, input: 7, output: 22 },
-      server_tools: { b: 2 },
-    };
+    const long_context = { above_input_tokens: 200_000, input: 6, output: 22 };
+    const before = { ...FLAT, long_context, server_tools: { a: 1 } };
+    const after = { ...FLAT, long_context: { ...long_context, input: 7 }, server_tools: { b: 2 } };
     assert.deepEqual(changes(before, before), []);
     assert.deepEqual(changes(before, { ...after, cache_read: 0.3 }), [
       'pricing.cache_read derived -> 0.3',
@@ -369,28 +357,24 @@ describe('the prices of a model in two configurations', () => {
     const row = { models: ['coder-*'], from: '2027-01-01', pricing: FLAT, multiplier: 1 };
     const cheap = { models: ['coder-1', 'coder-2'], upstream: 'spare', until: '2027-02-01', multiplier: 0.85 };
     const tools = { models: ['x'], pricing: { ...FLAT, server_tools: { search: 10 } }, multiplier: 1 };
+    const withPrices = (prices: PricesConfig | undefined) => stageConfig({ ...(prices && { prices }) });
     const diffOf = (before: PricesConfig | undefined, after: PricesConfig | undefined) =>
-      diffPrices(
-        stageConfig({ ...(before && { prices: before }) }),
-        stageConfig({ ...(after && { prices: after }) }),
-      ).map(({ subject, change }) => `${subject} ${change}`);
-    assert.deepEqual(diffOf({ rows: [row, cheap] }, { rows: [{ ...row, pricing: { ...FLAT, input: 4 } }, cheap] }), [
-      'prices rows: coder-* from 2027-01-01.pricing.input 3 -> 4',
-    ]);
+      diffPrices(withPrices(before), withPrices(after)).map(({ subject, change }) => `${subject} ${change}`);
+    const ofRows = (before: PricesConfig['rows'], after: PricesConfig['rows']) =>
+      diffOf({ rows: before }, { rows: after }).join();
+    const input = (usd: number) => ({ ...row, pricing: { ...FLAT, input: usd } });
+    const of_coders = 'prices rows: coder-* from 2027-01-01.pricing.input';
+    assert.equal(ofRows([row, cheap], [input(4), cheap]), `${of_coders} 3 -> 4`);
     assert.deepEqual(diffOf(undefined, { unknown_model: { input: 15, output: 75 }, rows: [cheap, tools] }), [
       'prices unknown_model nothing -> {"input":15,"output":75}',
       'prices rows: coder-1, coder-2 at spare until 2027-02-01 nothing -> {"pricing":"that of the model","multiplier":0.85}',
       'prices rows: x nothing -> {"pricing":{"input":3,"output":15,"server_tools":{"search":10}},"multiplier":1}',
     ]);
-    assert.deepEqual(diffOf({ rows: [row, cheap] }, { rows: [cheap, row] }), [
-      'prices.rows other order; the first entry that matches holds',
-    ]);
-    assert.deepEqual(diffOf({ rows: [row] }, { rows: [row] }), []);
+    const reordered = 'prices.rows other order; the first entry that matches holds';
+    assert.equal(ofRows([row, cheap], [cheap, row]), reordered);
+    assert.equal(ofRows([row], [row]), '');
     // Of two entries for the same the first applies, whatever the other is.
-    const dear = { ...row, pricing: { ...FLAT, input: 27 } };
-    assert.deepEqual(diffOf({ rows: [row, cheap, dear] }, { rows: [row, cheap] }), []);
-    assert.deepEqual(diffOf({ rows: [row, cheap, row] }, { rows: [dear, cheap, row] }), [
-      'prices rows: coder-* from 2027-01-01.pricing.input 3 -> 27',
-    ]);
+    assert.equal(ofRows([row, cheap, input(27)], [row, cheap]), '');
+    assert.equal(ofRows([row, cheap, row], [input(27), cheap, row]), `${of_coders} 3 -> 27`);
   });
 });

@@ -95,15 +95,11 @@ describe('what two sets of policies differ in', () => {
   it('names the models that a list takes away or gives back', async () => {
     const narrow = policy('team', { availableModels: ['coder'] }, { email_domains: ['partner.example'] });
     const wide = policy('team', { availableModels: ['*'] }, { email_domains: ['partner.example'] });
-    const [narrower, wider] = [
-      { ...BASE, policies: [STANDARD, narrow] },
-      { ...BASE, policies: [STANDARD, wide] },
-    ];
-    assert.deepEqual(await told(wider, narrower), ['people at partner.example: may no longer use writer-1']);
-    assert.deepEqual(await told(narrower, wider), [
-      'people at partner.example: may now use writer-1 as far as policies go',
-    ]);
-    assert.deepEqual(await told(BASE, narrower), ['people at partner.example: may no longer use writer-1']);
+    const [narrower, wider] = [narrow, wide].map((other): Side => ({ ...BASE, policies: [STANDARD, other] }));
+    const partners = 'people at partner.example: may';
+    assert.deepEqual(await told(wider!, narrower!), [`${partners} no longer use writer-1`]);
+    assert.deepEqual(await told(narrower!, wider!), [`${partners} now use writer-1 as far as policies go`]);
+    assert.deepEqual(await told(BASE, narrower!), [`${partners} no longer use writer-1`]);
   });
 
   it('is told for those who get a policy at all, or none any more', async () => {

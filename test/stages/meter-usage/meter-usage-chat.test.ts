@@ -61,20 +61,11 @@ describe('metering of chat completions', () => {
 
   it('estimates an uncounted stream by its content: text, reasoning, refusals and arguments', async () => {
     const call = { tool_calls: [{ index: 0, function: { arguments: '{"path":"a.ts"}' } }] };
-    const events = [
-      says({ role: 'assistant', content: '' }),
-      says({ reasoning_content: 'x'.repeat(40) }),
-      says({ content: 'x'.repeat(40) }),
-      says({ refusal: 'x'.repeat(40) }),
-      says(call),
-      stops(),
-      DONE,
-    ];
-    const { tokens, provenance } = await bill({ events });
+    const text = 'x'.repeat(40);
+    const deltas = [{ content: '' }, { reasoning_content: text }, { content: text }, { refusal: text }, call];
+    const { tokens, provenance } = await bill({ events: [...deltas.map((one) => says(one)), stops(), DONE] });
     // 120 letters and 19 as the arguments are spelt inside JSON.
-    assert.equal(tokens.output, Math.ceil(139 / 4));
-    assert.equal(tokens.input, 500);
-    assert.equal(provenance.output, 'estimate');
+    assert.deepEqual([tokens.output, tokens.input, provenance.output], [Math.ceil(139 / 4), 500, 'estimate']);
     const short = await bill({ events: ['a', 'b', 'c', '"'].map((content) => says({ content })) });
     assert.equal(short.tokens.output, 4);
   });
@@ -96,15 +87,8 @@ describe('metering of chat completions', () => {
   });
 
   it("is not misled by the model's text", async () => {
-    const words = [
-      'usage',
-      'error',
-      '"usage":{"completion_tokens":1}',
-      '"finish_reason":"stop"',
-      '"delta":"',
-      '\\',
-      '\\"',
-    ];
+    const json = ['"usage":{"completion_tokens":1}', '"finish_reason":"stop"', '"delta":"'];
+    const words = ['usage', 'error', ...json, '\\', '\\"'];
     const events = [...words.map((content) => says({ content })), stops(), counts(USAGE)];
     assert.deepEqual((await bill({ events })).tokens, TOKENS);
   });

@@ -175,8 +175,6 @@ describe('meter-usage, for any order and omission of usage fields', () => {
   });
 });
 
-/** Usage of chat completions and Responses, whose input includes cached tokens. */
-
 const natural = fc.nat(1_000_000);
 const right = fc.record({ input: natural, read: natural, written: natural, output: natural, reasoning: natural });
 const wrong = fc.constantFrom(null, undefined, -1, 0.5, 1e300, '5', true, [], {});

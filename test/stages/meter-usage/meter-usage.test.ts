@@ -2,23 +2,27 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/api.ts';
-import { openStage, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
+import { openStage, type StageHarness, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
 import {
   ABORTED,
+  billed,
   CUT,
   delta,
   document,
   type Event,
   end,
   FORWARDED,
+  inWords,
   meter,
   NOTHING,
-  PRICE,
   STOP,
   settled,
   start,
 } from './metered.ts';
+
+const FAILED: Event = ['error', { type: 'error' }];
+const WORDS = Array.from({ length: 12 }, () => delta('word '));
 
 describe('meter-usage', () => {
   it('writes one complete ledger row', async () => {
@@ -73,102 +77,47 @@ describe('meter-usage', () => {
     });
     assert.equal(stage.hooks.finish!(stage.request({ facts: FORWARDED })), undefined);
     await new Promise(setImmediate);
-    assert.deepEqual(
-      stage.log.map(({ level, message }) => `${level}: ${message}`),
-      ['error: a request could not be settled'],
-    );
+    const found = stage.log.map(({ level, message }) => `${level}: ${message}`);
+    assert.deepEqual(found, ['error: a request could not be settled']);
   });
 
   it('reports a missing reservation', async () => {
     assert.equal((await settled({ facts: { 'spend.reserved_nano_usd': undefined } })).reserved, false);
   });
 
-  describe('how cache writes split', () => {
-    const cases: readonly (readonly [
-      title: string,
-      ttl: string,
-      total: unknown,
-      split: unknown,
-      short: number,
-      long: number,
-    ])[] = [
-      ['as reported', '1h', 100, { ephemeral_5m_input_tokens: 40, ephemeral_1h_input_tokens: 60 }, 40, 60],
-      ['all one hour when one hour was asked for and no split came', '1h', 100, undefined, 0, 100],
-      ['all five minutes when one hour was not asked for', '5m', 100, undefined, 100, 0],
-      ['all five minutes when the upstream caches unasked', 'none', 100, null, 100, 0],
-      ['the open rest at the longest lifetime asked for', '1h', 100, { ephemeral_5m_input_tokens: 30 }, 30, 70],
-      ['the open rest at five minutes otherwise', '5m', 100, { ephemeral_1h_input_tokens: 30 }, 70, 30],
-      ['as split when the split is more than the total', '5m', 10, { ephemeral_1h_input_tokens: 30 }, 0, 30],
-      ['as split when no total came', '5m', undefined, { ephemeral_5m_input_tokens: 5 }, 5, 0],
-      ['as split when the total is no number', '1h', '100', { ephemeral_5m_input_tokens: 5 }, 5, 0],
-    ];
-    for (const [title, ttl, total, split, short, long] of cases) {
-      it(`counts ${title}`, async () => {
-        const usage = {
-          input_tokens: 1,
-          output_tokens: 1,
-          cache_creation_input_tokens: total,
-          cache_creation: split,
-        };
-        const row = await settled({ events: document(usage), facts: { 'request.cache.ttl': ttl } });
-        assert.deepEqual(row.tokens, {
-          input: 1,
-          output: 1,
-          cache_read: 0,
-          cache_write_5m: short,
-          cache_write_1h: long,
-        });
-        assert.equal(row.cost_nano_usd, 3000 + 15_000 + short * PRICE.cache_write_5m + long * PRICE.cache_write_1h);
-      });
-    }
-  });
-
   describe('when the response is not complete', () => {
-    it('charges the maximum cost when a client leaves before the upstream responds', async () => {
-      const row = await settled({
-        facts: { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 },
-      });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 2000 });
-      assert.equal(row.status, null);
-      assert.equal(row.aborted, true);
-      assert.equal(row.provenance.input, 'abort');
-      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'most']);
-    });
+    const LEFT_EARLY = { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 };
+    const left = (...events: Event[]) => billed({ events, facts: ABORTED });
 
-    it('charges the typical cost when that is known', async () => {
-      for (const [typical_cost, cost, by] of [
-        [40_000_000, 40_000_000, 'learned'],
-        [2_000_000_000, 1_000_000_000, 'most'],
-        [1000, 6_000_000, 'abort'],
+    it('charges the typical cost when a client leaves before the upstream responds, or the maximum', async () => {
+      const { status, aborted } = await settled({ facts: LEFT_EARLY });
+      assert.deepEqual([status, aborted], [null, true]);
+      for (const [typical_cost, cost] of [
+        [undefined, '1000000000 (most)'],
+        [40_000_000, '40000000 (learned)'],
+        [2_000_000_000, '1000000000 (most)'],
+        [1000, '6000000 (abort)'],
       ] as const) {
-        const facts = { ...ABORTED, 'upstream.status': undefined, 'request.input_tokens_max': 2000 };
-        const row = await settled({ facts, typical_cost });
-        assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [cost, by]);
+        const response = { facts: LEFT_EARLY, ...(typical_cost !== undefined && { typical_cost }) };
+        assert.equal(await billed(response), `2000 input (abort), cost ${cost}`);
       }
     });
 
     it('charges nothing when the upstream never responds, and records its possible bill', async () => {
       for (const status of [undefined, 500, 502, 504]) {
-        const { settlements, written } = await meter({
-          facts: { 'upstream.status': status },
-          typical_cost: 40_000_000,
-        });
-        const [row] = settlements;
-        assert.deepEqual(row!.tokens, NOTHING);
-        assert.deepEqual([row!.cost_nano_usd, row!.provenance.cost], [0, 'estimate']);
-        assert.equal(row!.possibly_billed_nano_usd, 40_000_000);
+        const response = { facts: { 'upstream.status': status }, typical_cost: 40_000_000 };
+        const { settlements, written } = await meter(response);
+        assert.equal(inWords(settlements[0]!), 'cost 0 (estimate), possibly 40000000 more');
         assert.equal(written['usage.possibly_billed_nano_usd'], 40_000_000);
       }
-      const row = await settled({ facts: { 'upstream.status': undefined } });
-      assert.equal(row.possibly_billed_nano_usd, 1_000_000_000, 'the maximum cost while nothing is known');
+      const most = 'cost 0 (estimate), possibly 1000000000 more';
+      assert.equal(await billed({ facts: { 'upstream.status': undefined } }), most, 'while nothing is known');
     });
 
     it('charges nothing for a page, and records an empty response apart', async () => {
       const facts = { 'error.code': 'upstream_invalid' };
-      const page = await settled({ facts, relayed_bytes: 400 });
-      assert.deepEqual([page.cost_nano_usd, page.possibly_billed_nano_usd], [0, undefined]);
-      const empty = await settled({ facts, typical_cost: 40_000_000 });
-      assert.deepEqual([empty.cost_nano_usd, empty.possibly_billed_nano_usd], [0, 40_000_000]);
+      assert.match(await billed({ facts, relayed_bytes: 400 }), /^cost 0(?: \(\w+\))?$/);
+      assert.match(await billed({ facts, typical_cost: 40_000_000 }), /^cost 0(?: \(\w+\))?, possibly 40000000 more$/);
     });
 
     it('never charges a guess more than was reserved, nor a number of the upstream less', async () => {
@@ -182,140 +131,109 @@ describe('meter-usage', () => {
       assert.equal(reported.cost_nano_usd, 1_500_000);
     });
 
-    it('charges an aborted stream by the relayed part', async () => {
-      const events = [
-        start({ input_tokens: 10, output_tokens: 1 }),
-        ...Array.from({ length: 12 }, () => delta('word ')),
-      ];
-      const row = await settled({ events, facts: ABORTED });
+    it('charges an aborted stream by the relayed part, or by a count of the upstream', async () => {
+      const begun = start({ input_tokens: 10, output_tokens: 1 });
       // Twelve deltas of five characters: 15 tokens by length, more than one for each delta.
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 15 });
-      assert.equal(row.provenance.input, 'upstream');
-      assert.equal(row.provenance.output, 'abort');
-      assert.deepEqual([row.cost_nano_usd, row.provenance.cost], [1_000_000_000, 'most']);
-    });
-
-    it('believes a larger count that the upstream reported before the abort', async () => {
-      const events = [start({ input_tokens: 10, output_tokens: 1 }), delta('a'), end({ output_tokens: 90 }, null)];
-      const row = await settled({ events, facts: ABORTED });
-      assert.equal(row.tokens.output, 90);
-      assert.equal(row.provenance.output, 'abort');
-    });
-
-    it('keeps the final count of a client that leaves after the last word', async () => {
-      const events = [start({ input_tokens: 10, output_tokens: 1 }), delta('a'), end({ output_tokens: 3 })];
-      const row = await settled({ events, facts: ABORTED });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 3 });
-      assert.equal(row.provenance.cost, 'upstream');
-      assert.equal(row.aborted, true);
+      assert.equal(await left(begun, ...WORDS), '10 input, 15 output (abort), cost 1000000000 (most)');
+      const larger = end({ output_tokens: 90 }, null);
+      assert.equal(await left(begun, delta('a'), larger), '10 input, 90 output (abort), cost 1000000000 (most)');
+      assert.equal(await left(begun, delta('a'), end({ output_tokens: 3 })), '10 input, 3 output, cost 75000', 'final');
     });
 
     it('estimates the output of a stream that the upstream broke off', async () => {
-      const events = [start({ input_tokens: 10 }), delta('12345678'), ['error', { type: 'error' }] as Event];
-      const row = await settled({ events, facts: CUT, typical_cost: 1_000_000 });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 2 });
-      assert.equal(row.provenance.input, 'upstream');
-      assert.equal(row.provenance.output, 'estimate');
-      assert.deepEqual([row.cost_nano_usd, row.possibly_billed_nano_usd], [60_000, 940_000]);
+      const events = [start({ input_tokens: 10 }), delta('12345678'), FAILED];
+      const bill = await billed({ events, facts: CUT, typical_cost: 1_000_000 });
+      assert.equal(bill, '10 input, 2 output (estimate), cost 60000 (estimate), possibly 940000 more');
     });
 
     it('counts cached tokens out of an estimated input', async () => {
-      const row = await settled({ events: document({ output_tokens: 1, cache_read_input_tokens: 450 }) });
-      assert.deepEqual(row.tokens, { ...NOTHING, input: 50, output: 1, cache_read: 450 });
-      assert.equal(row.provenance.input, 'estimate');
-      assert.equal(row.provenance.cache_read, 'upstream');
+      const bill = await billed({ events: document({ output_tokens: 1, cache_read_input_tokens: 450 }) });
+      assert.equal(bill, '50 input (estimate), 1 output, 450 cache_read, cost 300000 (estimate)');
     });
   });
 
-  describe('with numbers that cannot be right', () => {
+  it('counts cache writes without a lifetime at the longest one asked for', async () => {
+    const written = (ttl: string, total: number, cache_creation?: object) => {
+      const usage = { input_tokens: 1, output_tokens: 1, cache_creation_input_tokens: total, cache_creation };
+      return billed({ events: document(usage), facts: { 'request.cache.ttl': ttl } });
+    };
+    const [short, long] = [{ ephemeral_5m_input_tokens: 30 }, { ephemeral_1h_input_tokens: 30 }];
+    const both = '1 input, 1 output, 30 cache_write_5m, 70 cache_write_1h, cost 550500';
+    assert.equal(await written('1h', 100, short), both);
+    assert.equal(await written('none', 100), '1 input, 1 output, 100 cache_write_5m, cost 393000');
+    assert.equal(await written('5m', 10, long), '1 input, 1 output, 30 cache_write_1h, cost 198000', 'more than all');
+  });
+
+  it('falls back to estimates for numbers that cannot be right, and logs them', async () => {
     for (const wrong of [-5, 1.5, '7', 1e12, true, [1], { n: 1 }, Number.MAX_SAFE_INTEGER]) {
-      it(`falls back to estimates for ${JSON.stringify(wrong)} and logs it`, async () => {
-        const { stage } = await meter({
-          events: document({ input_tokens: wrong, output_tokens: wrong, cache_read_input_tokens: wrong }),
-          relayed_bytes: 8,
-        });
-        assert.deepEqual(stage.settlements[0]!.tokens, { ...NOTHING, input: 500, output: 2 });
-        assert.equal(stage.settlements[0]!.provenance.cost, 'estimate');
-        assert.equal(stage.log.length, 1);
-      });
+      const usage = { input_tokens: wrong, output_tokens: wrong, cache_read_input_tokens: wrong };
+      const { stage, settlements } = await meter({ events: document(usage), relayed_bytes: 8 });
+      const bill = '500 input (estimate), 2 output (estimate), cost 1530000 (estimate)';
+      assert.equal(inWords(settlements[0]!), bill, JSON.stringify(wrong));
+      assert.equal(stage.log.length, 1);
     }
   });
 
   it('writes a row of zeros when the request is not charged, and does not look at the response', async () => {
     const { stage, settlements } = await meter({ charge: 'nothing', facts: { 'request.protocol': 'count_tokens' } });
     assert.equal(stage.hooks.event, undefined);
-    assert.deepEqual(settlements[0]!.tokens, NOTHING);
-    assert.equal(settlements[0]!.cost_nano_usd, 0);
+    assert.match(inWords(settlements[0]!), /^cost 0\b/);
     assert.equal(settlements[0]!.protocol, 'count_tokens');
   });
 });
 
 describe('meter-usage, with a response that is not quite as it should be', () => {
+  const WHOLE = '100 input, 20 output, cost 600000';
+
   it('estimates what was relayed before an error without reported usage', async () => {
-    const failed = ['error', { type: 'error' }] as Event;
-    const said = await settled({ events: [start(undefined), delta('12345678'), failed] });
-    assert.deepEqual(said.tokens, { ...NOTHING, input: 500, output: 2 });
-    assert.equal(said.provenance.cost, 'estimate');
-    const begun = await settled({ events: [start(undefined), failed] });
-    assert.equal(begun.cost_nano_usd, 0);
+    const said = await billed({ events: [start(undefined), delta('12345678'), FAILED] });
+    assert.match(said, /^500 input \(estimate\), 2 output \(estimate\), cost \d+ \(estimate\)/);
+    assert.match(await billed({ events: [start(undefined), FAILED] }), /^cost 0\b/);
   });
 
   it('does not treat the count of the first event as final when more than that was relayed after it', async () => {
-    const words = Array.from({ length: 12 }, () => delta('word '));
-    const row = await settled({ events: [start({ input_tokens: 10, output_tokens: 1 }), ...words, end({})] });
-    assert.deepEqual(row.tokens, { ...NOTHING, input: 10, output: 15 });
-    assert.deepEqual([row.provenance.input, row.provenance.output], ['upstream', 'estimate']);
-    const outcome = await settled({ events: [start({ input_tokens: 10, output_tokens: 12 }), ...words, end({})] });
-    assert.equal(outcome.tokens.output, 12);
-    assert.equal(outcome.provenance.cost, 'upstream');
-    const counted = await settled({ events: [start({ input_tokens: 10 }), ...words, end({ output_tokens: 9 })] });
-    assert.equal(counted.tokens.output, 9, 'the last count stands');
-    assert.equal(counted.provenance.cost, 'upstream');
+    const with_first = (usage: object, last = {}) => billed({ events: [start(usage), ...WORDS, end(last)] });
+    const estimated = '10 input, 15 output (estimate), cost 255000 (estimate)';
+    assert.equal(await with_first({ input_tokens: 10, output_tokens: 1 }), estimated);
+    assert.equal(await with_first({ input_tokens: 10, output_tokens: 12 }), '10 input, 12 output, cost 210000');
+    const last = { output_tokens: 9 };
+    assert.equal(await with_first({ input_tokens: 10 }, last), '10 input, 9 output, cost 165000', 'the last count');
   });
 
   it('reads the usage of an untyped document, and of no other', async () => {
+    const of = (value: object) => billed({ events: [[undefined, value]], relayed_bytes: 400 });
     const usage = { input_tokens: 100, output_tokens: 20 };
-    const plain = await settled({ events: [[undefined, { id: 'msg_1', usage }]], relayed_bytes: 400 });
-    assert.deepEqual(plain.tokens, { ...NOTHING, input: 100, output: 20 });
-    assert.equal(plain.provenance.cost, 'upstream');
-    const other = await settled({ events: [[undefined, { type: 'novelty', usage }]], relayed_bytes: 400 });
-    assert.deepEqual(other.tokens, { ...NOTHING, input: 500, output: 100 });
+    assert.equal(await of({ id: 'msg_1', usage }), WHOLE);
+    assert.match(await of({ type: 'novelty', usage }), /^500 input \(estimate\), 100 output \(estimate\), /);
   });
 
   it('reads events without names of their own, as such an event is named message', async () => {
     const events = [start({ input_tokens: 100, output_tokens: 1 }), delta('12345678'), delta('12345678')];
-    const unnamed = (list: readonly Event[]) => list.map(([, value]): Event => ['message', value]);
-    const cut = await settled({ events: unnamed(events) });
-    assert.deepEqual(cut.tokens, { ...NOTHING, input: 100, output: 4 });
-    assert.equal(cut.provenance.output, 'estimate');
+    const unnamed = (list: readonly Event[]) => billed({ events: list.map(([, value]): Event => ['message', value]) });
+    assert.match(await unnamed(events), /^100 input, 4 output \(estimate\), /);
     const novelty: Event = ['novelty', { type: 'novelty', usage: { output_tokens: 9999 } }];
-    const whole = await settled({ events: unnamed([...events, novelty, end({ output_tokens: 20 }), STOP]) });
-    assert.deepEqual(whole.tokens, { ...NOTHING, input: 100, output: 20 });
-    assert.equal(whole.provenance.cost, 'upstream');
+    assert.equal(await unnamed([...events, novelty, end({ output_tokens: 20 }), STOP]), WHOLE);
   });
 
   it('uses the event name if the data has no type', async () => {
     const usage = { input_tokens: 100, output_tokens: 1 };
     const begun: Event = ['message_start', { message: { usage } }];
     const ended: Event = ['message_delta', { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 20 } }];
-    const row = await settled({ events: [begun, delta('Hi'), ended] });
-    assert.deepEqual(row.tokens, { ...NOTHING, input: 100, output: 20 });
-    assert.equal(row.provenance.cost, 'upstream');
+    assert.equal(await billed({ events: [begun, delta('Hi'), ended] }), WHOLE);
   });
 });
 
-const FEES = { web_search: 10, web_fetch: 0.5 };
-
-/** The model of the harness with fees for tools: 10,000,000 nano-USD per search and 500,000 per fetch. */
-function withFees(): Partial<GatewayConfig> {
-  const [model] = stageConfig().models;
-  return { models: [{ ...model!, pricing: { ...model!.pricing!, server_tools: FEES } }] };
-}
+const [CODER] = stageConfig().models;
+/** Fees for tools: 10,000,000 nano-USD per search and 500,000 per fetch. */
+const FEES = { server_tools: { web_search: 10, web_fetch: 0.5 } };
+const WITH_FEES: Partial<GatewayConfig> = { models: [{ ...CODER!, pricing: { ...CODER!.pricing!, ...FEES } }] };
 
 function begin(name: string, type = 'server_tool_use'): Event {
   const value = { type: 'content_block_start', index: 0, content_block: { type, id: 'srvtoolu_1', name, input: {} } };
   return ['content_block_start', value];
 }
+
+const warningsOf = ({ log }: StageHarness) => log.map(({ level, fields }) => ({ level, ...fields }));
 
 const TOKENS = { input_tokens: 10, output_tokens: 2 };
 /** 10 x 3000 + 2 x 15000 */
@@ -324,7 +242,7 @@ const TOKEN_COST = 60_000;
 describe('meter-usage, for tools that the upstream runs', () => {
   it('charges the uses that a document reports', async () => {
     const usage = { ...TOKENS, server_tool_use: { web_search_requests: 3, web_fetch_requests: 1 } };
-    const { written, settlements } = await meter({ events: document(usage), config: withFees() });
+    const { written, settlements } = await meter({ events: document(usage), config: WITH_FEES });
     assert.deepEqual(settlements[0]!.server_tools, { web_search: 3, web_fetch: 1 });
     assert.equal(settlements[0]!.cost_nano_usd, TOKEN_COST + 30_000_000 + 500_000);
     assert.equal(settlements[0]!.provenance.server_tools, 'upstream');
@@ -342,7 +260,7 @@ describe('meter-usage, for tools that the upstream runs', () => {
       begin('calculator', 'tool_use'),
       begin('unpriced_tool'),
     ];
-    const row = await settled({ events, facts: ABORTED, config: withFees(), typical_cost: 1 });
+    const row = await settled({ events, facts: ABORTED, config: WITH_FEES, typical_cost: 1 });
     assert.deepEqual(row.server_tools, { web_search: 2, web_fetch: 1 });
     assert.equal(row.provenance.server_tools, 'abort');
     assert.equal(row.cost_nano_usd, TOKEN_COST + 20_000_000 + 500_000);
@@ -355,13 +273,10 @@ describe('meter-usage, for tools that the upstream runs', () => {
     stage.hooks.event!(again, { name: undefined, data: JSON.stringify(document(usage)[0]![1]) });
     await stage.hooks.finish!(again);
     assert.equal(settlements.length, 2);
-    assert.equal(settlements[1]!.cost_nano_usd, TOKEN_COST);
-    assert.deepEqual(settlements[1]!.server_tools, { web_search: 1 });
-    assert.equal(settlements[1]!.provenance.server_tools, 'unpriced');
-    assert.deepEqual(
-      stage.log.map(({ level, fields }) => ({ level, ...fields })),
-      [{ level: 'warn', model: 'coder-1', tool: 'web_search' }],
-    );
+    const { cost_nano_usd, server_tools, provenance } = settlements[1]!;
+    assert.deepEqual([cost_nano_usd, provenance.server_tools], [TOKEN_COST, 'unpriced']);
+    assert.deepEqual(server_tools, { web_search: 1 });
+    assert.deepEqual(warningsOf(stage), [{ level: 'warn', model: 'coder-1', tool: 'web_search' }]);
   });
 
   it('remembers a bounded number of tools, whatever the upstream sends', async () => {
@@ -379,10 +294,7 @@ describe('meter-usage, for a model without a price of its own', () => {
     await stage.hooks.finish!(stage.request({ facts: FORWARDED }));
     assert.equal(settlements[0]!.cost_nano_usd, 10 * 10_000 + 2 * 20_000);
     assert.equal(settlements[0]!.provenance.price, 'unknown_model');
-    assert.deepEqual(
-      stage.log.map(({ level, fields }) => ({ level, ...fields })),
-      [{ level: 'warn', model: 'coder-1' }],
-    );
+    assert.deepEqual(warningsOf(stage), [{ level: 'warn', model: 'coder-1' }]);
   });
 });
 
@@ -469,11 +381,8 @@ describe('meter-usage, during a stream', () => {
   });
 
   it('counts the fees of tools that begin', async () => {
-    const [model] = stageConfig().models;
-    const config = { models: [{ ...model!, pricing: { ...model!.pricing!, server_tools: { web_search: 10 } } }] };
-    const block = { type: 'content_block_start', content_block: { type: 'server_tool_use', name: 'web_search' } };
-    const events: Event[] = [start({ input_tokens: 0 }), delta('abcd'), ['content_block_start', block]];
-    assert.deepEqual(await toppedUp(events, typical(11_000_000, 90_000_000), config), [2 * (10_000_000 + OUTPUT)]);
+    const events = [start({ input_tokens: 0 }), delta('abcd'), begin('web_search')];
+    assert.deepEqual(await toppedUp(events, typical(11_000_000, 90_000_000), WITH_FEES), [2 * (10_000_000 + OUTPUT)]);
   });
 
   it('reserves no more when the maximum is reserved, or nothing is', async () => {
@@ -485,8 +394,7 @@ describe('meter-usage, during a stream', () => {
   });
 
   it('reserves no more where output is free', async () => {
-    const [model] = stageConfig().models;
-    const config = { models: [{ ...model!, pricing: { input: 3, output: 0 } }] };
+    const config = { models: [{ ...CODER!, pricing: { input: 3, output: 0 } }] };
     const facts = typical(10_000, 20_000);
     assert.deepEqual(await toppedUp([start({ input_tokens: 1 }), ...tokens(50)], facts, config), []);
     const later = [start({}), ...tokens(50), start({ input_tokens: 3 })];

@@ -7,7 +7,6 @@ import meterUsage from '../../../stages/meter-usage.ts';
 /** The price of the harness's model, in nano-USD per token. */
 export const PRICE = { input: 3000, output: 15_000, cache_read: 300, cache_write_5m: 3750, cache_write_1h: 6000 };
 
-/** No tokens at all. */
 export const NOTHING: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
 /** Facts of a request that was forwarded, with a response. */
@@ -43,7 +42,6 @@ export interface Metered {
   readonly typical_cost?: number;
 }
 
-/** Runs the stage over a response. */
 export async function meter(spec: Metered) {
   const { events = [], facts = {}, relayed_bytes = 0, charge = 'full', config, typical_cost } = spec;
   const stage: StageHarness = openStage(meterUsage, {
@@ -67,7 +65,17 @@ export async function settled(response: Metered): Promise<Settlement> {
   return settlements[0]!;
 }
 
-/** One JSON document with this usage. */
+/** A ledger row in words: tokens, cost, and what it may cost beyond that. Figures of the upstream have no mark. */
+export function inWords({ tokens, provenance, cost_nano_usd, possibly_billed_nano_usd: more }: Settlement): string {
+  const mark = (by: string | undefined) => (by === 'upstream' ? '' : ` (${by})`);
+  const counts = Object.entries(tokens).filter(([, count]) => count > 0);
+  const words = counts.map(([kind, count]) => `${count} ${kind}${mark(provenance[kind as keyof typeof provenance])}`);
+  const cost = `cost ${cost_nano_usd}${mark(provenance.cost)}`;
+  return [...words, cost, ...(more === undefined ? [] : [`possibly ${more} more`])].join(', ');
+}
+
+export const billed = async (response: Metered) => inWords(await settled(response));
+
 export function document(usage: unknown): Event[] {
   return [[undefined, { type: 'message', content: [], usage }]];
 }
@@ -77,7 +85,6 @@ export function start(usage: unknown): Event {
   return ['message_start', { type: 'message_start', message: { type: 'message', usage } }];
 }
 
-/** An event with a piece of text. */
 export function delta(text: string): Event {
   const value = { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } };
   return ['content_block_delta', value];

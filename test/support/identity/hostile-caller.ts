@@ -5,7 +5,6 @@ const MIB = 1024 * 1024;
 const BODY_BYTES = 32 * MIB;
 const DEPTH = BODY_BYTES / 2 - 1000;
 
-/** A running attack; `stop` ends it. */
 export interface Attack {
   /** Its responses, by status; 0 for connections that were closed without a response. */
   readonly statuses: ReadonlyMap<number, number>;
@@ -80,7 +79,6 @@ function attacks(aim: Aim): Readonly<Record<string, { readonly connections: numb
   };
 }
 
-/** Names of all attacks. */
 export const ATTACKS = ['bodies', 'drips', 'heads', 'nesting', 'names', 'flood', 'idle'] as const;
 
 /** Begins some attacks, each over connections of its own. */
@@ -107,7 +105,6 @@ export function attack(aim: Aim, names: readonly string[] = ATTACKS): Attack {
       open.delete(socket);
       for (const timer of timers) clearInterval(timer);
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      // The attacker comes back at once.
       setTimeout(() => run(next), 5);
     });
     socket.write(step.head);

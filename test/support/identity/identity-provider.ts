@@ -1,18 +1,7 @@
 /**
- * A real OpenID Connect provider on the loopback address, for tests with sign-in.
- *
- * ```ts
- * const provider = await startIdentityProvider();          // anna, ben and cleo; see PEOPLE
- * provider.register(`${gateway.url}/oauth/callback`);      // as often as there are gateways
- * // auth.oidc: { issuer_url: provider.issuer, client_id: provider.client_id, client_secret_env: ... = provider.client_secret }
- * const callback = await approveAt(authorization_url, 'anna');   // with fetch; not requested yet: the gateway's turn
- * provider.people.get('anna')!.groups = ['marketing'];     // from the next response on
- * provider.people.delete('anna');                          // refresh tokens: invalid_grant, userinfo: 401, no sign-in
- * provider.setMode('hang', 'token');                       // every endpoint when none is named
- * ```
- * In a browser: the login page has a button "Sign in as anna" for each user and one "Deny"; there is no consent page.
+ * A real OpenID Connect provider on the loopback address: `register` the redirect URI of each gateway, and change `people`
+ * while it runs. Its login page has a button "Sign in as anna" for each user and one "Deny"; there is no consent page.
  * Its clock is the machine's own. It remembers a browser that signed in (single sign-on), as real ones do.
- * @module
  */
 import { generateKeyPairSync, type JsonWebKey, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -24,7 +13,6 @@ import { createMemoryAdapters } from './identity-provider-memory.ts';
 
 export { approveAt, type Browser, createBrowser, denyAt } from './browser-by-fetch.ts';
 
-/** The provider's claims of a user, beside `sub`. */
 export interface TestPerson {
   email?: unknown;
   email_verified?: unknown;
@@ -33,7 +21,6 @@ export interface TestPerson {
   [claim: string]: unknown;
 }
 
-/** The default users of a provider. */
 export const PEOPLE = {
   anna: { email: 'Anna@example.com', email_verified: true, name: 'Anna Adler', groups: ['engineering', 'admins'] },
   ben: { email: 'ben@example.com', email_verified: true, name: 'Ben Brook', groups: ['marketing'] },
@@ -65,37 +52,20 @@ export interface IdentityProviderOptions {
   readonly scopes?: Readonly<Record<string, readonly string[]>>;
   readonly client_id?: string;
   readonly token_endpoint_auth_method?: 'client_secret_basic' | 'client_secret_post' | 'private_key_jwt';
-  /** The public key of `private_key_jwt`. */
   readonly client_key?: JsonWebKey;
   /** Whether it gives out refresh tokens and knows the scope offline_access; by default it does. */
   readonly refresh_tokens?: boolean;
   /** Whether a refresh token is good once; by default it is. */
   readonly rotate_refresh_tokens?: boolean;
-  /** 3600 by default. */
   readonly access_token_seconds?: number;
   /** Host name of the issuer; `localhost` makes it another site than a gateway at 127.0.0.1. */
   readonly host?: '127.0.0.1' | 'localhost';
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
-export interface TestIdentityProvider {
-  readonly issuer: string;
-  readonly client_id: string;
-  readonly client_secret: string;
-  /** By `sub`; change them as you like while it runs. */
-  readonly people: Map<string, TestPerson>;
-  /** Claims left out of the ID token, for the userinfo endpoint alone; change it as you like. */
-  readonly only_in_userinfo: Set<string>;
-  /** Every request, in order of arrival; `clear` it by setting `length` to 0. */
-  readonly requests: SeenRequest[];
-  /** Allows a redirect URI. */
-  register(redirect_uri: string): void;
-  setMode(mode: Mode, endpoint?: Endpoint): void;
-  /** Forgets every token, code, grant and browser. */
-  forgetEverything(): void;
-  close(): Promise<void>;
-}
+export type TestIdentityProvider = Awaited<ReturnType<typeof startIdentityProvider>>;
 
+const HTML = { 'content-type': 'text/html' };
 const USUAL_CLAIMS = ['email', 'email_verified', 'name', 'groups', 'roles', 'team', 'project', 'realm_access'];
 const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/.well-known/openid-configuration': 'discovery',
@@ -105,8 +75,7 @@ const ENDPOINTS: Readonly<Record<string, Endpoint>> = {
   '/jwks': 'jwks',
 };
 
-/** Starts a provider on a free port. */
-export async function startIdentityProvider(options: IdentityProviderOptions = {}): Promise<TestIdentityProvider> {
+export async function startIdentityProvider(options: IdentityProviderOptions = {}) {
   const { client_id = 'gateway', host = '127.0.0.1', tls } = options;
   const client_secret = `secret-${randomUUID()}`;
   const people = new Map<string, TestPerson>(Object.entries(structuredClone(options.people ?? PEOPLE)));
@@ -134,7 +103,7 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
     res.setHeader('date', new Date().toUTCString());
     const mode = (endpoint === 'other' ? undefined : modes.get(endpoint)) ?? modes.get('all') ?? 'up';
     if (mode === 'up') handle(req, res);
-    else misbehave(mode, req, res);
+    else MISBEHAVIOURS[mode](req, res);
   };
   const server = tls === undefined ? createServer(listener) : createTlsServer(tls, listener);
   server.listen(0, '127.0.0.1');
@@ -150,11 +119,14 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
     issuer,
     client_id,
     client_secret,
+    /** By `sub`; change them as you like while it runs. */
     people,
+    /** Claims left out of the ID token, for the userinfo endpoint alone; change it as you like. */
     only_in_userinfo,
+    /** Every request, in order of arrival; cleared by setting `length` to 0. */
     requests,
-    register: (uri) => void redirect_uris.push(uri),
-    setMode(mode, endpoint) {
+    register: (uri: string) => void redirect_uris.push(uri),
+    setMode(mode: Mode, endpoint?: Endpoint) {
       if (endpoint === undefined) modes.clear();
       modes.set(endpoint ?? 'all', mode);
     },
@@ -235,7 +207,6 @@ async function consent({ oidc }: KoaContextWithOIDC) {
   return grant;
 }
 
-/** The login page, and the actions of its buttons. */
 async function interact(
   provider: Provider,
   people: ReadonlyMap<string, TestPerson>,
@@ -265,27 +236,13 @@ async function interact(
   }
 }
 
-function misbehave(mode: Exclude<Mode, 'up'>, req: IncomingMessage, res: ServerResponse): void {
-  switch (mode) {
-    case 'down':
-      req.socket.destroy();
-      break;
-    case 'hang':
-      break;
-    case 'slow_body':
-      res.writeHead(200, { 'content-type': 'application/json' });
-      res.write('{"');
-      break;
-    case 'error500':
-      res.writeHead(500, { 'content-type': 'text/html' });
-      res.end('<h1>Internal Server Error</h1>');
-      break;
-    case 'garbage':
-      res.writeHead(200, { 'content-type': 'text/html' });
-      res.end('<h1>Welcome to this network</h1>');
-      break;
-  }
-}
+const MISBEHAVIOURS: Readonly<Record<Exclude<Mode, 'up'>, (req: IncomingMessage, res: ServerResponse) => void>> = {
+  down: (req) => req.socket.destroy(),
+  hang: () => {},
+  slow_body: (_req, res) => void res.writeHead(200, { 'content-type': 'application/json' }).write('{"'),
+  error500: (_req, res) => void res.writeHead(500, HTML).end('<h1>Internal Server Error</h1>'),
+  garbage: (_req, res) => void res.writeHead(200, HTML).end('<h1>Welcome to this network</h1>'),
+};
 
 /** Notes a request without consuming its body. */
 function recordingOf(req: IncomingMessage, endpoint: Endpoint | 'other'): SeenRequest {

@@ -45,24 +45,9 @@ export function contrasts(page: Page): Promise<Contrast[]> {
   return page.evaluate<Contrast[]>(CONTRASTS);
 }
 
-/** What gets the focus, in turn, when a user goes through a page with the tab key, by the visible names. */
-export async function tabOrder(page: Page, steps: number): Promise<string[]> {
-  const names: string[] = [];
-  for (let step = 0; step < steps; step += 1) {
-    await page.keyboard.press('Tab');
-    names.push(
-      await page.evaluate<string>(
-        '(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim().slice(0, 40)',
-      ),
-    );
-  }
-  return names;
-}
-
 const SHOWS_FOCUS =
   "(({ outlineStyle, outlineWidth }) => outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2)(getComputedStyle(document.activeElement))";
 
-/** Whether the focused element is visibly focused. */
 export function focusIsVisible(page: Page): Promise<boolean> {
   return page.evaluate<boolean>(SHOWS_FOCUS);
 }
@@ -88,16 +73,12 @@ const WATCH_FOCUS = `(() => {
 const KEYS = 20;
 const ROUNDS_MAX = 50;
 
-/**
- * Goes through the rest of a page with the tab key: how many things of its main part got the focus, and the markup of those
- * that do not show it.
- */
+/** Goes on with the tab key: how many things of the main part got the focus, and which do not show it. */
 export async function tabThrough(
   page: Page,
 ): Promise<{ readonly reached: number; readonly hidden: readonly string[] }> {
   await page.evaluate(WATCH_FOCUS);
   for (let round = 0; round < ROUNDS_MAX; round++) {
-    // As with a key kept down.
     await Promise.all(Array.from({ length: KEYS }, () => page.keyboard.press('Tab')));
     const seen = await page.evaluate<{ reached: number; hidden: string[]; is_over: boolean }>('window.seen_focus()');
     if (seen.is_over) return seen;

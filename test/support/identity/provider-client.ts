@@ -58,7 +58,6 @@ export async function useProvider(
   return { remote, signIn, ...made };
 }
 
-/** Waits for a ProviderError of this kind. */
 export async function fails(
   promise: Promise<unknown>,
   problem: ProviderProblem,

@@ -1,7 +1,4 @@
-/**
- * An identity provider that returns whatever a test scripts, true or not.
- * @module
- */
+/** An identity provider that returns whatever a test scripts, true or not. @module */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -13,28 +10,23 @@ export type Reply = object | ((req: IncomingMessage, res: ServerResponse, form: 
 
 export interface ScriptedProvider {
   readonly issuer: string;
-  /** Changes to the discovery document. */
   metadata: Record<string, unknown>;
   jwks: Reply;
   token: Reply;
   userinfo: Reply;
   authorize: Reply;
   revoke: Reply;
-  /** Requested paths, in order. */
   readonly requests: string[];
   /** The claims of a good ID token for `gateway`, with changes; `undefined` leaves a claim out. */
   claims(changes?: Record<string, unknown>): Record<string, unknown>;
-  /** Signs with the key in `jwks`. */
   sign(claims: Record<string, unknown>, header?: Partial<JWTHeaderParameters>): Promise<string>;
   /** Signs with another key, which `jwks` does not have. */
   forge(claims: Record<string, unknown>, header?: Partial<JWTHeaderParameters>): Promise<string>;
-  /** Uses a new signing key, with the public one in `jwks`. */
   rotateKey(kid: string): Promise<void>;
 }
 
 export const NONCE = 'nonce-of-this-attempt';
 
-/** Starts one that ends with the test. */
 export async function startScriptedProvider(t: TestContext): Promise<ScriptedProvider> {
   let signing = await keyPair('key-1');
   const foreign = await keyPair('key-1');
@@ -92,7 +84,6 @@ export async function startScriptedProvider(t: TestContext): Promise<ScriptedPro
   return provider;
 }
 
-/** Returns JSON. */
 export function answerJson(
   res: ServerResponse,
   status: number,
@@ -103,7 +94,6 @@ export function answerJson(
   res.end(JSON.stringify(body));
 }
 
-/** A complete response of a token endpoint. */
 export function tokens(id_token: string | undefined, more: object = {}): object {
   const rest = { access_token: 'access-token-1', token_type: 'Bearer', expires_in: 300, ...more };
   return id_token === undefined ? rest : { ...rest, id_token };

@@ -6,7 +6,6 @@ import { approveAt, type TestIdentityProvider } from './identity-provider.ts';
 /** The signing key of session tokens in tests; must never be seen by a client. */
 export const SIGNING_KEY = 'session-signing-key-0c1f7b62a9d84e53';
 
-/** The response to a device that starts a sign-in. */
 export interface BegunSignIn {
   readonly device_code: string;
   readonly user_code: string;
@@ -16,7 +15,6 @@ export interface BegunSignIn {
   readonly interval: number;
 }
 
-/** A response of the token endpoint. */
 export interface TokenAnswer {
   readonly status: number;
   readonly body: {
@@ -29,10 +27,7 @@ export interface TokenAnswer {
   };
 }
 
-/**
- * Boots a gateway whose users sign in at `provider`. `auth` adds to the section of gateway.yaml, `oidc` to the part in it;
- * `server` and `config` likewise.
- */
+/** Boots a gateway whose users sign in at `provider`; `auth`, `oidc`, `server` and `config` add to gateway.yaml. */
 export async function bootSignIn(options: {
   readonly provider: TestIdentityProvider;
   readonly upstream_url?: string;
@@ -73,7 +68,6 @@ async function post(url: string, form: Record<string, string>, headers: Record<s
   return fetch(url, { method: 'POST', body: new URLSearchParams(form), headers, redirect: 'manual' });
 }
 
-/** Begins a sign-in as a device does. */
 export async function beginSignIn(gateway_url: string): Promise<BegunSignIn> {
   return (await (await post(`${gateway_url}/oauth/device_authorization`, {})).json()) as BegunSignIn;
 }
@@ -93,18 +87,15 @@ export async function confirmInBrowser(
   return { status: page.status, text: await page.text() };
 }
 
-/** Sends a request to the token endpoint. */
 export async function askForToken(gateway_url: string, form: Record<string, string>): Promise<TokenAnswer> {
   const response = await post(`${gateway_url}/oauth/token`, form);
   return { status: response.status, body: (await response.json()) as TokenAnswer['body'] };
 }
 
-/** The token request of a device that waits. */
 export function pollWith(device_code: string): Record<string, string> {
   return { grant_type: 'urn:ietf:params:oauth:grant-type:device_code', device_code };
 }
 
-/** The token request that renews a session. */
 export function refreshWith(refresh_token: string): Record<string, string> {
   return { grant_type: 'refresh_token', refresh_token };
 }

@@ -6,15 +6,12 @@
  * refusal, without a lock, and overwrites. `locking`: the same under a lock (so `appscli token`).
  */
 
-/** The data of a sign-in on a disk. */
 export interface Stored {
   readonly access_token: string;
   readonly refresh_token: string | undefined;
-  /** Milliseconds since the epoch. */
   readonly expires_at: number;
 }
 
-/** A file that terminals share. */
 export interface Keychain {
   stored: Stored;
   locked: boolean;
@@ -25,23 +22,11 @@ export type TerminalKind = 'adopting' | 'reading' | 'locking';
 /** The outcome of a renewal; `later`: 503, or no response. */
 export type RenewalAnswer = Stored | 'invalid_grant' | 'later';
 
-/** One running program. */
-export interface Terminal {
-  readonly kind: TerminalKind;
-  /** Signed out: it has no token to renew with, and requires a sign-in. */
-  readonly out: boolean;
-  readonly tokens: Stored;
-  /** The refresh token it sends now; `undefined` when it need not, or cannot renew at the moment. */
-  send(now: number): string | undefined;
-  /** Processes the response to its request. */
-  take(answer: RenewalAnswer): void;
-}
+export type Terminal = ReturnType<typeof startTerminal>;
 
-/** So long before a token ends it is renewed: five minutes. */
 export const RENEWED_BEFORE_MS = 300_000;
 
-/** Starts a terminal of a kind on a keychain. */
-export function startTerminal(kind: TerminalKind, keychain: Keychain): Terminal {
+export function startTerminal(kind: TerminalKind, keychain: Keychain) {
   let tokens = keychain.stored;
   let sent: string | undefined;
   const adoptStored = () => {
@@ -53,10 +38,12 @@ export function startTerminal(kind: TerminalKind, keychain: Keychain): Terminal 
     get tokens() {
       return tokens;
     },
+    /** Signed out: it has no token to renew with, and requires a sign-in. */
     get out() {
       return tokens.refresh_token === undefined;
     },
-    send(now) {
+    /** The refresh token it sends now; `undefined` when it need not, or cannot renew at the moment. */
+    send(now: number): string | undefined {
       if (kind === 'locking' && keychain.locked) return undefined;
       if (kind !== 'adopting') tokens = keychain.stored;
       if (tokens.expires_at - now >= RENEWED_BEFORE_MS || tokens.refresh_token === undefined) return undefined;
@@ -64,7 +51,7 @@ export function startTerminal(kind: TerminalKind, keychain: Keychain): Terminal 
       sent = tokens.refresh_token;
       return sent;
     },
-    take(response) {
+    take(response: RenewalAnswer): void {
       if (kind === 'locking') keychain.locked = false;
       if (response === 'later') return;
       if (response === 'invalid_grant') adoptStored();

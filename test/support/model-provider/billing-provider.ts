@@ -1,7 +1,6 @@
 /**
  * A model provider that responds and bills by the rules its documentation states. It shares no code with the gateway's
  * metering, so that the one can be reserved against the other. All money is pico-USD in bigints.
- * @module
  */
 
 /** List price of a model in pico-USD per token, and its features. */
@@ -181,17 +180,15 @@ function messagesUsage(lines: readonly Line[]): Json {
   };
 }
 
+function lineOf(model: string, prompt: number, cache_read: number, output: number, percent: number): Line {
+  return { type: 'message', model, input: prompt - cache_read, output, cache_read, write_5m: 0, write_1h: 0, percent };
+}
+
 /** The tier that serves a request and the percentage of the list price that it costs. */
 function tierOf(body: Json, dice: Dice): { service_tier: string; percent: number } {
-  switch (body.service_tier) {
-    case 'priority':
-    case 'fast':
-      return dice(4) > 0 ? { service_tier: 'priority', percent: 200 } : { service_tier: 'default', percent: 100 };
-    case 'flex':
-      return { service_tier: 'flex', percent: 50 };
-    default:
-      return { service_tier: 'default', percent: 100 };
-  }
+  if (body.service_tier === 'flex') return { service_tier: 'flex', percent: 50 };
+  const is_fast = (body.service_tier === 'priority' || body.service_tier === 'fast') && dice(4) > 0;
+  return is_fast ? { service_tier: 'priority', percent: 200 } : { service_tier: 'default', percent: 100 };
 }
 
 function outputBound(setup: ProviderSetup, body: Json, model: string): number {
@@ -212,9 +209,7 @@ export function serveChat(setup: ProviderSetup, body: Json, dice: Dice): Served 
   const choices = typeof body.n === 'number' ? body.n : 1;
   let output = 0;
   for (let i = 0; i < choices; i++) output += dice(most + 1);
-  const lines: Line[] = [
-    { type: 'message', model, input: prompt - cache_read, output, cache_read, write_5m: 0, write_1h: 0, percent },
-  ];
+  const lines = [lineOf(model, prompt, cache_read, output, percent)];
   const document = {
     id: 'chatcmpl-1',
     object: 'chat.completion',
@@ -254,16 +249,7 @@ export function serveResponses(setup: ProviderSetup, body: Json, dice: Dice): Se
     const cache_read = dice(prompt + 1);
     const output = dice(left + 1);
     left -= output;
-    lines.push({
-      type: 'message',
-      model,
-      input: prompt - cache_read,
-      output,
-      cache_read,
-      write_5m: 0,
-      write_1h: 0,
-      percent,
-    });
+    lines.push(lineOf(model, prompt, cache_read, output, percent));
     prompt = Math.min(prompt + dice(2000), setup.models[model]!.window);
   }
   const sum = (key: 'input' | 'output' | 'cache_read') => lines.reduce((total, line) => total + line[key], 0);

@@ -1,15 +1,12 @@
 /**
  * Upstreams that fail in every way there is, for each protocol: one real HTTP server, in which each upstream has a path of its
  * own and plays a test's script.
- * @module
  */
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { openUpstream, type Script, sse } from '../../../engine/edge/simulate/upstream.ts';
 import { freePort } from '../free-port.ts';
 import { checkRequest, documentOf, eventsOf } from './model-provider.ts';
-import { chatError } from './model-provider-chat-answer.ts';
-import { messagesError } from './model-provider-messages-answer.ts';
-import { numbered } from './model-provider-responses-answer.ts';
+import { chatError, messagesError, numbered } from './model-provider-answers.ts';
 import type { Failure } from './model-provider-script.ts';
 import type { Exchange, Received } from './scripted-upstream.ts';
 

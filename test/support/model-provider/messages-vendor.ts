@@ -1,7 +1,6 @@
 /**
  * Rejections of the Messages API's vendor beyond a body's shape, from its documentation: the pages on versions, beta
  * headers, errors, prompt caching, extended thinking, structured outputs and the definition of tools, and the types of its SDK.
- * @module
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { checkEnforcedSchema, checkTools, demand, Refused } from './model-provider-checks.ts';

@@ -1,7 +1,4 @@
-/**
- * Checks of requests as strict as the real APIs': a closed shape for everything, then what a shape can't say.
- * @module
- */
+/** Checks of requests as strict as the real APIs': a closed shape for everything, then what a shape can't say. */
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 
@@ -102,18 +99,14 @@ export function checker(shape: Shape): (value: unknown) => void {
 /** Whose rules for schemas: those of the Messages API, or those of functions in chat completions and Responses. */
 export type SchemaApi = 'messages' | 'functions';
 
+const KEYWORDS =
+  'type title description enum const anyOf $ref properties required additionalProperties items minItems format';
+const CONSTRAINTS = 'maxItems pattern minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum multipleOf';
+const FORMATS = 'date-time time date duration email hostname ipv4 ipv6 uuid';
 /** What the guides on structured outputs of both vendors, and the error messages of their APIs, say of schemas that are enforced. */
 const ENFORCED: Readonly<Record<SchemaApi, { readonly keywords: string; readonly formats: string }>> = {
-  messages: {
-    keywords:
-      'type title description enum const anyOf $ref properties required additionalProperties items minItems format',
-    formats: 'date-time time date duration email hostname ipv4 ipv6 uuid uri',
-  },
-  functions: {
-    keywords:
-      'type title description enum const anyOf $ref properties required additionalProperties items minItems maxItems format pattern minLength maxLength minimum maximum exclusiveMinimum exclusiveMaximum multipleOf',
-    formats: 'date-time time date duration email hostname ipv4 ipv6 uuid',
-  },
+  messages: { keywords: KEYWORDS, formats: `${FORMATS} uri` },
+  functions: { keywords: `${KEYWORDS} ${CONSTRAINTS}`, formats: FORMATS },
 };
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -178,11 +171,8 @@ export function checkEnforcedSchema(root: unknown, param: string, api: SchemaApi
     demand(schema.additionalProperties === false, at, "'additionalProperties' must be explicitly set to false");
     const keys = Object.keys(properties as object);
     const named = new Set(required as string[]);
-    demand(
-      [...named].every((key) => keys.includes(key)),
-      at,
-      'required has a key that is no property',
-    );
+    const is_known = [...named].every((key) => keys.includes(key));
+    demand(is_known, at, 'required has a key that is no property');
     const missing = api === 'functions' ? keys.find((key) => !named.has(key)) : undefined;
     demand(missing === undefined, at, `'required' must include every key in properties. Missing '${missing}'`);
   });

@@ -1,7 +1,4 @@
-/**
- * The Messages API of the scripted model provider: its rejections, and the content of a request.
- * @module
- */
+/** The Messages API of the scripted model provider: its rejections, and the content of a request. */
 
 import { checkVendorSchemas } from './messages-vendor.ts';
 import {
@@ -65,6 +62,7 @@ const TOOL = object(
   { ...CACHE, type: oneOf('custom'), description: TEXT, strict: FLAG },
 );
 const PARALLEL = { disable_parallel_tool_use: FLAG };
+const DISPLAY = { display: orNull(oneOf('summarized', 'omitted')) };
 const content = (block: Shape): Shape => either(FULL_TEXT, listOf(block, { minItems: 1 }));
 
 const checkShape = checker(
@@ -91,11 +89,8 @@ const checkShape = checker(
         none: object({}),
       }),
       thinking: kinds('type', {
-        enabled: object(
-          { budget_tokens: { type: 'integer', minimum: 1024 } },
-          { display: orNull(oneOf('summarized', 'omitted')) },
-        ),
-        adaptive: object({}, { display: orNull(oneOf('summarized', 'omitted')) }),
+        enabled: object({ budget_tokens: { type: 'integer', minimum: 1024 } }, DISPLAY),
+        adaptive: object({}, DISPLAY),
         disabled: object({}),
       }),
       output_config: object(
@@ -139,11 +134,8 @@ function checkTexts(body: Checked): void {
   const last: Checked = body.messages.at(-1);
   if (last?.role !== 'assistant') return;
   const text = blocksOf(last.content).at(-1);
-  demand(
-    text?.type !== 'text' || !/\s$/.test(text.text),
-    'messages',
-    'final assistant content cannot end with trailing whitespace',
-  );
+  const is_trimmed = text?.type !== 'text' || !/\s$/.test(text.text);
+  demand(is_trimmed, 'messages', 'final assistant content cannot end with trailing whitespace');
 }
 
 /** Turns of the same role in a row are one turn. */
@@ -157,6 +149,8 @@ function turnsOf(body: Checked): { role: string; path: string; blocks: Checked[]
   return turns;
 }
 
+const UNANSWERED = '`tool_use` ids were found without `tool_result` blocks immediately after';
+
 function checkCalls(turns: ReturnType<typeof turnsOf>): void {
   let open = new Set<string>();
   const used = new Set<string>();
@@ -169,17 +163,13 @@ function checkCalls(turns: ReturnType<typeof turnsOf>): void {
       const message = `unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${tool_use_id}`;
       demand(role === 'user' && open.delete(tool_use_id), path, message);
     }
-    demand(
-      open.size === 0,
-      path,
-      `\`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${[...open]}`,
-    );
+    demand(open.size === 0, path, `${UNANSWERED}: ${[...open]}`);
     const calls = blocks.filter(({ type }) => type === 'tool_use').map(({ id }): string => id);
     for (const id of calls) demand(!used.has(id), path, '`tool_use` ids must be unique');
     for (const id of calls) used.add(id);
     open = new Set(calls);
   }
-  demand(open.size === 0, 'messages', '`tool_use` ids were found without `tool_result` blocks immediately after');
+  demand(open.size === 0, 'messages', UNANSWERED);
 }
 
 function checkThinking(body: Checked, turns: ReturnType<typeof turnsOf>): void {
@@ -187,20 +177,14 @@ function checkThinking(body: Checked, turns: ReturnType<typeof turnsOf>): void {
     for (const { type, thinking, signature, data } of blocks) {
       const proven = type !== 'thinking' || signature === sign('messages', thinking);
       demand(proven, path, 'Invalid `signature` in `thinking` block');
-      demand(
-        type !== 'redacted_thinking' || data === sign('messages', ''),
-        path,
-        'Invalid `data` in `redacted_thinking` block',
-      );
+      const sealed = type !== 'redacted_thinking' || data === sign('messages', '');
+      demand(sealed, path, 'Invalid `data` in `redacted_thinking` block');
     }
   }
   const { thinking, max_tokens, temperature = 1, top_k, top_p = 1, tool_choice } = body;
   if (thinking === undefined || thinking.type === 'disabled') return;
-  demand(
-    !(thinking.budget_tokens >= max_tokens),
-    'max_tokens',
-    '`max_tokens` must be greater than `thinking.budget_tokens`',
-  );
+  const fits = !(thinking.budget_tokens >= max_tokens);
+  demand(fits, 'max_tokens', '`max_tokens` must be greater than `thinking.budget_tokens`');
   demand(temperature === 1, 'temperature', '`temperature` may only be set to 1 when thinking is enabled');
   demand(top_k === undefined, 'top_k', '`top_k` must be unset when thinking is enabled');
   demand(top_p >= 0.95, 'top_p', '`top_p` must be greater than or equal to 0.95 when thinking is enabled');
@@ -223,11 +207,8 @@ export function checkMessages(body: Checked): void {
   checkThinking(body, turns);
   const names: string[] = (body.tools ?? []).map(({ name }: Checked) => name);
   checkVendorSchemas(body.tools ?? [], body.output_config);
-  demand(
-    body.tool_choice === undefined || names.length > 0,
-    'tool_choice',
-    'may only be specified while providing `tools`.',
-  );
+  const may_choose = body.tool_choice === undefined || names.length > 0;
+  demand(may_choose, 'tool_choice', 'may only be specified while providing `tools`.');
   const { name } = body.tool_choice ?? {};
   demand(name === undefined || names.includes(name), 'tool_choice', `Tool '${name}' not found in provided tools`);
 }

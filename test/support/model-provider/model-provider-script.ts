@@ -1,7 +1,4 @@
-/**
- * A scripted model's output, independent of any API, and its input.
- * @module
- */
+/** A scripted model's output, independent of any API, and its input. */
 import { createHash } from 'node:crypto';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 

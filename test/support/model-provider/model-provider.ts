@@ -1,17 +1,23 @@
 /**
  * A scripted model provider for tests: one port that speaks Messages, chat completions and Responses, as strict as the real
  * APIs about what it is asked, driven by one script in the words of none of them.
- * @module
  */
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { checkVendorBody, checkVendorHeaders, type VendorModels, withoutBetaFields } from './messages-vendor.ts';
-import { checkChat, seenInChat } from './model-provider-chat.ts';
-import { chatDocument, chatError, chatEvents } from './model-provider-chat-answer.ts';
+import {
+  chatDocument,
+  chatError,
+  chatEvents,
+  messagesDocument,
+  messagesError,
+  messagesEvents,
+  numbered,
+  responsesDocument,
+  responsesEvents,
+} from './model-provider-answers.ts';
 import { Refused } from './model-provider-checks.ts';
+import { checkChat, checkResponses, seenInChat, seenInResponses } from './model-provider-compat.ts';
 import { checkMessages, seenInMessages } from './model-provider-messages.ts';
-import { messagesDocument, messagesError, messagesEvents } from './model-provider-messages-answer.ts';
-import { checkResponses, seenInResponses } from './model-provider-responses.ts';
-import { numbered, responsesDocument, responsesEvents } from './model-provider-responses-answer.ts';
 import type { Answer, AnswerIds, Asked, Failure, Seen } from './model-provider-script.ts';
 import { type Exchange, type Script, type ScriptedUpstream, sse, startUpstream } from './scripted-upstream.ts';
 
@@ -169,9 +175,6 @@ const statusOf = ({ param }: Refused): number => (param === 'authentication' ? 4
 
 /** Returns a short text. */
 const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
-
-/** Returns a JSON text of the model's input. */
-export const sayWhatWasSeen: Model = ({ seen }) => ({ said: [{ kind: 'text', text: JSON.stringify(seen) }] });
 
 /** Starts a provider on a free port of the loopback address. `models` are those of its Messages API, absent: any. */
 export async function startModelProvider(options: { readonly models?: VendorModels } = {}): Promise<ModelProvider> {

@@ -1,6 +1,5 @@
 /**
  * A Messages upstream for tests, on the engine's scripted one: its responses, down to raw bytes and cut connections.
- * @module
  */
 
 import {

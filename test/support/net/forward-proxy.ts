@@ -1,7 +1,6 @@
 /**
  * An HTTP proxy as companies have them, in front of servers of the test: it opens ways (CONNECT) and reads requests with a whole address,
  * and knows private names.
- * @module
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
@@ -23,19 +22,10 @@ export interface Passed {
 }
 
 /** A running proxy. */
-export interface ForwardProxy {
-  /** With its credential, if required. */
-  readonly url: string;
-  /** Host and port. */
-  readonly host: string;
-  readonly passed: Passed[];
-  /** Tunnels that are open now. */
-  readonly open: ReadonlySet<Duplex>;
-  close(): Promise<void>;
-}
+export type ForwardProxy = Awaited<ReturnType<typeof startForwardProxy>>;
 
-/** Options of a proxy. */
-export interface ForwardProxyOptions {
+/** Starts a proxy on a free port of the loopback address. */
+export async function startForwardProxy(options: {
   /** The ports of the servers it reaches on this machine, by its names for them. */
   readonly servers: Readonly<Record<string, number>>;
   /** Required name and password. */
@@ -46,10 +36,7 @@ export interface ForwardProxyOptions {
   readonly authenticate?: string;
   /** Has it speak TLS itself. */
   readonly tls?: { readonly cert: string; readonly key: string; readonly host: string };
-}
-
-/** Starts a proxy on a free port of the loopback address. */
-export async function startForwardProxy(options: ForwardProxyOptions): Promise<ForwardProxy> {
+}) {
   const { servers, credential, refuses } = options;
   const wanted = credential && `Basic ${Buffer.from(`${credential.name}:${credential.password}`).toString('base64')}`;
   const passed: Passed[] = [];
@@ -110,10 +97,12 @@ export async function startForwardProxy(options: ForwardProxyOptions): Promise<F
   const host = `${options.tls?.host ?? '127.0.0.1'}:${port}`;
   const who = credential ? `${credential.name}:${encodeURIComponent(credential.password)}@` : '';
   return {
+    /** With its credential, if required. */
     url: `${options.tls ? 'https' : 'http'}://${who}${host}`,
     host,
     passed,
-    open,
+    /** Tunnels that are open now. */
+    open: open as ReadonlySet<Duplex>,
     close: () => closed(server, sockets),
   };
 }

@@ -1,7 +1,4 @@
-/**
- * Effects of reverse proxies and company networks on a gateway behind them, each as a behaviour for `startProxy`.
- * @module
- */
+/** Effects of reverse proxies and company networks on a gateway behind them, each as a behaviour for `startProxy`. */
 import type { IncomingMessage } from 'node:http';
 import { createGzip, gzipSync } from 'node:zlib';
 import { type Behaviour, copyHead, type Passage, pairs } from './proxy.ts';

@@ -1,7 +1,6 @@
 /**
  * nginx in front of a gateway, with the lines of a server as an operator writes them: the real one where it is installed,
  * else a mock that passes paths and headers on as the same lines say.
- * @module
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,11 +16,6 @@ import { until } from '../until.ts';
 /** Whether nginx is installed here. */
 export const HAS_NGINX = spawnSync('nginx', ['-v']).status === 0;
 
-/** The server in front of a gateway. */
-export interface Nginx {
-  close(): Promise<void>;
-}
-
 /** Where a server listens, and its other lines: `location` blocks. */
 export interface NginxServer {
   readonly host: '127.0.0.1' | '::1';
@@ -33,11 +27,11 @@ export interface NginxServer {
 }
 
 /** Starts nginx, or its replacement. */
-export function startNginx(server: NginxServer): Promise<Nginx> {
+export function startNginx(server: NginxServer): Promise<{ close(): Promise<void> }> {
   return HAS_NGINX ? startReal(server) : startStandIn(server);
 }
 
-async function startReal({ host, port, tls, locations, beside = '' }: NginxServer): Promise<Nginx> {
+async function startReal({ host, port, tls, locations, beside = '' }: NginxServer) {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-nginx-'));
   const file = (name: string) => join(directory, name);
   await writeFile(file('tls.crt'), LOOPBACK_CERTIFICATE.cert);
@@ -122,7 +116,7 @@ function locationsIn({ locations, beside = '' }: NginxServer): readonly Location
   });
 }
 
-async function startStandIn(input: NginxServer): Promise<Nginx> {
+async function startStandIn(input: NginxServer) {
   const locations = locationsIn(input).toSorted((a, b) => b.path.length - a.path.length);
   const response = (req: IncomingMessage, res: ServerResponse) => {
     const location = locations.find(({ path }) => req.url!.startsWith(path));

@@ -1,8 +1,4 @@
-/**
- * A collector of OTLP for tests, on the engine's scripted server: it decodes what it gets, keeps every byte of it, and fails on
- * request.
- * @module
- */
+/** A collector of OTLP: it decodes what it gets, keeps every byte of it, and fails on request. @module */
 import { gunzipSync } from 'node:zlib';
 import { diag, logs, metrics, trace } from '@opentelemetry/api';
 import { atFileEnd } from '../file-end.ts';
@@ -25,15 +21,12 @@ atFileEnd(() => {
   for (const owner of [trace, metrics, logs, diag]) owner.disable();
 });
 
-/** An export that was received. */
 export interface ReceivedExport extends Export {
   readonly signal: Signal;
   readonly received: Received;
-  /** The body, decompressed. */
   readonly body: Buffer;
 }
 
-/** A running collector. */
 export interface TestCollector {
   /** Without a path. */
   readonly url: string;
@@ -44,7 +37,6 @@ export interface TestCollector {
   readonly spans: readonly ReceivedSpan[];
   readonly points: readonly ReceivedPoint[];
   readonly logs: readonly ReceivedLog[];
-  /** The first span that is like this, once it is there. */
   span(what: string, is_it: (span: ReceivedSpan) => boolean): Promise<ReceivedSpan>;
   /** The SERVER span that is like this, with the spans of its attempts, once so many of them are there. */
   request(
@@ -56,7 +48,6 @@ export interface TestCollector {
   point(metric: string, is_it?: (point: ReceivedPoint) => boolean): Promise<ReceivedPoint>;
   /** Everything that arrived as text: request lines, headers, bodies decompressed. */
   wire(): string;
-  /** Drops what arrived. */
   clear(): void;
   /** Responds with this instead of accepting; `undefined` to accept again. Later exports are kept only if accepted. */
   failWith(script: Script | undefined): void;
@@ -102,7 +93,6 @@ const accept: Script = (exchange) => {
   return answerBytes(200, { 'content-type': type }, json ? '{}' : '')(exchange);
 };
 
-/** Starts a collector on a free port of the loopback address. */
 export async function startCollector(): Promise<TestCollector> {
   const exports: ReceivedExport[] = [];
   const broken: string[] = [];

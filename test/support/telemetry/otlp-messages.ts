@@ -1,132 +1,63 @@
-/**
- * The fields of an OTLP export, by their numbers.
- * @see https://github.com/open-telemetry/opentelemetry-proto (v1)
- * @module
- */
 import type { Field, Message, Scalar } from './protobuf.ts';
 
-const one = (name: string, type: Field['type']): Field => ({ name, type });
-const many = (name: string, type: Field['type']): Field => ({ name, type, many: true });
-const number = (name: string, type: Scalar = 'varint'): Field => ({ name, type });
+/**
+ * The messages of OTLP (opentelemetry-proto v1), one a line: number, name and type of each field; a star is for many.
+ * @see https://github.com/open-telemetry/opentelemetry-proto
+ */
+const MESSAGES = `
+KeyValue: 1 key string, 2 value AnyValue
+AnyValue: 1 stringValue string, 2 boolValue bool, 3 intValue int64, 4 doubleValue double, 5 arrayValue ArrayValue
+AnyValue: 6 kvlistValue KeyValueList, 7 bytesValue bytes
+ArrayValue: 1 values AnyValue*
+KeyValueList: 1 values KeyValue*
+Resource: 1 attributes KeyValue*, 2 droppedAttributesCount varint
+Scope: 1 name string, 2 version string, 3 attributes KeyValue*, 4 droppedAttributesCount varint
+Span: 1 traceId id, 2 spanId id, 3 traceState string, 4 parentSpanId id, 5 name string, 6 kind varint
+Span: 7 startTimeUnixNano fixed64, 8 endTimeUnixNano fixed64, 9 attributes KeyValue*, 10 droppedAttributesCount varint
+Span: 11 events Event*, 12 droppedEventsCount varint, 13 links Link*, 14 droppedLinksCount varint, 15 status Status
+Span: 16 flags fixed32
+Event: 1 timeUnixNano fixed64, 2 name string, 3 attributes KeyValue*, 4 droppedAttributesCount varint
+Link: 1 traceId id, 2 spanId id, 3 traceState string, 4 attributes KeyValue*, 5 droppedAttributesCount varint
+Link: 6 flags fixed32
+Status: 2 message string, 3 code varint
+Metric: 1 name string, 2 description string, 3 unit string, 5 gauge Gauge, 7 sum Sum, 9 histogram Histogram
+Gauge: 1 dataPoints NumberPoint*
+Sum: 1 dataPoints NumberPoint*, 2 aggregationTemporality varint, 3 isMonotonic bool
+Histogram: 1 dataPoints HistogramPoint*, 2 aggregationTemporality varint
+NumberPoint: 2 startTimeUnixNano fixed64, 3 timeUnixNano fixed64, 4 asDouble double, 6 asInt sfixed64
+NumberPoint: 7 attributes KeyValue*, 8 flags varint
+HistogramPoint: 2 startTimeUnixNano fixed64, 3 timeUnixNano fixed64, 4 count fixed64, 5 sum double
+HistogramPoint: 6 bucketCounts fixed64*, 7 explicitBounds double*, 9 attributes KeyValue*, 10 flags varint
+HistogramPoint: 11 min double, 12 max double
+LogRecord: 1 timeUnixNano fixed64, 2 severityNumber varint, 3 severityText string, 5 body AnyValue
+LogRecord: 6 attributes KeyValue*, 7 droppedAttributesCount varint, 8 flags fixed32, 9 traceId id, 10 spanId id
+LogRecord: 11 observedTimeUnixNano fixed64, 12 eventName string
+ScopeSpans: 1 scope Scope, 2 spans Span*, 3 schemaUrl string
+ScopeMetrics: 1 scope Scope, 2 metrics Metric*, 3 schemaUrl string
+ScopeLogs: 1 scope Scope, 2 logRecords LogRecord*, 3 schemaUrl string
+ResourceSpans: 1 resource Resource, 2 scopeSpans ScopeSpans*, 3 schemaUrl string
+ResourceMetrics: 1 resource Resource, 2 scopeMetrics ScopeMetrics*, 3 schemaUrl string
+ResourceLogs: 1 resource Resource, 2 scopeLogs ScopeLogs*, 3 schemaUrl string
+traces: 1 resourceSpans ResourceSpans*
+metrics: 1 resourceMetrics ResourceMetrics*
+logs: 1 resourceLogs ResourceLogs*`;
 
-const KEY_VALUE: Message = { 1: one('key', 'string'), 2: one('value', () => ANY_VALUE) };
-const ATTRIBUTES = many('attributes', () => KEY_VALUE);
-
-const ANY_VALUE: Message = {
-  1: one('stringValue', 'string'),
-  2: one('boolValue', 'bool'),
-  3: one('intValue', 'int64'),
-  4: one('doubleValue', 'double'),
-  5: one('arrayValue', () => ({ 1: many('values', () => ANY_VALUE) })),
-  6: one('kvlistValue', () => ({ 1: many('values', () => KEY_VALUE) })),
-  7: one('bytesValue', 'bytes'),
-};
-
-const RESOURCE: Message = { 1: ATTRIBUTES, 2: number('droppedAttributesCount') };
-const SCOPE: Message = {
-  1: one('name', 'string'),
-  2: one('version', 'string'),
-  3: ATTRIBUTES,
-  4: number('droppedAttributesCount'),
-};
-
-const SPAN: Message = {
-  1: one('traceId', 'id'),
-  2: one('spanId', 'id'),
-  3: one('traceState', 'string'),
-  4: one('parentSpanId', 'id'),
-  5: one('name', 'string'),
-  6: number('kind'),
-  7: number('startTimeUnixNano', 'fixed64'),
-  8: number('endTimeUnixNano', 'fixed64'),
-  9: ATTRIBUTES,
-  10: number('droppedAttributesCount'),
-  11: many('events', () => ({
-    1: number('timeUnixNano', 'fixed64'),
-    2: one('name', 'string'),
-    3: ATTRIBUTES,
-    4: number('droppedAttributesCount'),
-  })),
-  12: number('droppedEventsCount'),
-  13: many('links', () => ({
-    1: one('traceId', 'id'),
-    2: one('spanId', 'id'),
-    3: one('traceState', 'string'),
-    4: ATTRIBUTES,
-    5: number('droppedAttributesCount'),
-    6: number('flags', 'fixed32'),
-  })),
-  14: number('droppedLinksCount'),
-  15: one('status', () => ({ 2: one('message', 'string'), 3: number('code') })),
-  16: number('flags', 'fixed32'),
-};
-
-const NUMBER_POINT: Message = {
-  2: number('startTimeUnixNano', 'fixed64'),
-  3: number('timeUnixNano', 'fixed64'),
-  4: number('asDouble', 'double'),
-  6: number('asInt', 'sfixed64'),
-  7: ATTRIBUTES,
-  8: number('flags'),
-};
-
-const HISTOGRAM_POINT: Message = {
-  2: number('startTimeUnixNano', 'fixed64'),
-  3: number('timeUnixNano', 'fixed64'),
-  4: number('count', 'fixed64'),
-  5: number('sum', 'double'),
-  6: many('bucketCounts', 'fixed64'),
-  7: many('explicitBounds', 'double'),
-  9: ATTRIBUTES,
-  10: number('flags'),
-  11: number('min', 'double'),
-  12: number('max', 'double'),
-};
-
-const METRIC: Message = {
-  1: one('name', 'string'),
-  2: one('description', 'string'),
-  3: one('unit', 'string'),
-  5: one('gauge', () => ({ 1: many('dataPoints', () => NUMBER_POINT) })),
-  7: one('sum', () => ({
-    1: many('dataPoints', () => NUMBER_POINT),
-    2: number('aggregationTemporality'),
-    3: one('isMonotonic', 'bool'),
-  })),
-  9: one('histogram', () => ({ 1: many('dataPoints', () => HISTOGRAM_POINT), 2: number('aggregationTemporality') })),
-};
-
-const LOG_RECORD: Message = {
-  1: number('timeUnixNano', 'fixed64'),
-  2: number('severityNumber'),
-  3: one('severityText', 'string'),
-  5: one('body', () => ANY_VALUE),
-  6: ATTRIBUTES,
-  7: number('droppedAttributesCount'),
-  8: number('flags', 'fixed32'),
-  9: one('traceId', 'id'),
-  10: one('spanId', 'id'),
-  11: number('observedTimeUnixNano', 'fixed64'),
-  12: one('eventName', 'string'),
-};
-
-/** Resources, within them scopes, within them the records of the signal. */
-function exportOf(resources: string, scopes: string, items: string, item: Message): Message {
-  const scope: Message = { 1: one('scope', () => SCOPE), 2: many(items, () => item), 3: one('schemaUrl', 'string') };
-  const resource: Message = {
-    1: one('resource', () => RESOURCE),
-    2: many(scopes, () => scope),
-    3: one('schemaUrl', 'string'),
-  };
-  return { 1: many(resources, () => resource) };
+const messages: Record<string, Record<number, Field>> = {};
+for (const line of MESSAGES.trim().split('\n')) {
+  const [message = '', fields = ''] = line.split(': ');
+  messages[message] ??= {};
+  for (const field of fields.split(', ')) {
+    const [number, name = '', type = ''] = field.replace('*', '').split(' ');
+    const is_message = /^[A-Z]/.test(type);
+    messages[message][Number(number)] = {
+      name,
+      type: is_message ? () => messages[type]! : (type as Scalar),
+      many: field.endsWith('*'),
+    };
+  }
 }
 
 /** Kinds of telemetry, as in the paths of OTLP over HTTP. */
 export type Signal = 'traces' | 'metrics' | 'logs';
 
-/** The request of an export by its signal. */
-export const EXPORTS: Readonly<Record<Signal, Message>> = {
-  traces: exportOf('resourceSpans', 'scopeSpans', 'spans', SPAN),
-  metrics: exportOf('resourceMetrics', 'scopeMetrics', 'metrics', METRIC),
-  logs: exportOf('resourceLogs', 'scopeLogs', 'logRecords', LOG_RECORD),
-};
+export const EXPORTS = messages as unknown as Readonly<Record<Signal, Message>>;

@@ -6,7 +6,6 @@ import { readMessage } from './protobuf.ts';
 export type Value = string | number | boolean | readonly Value[] | Readonly<{ [name: string]: Value }> | undefined;
 type Attributes = Readonly<Record<string, Value>>;
 
-/** The origin of a record. */
 export interface Origin {
   readonly resource: Attributes;
   readonly scope: { readonly name: string; readonly version: string; readonly schema_url: string };
@@ -23,30 +22,24 @@ export interface ReceivedSpan extends Origin {
   readonly began_at: number;
   readonly ended_at: number;
   readonly status: 'unset' | 'ok' | 'error';
-  readonly status_message: string;
   readonly attributes: Attributes;
   readonly events: readonly { readonly name: string; readonly at: number; readonly attributes: Attributes }[];
-  readonly flags: number;
 }
 
-/** One value of one series of a metric as it arrived. */
 export interface ReceivedPoint extends Origin {
   readonly metric: string;
   readonly kind: 'gauge' | 'sum' | 'histogram';
   readonly unit: string;
-  readonly description: string;
   readonly temporality: 'delta' | 'cumulative' | undefined;
   readonly monotonic: boolean;
   readonly labels: Attributes;
   /** Of a histogram the sum of its values. */
   readonly value: number;
-  /** Of a histogram. */
   readonly count: number;
   readonly buckets: readonly number[];
   readonly bounds: readonly number[];
 }
 
-/** A log record as it arrived. */
 export interface ReceivedLog extends Origin {
   readonly severity: string;
   readonly severity_number: number;
@@ -95,14 +88,12 @@ function spanOf(origin: Origin, span: Json): ReceivedSpan {
     began_at: millisecondsOf(span.startTimeUnixNano),
     ended_at: millisecondsOf(span.endTimeUnixNano),
     status: STATUSES[span.status?.code ?? 0]!,
-    status_message: span.status?.message ?? '',
     attributes: attributesOf(span.attributes),
     events: (span.events ?? []).map((event: Json) => ({
       name: event.name,
       at: millisecondsOf(event.timeUnixNano),
       attributes: attributesOf(event.attributes),
     })),
-    flags: span.flags ?? 0,
   };
 }
 
@@ -115,7 +106,6 @@ function pointsOf(origin: Origin, metric: Json): ReceivedPoint[] {
     metric: metric.name,
     kind,
     unit: metric.unit ?? '',
-    description: metric.description ?? '',
     temporality: TEMPORALITIES[data.aggregationTemporality ?? 0],
     monotonic: data.isMonotonic ?? false,
     labels: attributesOf(point.attributes),
@@ -139,7 +129,6 @@ function logOf(origin: Origin, record: Json): ReceivedLog {
   };
 }
 
-/** The content of an export. */
 export interface Export {
   readonly spans: readonly ReceivedSpan[];
   readonly points: readonly ReceivedPoint[];
@@ -162,10 +151,7 @@ function* itemsOf(resources: Json[] = [], scopes: string, items: string): Genera
   }
 }
 
-/**
- * Reads an export.
- * @throws Error for a body that is none.
- */
+/** Raises Error for a body that is no export. */
 export function readExport(signal: Signal, body: Buffer, is_json: boolean): Export {
   const text = () => new TextDecoder('utf-8', { fatal: true }).decode(body);
   const json: Json = is_json ? JSON.parse(text()) : readMessage(body, EXPORTS[signal]);

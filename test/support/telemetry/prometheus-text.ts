@@ -1,11 +1,9 @@
-/** One line of Prometheus' text format. */
 export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
 }
 
-/** A metric of Prometheus' text format, with all that belongs to it. */
 export interface PrometheusFamily {
   readonly type: string;
   readonly help: string;

@@ -1,49 +1,12 @@
 /**
  * Reads protobuf by the wire format alone, so that the check shares no code with the encoder.
  * @see https://protobuf.dev/programming-guides/encoding/
- * @module
  */
-
-/** How a field is written. Whole numbers of 64 bits become text, as in JSON; `id` is bytes shown as hexadecimal digits. */
-export type Scalar =
-  | 'string'
-  | 'id'
-  | 'bytes'
-  | 'bool'
-  | 'varint'
-  | 'int64'
-  | 'fixed32'
-  | 'fixed64'
-  | 'sfixed64'
-  | 'double';
-
-/** A field: its name in JSON, how it is written, and whether there may be many. */
-export interface Field {
-  readonly name: string;
-  readonly type: Scalar | (() => Message);
-  readonly many?: boolean;
-}
-
-/** The fields of a message by number. */
-export type Message = Readonly<Record<number, Field>>;
 
 const VARINT = 0;
 const FIXED_64 = 1;
 const LENGTH = 2;
 const FIXED_32 = 5;
-
-const WIRE: Readonly<Record<Scalar, number>> = {
-  string: LENGTH,
-  id: LENGTH,
-  bytes: LENGTH,
-  bool: VARINT,
-  varint: VARINT,
-  int64: VARINT,
-  fixed32: FIXED_32,
-  fixed64: FIXED_64,
-  sfixed64: FIXED_64,
-  double: FIXED_64,
-};
 
 class Reader {
   readonly #bytes: Buffer;
@@ -73,49 +36,53 @@ class Reader {
     return this.#bytes.subarray(this.#at - length, this.#at);
   }
 
-  scalar(type: Scalar): unknown {
-    switch (type) {
-      case 'bool':
-        return this.varint() !== 0n;
-      case 'varint':
-        return Number(this.varint());
-      case 'int64':
-        return String(BigInt.asIntN(64, this.varint()));
-      case 'fixed32':
-        return this.take(4).readUInt32LE();
-      case 'fixed64':
-        return String(this.take(8).readBigUInt64LE());
-      case 'sfixed64':
-        return String(this.take(8).readBigInt64LE());
-      case 'double':
-        return this.take(8).readDoubleLE();
-      default: {
-        const bytes = this.take(Number(this.varint()));
-        if (type === 'id') return bytes.toString('hex');
-        if (type === 'bytes') return bytes.toString('base64');
-        return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-      }
-    }
+  bytes(): Buffer {
+    return this.take(Number(this.varint()));
   }
 }
+
+const scalar = (wire: number, read: (reader: Reader) => unknown) => ({ wire, read });
+
+/** How a field is written. Whole numbers of 64 bits become text, as in JSON; `id` is bytes shown as hexadecimal digits. */
+const SCALARS = {
+  string: scalar(LENGTH, (reader) => new TextDecoder('utf-8', { fatal: true }).decode(reader.bytes())),
+  id: scalar(LENGTH, (reader) => reader.bytes().toString('hex')),
+  bytes: scalar(LENGTH, (reader) => reader.bytes().toString('base64')),
+  bool: scalar(VARINT, (reader) => reader.varint() !== 0n),
+  varint: scalar(VARINT, (reader) => Number(reader.varint())),
+  int64: scalar(VARINT, (reader) => String(BigInt.asIntN(64, reader.varint()))),
+  fixed32: scalar(FIXED_32, (reader) => reader.take(4).readUInt32LE()),
+  fixed64: scalar(FIXED_64, (reader) => String(reader.take(8).readBigUInt64LE())),
+  sfixed64: scalar(FIXED_64, (reader) => String(reader.take(8).readBigInt64LE())),
+  double: scalar(FIXED_64, (reader) => reader.take(8).readDoubleLE()),
+};
+
+export type Scalar = keyof typeof SCALARS;
+
+/** A field: its name in JSON, how it is written, and whether there may be many. */
+export interface Field {
+  readonly name: string;
+  readonly type: Scalar | (() => Message);
+  readonly many?: boolean;
+}
+
+export type Message = Readonly<Record<number, Field>>;
 
 function readField(reader: Reader, { name, type, many }: Field, wire: number): unknown[] {
   if (typeof type === 'function') {
     if (wire !== LENGTH) throw new Error(`${name} has wire type ${wire}`);
-    return [readMessage(reader.take(Number(reader.varint())), type())];
+    return [readMessage(reader.bytes(), type())];
   }
-  if (wire === WIRE[type]) return [reader.scalar(type)];
+  const { wire: expected, read } = SCALARS[type];
+  if (wire === expected) return [read(reader)];
   if (wire !== LENGTH || !many) throw new Error(`${name} has wire type ${wire}`);
-  const packed = new Reader(reader.take(Number(reader.varint())));
+  const packed = new Reader(reader.bytes());
   const values: unknown[] = [];
-  while (!packed.over) values.push(packed.scalar(type));
+  while (!packed.over) values.push(read(packed));
   return values;
 }
 
-/**
- * Reads a message into the shape that it has in JSON.
- * @throws Error for bytes that are no such message, and for an unknown field.
- */
+/** Reads a message as in JSON. Raises Error for other bytes, and for an unknown field. */
 export function readMessage(bytes: Buffer, message: Message): Record<string, unknown> {
   const reader = new Reader(bytes);
   const value: Record<string, unknown> = {};

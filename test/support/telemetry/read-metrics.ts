@@ -4,7 +4,6 @@ import { parsePrometheusText } from './prometheus-text.ts';
 /** Section `telemetry` of a gateway whose metrics `readMetrics` can read. */
 export const READABLE_METRICS = { metrics: { listen: '127.0.0.1:0' } } as const;
 
-/** Where a gateway serves its metrics. */
 export function metricsUrl({ logs }: Pick<TestGateway, 'logs'>): string {
   const line = logs.findLast((each) => each.includes('metrics are served at'));
   const { port } = JSON.parse(line ?? '{}') as { readonly port?: number };

@@ -17,27 +17,17 @@ function urls(otlp: object | undefined, env: Env = {}) {
 
 const traces = (otlp: object | undefined, env: Env = {}) => settings(otlp, env).traces as Target;
 const HERE = 'http://localhost:4318';
+const [TRACES, METRICS, LOGS] = ['traces', 'metrics', 'logs'].map((signal) => `${HERE}/v1/${signal}`);
+const NOWHERE = [undefined, undefined, undefined];
 
 describe('the endpoint of gateway.yaml', () => {
-  for (const [endpoint, expected] of [
-    [
-      'https://o.example.com',
-      ['https://o.example.com/v1/traces', 'https://o.example.com/v1/metrics', 'https://o.example.com/v1/logs'],
-    ],
-    [
-      'https://o.example.com/',
-      ['https://o.example.com/v1/traces', 'https://o.example.com/v1/metrics', 'https://o.example.com/v1/logs'],
-    ],
-    [
-      'https://o.example.com/a/v1/traces?k=1',
-      [
-        'https://o.example.com/a/v1/traces?k=1',
-        'https://o.example.com/a/v1/metrics?k=1',
-        'https://o.example.com/a/v1/logs?k=1',
-      ],
-    ],
+  for (const [endpoint, base, query] of [
+    ['https://o.example.com', 'https://o.example.com', ''],
+    ['https://o.example.com/', 'https://o.example.com', ''],
+    ['https://o.example.com/a/v1/traces?k=1', 'https://o.example.com/a', '?k=1'],
   ] as const) {
     test(`${endpoint} has siblings for metrics and logs`, () => {
+      const expected = ['traces', 'metrics', 'logs'].map((signal) => `${base}/v1/${signal}${query}`);
       assert.deepEqual(urls({ endpoint, logs: true }), expected);
     });
   }
@@ -63,7 +53,7 @@ describe('the endpoint of gateway.yaml', () => {
       env,
     );
     assert.deepEqual(target, {
-      url: `${HERE}/v1/traces`,
+      url: TRACES,
       headers: { b: '2' },
       protocol: 'http/json',
       compression: 'none',
@@ -105,28 +95,24 @@ describe('the standard variables', () => {
   });
 
   test('send nothing where none of them names a collector or an exporter', () => {
-    assert.deepEqual(urls(undefined, { OTEL_SERVICE_NAME: 'x', OTEL_EXPORTER_OTLP_HEADERS: 'a=1' }), [
-      undefined,
-      undefined,
-      undefined,
-    ]);
-    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'otlp' }), [`${HERE}/v1/traces`, undefined, undefined]);
-    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'console' }), [undefined, undefined, undefined]);
+    assert.deepEqual(urls(undefined, { OTEL_SERVICE_NAME: 'x', OTEL_EXPORTER_OTLP_HEADERS: 'a=1' }), NOWHERE);
+    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'otlp' }), [TRACES, undefined, undefined]);
+    assert.deepEqual(urls(undefined, { OTEL_TRACES_EXPORTER: 'console' }), NOWHERE);
+    const { warnings } = settings(undefined, { OTEL_METRICS_EXPORTER: 'console' });
+    assert.match(warnings.join(), /OTEL_METRICS_EXPORTER.*metrics\.listen/);
   });
 
   test('of exporters switch signals off and logs on, also beside an endpoint of gateway.yaml', () => {
     const env = { OTEL_TRACES_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'otlp' };
-    assert.deepEqual(urls({ endpoint: HERE }, env), [undefined, `${HERE}/v1/metrics`, `${HERE}/v1/logs`]);
-    assert.deepEqual(urls({ endpoint: HERE, traces: true, logs: false }, env), [
-      `${HERE}/v1/traces`,
-      `${HERE}/v1/metrics`,
-      undefined,
-    ]);
+    assert.deepEqual(urls({ endpoint: HERE }, env), [undefined, METRICS, LOGS]);
+    assert.deepEqual(urls({ endpoint: HERE, traces: true, logs: false }, env), [TRACES, METRICS, undefined]);
   });
 
-  test('OTEL_SDK_DISABLED disables everything, despite gateway.yaml', () => {
-    assert.deepEqual(urls({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'true' }), [undefined, undefined, undefined]);
-    assert.deepEqual(urls({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'no' })[0], `${HERE}/v1/traces`);
+  test('OTEL_SDK_DISABLED disables everything, despite gateway.yaml, and is reported there', () => {
+    assert.deepEqual(urls({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'true' }), NOWHERE);
+    assert.deepEqual(urls({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'no' })[0], TRACES);
+    const { warnings } = settings({ endpoint: HERE }, { OTEL_SDK_DISABLED: 'true' });
+    assert.match(warnings.join(), /nothing is sent.*OTEL_SDK_DISABLED/);
   });
 
   test('give the resource its attributes, below those of gateway.yaml', () => {
@@ -154,6 +140,7 @@ describe('the standard variables', () => {
       'grpc',
       /OTEL_EXPORTER_OTLP_TRACES_PROTOCOL selects.*gRPC.*http\/protobuf.*4318/,
     ],
+    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'thrift', /OTEL_EXPORTER_OTLP_PROTOCOL is not a protocol of OTLP.*http\/json/],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', /OTEL_EXPORTER_OTLP_ENDPOINT cannot be used/],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'planted secret', /OTEL_EXPORTER_OTLP_HEADERS cannot be read/],
     ['OTEL_BSP_MAX_QUEUE_SIZE', 'many', /OTEL_BSP_MAX_QUEUE_SIZE is not a whole number/],

@@ -8,6 +8,7 @@ import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts'
 import type { LimitStatus } from '../../../engine/base/contract/money.ts';
 import type { EndedRequest } from '../../../engine/base/contract/telemetry.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { isInRatio, newTraceId } from '../../../engine/base/kit/net/trace-context.ts';
 import { METRICS } from '../../../engine/domain/telemetry/catalogue/metrics.ts';
 import { ATTRIBUTES, EVENTS, SPANS } from '../../../engine/domain/telemetry/catalogue/spans.ts';
 import { MetricRegistry } from '../../../engine/domain/telemetry/metric-registry.ts';
@@ -74,7 +75,6 @@ function attempt(more: Partial<AttemptRecord> = {}): AttemptRecord {
   };
 }
 
-/** A daily limit of 50 USD of which 20 are spent and 5 reserved. */
 function limit(more: Partial<LimitStatus> = {}): LimitStatus {
   return {
     scope: 'user',
@@ -136,7 +136,6 @@ function refused(error: StageError, more: Ended = {}): EndedRequest {
   return ended({ attempts: [], error, ...more, facts: { ...facts, ...outcome, ...more.facts } });
 }
 
-/** What telemetry makes of requests. */
 function openScene(
   telemetry: Partial<ReturnType<typeof stageConfig>['telemetry']> = {},
   { env = {}, ...sections }: Partial<ReturnType<typeof stageConfig>> & { readonly env?: NodeJS.ProcessEnv } = {},
@@ -164,7 +163,6 @@ function openScene(
   return { ...told, taken, logged, series, metrics, clock, reload };
 }
 
-/** The spans of one request. */
 function spansOf(request: EndedRequest, ...scene: Parameters<typeof openScene>): readonly FinishedSpan[] {
   const { requestEnded, taken, logged } = openScene(...scene);
   requestEnded(request);
@@ -172,7 +170,6 @@ function spansOf(request: EndedRequest, ...scene: Parameters<typeof openScene>):
   return taken[0] ?? [];
 }
 
-/** What is said of a span, without what is not there. */
 function said(attributes: FinishedSpan['attributes']): Record<string, unknown> {
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
 }
@@ -205,6 +202,26 @@ describe('the spans of a request that was served', () => {
     assert.equal(said(charged!.attributes)['gen_ai.usage.input_tokens'], 120);
   });
 
+  it('begin and end with the request and its attempts, and tell what was left and why', () => {
+    const failed = attempt({ outcome: 'overloaded', status: 529, reason: 'next_overloaded', ms: 10 });
+    const attempts = [failed, attempt({ n: 2, upstream: 'spare', ms: 15 })];
+    const spans = spansOf(ended({ attempts, facts: { 'route.upstream': 'spare' } }));
+    const [request, ...others] = spans;
+    const told = spans.map(({ name, kind, began_at, ended_at, failed }) => {
+      return { name, kind, from: began_at - NOON, to: ended_at - NOON, failed };
+    });
+    assert.deepEqual(told, [
+      { name: 'POST /v1/messages', kind: 'server', from: 0, to: 40, failed: false },
+      { name: 'chat coder-1', kind: 'client', from: 10, to: 20, failed: true },
+      { name: 'chat coder-1', kind: 'client', from: 20, to: 40, failed: false },
+    ]);
+    for (const { parent_span_id } of others) assert.equal(parent_span_id, request!.span_id);
+    const left = { 'gateway.upstream': 'main', 'gateway.fallback.reason': 'next_overloaded', 'gateway.attempt': 1 };
+    assert.deepEqual(eventsOf(request!), [['gateway.fallback', left]]);
+    assert.deepEqual([request!.attributes['gateway.fallback'], request!.attributes['gateway.attempts']], [true, 2]);
+    assert.equal(others[1]!.attributes['gen_ai.response.time_to_first_chunk'], 0.025);
+  });
+
   it('name the tightest limit and what is left of it', () => {
     const limits = [limit(), limit({ rule: 'team', window: 'month', scope: 'team', limit: 30 * USD })];
     const [request] = spansOf(ended({ limits }));
@@ -216,18 +233,16 @@ describe('the spans of a request that was served', () => {
   });
 });
 
-describe('a request that was refused', () => {
-  it('names the policy that hides the model', () => {
-    const hidden = new StageError('model_not_found', 'Hidden.', { details: { model: 'coder-1', policy: 'interns' } });
-    const [request] = spansOf(refused(hidden));
-    assert.deepEqual(
-      eventsOf(request!).map(([name, at]) => [name, at['gateway.rule']]),
-      [
-        ['gateway.decision', 'interns'],
-        ['gateway.refused', 'interns'],
-      ],
-    );
-  });
+it('a request that was refused names the policy that hides the model', () => {
+  const hidden = new StageError('model_not_found', 'Hidden.', { details: { model: 'coder-1', policy: 'interns' } });
+  const [request] = spansOf(refused(hidden));
+  assert.deepEqual(
+    eventsOf(request!).map(([name, at]) => [name, at['gateway.rule']]),
+    [
+      ['gateway.decision', 'interns'],
+      ['gateway.refused', 'interns'],
+    ],
+  );
 });
 
 const HOUR = 3600 * 1000;
@@ -251,6 +266,16 @@ describe('the metrics about requests', () => {
       'coder-1 main cache_write_1h': 6,
       'coder-1 main output': 100,
     });
+  });
+
+  it('tell durations: of the request, of its attempt, to the first byte, and of the gateway alone', () => {
+    const { requestEnded, metrics } = openScene();
+    requestEnded(ended());
+    const seconds = (name: Parameters<typeof metrics.seriesOf>[0]) => metrics.seriesOf(name)[0]!.sum;
+    assert.equal(seconds('http.server.request.duration'), 0.04);
+    assert.equal(seconds('gen_ai.client.operation.duration'), 0.03);
+    assert.equal(seconds('gen_ai.client.operation.time_to_first_chunk'), 0.025);
+    assert.equal(seconds('gateway.overhead.duration'), 0.01);
   });
 
   it('tell teams apart only where that is asked for', () => {
@@ -379,32 +404,35 @@ function reasonOf(request: EndedRequest): unknown {
 const error = (code: ErrorCode) => new StageError(code, 'No.');
 
 describe('at a ratio of 0 a request has a trace', () => {
-  it('where its upstream refused it', () => {
-    const attempts = [attempt({ status: 400, outcome: 'caller', reason: 'fail_caller' })];
-    assert.equal(reasonOf(ended({ attempts, facts: { 'outcome.status': 400 } })), 'upstream_refused');
-  });
+  const failed = attempt({ status: 529, outcome: 'overloaded', reason: 'exhausted' });
+  const by_upstream = attempt({ status: 400, outcome: 'caller', reason: 'fail_caller' });
+  const dropped = (reason: string) => ended({ facts: { 'route.dropped': [`main: ${reason}`] } });
+  const broken = ended({ error: error('upstream_failed'), facts: { 'outcome.error': 'upstream_failed' } });
+  const cases: readonly (readonly [what: string, request: EndedRequest, reason: string | undefined])[] = [
+    ['that the gateway refused', refused(error('forbidden')), 'refused'],
+    ['that failed', ended({ attempts: [failed], facts: { 'outcome.status': 529 } }), 'failed'],
+    [
+      'that its upstream refused',
+      ended({ attempts: [by_upstream], facts: { 'outcome.status': 400 } }),
+      'upstream_refused',
+    ],
+    ['whose upstream was passed over because of its breaker', dropped('open'), 'fallback'],
+    ['whose prompt is cached for less than asked', ended({ facts: { 'cache.downgraded': true } }), 'downgraded'],
+    ['that took long', ended({ facts: { 'outcome.duration_ms': 120_000 } }), 'slow'],
+    ['whose answer broke off that had begun well', broken, 'failed'],
+    ['but not one for which an upstream could not serve', dropped('context_window'), undefined],
+    ['nor one that was served', ended(), undefined],
+    ['nor one whose client left', ended({ error: error('bad_http'), facts: { 'outcome.aborted': true } }), undefined],
+  ];
+  for (const [what, request, reason] of cases) it(what, () => assert.equal(reasonOf(request), reason));
 
-  it('where its upstream was passed over because of its breaker, and not where that could not serve such a request', () => {
-    const dropped = (reason: string) => ended({ facts: { 'route.dropped': [`main: ${reason}`] } });
-    assert.equal(reasonOf(dropped('open')), 'fallback');
-    assert.equal(reasonOf(dropped('context_window')), undefined);
-  });
-
-  it('where an answer broke off that had begun well', () => {
-    const broken = { error: error('upstream_failed'), facts: { 'outcome.error': 'upstream_failed' } };
-    assert.equal(reasonOf(ended(broken)), 'failed');
+  it('an answer that broke off is an error of the request and of its attempt', () => {
     const { requestEnded, taken } = openScene();
-    requestEnded(ended(broken));
-    const [request, served] = taken[0]!;
-    for (const span of [request!, served!]) {
+    requestEnded(broken);
+    for (const span of taken[0]!) {
       assert.deepEqual([span.failed, span.attributes['error.type']], [true, 'upstream_failed']);
     }
-  });
-
-  it('and else none: neither where it was served, nor where its client left', () => {
-    assert.equal(reasonOf(ended()), undefined);
-    const left = error('bad_http');
-    assert.equal(reasonOf(ended({ error: left, facts: { 'outcome.aborted': true } })), undefined);
+    assert.equal(taken[0]!.length, 2);
   });
 });
 
@@ -421,6 +449,18 @@ describe('the ratio', () => {
     assert.equal(of(undefined, { OTEL_TRACES_SAMPLER: 'always_off' }), 0);
     assert.equal(of(undefined, { OTEL_TRACES_SAMPLER: 'parentbased_always_on' }), 1);
     assert.equal(of(undefined, { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: 'half' }), 1);
+  });
+
+  it('decides by the trace, alike in all replicas, whether the caller sampled it or not', () => {
+    const { requestEnded, taken } = openScene({ sampling: { ratio: 0.3, slow_seconds: 30 } });
+    const ids = Array.from({ length: 200 }, newTraceId);
+    for (const [at, id] of ids.entries()) {
+      requestEnded(ended({ headers: { traceparent: `00-${id}-b7ad6b7169203331-0${at % 2}` } }));
+    }
+    const sampled = ids.filter((id) => isInRatio(id, 0.3));
+    assert.ok(sampled.length > 0 && sampled.length < ids.length);
+    const traces = taken.map(([request]) => request!.trace_id);
+    assert.deepEqual(traces, sampled);
   });
 });
 
@@ -509,7 +549,6 @@ const REQUESTS = [
   ended({ facts: Object.fromEntries(Object.entries(FACTS).flatMap(attributeFact)) }),
 ];
 
-/** A value for a fact that a span tells as it is. */
 function attributeFact([path, fact]: [string, (typeof FACTS)[FactPath]]): [string, unknown][] {
   const [text] = 'values' in fact ? fact.values : ['text'];
   const values = { string: text, number: 1, boolean: true, strings: [text], object: {} };

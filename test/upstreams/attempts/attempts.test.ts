@@ -6,11 +6,12 @@ import { describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
-import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
+import type { GatewayConfig, UpstreamConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { isPreamble } from '../../../engine/domain/protocols/index.ts';
 import { errorOfEvent, readError, statusOf } from '../../../engine/domain/protocols/read-error.ts';
 import {
   mayBeBilled,
@@ -26,21 +27,163 @@ import type { Sending } from '../../../engine/domain/upstreams/transports/transp
 import { openStage, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import forward from '../../../stages/forward.ts';
 import {
-  type Attempt,
-  allCasesOf,
-  type Case,
-  mixed,
-  outcomeOf,
-  type Placed,
-  place,
-  read,
-} from '../../e2e/failover/cases.ts';
-import { MIXTURES, ROWS } from '../../e2e/failover/expected.ts';
-import { answers, type Call, eventsBy, type Play } from '../../support/model-provider/fault-server.ts';
+  answers,
+  type Call,
+  errorEvent,
+  eventsBy,
+  hangs,
+  type Play,
+  resets,
+  serves,
+} from '../../support/model-provider/fault-server.ts';
 import { times } from '../../support/times.ts';
+import { MIXTURES, type Mixture, ROWS, type Row } from './expected.ts';
+
+/** One request and what its upstreams do. */
+interface Case {
+  /** The script of its first upstream. */
+  readonly what: string;
+  /** Its route and request. */
+  readonly name: string;
+  /** The client's protocol. */
+  readonly spoken: Protocol;
+  readonly stream: boolean;
+  /** Each upstream's script and protocol, in order. */
+  readonly upstreams: readonly { readonly play: Play | 'refuses'; readonly speaks: Protocol }[];
+  /** As in `expected.ts`. */
+  readonly expected: string;
+  readonly headers?: readonly string[];
+  /** Whether its upstreams are its own. */
+  readonly is_alone?: boolean;
+  /** Whether upstreams are known to fail after a greeting. */
+  readonly greets?: boolean;
+  /** Settings that differ from the default ones. */
+  readonly attempts?: Partial<GatewayConfig['routing']['attempts']>;
+}
+
+/** A case with its names. */
+interface Placed extends Case {
+  readonly model: string;
+  readonly names: readonly string[];
+}
+
+/** Names of the upstreams of a case, in `expected.ts`. */
+const LETTERS = 'abcdefgh';
+
+/** Gives every case its names; cases with the same upstreams share a route. */
+function place(cases: readonly Case[]): Map<Case, Placed> {
+  const routes: string[] = [];
+  return new Map(
+    cases.map((one, index) => {
+      const names = one.upstreams.map(({ speaks }, at) => `${one.is_alone ? `own${index}` : speaks}-${LETTERS[at]}`);
+      if (!routes.includes(names.join())) routes.push(names.join());
+      return [one, { ...one, model: `r${routes.indexOf(names.join())}-${index}`, names }];
+    }),
+  );
+}
+
+/** An attempt as it was expected or found. */
+interface Attempt {
+  readonly upstream: string;
+  readonly outcome: string;
+  readonly reason: string;
+}
+
+/** The expected outcome of a case. */
+interface Expectation {
+  readonly attempts: readonly (Attempt & { readonly possibly: boolean })[];
+  readonly status: number;
+  readonly answer: 'theirs' | 'ours' | 'whole' | 'broken' | 'error';
+}
+
+/** The response of an overloaded upstream of each protocol. */
+const OVERLOADED: Readonly<Record<Protocol, string>> = { messages: '529', chat: '503', responses: '503' };
+
+/** Reads the entry of a case in `expected.ts`. */
+function read({ expected, names, upstreams }: Placed): Expectation {
+  const [left = '', right = ''] = expected.split(' => ');
+  const attempts = left.split(', ').map((text) => {
+    const [letter = '', outcome = '', reason = ''] = text.split(' ');
+    const at = LETTERS.indexOf(letter);
+    return {
+      upstream: names[at]!,
+      outcome: outcome.replace('?', '').replace('overloaded', OVERLOADED[upstreams[at]!.speaks]),
+      possibly: outcome.endsWith('?'),
+      reason,
+    };
+  });
+  const [status, response] = right.split(' ');
+  return { attempts, status: Number(status), answer: response as Expectation['answer'] };
+}
+
+/** How an attempt ended, as `expected.ts` writes it. */
+const outcomeOf = ({ certainty, status }: AttemptRecord) =>
+  certainty === 'not_sent' ? 'not_sent' : certainty === 'possibly_accepted' ? 'unknown' : String(status);
+
+/** Whether a row is about streams, about whole responses, or both. */
+const WAYS = { stream: [true], document: [false], both: [true, false] } as const;
+
+/** A row with all its routes for one client: at upstreams of its protocol, then translated. */
+function casesOf({ what, play, is_alone = false, ...row }: Row, spoken: Protocol, stream: boolean): Case[] {
+  const at = PROTOCOLS.indexOf(spoken);
+  const [next, last] = [PROTOCOLS[(at + 1) % 3]!, PROTOCOLS[(at + 2) % 3]!];
+  const failing = { play, speaks: spoken };
+  const serving = { play: serves, speaks: spoken };
+  const of = (route: string, upstreams: Case['upstreams'], expected: string): Case => ({
+    what,
+    name: `${spoken}, ${stream ? 'streamed' : 'whole'}, ${route}`,
+    spoken,
+    stream,
+    upstreams,
+    expected,
+    is_alone,
+  });
+  return [
+    of('alone', [failing], row.one),
+    of('first of two', [failing, serving], row.two),
+    // Without a next upstream it makes no difference which would follow.
+    ...(row.all === row.one
+      ? []
+      : [
+          of('first and second of three', [failing, failing, serving], row.three),
+          of('all three', [failing, failing, failing], row.all),
+        ]),
+    of('alone, translated', [{ play, speaks: next }], row.one),
+    of(
+      'first of two, translated for each',
+      [
+        { play, speaks: next },
+        { play: serves, speaks: last },
+      ],
+      row.two,
+    ),
+  ];
+}
+
+/** A row with all its routes for every client, streamed and not. */
+function allCasesOf(row: Row): Case[] {
+  return PROTOCOLS.flatMap((spoken) => WAYS[row.only ?? 'both'].flatMap((stream) => casesOf(row, spoken, stream)));
+}
+
+/** The case of upstreams that fail in different ways. */
+const mixed = ({ what, plays, headers = [], expected }: Mixture): Case => ({
+  what: `in the end: ${what}`,
+  name: 'messages, whole',
+  spoken: 'messages',
+  stream: false,
+  upstreams: plays.map((play) => ({ play, speaks: 'messages' })),
+  expected,
+  headers,
+  is_alone: true,
+});
 
 const config = stageConfig();
-const timeouts = { ...config.server.timeouts, non_streaming_first_byte_seconds: 60, idle_seconds: 60 };
+const timeouts = {
+  ...config.server.timeouts,
+  non_streaming_first_byte_seconds: 60,
+  idle_seconds: 60,
+  commit_seconds: 1000,
+};
 const stage = openStage(forward, { config: { ...config, server: { ...config.server, timeouts } } });
 const { clock, services } = stage;
 
@@ -91,7 +234,7 @@ const TARGETS = Object.fromEntries(
 ) as Readonly<Record<Protocol, Target>>;
 
 /** The upstreams of a case, each playing its part. */
-function targetsOf({ upstreams, names, stream, model }: Placed): Map<string, Target> {
+function targetsOf({ upstreams, names, stream, model, greets }: Placed): Map<string, Target> {
   return new Map(
     names.map((upstream, at) => {
       const { play, speaks } = upstreams[at]!;
@@ -100,10 +243,9 @@ function targetsOf({ upstreams, names, stream, model }: Placed): Map<string, Tar
       const target = TARGETS[speaks];
       // A rejected credential is rejected at all upstreams of one address.
       const base_url = `http://127.0.0.1:9/${upstream}`;
-      return [
-        upstream,
-        { ...target, config: { ...target.config, name: upstream, base_url }, transport: { send, close() {} } },
-      ];
+      const commit_after = greets ? 'first_content' : 'first_event';
+      const config: UpstreamConfig = { ...target.config, name: upstream, base_url, commit_after };
+      return [upstream, { ...target, config, transport: { send, close() {} } }];
     }),
   );
 }
@@ -118,7 +260,67 @@ const TRANSLATED: Case = {
   ],
   expected: 'a 429 next_limited, b 500? exhausted => 429 ours',
 };
-const CASES: readonly Case[] = [...ROWS.flatMap(allCasesOf), ...MIXTURES.map(mixed), TRANSLATED];
+
+const FAILED = errorEvent('messages', { status: 500, message: 'Failed' });
+const BROKE_OFF = 'data: {"type":"message_delta","delta":{"stop_reason":"network_error"},"usage":{"output_tokens":1}}';
+/** A stream whose first event says nothing yet is not passed on before the next one. */
+const GREETED = (
+  [
+    ['an error', 'responses', errorEvent('responses', { status: 500, message: 'No.', code: 'server_error' }, 1), '500'],
+    ['nothing', 'responses', undefined, '200'],
+    ['an error', 'messages', FAILED, '500'],
+    ['an end that says so', 'messages', `event: message_delta\n${BROKE_OFF}\n\n`, '502'],
+    ['such an end without its blank line', 'messages', `event: message_delta\n${BROKE_OFF}`, '502'],
+  ] as const
+).map(([what, spoken, end, status]): Case => {
+  const play: Play = ({ res, socket, upstream }) => {
+    res.writeHead(200, { 'content-type': 'text/event-stream' });
+    res.write(eventsBy(spoken, upstream)[0]!);
+    if (end === undefined) socket.destroy();
+    else res.end(end);
+  };
+  const upstreams = [play, serves].map((each) => ({ play: each, speaks: spoken }));
+  const expected = `a ${status}? next_failed, b 200 served => 200 whole`;
+  return { what: `greets, then ${what}`, name: spoken, spoken, stream: true, upstreams, expected, greets: true };
+});
+
+const ODD = (
+  [
+    [
+      'other line ends, a byte order mark',
+      'text/event-stream',
+      `\ufeff${FAILED.replaceAll('\n', '\r\n')}`,
+      '500? next_failed',
+    ],
+    ['an error with status 200', 'application/json', FAILED.split('data: ')[1]!, '500? next_failed'],
+    ['silence after the head', 'text/event-stream', undefined, '200? next_unconfirmed'],
+  ] as const
+).map(([what, type, text, first]): Case => {
+  const expected = `a ${first}, b 200 served => 200 whole`;
+  const play: Play = ({ res }) => {
+    res.writeHead(200, { 'content-type': type });
+    if (text !== undefined) res.end(text);
+  };
+  return { ...mixed({ what, plays: [play, serves], expected }), stream: true };
+});
+
+const LIMITED = (
+  [
+    [{ unconfirmed: false }, [resets, serves], 'a unknown? exhausted => 502 ours'],
+    [{ unconfirmed: false }, [answers(504), serves], 'a 504? exhausted => 504 theirs'],
+    [{ unconfirmed: false }, [answers(500), serves], 'a 500? next_failed, b 200 served => 200 whole'],
+    [{ seconds: 90 }, [hangs, hangs, serves], 'a unknown? next_unconfirmed, b unknown? too_late => 502 ours'],
+  ] as const
+).map(([attempts, plays, expected]) => ({ ...mixed({ what: JSON.stringify(attempts), plays, expected }), attempts }));
+
+const CASES: readonly Case[] = [
+  ...ROWS.flatMap(allCasesOf),
+  ...MIXTURES.map(mixed),
+  TRANSLATED,
+  ...GREETED,
+  ...ODD,
+  ...LIMITED,
+];
 const PLACED = [...place(CASES).values()].map((one) => ({ ...one, targets: targetsOf(one) }));
 const upstreams = PLACED.flatMap(({ targets }) => [...targets.values()].map((target) => target.config));
 const states = createUpstreamStates({ upstreams, clock, log: services.log, random: () => 0.5 });
@@ -145,7 +347,7 @@ interface Outcome {
   readonly given: { readonly status: number; readonly begun: string } | StageError;
 }
 
-async function serve(one: (typeof PLACED)[number]): Promise<Outcome> {
+async function serve(one: (typeof PLACED)[number], given_up?: StageError): Promise<Outcome> {
   const { spoken, stream, names, model, targets, headers = [] } = one;
   const ctx = stage.request({
     facts: {
@@ -167,8 +369,12 @@ async function serve(one: (typeof PLACED)[number]): Promise<Outcome> {
   ctx.prepareAttempt = () => {
     // As if it had been translated for this upstream.
     ctx.body!.replaced = true;
+    if (given_up !== undefined && ctx.attempts.length > 0) Object.assign(ctx, { given_up });
   };
-  const surroundings = { services: { ...services, upstreams: states }, targets, random: () => 0.5 };
+  const routing = { ...services.config.routing };
+  routing.attempts = { ...routing.attempts, ...one.attempts };
+  const own = { ...services, config: { ...services.config, routing }, upstreams: states };
+  const surroundings = { services: own, targets, random: () => 0.5 };
   const attempts = new Attempts(ctx, surroundings);
   const input = await passTime(attempts.serve(), clock).then(
     ({ response, begun = [] }) => ({ status: response.statusCode!, begun: Buffer.concat(begun).toString() }),
@@ -219,33 +425,47 @@ describe('the outcome of a request', () => {
   }
 });
 
+/** A case of `expected.ts` by its row and the end of its name. */
+const placedAs = (row: string, route: string) => PLACED.find(({ what, name }) => what === row && name.endsWith(route))!;
+const reasonsOf = ({ attempts }: Outcome) => attempts.map(({ reason }) => reason);
+
+test('a request that is given up while it is prepared for the next upstream goes no further', async () => {
+  const draining = new StageError('draining', 'The gateway is stopping.');
+  const outcome = await serve(placedAs('fails with 500', 'first of two'), draining);
+  assert.equal(outcome.given, draining);
+  assert.deepEqual(reasonsOf(outcome), ['gone']);
+});
+
+test('an upstream whose retry budget is used up gets no request twice', async () => {
+  const busy = placedAs('is overloaded (529)', 'first of two');
+  const [name] = busy.names;
+  // The budget grows with the requests in flight, which are the responses that other tests have not read.
+  const taken = Array.from({ length: 3 + states.active(name!) }, () => states.takeRetry(name!));
+  assert.deepEqual(reasonsOf(await serve(busy)), ['next_overloaded', 'served']);
+  for (const giveBack of taken) giveBack?.();
+});
+
+test('clients do not retry where each upstream may be at work on the request: it would be billed again', async () => {
+  for (const [row, hint] of [
+    ['never answers', 'false'],
+    ['fails with 500', undefined],
+  ] as const) {
+    const { given } = await serve(placedAs(row, 'all three'));
+    assert.ok(given instanceof StageError);
+    assert.equal(given.headers['x-should-retry'], hint);
+    assert.equal(/billed again/.test(given.message), hint === 'false');
+  }
+});
+
 const body = (error: object) => JSON.stringify({ type: 'error', error });
 
 describe('an error response', () => {
-  const ROWS: readonly (readonly [status: number, body: string, outcome: string])[] = [
-    [429, body({ type: 'rate_limit_error', message: 'slow' }), 'limited'],
-    [429, '', 'limited'],
-    [429, JSON.stringify({ error: { code: 'insufficient_quota', type: 'insufficient_quota' } }), 'payment'],
-    [529, body({ type: 'overloaded_error' }), 'overloaded'],
-    [503, '<html>', 'overloaded'],
-    [500, JSON.stringify({ error: { code: 'server_is_overloaded', message: 'busy' } }), 'overloaded'],
-    [500, body({ type: 'api_error' }), 'failed'],
+  for (const [status, text, outcome] of [
     [520, '', 'failed'],
-    [502, '', 'bad_gateway'],
-    [504, '', 'bad_gateway'],
-    [401, '', 'credential'],
-    [402, '', 'payment'],
-    [403, '', 'permission'],
     [400, body({ type: 'invalid_request_error', message: 'Your credit balance is too low to access' }), 'payment'],
     [400, JSON.stringify({ error: { code: 'model_not_found' } }), 'model_missing'],
-    [404, '', 'model_missing'],
-    [501, '', 'model_missing'],
     [400, body({ type: 'invalid_request_error', message: 'prompt is too long' }), 'caller'],
-    [409, '', 'caller'],
-    [413, '', 'caller'],
-    [422, '', 'caller'],
-  ];
-  for (const [status, text, outcome] of ROWS) {
+  ] as const) {
     test(`${status} ${text.slice(0, 60)} is ${outcome}`, () =>
       assert.equal(outcomeOfStatus(status, readError(text)), outcome));
   }
@@ -406,4 +626,16 @@ describe('the beginning of a response', () => {
     const many = await peek(responseOf([Buffer.from(chat.repeat(70))]), { until: 'content' }).beginning;
     assert.equal(many.by, 'enough');
   });
+
+  for (const [choices, is_preamble] of [
+    ['[]', true],
+    ['[{}]', true],
+    ['[{"delta":null}]', true],
+    ['[null]', false],
+    ['["x"]', false],
+    ['[[]]', false],
+  ] as const) {
+    test(`with the choices ${choices} is ${is_preamble ? '' : 'not '}preamble`, () =>
+      assert.equal(isPreamble('', `{"choices":${choices}}`), is_preamble));
+  }
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
@@ -13,25 +13,17 @@ import {
 import { openModelLists } from '../../../engine/domain/upstreams/lists/model-lists.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { collectingLog } from '../../cli/support.ts';
-import {
-  answerBytes,
-  answerJson,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { answerBytes, answerJson, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 
 const KEY = 'upstream-key-5f3a9c17';
 const listOf = (...ids: readonly string[]) => answerJson({ data: ids.map((id) => ({ id })) });
 const LISTED = 'claude-sonnet-4-5-20250929';
 const MINUTE = 60_000;
 
-let upstream: ScriptedUpstream;
-before(async () => {
-  upstream = await startUpstream();
-});
-after(() => upstream.close());
+const upstream = use(startUpstream);
 beforeEach(() => {
   upstream.lists.length = 0;
 });
@@ -85,7 +77,7 @@ describe('the lists of a gateway', () => {
     lists.close();
   });
 
-  test('are refreshed every ten minutes, and report changes', async () => {
+  test('are refreshed every ten minutes, and report changes and failures, through which they stay', async () => {
     upstream.script = listOf(LISTED);
     const { lists, clock, lines, use } = open();
     await use();
@@ -102,6 +94,12 @@ describe('the lists of a gateway', () => {
     await until('the list is another', () => version() !== first);
     const { models, added, removed } = lines.at(-1)!;
     assert.deepEqual({ models, added, removed }, { models: 1, added: ['claude-opus-4-5'], removed: [LISTED] });
+    await until('it is waited for again', () => clock.next() !== undefined);
+    upstream.script = answerJson({}, 503);
+    clock.advance(10 * MINUTE);
+    await until('the failure is reported', () => lines.length === 3);
+    assert.match(String(lines[2]!.message), /the last one stays in force/);
+    assert.deepEqual(lists.ids('main'), ['claude-opus-4-5']);
     lists.close();
   });
 
@@ -114,10 +112,8 @@ describe('the lists of a gateway', () => {
       await until('it is waited for again', () => upstream.lists.length === asked && clock.next() !== undefined);
     }
     assert.equal(lists.has('main', LISTED), undefined);
-    assert.deepEqual(
-      lines.map(({ upstream, why }) => [upstream, why]),
-      [['main', 'it returns status 404']],
-    );
+    const found = lines.map(({ upstream, why }) => [upstream, why]);
+    assert.deepEqual(found, [['main', 'it returns status 404']]);
     assert.ok(!JSON.stringify(lines).includes(KEY));
     upstream.script = listOf(LISTED);
     clock.advance(MINUTE);
@@ -172,22 +168,17 @@ function ask(seconds = 10, more: object = {}): Promise<FetchedList> {
 const entries = (ids: readonly unknown[]) => ids.map((id) => ({ id, type: 'model' }));
 
 describe('the list of an upstream', () => {
-  test('is requested with its credential, in the format of its protocol', async () => {
+  test('is requested with its credential and headers, in the format of its protocol', async () => {
     upstream.script = answerJson({ data: entries(['a-1', 'a-2', 'a-1']) });
-    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
+    const headers = { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } };
+    assert.deepEqual(await ask(10, { headers }), { ids: ['a-1', 'a-2'], told: new Map() });
     const [request] = upstream.lists;
     assert.equal(request?.method, 'GET');
     assert.equal(request?.url, '/v1/models?limit=1000');
     const header = (name: string) => request?.headers[name];
     assert.equal(header('x-api-key'), KEY);
     assert.equal(header('anthropic-version'), '2023-06-01');
-  });
-
-  test('is requested with the headers of every request to the upstream', async () => {
-    upstream.script = answerJson({ data: entries(['a-1']) });
-    await ask(10, { headers: { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } } });
-    const { headers } = upstream.lists[0]!;
-    assert.deepEqual([headers['x-team'], headers['x-api-token']], ['search', KEY]);
+    assert.deepEqual([header('x-team'), header('x-api-token')], ['search', KEY]);
   });
 
   test('is read to its last page', async () => {

@@ -20,6 +20,7 @@ import { until } from '../../support/until.ts';
 const MB = 1024 * 1024;
 /** On a stopped clock. */
 const CONNECT_SECONDS = 60;
+const TRUSTED = tls.getCACertificates('default');
 
 let upstream: RawUpstream;
 let transport: Transport;
@@ -270,8 +271,7 @@ for (const way of ['direct', 'proxy'] as const) {
     const port = Number(upstream.url.port);
     const proxy = await startForwardProxy({ servers: { '127.0.0.1': port } });
     clock = frozenClock(0);
-    const before = tls.getCACertificates('default');
-    tls.setDefaultCACertificates([...before, LOOPBACK_CERTIFICATE.cert]);
+    tls.setDefaultCACertificates([...TRUSTED, LOOPBACK_CERTIFICATE.cert]);
     const connect = { connect_seconds: CONNECT_SECONDS, proxy: new URL(proxy.url), clock };
     transport = openTransport({ base_url: upstream.url.href, transport: way }, connect);
     try {
@@ -284,7 +284,7 @@ for (const way of ['direct', 'proxy'] as const) {
       await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
       assert.equal(sending.resent, 'stale_socket');
     } finally {
-      tls.setDefaultCACertificates(before);
+      tls.setDefaultCACertificates(TRUSTED);
       transport.close();
       await upstream.close();
       await proxy.close();
@@ -295,21 +295,16 @@ for (const way of ['direct', 'proxy'] as const) {
     const { cert, key } = CERTIFICATES.first;
     upstream = await startRawUpstream({ cert, key });
     clock = frozenClock(0);
-    transport = open();
     try {
-      await assert.rejects(transport.send(request()).answer, { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
-      transport.close();
-      const before = tls.getCACertificates('default');
-      tls.setDefaultCACertificates([...before, cert]);
-      try {
+      // Once the certificate is trusted, it is for another name.
+      for (const code of ['DEPTH_ZERO_SELF_SIGNED_CERT', 'ERR_TLS_CERT_ALTNAME_INVALID']) {
         transport = open();
-        // The certificate is trusted now, and is for another name.
-        await assert.rejects(transport.send(request()).answer, { code: 'ERR_TLS_CERT_ALTNAME_INVALID' });
-      } finally {
-        tls.setDefaultCACertificates(before);
+        await assert.rejects(transport.send(request()).answer, { code });
+        transport.close();
+        tls.setDefaultCACertificates([...TRUSTED, cert]);
       }
     } finally {
-      transport.close();
+      tls.setDefaultCACertificates(TRUSTED);
       await upstream.close();
     }
   });
@@ -442,7 +437,7 @@ function connection(chunks: Buffer[], last: 'end' | 'break') {
       } else return;
     }
   };
-  return { answer: response, give, is_paused: () => paused };
+  return { answer: response, give };
 }
 
 describe('a response', () => {
@@ -480,19 +475,6 @@ describe('a response', () => {
       }),
       { numRuns: times(300) },
     );
-  });
-
-  test('an unread one pauses its connection, and a discarded one reports nothing more', () => {
-    const { answer: response, give, is_paused } = connection([Buffer.alloc(KEPT_BYTES), Buffer.alloc(1)], 'end');
-    give(1);
-    assert.equal(is_paused(), true);
-    let reports = 0;
-    response.on('data', () => reports++);
-    response.on('end', () => reports++);
-    response.destroy();
-    response.resume();
-    give(9);
-    assert.deepEqual([reports, response.destroyed], [0, true]);
   });
 });
 

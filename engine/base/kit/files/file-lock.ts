@@ -7,8 +7,8 @@ import { identify, isRunning } from '../process/process-identity.ts';
 const POLL_MS = 20;
 
 /**
- * Runs a task under an exclusive lock, across processes and within this one. It takes over the lock of a dead process. Raises
- * StartError if a living process holds the lock for longer than `timeout_seconds`.
+ * Runs a task under an exclusive lock, across processes; takes over the lock of a dead one. Raises StartError if a living process
+ * holds the lock for longer than `timeout_seconds`.
  */
 export async function withLock<T>(path: string, timeout_seconds: number, run: () => Promise<T>): Promise<T> {
   const deadline = performance.now() + timeout_seconds * 1000;
@@ -53,9 +53,7 @@ function holderOf(path: string): string | undefined {
   }
 }
 
-/**
- * Two processes may find the same dead holder. Without a second lock, the slower one would remove the new lock of the faster one.
- */
+/** Without a second lock, the slower of two processes would remove the new lock of the faster one. */
 async function removeStale(path: string, holder: string, timeout_seconds: number): Promise<void> {
   await withLock(`${path}.stale`, timeout_seconds, async () => {
     if (holderOf(path) === holder) unlinkSync(path);

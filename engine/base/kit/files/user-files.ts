@@ -43,10 +43,7 @@ export function failFile(path: string, verb: string, error: unknown): never {
   throw new StartError(`${path} cannot be ${verb}: ${REASONS[code] ?? message}`, { cause: error });
 }
 
-/**
- * Creates a directory and its parents, private or world-readable. It creates them one by one: Node's recursive mkdir hangs below
- * /proc.
- */
+/** Creates a directory and its parents, one by one: Node's recursive mkdir hangs below /proc. */
 export function makeDirectory(path: string, readers: 'owner' | 'everybody' = 'owner'): void {
   const mode = readers === 'owner' ? PRIVATE_DIRECTORY : SHARED_DIRECTORY;
   try {
@@ -62,10 +59,7 @@ export function makeDirectory(path: string, readers: 'owner' | 'everybody' = 'ow
 
 const FILE_BYTES_MAX = 1024 * 1024;
 
-/**
- * The bytes of a regular file, 1 MiB at most. Raises StartError for anything else, and the errors of the file system.
- * @param inspect receives its status.
- */
+/** The bytes of a regular file, 1 MiB at most. Raises StartError for anything else, and errors of the file system. */
 export function readRegularFile(path: string, inspect: (stat: Stats) => void = () => {}): Buffer {
   // NONBLOCK: opening a named pipe would otherwise block forever.
   const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));

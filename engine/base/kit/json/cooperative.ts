@@ -24,10 +24,7 @@ export function readInSteps<T>(bytes: Buffer, owner: string, reader: Generator<u
   return bytes.length <= STEP_BYTES ? inSteps(reader) : queue(owner, () => inSteps(reader));
 }
 
-/**
- * Scans a text to its end or first fault: synchronously if short, otherwise in steps.
- * @param owner key of the fair queue, such as the caller
- */
+/** Scans a text to its end or first fault, in steps if it is long. @param owner key of the fair queue, such as the caller */
 export function scanAll(scan: JsonScan, owner: string): Promise<void> | undefined {
   if (scan.step(STEP_BYTES)) return undefined;
   return queue(owner, async () => {
@@ -36,10 +33,7 @@ export function scanAll(scan: JsonScan, owner: string): Promise<void> | undefine
   });
 }
 
-/**
- * Parses a text that was scanned without a fault. Short texts are parsed synchronously, within the bounds of the scan. Large ones go
- * through the queue, and the result is a promise. Raises SyntaxError.
- */
+/** Parses a text that was scanned without a fault: at once if short, otherwise through the queue. Raises SyntaxError. */
 export function parseScanned({ bytes }: Pick<JsonScan, 'bytes'>, owner: string, text?: string): unknown {
   if (bytes.length <= STEP_BYTES) return JSON.parse(text ?? bytes.toString('utf8'));
   return queue(owner, async () => {

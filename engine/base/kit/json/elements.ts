@@ -15,7 +15,6 @@ interface Place {
   found?: Found;
 }
 
-/** A found value, with its neighbours in the container. */
 interface Found extends ByteRange {
   readonly in_array: boolean;
   /** End of the previous value; `undefined` for the first. */
@@ -34,9 +33,8 @@ interface Walk {
 type Steps<T> = Generator<undefined, T>;
 
 /**
- * The byte ranges to cut from valid JSON to remove array elements: each element with one comma beside it, so that the rest stays
- * valid. Ranges are sorted, and neither overlap nor touch. Ignores paths without an element. Reads each byte at most once per step
- * of the longest path, and yields after each MiB.
+ * The byte ranges to cut from valid JSON to remove array elements, each with one comma beside it; sorted, neither overlapping nor
+ * touching. Ignores paths without an element. Reads each byte once per step of the longest path; yields after each MiB.
  */
 export function* rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]): Steps<ByteRange[]> {
   const found = new Set((yield* find(bytes, paths)).flatMap((value) => (value?.in_array ? [value] : [])));

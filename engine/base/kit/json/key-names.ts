@@ -60,7 +60,6 @@ function slotOf(hash: number): number {
   return (hash ^ (hash >>> 12)) & FILTER_BITS;
 }
 
-/** Whether the bytes from `start` to `end` equal `wanted`. */
 export function areBytes(bytes: Uint8Array, start: number, end: number, wanted: Uint8Array): boolean {
   if (end - start !== wanted.length) return false;
   for (let i = 0; i < wanted.length; i++) if (bytes[start + i] !== wanted[i]) return false;

@@ -6,7 +6,6 @@ const KEPT = [
   { levels: 3, member_bytes: Infinity },
   { levels: Infinity, member_bytes: 65_536 },
 ] as const;
-/** Longer strings are emptied. */
 const STRING_BYTES_MAX = 1024;
 const OUTLINE_BYTES_MAX = 2 * 1024 * 1024;
 const COMMAS_MAX = 50_000;

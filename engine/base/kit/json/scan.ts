@@ -61,9 +61,8 @@ const COUNTED_BYTES = 4 * 1024 * 1024;
 export const TOKEN_BYTES_MAX = 65_536;
 
 /**
- * A single-pass scanner of JSON bytes: linear time for any input, in steps of any size. It checks the structure strictly, bounds depth
- * and values, records the offsets of top-level members, and detects ambiguous known keys. The content of strings, numbers and literals
- * is left to the parser.
+ * A single-pass scanner of JSON bytes, linear for any input: checks the structure and its bounds, records the offsets of top-level
+ * members, detects ambiguous known keys. The content of strings, numbers and literals is left to the parser.
  */
 export class JsonScan {
   readonly bytes: Buffer;

@@ -24,10 +24,7 @@ function parseRange(text: string): Range {
   return { address, family, bits: bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits) };
 }
 
-/**
- * Compiles a test whether an address lies in one of the ranges. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) counts as IPv4. The
- * ranges must be valid (`rangeProblem`).
- */
+/** Compiles a test whether an address lies in valid ranges. `::ffff:10.0.0.1` counts as IPv4. */
 export function compileRanges(ranges: readonly string[]): (address: string) => boolean {
   const parsed = ranges.map(parseRange);
   const list = new BlockList();
@@ -43,7 +40,6 @@ export function compileRanges(ranges: readonly string[]): (address: string) => b
   };
 }
 
-/** The bits of an IPv4 address as a signed 32-bit integer, as bitwise operators use them. */
 function ipv4Bits(address: string): number {
   return address.split('.').reduce((bits, byte) => (bits << 8) | Number(byte), 0);
 }

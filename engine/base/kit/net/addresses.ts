@@ -54,10 +54,7 @@ export function originProblem(text: string): { readonly problem: string; readonl
   return meant === text ? undefined : { problem: 'browsers send it in another form', meant };
 }
 
-/**
- * Addresses of cloud metadata services, which hand out the credentials of a machine: link-local addresses, addresses of single
- * providers, and the same behind NAT64.
- */
+/** Addresses of cloud metadata services, which hand out credentials: link-local, of single providers, behind NAT64. */
 const METADATA_ADDRESSES = new BlockList();
 METADATA_ADDRESSES.addSubnet('169.254.0.0', 16, 'ipv4');
 METADATA_ADDRESSES.addAddress('100.100.100.200', 'ipv4');

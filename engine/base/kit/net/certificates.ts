@@ -1,5 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
+import { getCACertificates } from 'node:tls';
+import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
@@ -30,4 +32,15 @@ export function readCertificates(file: string): string[] {
     }
   }
   return certificates;
+}
+
+/** The default certificate authorities and those of a file. Raises StartError with its name and purpose. */
+export function authoritiesWith(file: string, purpose: string): string[] {
+  try {
+    return [...getCACertificates('default'), ...readCertificates(file)];
+  } catch (error) {
+    // Without the cause, which the log would repeat.
+    const problem = `the file ${file} (${purpose}) ${(error as Error).message}`;
+    throw new StartError(problem, { exit_code: EXIT_CONFIGURATION });
+  }
 }

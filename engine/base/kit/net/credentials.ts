@@ -13,10 +13,9 @@ const WHAT_TO_SEND =
   'send an access token or session token as "Authorization: Bearer <token>" or as "x-api-key: <token>"';
 
 /**
- * Authenticates a request by `Authorization: Bearer`, otherwise by `x-api-key`. Some clients send both, such as the output of a key
- * helper and a key of an older login. The second is tried if the first fails or cannot be checked; if both fail, the error has both
- * reasons. Equal credentials are checked once.
- * Raises credential_missing, credential_invalid and the errors of `verify`, with challenge headers. Errors never repeat a credential.
+ * Authenticates a request by `Authorization: Bearer`, otherwise by `x-api-key`; some clients send both, one of them outdated. The
+ * second is tried if the first fails or cannot be checked; if both fail, the error has both reasons, and no credential.
+ * Raises credential_missing, credential_invalid and the errors of `verify`, with challenge headers.
  */
 export function verifyCaller<Found>(
   { authorization = '', 'x-api-key': api_key }: Headers,

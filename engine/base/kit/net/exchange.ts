@@ -26,7 +26,6 @@ export interface ExchangeRequest {
   readonly seconds?: number;
   /** Most bytes of the response body, before decompression; the rest is not read. Default 1 MiB. */
   readonly bytes_max?: number;
-  /** Trusted certificates in PEM, in place of the default ones. */
   readonly ca?: readonly string[];
   /** Certificate pinning: the certificate of the server in PEM, trusted for any host name, and the server name to send. */
   readonly pinned?: { readonly certificate: string; readonly name: string };
@@ -39,7 +38,6 @@ export interface ExchangeRequest {
 }
 
 export interface Arrival {
-  /** Milliseconds since the request was sent. */
   readonly at_ms: number;
   readonly bytes: number;
 }
@@ -50,7 +48,6 @@ export interface Exchange {
   readonly headers: IncomingHttpHeaders;
   /** As received, possibly compressed (`content-encoding`); `decodeBody` decompresses it. */
   readonly body: Buffer;
-  /** Data within a millisecond is one arrival. */
   readonly arrivals: readonly Arrival[];
   readonly head_ms: number;
   readonly total_ms: number;
@@ -61,8 +58,8 @@ export interface Exchange {
 const BYTES_MAX = 1024 * 1024;
 
 /**
- * Sends one request and records arrival times. Follows no redirects; size and time are bounded. Rejects with the network or proxy
- * error, or the reason of the signal, if no response headers arrive in time.
+ * Sends one request and records arrival times. Follows no redirects. Rejects with the network or proxy error, or the reason of the
+ * signal, if no response headers arrive in time.
  */
 export async function exchange(url: string, input: ExchangeRequest): Promise<Exchange> {
   const time = new AbortController();
@@ -102,6 +99,8 @@ export async function wholeExchange(url: string, input: ExchangeRequest): Promis
 
 const isSecure = (url: string) => /^https:/i.test(url);
 
+const ANY_HOST_NAME = { allowPartialTrustChain: true, checkServerIdentity: () => undefined };
+
 type WayThere = RequestOptions & { readonly socket?: Socket; readonly own_headers?: Readonly<Record<string, string>> };
 
 function send(
@@ -129,15 +128,8 @@ function send(
       agent,
       signal,
       ...options,
-      ...(ca === undefined ? {} : { ca: [...ca] }),
-      ...(pinned === undefined
-        ? {}
-        : {
-            ca: pinned.certificate,
-            servername: pinned.name,
-            allowPartialTrustChain: true,
-            checkServerIdentity: () => undefined,
-          }),
+      ...(ca && { ca: [...ca] }),
+      ...(pinned && { ca: pinned.certificate, servername: pinned.name, ...ANY_HOST_NAME }),
     });
     request.setNoDelay(true);
     let is_answered = false;

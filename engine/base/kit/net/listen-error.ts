@@ -1,10 +1,7 @@
 import { EXIT_CONFIGURATION, EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
 import { parseListenAddress } from './addresses.ts';
 
-/**
- * The error of a failed listen, with its remedy in one line.
- * @param place source of the address: a key of gateway.yaml, or an option.
- */
+/** The error of a failed listen, with its remedy. @param place source of the address: a key of gateway.yaml, or an option */
 export function explainListenError(
   error: NodeJS.ErrnoException,
   listen: string,

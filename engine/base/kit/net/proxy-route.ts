@@ -36,10 +36,7 @@ export function proxyVariables(protocol: string): readonly string[] {
 
 const firstSet = (names: readonly string[], env: Env) => names.find((name) => (env[name] ?? '').trim() !== '');
 
-/**
- * The variable that decides the route to a URL: HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or NO_PROXY if it lists the host; each in either
- * case. `undefined` without one, and for loopback addresses.
- */
+/** The variable that decides the route to a URL, in either case; `undefined` without one, and for loopback addresses. */
 export function decidingVariable(
   url: URL,
   env: Env,
@@ -83,10 +80,7 @@ export function proxyHost({ hostname, port, protocol }: URL): string {
   return `${hostname}:${port || (protocol === 'https:' ? '443' : '80')}`;
 }
 
-/**
- * The address of a proxy; one without a scheme is an HTTP proxy, as in curl.
- * @param by the variable or key with it. Raises UnusableProxy.
- */
+/** The address of a proxy, of HTTP without a scheme. @param by the variable or key with it. Raises UnusableProxy. */
 export function parseProxy(text: string, by: string): URL {
   const problem = proxyProblem(text);
   if (problem !== undefined) throw new UnusableProxy(by, problem);

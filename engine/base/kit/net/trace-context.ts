@@ -16,14 +16,7 @@ export function parseTraceParent(header: string | readonly string[] | undefined)
   if (typeof header !== 'string') return undefined;
   const match = TRACE_PARENT.exec(header.trim());
   if (match === null) return undefined;
-  const [, version, trace_id, span_id, flags, rest] = match as unknown as [
-    string,
-    string,
-    string,
-    string,
-    string,
-    string?,
-  ];
+  const [, version = '', trace_id = '', span_id = '', flags = '', rest] = match;
   // Later versions may have more fields, version 0 may not, and version 255 is invalid.
   if (version === 'ff' || (version === '00' && rest !== undefined)) return undefined;
   if (NO_ID.test(trace_id) || NO_ID.test(span_id)) return undefined;
@@ -45,7 +38,6 @@ export function isTraceState(header: string): boolean {
   const keys = new Set<string>();
   let count = 0;
   for (const member of members) {
-    // Empty members are allowed.
     if (member === '') continue;
     const split = member.indexOf('=');
     const key = member.slice(0, split);
@@ -100,11 +92,7 @@ export function beginTrace(header?: string | readonly string[]): OwnTrace {
 
 const RATIO_RANGE = 0xffff_ffff;
 
-/**
- * Ratio sampling by trace id: every replica decides alike, as does the sampler TraceIdRatioBased of OpenTelemetry's SDK for
- * JavaScript.
- * @param ratio from 0 to 1
- */
+/** Ratio sampling by trace id, as the TraceIdRatioBased of OpenTelemetry's SDK. @param ratio from 0 to 1 */
 export function isInRatio(trace_id: string, ratio: number): boolean {
   if (ratio >= 1) return true;
   let mixed = 0;

@@ -140,10 +140,7 @@ export type TunnelTls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'session
 /** Delay of TCP keep-alive probes on idle connections, in milliseconds. */
 const PROBE_MS = 1000;
 
-/**
- * Opens a TLS connection to a server through an HTTP proxy. Rejects like `openTunnel`, and with the network error if TLS fails in the
- * tunnel.
- */
+/** Opens a TLS connection through an HTTP proxy. Rejects like `openTunnel`, and with the network error if TLS fails. */
 export async function openTlsTunnel(
   place: Place,
   proxy: URL,

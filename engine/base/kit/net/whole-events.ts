@@ -12,10 +12,7 @@ interface BufferQuota {
   hold(bytes: number): boolean;
 }
 
-/**
- * Forwards complete server-sent events, byte for byte. It buffers an event until its blank line, so that a stream can end between two
- * events wherever its source breaks off.
- */
+/** Forwards whole server-sent events, byte for byte, so that a stream ends between two wherever its source breaks off. */
 export class WholeEvents {
   /** Whether the forwarded bytes end inside an event that was too long to buffer. */
   inside = false;

@@ -1,10 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-/**
- * Identity of a running process that a later process with the same id does not share: `pid-start`, or the id alone if the start time
- * is unknown. `undefined` for a missing process or a zombie.
- */
+/** `pid-start`, which no later process shares, or the id alone. `undefined` for a missing process or a zombie. */
 export function identify(pid: number): string | undefined {
   try {
     process.kill(pid, 0);

@@ -19,10 +19,7 @@ export interface ProgramEnd {
   readonly stderr: string;
 }
 
-/**
- * Runs a program without standard input, bounded in time and output. It runs in its own process group, which is killed with it, so
- * that no child stays behind. Never rejects.
- */
+/** Runs a program without input, bounded in time and output, and ends its whole process group. Never rejects. */
 export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
   const { command, env, folder, seconds, bytes_max, signal } = run;
   return new Promise((resolve) => {

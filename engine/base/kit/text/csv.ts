@@ -7,10 +7,7 @@ const NEEDS_QUOTES = /[",\n]/;
 /** A cell: an untrusted text, which is made safe, or a number. */
 export type CsvCell = { readonly text: string } | { readonly number: string };
 
-/**
- * A CSV file (RFC 4180) with a header. A text that looks like a formula gets a leading apostrophe, which spreadsheets read as "this
- * is text". Control characters and line breaks are replaced.
- */
+/** A CSV file (RFC 4180). A text that looks like a formula gets a leading apostrophe; control characters are replaced. */
 export function formatCsv(titles: readonly string[], rows: readonly (readonly CsvCell[])[]): string {
   const lines = [titles, ...rows.map((cells) => cells.map(csvCell))];
   return lines.map((cells) => `${cells.join(',')}\r\n`).join('');

@@ -1,7 +1,4 @@
-/**
- * Characters that are unsafe to show: control, format (bidi, zero width, tags) and separator characters, lone surrogates, and blank
- * letters. Matched by category, so that additions of Unicode are included.
- */
+/** Unsafe to show: control, format and separator characters, lone surrogates, blank letters; by category of Unicode. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]|\u034f/gu;
 const MARK = '\uFFFD';
 

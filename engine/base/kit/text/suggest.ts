@@ -43,8 +43,8 @@ export function closest(word: string, known: Iterable<string>): string | undefin
 const wordsOf = (key: string): string[] => key.toLowerCase().split(/[_-]/);
 
 /**
- * The key that was probably meant: one with a similar spelling, or the only one that shares whole words
- * (`limit` -> `limit_usd`, `pool_size` -> `pool_max`, `authentication` -> `auth`, `family` -> `families`).
+ * The key that was probably meant: one with a similar spelling, or the only one that shares whole words (`limit` -> `limit_usd`,
+ * `authentication` -> `auth`, `family` -> `families`).
  */
 export function closestKey(key: string, known: readonly string[]): string | undefined {
   const alike = closest(key, known);
@@ -72,7 +72,9 @@ function foreignSyntaxHelp(value: string): string | undefined {
 
 /** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise: string): string;
+/** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
+/** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);
   return meant === undefined ? (foreignSyntaxHelp(word) ?? otherwise) : `did you mean \`${meant}\`?`;
@@ -101,10 +103,7 @@ function isTypo(a: string, b: string): boolean {
   return editDistance(a, b) <= (shorter < 9 ? 1 : 2);
 }
 
-/**
- * The name that was probably meant, for names that need not be known: stricter than `closest`. Names that differ in a number or a
- * short word are different, such as `team-1` and `team-2`, or `eng-eu` and `eng-us`.
- */
+/** Stricter than `closest`, for names that need not be known: `team-1` and `team-2` differ, as do `eng-eu` and `eng-us`. */
 export function almost(name: string, known: Iterable<string>): string | undefined {
   const parts = partsOf(name);
   for (const other of known) {

@@ -1,6 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 
-/** The reference entry of one diagnostic code. */
 export interface DiagnosticSpec {
   readonly title: string;
   /** Why it is a mistake, and what to do. */
@@ -17,7 +16,6 @@ const diagnostic = (title: string, explanation: string, example: string): Diagno
 
 /** Every diagnostic, by code: C1 source, C2 expand, C3 schema, C4 link, C5 rules, C6 flow, W7 warnings, C8 pipeline tests, C9 managed policies. */
 export const DIAGNOSTICS = {
-  // Diagnostics of the first pass: the file as text and as YAML.
   C1001: diagnostic(
     'The file does not exist',
     'No file is at this path. Relative paths in gateway.yaml start at the directory of gateway.yaml.',
@@ -93,7 +91,6 @@ export const DIAGNOSTICS = {
     'One key at the top level identifies the kind of a file: `server`, `pipeline`, `fragment`, `policy` or `cases`. This file has none of them.',
     'appscli check compose.yaml\n# compose.yaml\nservices: { web: {} }',
   ),
-  // Diagnostics of the second pass: fragments and their parameters.
   C2001: diagnostic(
     'The fragment does not exist',
     '`use: fragments/<name>` (without `.yaml`) is looked up in `fragments/` beside the pipeline, then among the shipped fragments.',
@@ -139,7 +136,6 @@ export const DIAGNOSTICS = {
     'Two files change the same pipeline, and their order is undefined. Put both changes into one file.',
     '# pipelines/a.yaml\nextends: messages\nlimits: { body_bytes: 1000000 }\n# pipelines/b.yaml\nextends: model-requests\nlimits: { body_bytes: 2000000 }',
   ),
-  // Diagnostics of the third pass: keys, types and values.
   C3001: diagnostic(
     'Unknown key',
     'Only documented keys are allowed, so that a typo is reported instead of being ignored.',
@@ -186,7 +182,6 @@ export const DIAGNOSTICS = {
     'The list is a set. A repeated item has no effect and is probably a mistake.',
     'match: { methods: [GET, GET], paths: [/mine], protocol: none }',
   ),
-  // Diagnostics of the fourth pass: names that must exist, and settings that must fit together.
   C4001: diagnostic(
     'The stage does not exist',
     'A stage is named by its definition. It is a shipped stage, or one of your own from `stages:` in gateway.yaml.',
@@ -356,7 +351,6 @@ export const DIAGNOSTICS = {
     'Requests go through HTTP proxies, reached over http or https. The URL has a scheme, a host and a port, and no path. Put a URL with username and password into an environment variable.',
     'upstreams:\n  - { name: main, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY, proxy: socks5://proxy.example.com:1080 }',
   ),
-  // Diagnostics of the fifth pass: JSON-Logic conditions.
   C5001: diagnostic(
     'The operator does not exist',
     'Conditions use a closed list of operators.',
@@ -447,7 +441,6 @@ export const DIAGNOSTICS = {
     'Facts are written to the audit log and shown to administrators. Credentials must never appear there.',
     'facts: { headers: [authorization] }',
   ),
-  // Diagnostics of the sixth pass: order of stages and the facts between them.
   C6001: diagnostic(
     'The pipeline may end without a response',
     'Every request needs a stage that responds. The last one must have no guard, so that it always runs.',
@@ -660,7 +653,6 @@ export const DIAGNOSTICS = {
     'With `unknown_cost: allow` the stage `route-to` sends requests although neither the price of a model nor `per_request_usd` gives their cost. The ledger records them at no cost, so limits in money do not count them.',
     'spend_limits: { defaults: { user_daily_usd: 20 } }\n# pipelines/mine.yaml\nstages:\n  - stage: authenticate\n  - stage: read-body\n  - { stage: route-to, options: { upstream: main, unknown_cost: allow } }\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward',
   ),
-  // Diagnostics of pipeline tests, the `*.test.yaml` files.
   C8001: diagnostic(
     'The pipeline under test does not exist',
     '`pipeline:` names a pipeline of the configuration under test.',
@@ -681,7 +673,6 @@ export const DIAGNOSTICS = {
     'A client that disconnects needs an upstream that does not respond, or that stalls during its response. Times must exist in the calendar and be in order. A spent budget needs a caller: the budget of a team needs a caller with a team. A region needs `server.region_header` in gateway.yaml.',
     'cases: [{ name: Leaves, request: { leaves: during_answer }, expect: { status: 200 } }]',
   ),
-  // Diagnostics of managed policies.
   C9002: diagnostic(
     'The policy does not exist',
     '`default_policy` names a file in the directory of policies, without `.yaml`. The example is a complete policy; even its settings may be empty.',

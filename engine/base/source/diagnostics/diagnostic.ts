@@ -9,11 +9,8 @@ export interface Diagnostic {
   /** Counted from 1; absent for a finding about the whole file. */
   readonly line?: number;
   readonly column?: number;
-  /** Length of the marked text on that line, in characters. */
   readonly length?: number;
-  /** JSON pointer of the node (RFC 6901). */
   readonly pointer?: string;
-  /** Fragments that include the node, outermost first. */
   readonly chain?: readonly { readonly file: string; readonly line: number }[];
   readonly expected?: string;
   readonly found?: string;

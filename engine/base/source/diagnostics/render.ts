@@ -5,14 +5,12 @@ import { DIAGNOSTICS } from './codes.ts';
 import type { Diagnostic } from './diagnostic.ts';
 import { hideSecrets } from './secrets.ts';
 
-/** Further places to list; others are only counted. */
 const MAX_PLACES = 5;
 
 /** Place of a finding in the form that editors open: `gateway.yaml:3:5`. */
 export const placeOf = ({ file, line, column }: Diagnostic): string =>
   line === undefined ? printable(file) : `${printable(file)}:${line}:${column ?? 1}`;
 
-/** Places of further findings with the same text; `undefined` without any. */
 function furtherPlaces(diagnostics: readonly Diagnostic[]): string | undefined {
   if (diagnostics.length === 0) return undefined;
   const more = diagnostics.length - MAX_PLACES;
@@ -65,10 +63,7 @@ function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, p
   ];
 }
 
-/**
- * A diagnostic for people: message, place, marked line, found and expected, help.
- * @param same diagnostics with the same text at other places.
- */
+/** A diagnostic for people. @param same diagnostics with the same text at other places */
 export function renderText(
   diagnostic: Diagnostic,
   same: readonly Diagnostic[],
@@ -102,10 +97,7 @@ const escapeData = (text: string): string => printable(text).replaceAll('%', '%2
 
 const escapeProperty = (text: string): string => escapeData(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
 
-/**
- * One workflow command: `::error file=...,line=...::message`.
- * @param same diagnostics with the same text at other places; code hosts show only ten commands of a step.
- */
+/** A workflow command. @param same diagnostics at other places: code hosts show only ten commands of a step */
 export function renderGithub(diagnostic: Diagnostic, same: readonly Diagnostic[]): string {
   const { code, severity, file, line, column, length, message, found, expected, help, chain } = diagnostic;
   const properties: [string, string | number | undefined][] = [
@@ -130,7 +122,6 @@ export function renderGithub(diagnostic: Diagnostic, same: readonly Diagnostic[]
   return `::${severity} ${parts.join(',')}::${escapeData(lines.join('\n'))}\n`;
 }
 
-/** Output options of diagnostics. */
 export interface RenderOptions {
   readonly format: 'text' | 'json' | 'github';
   readonly color: boolean;
@@ -164,10 +155,7 @@ function renderJson(diagnostics: readonly Diagnostic[]): string {
 const textKey = ({ code, message, found, expected, help }: Diagnostic): string =>
   JSON.stringify([code, message, found, expected, help]);
 
-/**
- * Renders diagnostics as text, as workflow commands for code hosts, or as one JSON document `{ errors, warnings, diagnostics }`. Text
- * and commands merge equal diagnostics and list their places. Ends with a line break unless empty.
- */
+/** Renders diagnostics; text and commands merge equal ones. Ends with a line break unless empty. */
 export function renderDiagnostics(diagnostics: readonly Diagnostic[], options: RenderOptions): string {
   const { format, color, sources, cwd = process.cwd() } = options;
   const shown = (diagnostic: Diagnostic) => withShownPaths(diagnostic, cwd);

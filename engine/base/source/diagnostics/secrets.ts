@@ -1,4 +1,3 @@
-/** Formats of credentials, recognised anywhere. */
 const TOKEN_SHAPES = [
   /\b(?:sk|pk|rk|gw[rs]?|ghp|gho|ghs|glpat|xox[a-z]|hf|npm|whsec)[-_][\w-]{2,}/gi,
   /\bgithub_pat_\w+/gi,
@@ -6,7 +5,6 @@ const TOKEN_SHAPES = [
   /\beyJ[\w-]{6,}(?:\.[\w-]+){0,2}/g,
 ];
 
-/** User and password of a URL. */
 const URL_CREDENTIALS = /(:\/\/)([^\s@'"]+)(?=@)/g;
 
 /** `key: value` where the key's name suggests a secret, except `{ value_env: NAME }`, which `ENV_KEY_VALUE` covers. */
@@ -26,7 +24,6 @@ export function isSecretKey(key: string): boolean {
 
 const stars = (text: string): string => '*'.repeat(text.length);
 
-/** Masks a text, but not its trailing spaces. */
 const blank = (text: string): string => stars(text.trimEnd()).padEnd(text.length);
 
 /** Whether an underscore-free part of a name looks random: long, with letters and digits mixed. */

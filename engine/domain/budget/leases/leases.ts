@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type {
   Clock,
   CounterName,
@@ -8,23 +9,33 @@ import type {
   ReservationRequest,
 } from '../../../base/contract/services.ts';
 import type { Every } from '../../../base/kit/clock.ts';
+import { atMost } from '../../../base/kit/memory.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import type { Database } from '../../../base/store/database.ts';
-import { type BatchCounterState, type CounterShare, counterName, type Lot } from '../ledger/batch-rows.ts';
+import type { PipelinedConnections, SentStatement } from '../../../base/store/postgres-client.ts';
+import { isPermanent } from '../../../base/store/store-errors.ts';
 import type { Heartbeat } from '../ledger/heartbeat.ts';
-import type { Batch, LedgerStatements, LookedAt } from '../ledger/ledger-statements.ts';
+import {
+  type Amounts,
+  type Batch,
+  type BatchCounterState,
+  type CounterShare,
+  counterName,
+  type LeasedRow,
+  type LeasePart,
+  type LedgerStatements,
+  type LookedAt,
+  type Lot,
+  moneyStatuses,
+} from '../ledger/ledger-statements.ts';
 import type { CounterNumbers } from '../limits/headroom.ts';
-import { type Ending, LEASE_POLICY, LeasedRoom, type LeasePolicy, type Moment, type Placement } from './leased-room.ts';
-import { RowSender, type SentRow } from './row-sender.ts';
 
-/** The NOTIFY channel for recalls; the payload is a list of counter ids. */
 const LEASES_CHANNEL = 'appscli_leases';
 
 const TICK_MS = 500;
 /** Pauses between decisions while leases are recalled, in milliseconds; the sum is the longest delay of a rejection. */
 const RECALL_PAUSES_MS = [2, 5, 10, 20, 40, 80, 160, 320, 320];
 
-/** Dependencies of the leases. */
 export interface LeasesOptions {
   readonly database: Pick<Database, 'lanes' | 'listen'>;
   readonly statements: Pick<
@@ -35,7 +46,6 @@ export interface LeasesOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly every: Every;
-  /** Read on each use, because a reload can change it. */
   readonly is_on: () => boolean;
   readonly time_zone: () => string;
   readonly policy?: LeasePolicy | undefined;
@@ -58,7 +68,6 @@ export interface LeaseCounts {
   recalled: number;
 }
 
-/** Leases to return and lots to take with the next batch. */
 type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'share'>>;
 
 /**
@@ -68,16 +77,13 @@ type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'shar
 export class Leases {
   readonly counts: LeaseCounts = { leased: 0, waited: 0, taken: 0, refused: 0, recalled: 0 };
   readonly #options: LeasesOptions;
-  readonly #room: LeasedRoom;
+  readonly room: LeasedRoom;
   readonly #share: number;
   readonly #sender: RowSender;
   readonly #retry = createRetryPause();
   readonly #stopTimer: () => void;
-  /** The id of this process's current leases in the database. */
   #lease_id = crypto.randomUUID() as string;
-  /** Set while the leases of an abandoned id are being returned. */
   #starting_over: Promise<void> | undefined;
-  /** Statements in flight that use the id. */
   #under_way = 0;
   #closed = false;
   /** Unset before the first use: leases are opened before the configuration is loaded. */
@@ -86,7 +92,7 @@ export class Leases {
   constructor(options: LeasesOptions) {
     const { database, statements, log, every, policy = LEASE_POLICY } = options;
     this.#options = options;
-    this.#room = new LeasedRoom(policy);
+    this.room = new LeasedRoom(policy);
     this.#share = policy.share;
     const onFailure = (error: unknown) => this.#startOver(error);
     const mayBeSent = () => options.heartbeat.isFresh();
@@ -95,21 +101,17 @@ export class Leases {
     void database.listen(
       LEASES_CHANNEL,
       (ids) => {
-        this.#room.recall(ids.split(',').map(Number), options.clock.monotonic());
+        this.room.recall(ids.split(',').map(Number), options.clock.monotonic());
         this.#sendChanges('now');
       },
       () => {
         // A recall may have been missed while the listener was disconnected.
-        this.#room.returnAll();
+        this.room.returnAll();
         this.#sendChanges('now');
       },
     );
   }
 
-  /**
-   * Takes a request's amounts from leases and sends its row; `undefined` if it cannot, without any effect. Raises
-   * store_unavailable.
-   */
   async place(request: ReservationRequest, shares: readonly CounterShare[]): Promise<Leased | undefined> {
     const leased = await this.#place(request, shares);
     this.counts[leased === undefined ? 'waited' : 'leased']++;
@@ -118,23 +120,22 @@ export class Leases {
 
   async #place(request: ReservationRequest, shares: readonly CounterShare[]): Promise<Leased | undefined> {
     this.#checkTimeZone();
-    // Leases need a pipelined connection: there is none behind a connection pooler, or while the server is out of
-    // connections.
+    // Leases need a pipelined connection: there is none behind a connection pooler, or while the server is out of connections.
     if (!this.#is_usable || shares.length === 0 || !this.#sender.is_healthy) return undefined;
     const at = this.#options.heartbeat.isFresh() ? this.#moment() : undefined;
-    const placement = at && this.#room.place(request, shares, at);
-    this.#room.record(shares, this.#options.clock.monotonic());
+    const placement = at && this.room.place(request, shares, at);
+    this.room.record(shares, this.#options.clock.monotonic());
     if (placement === undefined) return undefined;
     this.#sendChanges('soon');
     return this.#sendRow(placement);
   }
 
   async #sendRow(placement: Placement): Promise<Leased | undefined> {
-    const statuses = this.#room.statuses(placement);
+    const statuses = this.room.statuses(placement);
     const lease_id = this.#lease_id;
-    const sent = await this.#sender.send({ lease_id, placement });
+    const sent = await this.#sender.send({ lease_id, ...placement });
     if (sent === undefined) {
-      if (lease_id === this.#lease_id) this.#room.undo(placement);
+      if (lease_id === this.#lease_id) this.room.undo(placement);
       return undefined;
     }
     const is_sure = sent.is_handed && this.#options.heartbeat.isFresh();
@@ -152,9 +153,9 @@ export class Leases {
 
   /** Changes for the next batch; `undefined` if there are none. The caller reports the result with `done` or `failed`. */
   changes(): LeaseChanges | undefined {
-    if (this.#starting_over !== undefined || this.#closed || !this.#room.has_changes) return undefined;
-    const returns = this.#room.takeReturns();
-    const lots = this.#is_usable ? this.#room.takeLots(this.#options.clock.monotonic()) : [];
+    if (this.#starting_over !== undefined || this.#closed || !this.room.has_changes) return undefined;
+    const returns = this.room.takeReturns();
+    const lots = this.#is_usable ? this.room.takeLots(this.#options.clock.monotonic()) : [];
     if (returns.length + lots.length === 0) return undefined;
     this.#under_way++;
     return { lease_id: this.#lease_id, returns, lots, share: this.#share };
@@ -170,31 +171,20 @@ export class Leases {
     for (const lot of this.#starting_over === undefined ? lots : []) {
       const state = news[counters.indexOf(counterName(lot.name))]!;
       this.counts[state.is_leased ? 'taken' : 'refused']++;
-      this.#room.granted(lot, state, this.#options.clock.monotonic());
+      this.room.granted(lot, state, this.#options.clock.monotonic());
     }
-    return news.map(({ numbers }, i) => this.#room.learn(counters[i]!, numbers));
+    return news.map(({ numbers }, i) => this.room.learn(counters[i]!, numbers));
   }
 
-  /** The batch with the last `changes` was committed. */
   done(time_zone: string): void {
     this.#under_way--;
-    if (time_zone !== this.#options.time_zone()) this.#room.returnAll();
+    if (time_zone !== this.#options.time_zone()) this.room.returnAll();
     this.#sendChanges('now');
   }
 
   failed(error: unknown): void {
     this.#under_way--;
     this.#startOver(error);
-  }
-
-  /** Applies a finished reservation with its spending per share; the caller reports the settlement with `ended`. */
-  over(shares: readonly CounterShare[], spent: readonly number[]): Ending {
-    return this.#room.over(shares, spent);
-  }
-
-  /** The settlement was written, or failed for good. */
-  ended(ending: Ending): void {
-    this.#room.ended(ending);
   }
 
   /**
@@ -214,7 +204,7 @@ export class Leases {
       const { exceeded } = decision;
       if (exceeded.length === 0) break;
       const own = exceeded.filter((limit) =>
-        this.#room.returnLease(counterName(limit), this.#options.clock.monotonic()),
+        this.room.returnLease(counterName(limit), this.#options.clock.monotonic()),
       );
       if (own.length > 0) await this.#options.send('now');
       const looked_at = await this.#options.statements.recall(exceeded);
@@ -249,14 +239,12 @@ export class Leases {
     this.#closed = true;
     this.#stopTimer();
     this.#sender.discardQueue();
-    this.#room.forget();
-    // Waits for the statement in flight.
+    this.room.forget();
     await this.#options.send('now').catch(() => {});
     while (this.#sender.unwritten > 0 && !this.#retry.over) await this.#retry.wait();
     if (this.#sender.unwritten === 0) await this.#options.statements.endLeases().catch(() => {});
   }
 
-  /** Stops the retries of unwritten rows. */
   end(): void {
     this.#retry.end();
     this.#sender.end();
@@ -273,7 +261,7 @@ export class Leases {
     if (time_zone === this.#time_zone) return;
     const is_first = this.#time_zone === undefined;
     this.#time_zone = time_zone;
-    if (!is_first) this.#room.returnAll();
+    if (!is_first) this.room.returnAll();
   }
 
   #moment(): Moment | undefined {
@@ -282,26 +270,21 @@ export class Leases {
   }
 
   #tick(): void {
-    if (!this.#options.is_on()) this.#room.returnAll();
+    if (!this.#options.is_on()) this.room.returnAll();
     this.#checkTimeZone();
     const at = this.#moment();
-    if (at !== undefined) this.#room.returnIdle(at);
+    if (at !== undefined) this.room.returnIdle(at);
     this.#sendChanges('now');
   }
 
-  /** The batch reports the result to `done` or `failed`. */
   #sendChanges(when: 'now' | 'soon'): void {
-    if (this.#room.has_changes && this.#starting_over === undefined) this.#options.send(when).catch(() => {});
+    if (this.room.has_changes && this.#starting_over === undefined) this.#options.send(when).catch(() => {});
   }
 
-  /**
-   * Recovers from an error after which the state of the leases in the database is unknown: returns them all, then starts
-   * over with a new id.
-   */
   #startOver(error: unknown): void {
     if (this.#starting_over !== undefined || this.#closed) return;
     this.#options.log.debug({ err: error }, 'returning all leases');
-    this.#room.forget();
+    this.room.forget();
     this.#sender.discardQueue();
     this.#options.heartbeat.doubt();
     this.#starting_over = this.#returnAll().finally(() => {
@@ -327,11 +310,550 @@ export class Leases {
   }
 }
 
-/** Whether a limit may have headroom by now. */
 function hasMoreRoom({ numbers }: LookedAt, decided: LimitStatus): boolean {
   return (
     numbers.spent + numbers.reserved < decided.spent + decided.reserved ||
     numbers.spent + numbers.most < decided.spent + decided.most ||
     numbers.in_flight < decided.in_flight
   );
+}
+
+/** When a process takes a lease on a counter, and how large the lot is. */
+export interface LeasePolicy {
+  readonly busy: number;
+  readonly seconds: number;
+  /** A lot covers this many `seconds` of the recent rate, and at least this many requests of the largest recent size. */
+  readonly requests: number;
+  /** A lot is taken only if the remaining headroom is at least this many times as large. */
+  readonly share: number;
+}
+
+export const LEASE_POLICY: LeasePolicy = { busy: 4, seconds: 2, requests: 4, share: 16 };
+
+/** A budget lease: headroom on a counter that this process took in advance. `free` is the part that no request has taken yet. */
+interface Lease {
+  readonly counter: string;
+  readonly id: number;
+  readonly free: Amounts;
+  /** The largest limit that any lot was taken under; requests with a smaller limit do not use the lease. */
+  limit: number;
+  /** Milliseconds since the epoch by the database's clock; infinity if the lease does not expire. */
+  readonly ends_at: number;
+  numbers: { -readonly [Name in keyof CounterNumbers]: CounterNumbers[Name] };
+  used_at: number;
+}
+
+/** A request whose amounts were taken from leases; `leases` has the order of `shares`. */
+export interface Placement {
+  readonly request: ReservationRequest;
+  readonly shares: readonly CounterShare[];
+  readonly leases: readonly Lease[];
+}
+
+/** A finished request, and what it spent per share, in the unit of the counter. */
+export interface Ending {
+  readonly shares: readonly CounterShare[];
+  readonly spent: readonly number[];
+  /** Whether the settlement was sent, so that counters read from now on include it. */
+  sent: boolean;
+}
+
+/** The same moment by both clocks, in milliseconds. */
+export interface Moment {
+  readonly monotonic: number;
+  readonly database: number;
+}
+
+const SECOND_MS = 1000;
+const MAX_COUNTERS = 20_000;
+
+interface Second extends Amounts {
+  largest: number;
+  largest_most: number;
+  limit: number;
+}
+
+interface Use {
+  second: number;
+  now: Second;
+  before: Second;
+  backoff_until: number;
+}
+
+const nothing = (): Second => {
+  return { amount: 0, most: 0, requests: 0, largest: 0, largest_most: 0, limit: Number.POSITIVE_INFINITY };
+};
+
+/** The recent demand per counter in this process, which decides the size of lots. */
+class CounterUse {
+  readonly #policy: LeasePolicy;
+  readonly #uses = new LRUCache<string, Use>(atMost(MAX_COUNTERS));
+
+  constructor(policy: LeasePolicy) {
+    this.#policy = policy;
+  }
+
+  /** Records the demand of a request. @returns whether the counter is busy enough for a lease, and not in backoff. */
+  record(share: CounterShare, monotonic: number): boolean {
+    const { counter, amount, most } = share;
+    const { now, before, backoff_until } = this.#at(counter, monotonic);
+    now.amount += amount;
+    now.most += most;
+    now.requests++;
+    now.largest = Math.max(now.largest, before.largest, amount);
+    now.largest_most = Math.max(now.largest_most, before.largest_most, most);
+    now.limit = Math.min(now.limit, smallestLimit(share));
+    return Math.max(now.requests, before.requests) >= this.#policy.busy && backoff_until <= monotonic;
+  }
+
+  wanted(counter: string, monotonic: number): Amounts & { readonly limit: number } {
+    const { now, before } = this.#at(counter, monotonic);
+    const { seconds, requests } = this.#policy;
+    const want = (of: keyof Amounts, largest: number) =>
+      Math.min(Number.MAX_SAFE_INTEGER, Math.max(Math.max(now[of], before[of]) * seconds, largest * requests));
+    return {
+      amount: want('amount', Math.max(now.largest, before.largest)),
+      most: want('most', Math.max(now.largest_most, before.largest_most)),
+      requests: want('requests', 1),
+      limit: Math.min(now.limit, before.limit),
+    };
+  }
+
+  backOff(counter: string, monotonic: number, milliseconds: number): void {
+    const use = this.#at(counter, monotonic);
+    use.backoff_until = Math.max(use.backoff_until, monotonic + milliseconds);
+  }
+
+  isBackingOff(counter: string, monotonic: number): boolean {
+    return (this.#uses.get(counter)?.backoff_until ?? 0) > monotonic;
+  }
+
+  #at(counter: string, monotonic: number): Use {
+    const second = Math.floor(monotonic / SECOND_MS);
+    let use = this.#uses.get(counter);
+    if (use === undefined) {
+      use = { second, now: nothing(), before: nothing(), backoff_until: 0 };
+      this.#uses.set(counter, use);
+    }
+    if (use.second !== second) {
+      use.before = use.second + 1 === second ? use.now : nothing();
+      use.now = nothing();
+      use.second = second;
+    }
+    return use;
+  }
+}
+
+/** Safety margin before a window or a grant ends: the database's clock is known to about this much. */
+const MARGIN_MS = 2000;
+const IDLE_MS = 2000;
+const REFUSED_MS = 1000;
+const RECALLED_MS = 5000;
+
+/** The leases of a process, in memory: like local token buckets that are refilled in lots from the shared counters. */
+export class LeasedRoom {
+  readonly #use: CounterUse;
+  readonly #leases = new Map<string, Lease>();
+  readonly #low = new Map<string, CounterName>();
+  readonly #endings = new Set<Ending>();
+  /** Recalled counters by id, with the monotonic end of their backoff. */
+  readonly #recalled = new Map<number, number>();
+  #returns: LeasePart[] = [];
+
+  constructor(policy: LeasePolicy = LEASE_POLICY) {
+    this.#use = new CounterUse(policy);
+  }
+
+  get has_changes(): boolean {
+    return this.#low.size > 0 || this.#returns.length > 0;
+  }
+
+  /**
+   * Records the demand of a request, whether a lease had headroom or not. If all its counters are busy, queues refills for
+   * those that run low.
+   */
+  record(shares: readonly CounterShare[], monotonic: number): void {
+    let is_busy = true;
+    for (const share of shares) is_busy = this.#use.record(share, monotonic) && is_busy;
+    if (!is_busy) return;
+    for (const share of shares) if (this.#isLow(share, monotonic)) this.#low.set(share.counter, share.name);
+  }
+
+  /** Takes the amounts of a request from leases: on all its counters or none. */
+  place(request: ReservationRequest, shares: readonly CounterShare[], at: Moment): Placement | undefined {
+    const leases: Lease[] = [];
+    for (const share of shares) {
+      const lease = this.#leases.get(share.counter);
+      if (lease === undefined || !hasRoom(lease, share, at.database)) return undefined;
+      leases.push(lease);
+    }
+    for (let i = 0; i < shares.length; i++) {
+      add(leases[i]!.free, shares[i]!, -1);
+      leases[i]!.used_at = at.monotonic;
+    }
+    return { request, shares, leases };
+  }
+
+  undo({ shares, leases }: Placement): void {
+    for (let i = 0; i < shares.length; i++) {
+      const [lease, share] = [leases[i]!, shares[i]!];
+      if (this.#leases.get(lease.counter) === lease) add(lease.free, share, 1);
+      else this.#returns.push({ id: lease.id, ...amountsOf(share) });
+    }
+  }
+
+  /** The status of every money limit of a request, including the request, excluding the free part of leases. */
+  statuses({ shares, leases }: Placement): readonly LimitStatus[] {
+    return moneyStatuses(shares, (share) => withoutFree(leases[share]!));
+  }
+
+  /** Updates the known state of a counter. @returns the state without the free part of this process's lease. */
+  learn(counter: string, numbers: CounterNumbers): CounterNumbers {
+    const lease = this.#leases.get(counter);
+    if (lease === undefined) return numbers;
+    this.#update(lease, numbers);
+    return withoutFree(lease);
+  }
+
+  /**
+   * Applies a finished request to the known counters at once, and to every state read from the database until the settlement is
+   * `sent`; the caller reports the settlement with `ended`.
+   */
+  over(shares: readonly CounterShare[], spent: readonly number[]): Ending {
+    const ending: Ending = { shares, spent, sent: false };
+    this.#endings.add(ending);
+    for (let i = 0; i < shares.length; i++) this.#end(ending, i);
+    return ending;
+  }
+
+  /** The settlement was written, or failed for good. */
+  ended(ending: Ending): void {
+    this.#endings.delete(ending);
+  }
+
+  takeLots(monotonic: number): Lot[] {
+    const lots: Lot[] = [];
+    for (const [counter, name] of this.#low) {
+      if (this.#use.isBackingOff(counter, monotonic)) continue;
+      const { limit, ...wanted } = this.#use.wanted(counter, monotonic);
+      const free = this.#leases.get(counter)?.free;
+      if (free !== undefined) add(wanted, free, -1);
+      const amount = Math.max(0, wanted.amount);
+      // The reserved amount never exceeds the worst case.
+      lots.push({ name, limit, amount, most: Math.max(amount, wanted.most), requests: Math.max(1, wanted.requests) });
+    }
+    this.#low.clear();
+    return lots;
+  }
+
+  takeReturns(): readonly LeasePart[] {
+    return this.#returns.splice(0);
+  }
+
+  granted(lot: Lot, { is_leased, id, ends_at, numbers }: BatchCounterState, monotonic: number): void {
+    const counter = counterName(lot.name);
+    const known = this.#leases.get(counter);
+    if (!is_leased) {
+      this.#use.backOff(counter, monotonic, REFUSED_MS);
+      return;
+    }
+    // The lease was recalled while the statement was in flight.
+    if (this.#use.isBackingOff(counter, monotonic) || (this.#recalled.get(id) ?? 0) > monotonic) {
+      this.#returns.push({ id, ...amountsOf(lot) });
+      return;
+    }
+    if (known?.id === id) {
+      add(known.free, lot, 1);
+      known.limit = Math.max(known.limit, lot.limit);
+      return;
+    }
+    if (known !== undefined) this.#close(known);
+    const lease: Lease = {
+      ...{ counter, id, limit: lot.limit, used_at: monotonic, ends_at },
+      ...{ free: amountsOf(lot), numbers },
+    };
+    this.#leases.set(counter, lease);
+    this.#update(lease, numbers);
+  }
+
+  recall(ids: readonly number[], monotonic: number): void {
+    for (const id of ids) this.#recalled.set(id, monotonic + RECALLED_MS);
+    for (const lease of [...this.#leases.values()])
+      if (ids.includes(lease.id)) this.returnLease(lease.counter, monotonic);
+  }
+
+  /** Returns the lease on a counter, and starts its backoff. @returns whether there was a lease. */
+  returnLease(counter: string, monotonic: number): boolean {
+    this.#use.backOff(counter, monotonic, RECALLED_MS);
+    const lease = this.#leases.get(counter);
+    if (lease !== undefined) this.#close(lease);
+    return lease !== undefined;
+  }
+
+  returnIdle(at: Moment): void {
+    for (const [id, until] of this.#recalled) if (until <= at.monotonic) this.#recalled.delete(id);
+    for (const lease of [...this.#leases.values()]) {
+      const is_idle = at.monotonic - lease.used_at > IDLE_MS;
+      if (is_idle || lease.ends_at - MARGIN_MS <= at.database) this.#close(lease);
+    }
+  }
+
+  returnAll(): void {
+    for (const lease of [...this.#leases.values()]) this.#close(lease);
+    this.#low.clear();
+  }
+
+  /** Drops all state; the caller returns the leases as a whole in the database. */
+  forget(): void {
+    this.#leases.clear();
+    this.#returns = [];
+    this.#low.clear();
+  }
+
+  /** Stores a state from the database, and applies the finished requests it does not include yet. */
+  #update(lease: Lease, numbers: CounterNumbers): void {
+    lease.numbers = { ...numbers };
+    for (const ending of this.#endings) {
+      if (ending.sent) continue;
+      const at = ending.shares.findIndex(({ counter }) => counter === lease.counter);
+      if (at >= 0) this.#end(ending, at);
+    }
+  }
+
+  #end({ shares, spent }: Ending, at: number): void {
+    const { counter, amount, most, requests } = shares[at]!;
+    const numbers = this.#leases.get(counter)?.numbers;
+    if (numbers === undefined) return;
+    numbers.spent += spent[at]!;
+    numbers.reserved = Math.max(0, numbers.reserved - amount);
+    numbers.most = Math.max(0, numbers.most - most);
+    numbers.in_flight = Math.max(0, numbers.in_flight - requests);
+  }
+
+  #close(lease: Lease): void {
+    this.#leases.delete(lease.counter);
+    // An empty lease is returned as well, because that deletes its row.
+    this.#returns.push({ id: lease.id, ...amountsOf(lease.free) });
+  }
+
+  #isLow({ counter }: CounterShare, monotonic: number): boolean {
+    const free = this.#leases.get(counter)?.free;
+    if (free === undefined) return true;
+    const wanted = this.#use.wanted(counter, monotonic);
+    return free.requests * 2 < wanted.requests || free.amount * 2 < wanted.amount || free.most * 2 < wanted.most;
+  }
+}
+
+function hasRoom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, now: number): boolean {
+  return (
+    // A lease is within the limit in force, but run-time limits and grants do not change a limit in shadow mode.
+    (share.shadow === null || (numbers.set === null && numbers.granted === 0)) &&
+    free.requests >= share.requests &&
+    free.amount >= share.amount &&
+    free.most >= share.most &&
+    limit <= smallestLimit(share) &&
+    now < ends_at - MARGIN_MS
+  );
+}
+
+/** The smallest limit of a request on a counter, shadow mode included; infinity without a limit. */
+function smallestLimit({ limit, shadow }: CounterShare): number {
+  return Math.min(limit ?? Number.POSITIVE_INFINITY, shadow ?? Number.POSITIVE_INFINITY);
+}
+
+function withoutFree({ numbers, free }: Pick<Lease, 'numbers' | 'free'>): CounterNumbers {
+  return {
+    ...numbers,
+    reserved: Math.max(0, numbers.reserved - free.amount),
+    most: Math.max(0, numbers.most - free.most),
+    in_flight: Math.max(0, numbers.in_flight - free.requests),
+  };
+}
+
+function amountsOf({ amount, most, requests }: Amounts): Amounts {
+  return { amount, most, requests };
+}
+
+function add(to: Amounts, { amount, most, requests }: Amounts, times: 1 | -1): void {
+  to.amount += times * amount;
+  to.most += times * most;
+  to.requests += times * requests;
+}
+
+/** A row that reaches the database even if this process is killed. */
+interface SentRow {
+  readonly is_handed: boolean;
+  /** Resolves with whether the row was written; retried until it is, or fails for good. Never rejects. */
+  readonly written: Promise<boolean>;
+}
+
+/** A row on its way; `sent` resolves with `undefined` if it was not sent. */
+interface Outgoing {
+  readonly row: LeasedRow;
+  /** Milliseconds of `performance.now()`; the ledger's clock may be frozen. */
+  readonly since: number;
+  readonly sent: PromiseWithResolvers<SentRow | undefined>;
+  readonly written: PromiseWithResolvers<boolean>;
+}
+
+interface RowSenderOptions {
+  lanes(): Pick<PipelinedConnections, 'free'>;
+  readonly statements: Pick<LedgerStatements, 'place' | 'placeAgain'>;
+  readonly log: Log;
+  /** Checked right before rows are sent: whether this process may still use its leases. */
+  mayBeSent(): boolean;
+  onFailure(error: unknown): void;
+}
+
+/** Milliseconds to wait for a free connection. Also the age of an unanswered statement at which leases are no longer used. */
+const OVERDUE_MS = 250;
+const MAX_ROWS = 500;
+/** With more unanswered rows than this, new rows wait and share a statement. */
+const FEW = 8;
+
+/** Sends the rows of leased reservations over pipelined connections, and retries them until they are written. */
+export class RowSender {
+  readonly #options: RowSenderOptions;
+  readonly #queue: Outgoing[] = [];
+  readonly #sent = new Set<{ readonly at: number }>();
+  readonly #again: Outgoing[] = [];
+  readonly #retry = createRetryPause();
+  #unanswered = 0;
+  #unwritten = 0;
+  #scheduled = false;
+  #timeout: NodeJS.Timeout | undefined;
+  #trying = false;
+
+  constructor(options: RowSenderOptions) {
+    this.#options = options;
+  }
+
+  get unwritten(): number {
+    return this.#unwritten;
+  }
+
+  /** Whether the database confirms rows in time, so that more may be sent. */
+  get is_healthy(): boolean {
+    if (this.#again.length > 0) return false;
+    const late = performance.now() - OVERDUE_MS;
+    for (const { at } of this.#sent) if (at < late) return false;
+    return this.#sent.size > 0 || this.#options.lanes().free() !== undefined;
+  }
+
+  /**
+   * Resolves when the operating system has the row, or its connection broke while sending. Resolves with `undefined` if no
+   * connection was free in time: the row is then never sent.
+   */
+  send(row: LeasedRow): Promise<SentRow | undefined> {
+    const sent = Promise.withResolvers<SentRow | undefined>();
+    this.#queue.push({ row, since: performance.now(), sent, written: Promise.withResolvers() });
+    this.#schedule();
+    return sent.promise;
+  }
+
+  discardQueue(): void {
+    for (const { sent } of this.#queue.splice(0)) sent.resolve(undefined);
+  }
+
+  end(): void {
+    this.#retry.end();
+    this.discardQueue();
+  }
+
+  // Rows of one event-loop turn share a statement.
+  #schedule(): void {
+    if (this.#scheduled || this.#queue.length === 0) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      this.#pump();
+    });
+  }
+
+  #pump(): void {
+    if (!this.#options.mayBeSent()) this.discardQueue();
+    while (this.#queue.length > 0) {
+      const lane = this.#unanswered > FEW ? undefined : this.#options.lanes().free();
+      if (lane === undefined) {
+        this.#watch();
+        return;
+      }
+      const batch = this.#queue.splice(0, MAX_ROWS);
+      this.#unwritten += batch.length;
+      const statement = this.#options.statements.place(
+        lane,
+        batch.map(({ row }) => row),
+      );
+      void this.#follow(statement, batch);
+    }
+  }
+
+  async #follow({ handed, answered }: SentStatement, batch: readonly Outgoing[]): Promise<void> {
+    const in_flight = { at: performance.now() };
+    this.#sent.add(in_flight);
+    this.#unanswered += batch.length;
+    // The first report counts.
+    const report = (is_handed: boolean) => {
+      for (const { sent, written } of batch) sent.resolve({ is_handed, written: written.promise });
+    };
+    if (handed === undefined) report(true);
+    handed?.then(
+      () => report(true),
+      () => {},
+    );
+    try {
+      await answered;
+      report(true);
+      this.#unwritten -= batch.length;
+      for (const { written } of batch) written.resolve(true);
+    } catch (error) {
+      // The row may have been sent in part: it is retried, and the caller releases it.
+      report(false);
+      this.#options.onFailure(error);
+      this.#again.push(...batch);
+      void this.#tryAgain();
+    } finally {
+      this.#sent.delete(in_flight);
+      this.#unanswered -= batch.length;
+      this.#schedule();
+    }
+  }
+
+  #watch(): void {
+    this.#timeout ??= setTimeout(() => {
+      this.#timeout = undefined;
+      const late = performance.now() - OVERDUE_MS;
+      while (this.#queue.length > 0 && this.#queue[0]!.since <= late) this.#queue.shift()!.sent.resolve(undefined);
+      if (this.#queue.length > 0) this.#watch();
+    }, OVERDUE_MS);
+  }
+
+  /** Retries one row at a time: some may exist already, and one may be the cause of the error. */
+  async #tryAgain(): Promise<void> {
+    if (this.#trying) return;
+    this.#trying = true;
+    while (this.#again.length > 0) {
+      const { row, written } = this.#again[0]!;
+      try {
+        await this.#options.statements.placeAgain(row);
+        this.#retry.reset();
+        written.resolve(true);
+      } catch (err) {
+        if (!isPermanent(err)) {
+          if (!this.#retry.over) {
+            await this.#retry.wait();
+            continue;
+          }
+          // The row counts as unwritten, so that the lease is not returned and orphan recovery finds it.
+          this.#unwritten++;
+        }
+        const { request_id } = row.request;
+        this.#options.log.error({ err, request_id }, 'the reservation of a forwarded request could not be written');
+        written.resolve(false);
+      }
+      this.#again.shift();
+      this.#unwritten--;
+    }
+    this.#trying = false;
+  }
 }

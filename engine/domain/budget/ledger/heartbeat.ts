@@ -11,7 +11,6 @@ const DEAD_AFTER_SECONDS = 30;
 const BEATS_BEFORE_RECOVERY = DEAD_AFTER_SECONDS / (BEAT_MS / 1000);
 const BEATS_BETWEEN_PARTITIONS = 720;
 const BEATS_BETWEEN_MINUTES = 12;
-/** Small, so that other statements do not wait for the locks. */
 const MINUTE_BATCH = 1000;
 const MAX_MINUTE_BATCHES = 100;
 /** Far below the heartbeat timeout: a clock may be wrong, and a heartbeat late. */
@@ -32,11 +31,9 @@ interface HeartbeatOptions {
   readonly process: GatewayProcess;
   isLive(request_id: string): boolean;
   readonly statements: Pick<LedgerStatements, 'release'>;
-  /** Runs after the first heartbeat; may fail. */
   onFirstBeat(): Promise<void>;
   /** Called after a heartbeat gap long enough to be declared dead, and after a new server life. */
   onLapse?(): void;
-  /** Runs with each heartbeat after `doubt`. */
   onDoubt?(): Promise<void>;
 }
 
@@ -55,7 +52,6 @@ export class Heartbeat {
   #ahead_ms: number | undefined;
   /** When the last confirmed heartbeat was sent, by both clocks of this machine. */
   #confirmed: { readonly monotonic: number; readonly now: number } | undefined;
-  /** The server life of the last heartbeat. */
   #life: string | undefined;
   #stopTimer: () => void;
 
@@ -64,7 +60,6 @@ export class Heartbeat {
     this.#stopTimer = options.every(FIRST_BEAT_MS, () => this.#beatInBackground());
   }
 
-  /** Whether the last heartbeat succeeded. */
   get is_alive(): boolean {
     return this.#is_alive;
   }
@@ -78,7 +73,6 @@ export class Heartbeat {
     return this.#registered;
   }
 
-  /** Writes the heartbeat. Raises store_unavailable. */
   async sayAlive(): Promise<void> {
     const { database, clock, process_id, process } = this.#options;
     const sent_at = clock.monotonic();
@@ -118,15 +112,7 @@ export class Heartbeat {
     this.#beats++;
   }
 
-  /** Recovers the orphans of processes without a heartbeat for 30 s. @returns how many. */
-  recover(): Promise<number> {
-    return this.#recordOrphans([]);
-  }
-
-  /**
-   * Converts a time to the database's clock; `undefined` before the first heartbeat.
-   * @param at by this process's monotonic clock
-   */
+  /** Converts a monotonic time to the database's clock; `undefined` before the first heartbeat. */
   databaseTimeOf(at: number): Date | undefined {
     return this.#ahead_ms === undefined ? undefined : new Date(this.#ahead_ms + at);
   }
@@ -134,8 +120,7 @@ export class Heartbeat {
   /** The database's time in milliseconds since the epoch; `undefined` before the first heartbeat. */
   databaseNow(): number | undefined {
     const { clock } = this.#options;
-    if (clock.frozen) return clock.now();
-    return this.#ahead_ms === undefined ? undefined : this.#ahead_ms + clock.monotonic();
+    return clock.frozen ? clock.now() : this.databaseTimeOf(clock.monotonic())?.getTime();
   }
 
   /**
@@ -175,7 +160,10 @@ export class Heartbeat {
     try {
       await this.beat();
       this.#beats_in_a_row++;
-      if (this.#beats === 1) this.#slowDown();
+      if (this.#beats === 1) {
+        this.#stopTimer();
+        this.#stopTimer = this.#options.every(BEAT_MS, () => this.#beatInBackground());
+      }
       if (this.#beats_in_a_row % BEATS_BEFORE_RECOVERY === 0) await this.recover();
     } catch (error) {
       this.#beats_in_a_row = 0;
@@ -186,12 +174,8 @@ export class Heartbeat {
     }
   }
 
-  #slowDown(): void {
-    this.#stopTimer();
-    this.#stopTimer = this.#options.every(BEAT_MS, () => this.#beatInBackground());
-  }
-
-  async #recordOrphans(dead: readonly string[]): Promise<number> {
+  /** Recovers the orphans of these processes and of those without a heartbeat for 30 s. @returns how many. */
+  async recover(dead: readonly string[] = []): Promise<number> {
     const { database, clock, log } = this.#options;
     let total = 0;
     for (;;) {
@@ -210,7 +194,6 @@ export class Heartbeat {
     return total;
   }
 
-  /** Recovers orphans of processes on this machine that no longer run. */
   async #recordPredecessors(): Promise<void> {
     const { database, process, process_id } = this.#options;
     const others = await database.query<{ id: string; identity: string }>(
@@ -219,7 +202,7 @@ export class Heartbeat {
       [process.machine, process_id],
     );
     const dead = others.filter(({ identity }) => !isRunning(identity)).map(({ id }) => id);
-    if (dead.length > 0) await this.#recordOrphans(dead);
+    if (dead.length > 0) await this.recover(dead);
   }
 
   async #releaseUnknown(): Promise<void> {

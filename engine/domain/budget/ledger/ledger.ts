@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
 import type {
   ChargedAttempt,
   Clock,
@@ -16,20 +17,26 @@ import type {
 } from '../../../base/contract/services.ts';
 import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
 import { createGroupCommit, type GroupCommit } from '../../../base/kit/group-commit.ts';
+import { atMost } from '../../../base/kit/memory.ts';
 import { type GatewayProcess, ownProcess } from '../../../base/kit/process/gateway-process.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { asStoreError, isPermanent, StoreTimeout } from '../../../base/store/store-errors.ts';
-import type { Ending } from '../leases/leased-room.ts';
-import { type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
-import { type CounterShare, type LateSettlement, sharesOf } from './batch-rows.ts';
+import { type Ending, type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
 import { Heartbeat } from './heartbeat.ts';
-import { type BatchResult, LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
+import {
+  type BatchResult,
+  type CounterShare,
+  type LateSettlement,
+  LedgerStatements,
+  type LedgerStore,
+  type Move,
+  sharesOf,
+  type TopUp,
+} from './ledger-statements.ts';
 import { assertReservable, BookedReservation, type Books, isCount, nothingReserved } from './reservation.ts';
-import { TypicalCosts } from './typical-costs.ts';
 
-/** Dependencies of the ledger. The database may be down when the ledger is opened. */
 export interface LedgerOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
@@ -44,10 +51,8 @@ export interface LedgerOptions {
   readonly leases?: Pick<Database, 'lanes' | 'listen'> & Pick<LeasesOptions, 'is_on' | 'policy'>;
 }
 
-/** A request with a reservation that may exist and is in use. */
 interface Open {
   readonly shares: readonly CounterShare[];
-  /** Resolves with whether its row was written; `undefined` once it is known to be. */
   written: Promise<boolean> | undefined;
   /** Whether a concurrency limit applies: its end frees a slot, so it is settled at once. */
   frees_slot: boolean;
@@ -68,13 +73,10 @@ interface Settling {
 /** Every batch carries lease changes; this entry only triggers a batch. */
 const LEASE_CHANGES = { lease_changes: true } as const;
 type Entry = Waiting | Settling | typeof LEASE_CHANGES;
-/** The decision of a reservation, or whether a settlement was written. */
 type EntryResult = ReservationDecision | boolean;
 
-/** The reservation came after its deadline: nothing is reserved. */
 const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
-/** Placeholder of entries without a result. */
-const NOTHING: ReservationDecision = { ...LATE };
+const NOTHING = { ...LATE };
 
 const CLOSE_TIMEOUT_MS = 3000;
 /** Longer than the usual reservation timeout, and shorter than the time a stopping gateway waits for its ledger. */
@@ -89,7 +91,6 @@ const DELAY_MS = 25;
 const MOVES_MAX = 32;
 /** Overlaps the disk write of one late settlement with the work of another. */
 const LATE_LANES = 2;
-/** Top-ups within this time share a statement. */
 const TOP_UP_DELAY_MS = 20;
 
 /**
@@ -222,7 +223,7 @@ export class DatabaseLedger implements Ledger, Books {
       const is_lost = written !== undefined && !(await written);
       await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
     } finally {
-      if (ending !== undefined) this.#leases!.ended(ending);
+      if (ending !== undefined) this.#leases!.room.ended(ending);
       if (--this.#unwritten === 0) this.#onAllWritten();
     }
   }
@@ -237,7 +238,7 @@ export class DatabaseLedger implements Ledger, Books {
       this.#log.debug({ err: error, request_id }, 'could not release a reservation yet');
       this.#heartbeat.doubt();
     } finally {
-      if (ending !== undefined) this.#leases!.ended(ending);
+      if (ending !== undefined) this.#leases!.room.ended(ending);
       delete this.#open[request_id];
     }
   }
@@ -270,12 +271,10 @@ export class DatabaseLedger implements Ledger, Books {
     return this.#unwritten;
   }
 
-  /** Milliseconds for which waiting settlements made no progress. */
   get lag_ms(): number {
     return this.#unwritten === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
   }
 
-  /** Counts of reservations and lease operations since the start. */
   get lease_counts(): LeaseCounts | undefined {
     return this.#leases?.counts;
   }
@@ -284,7 +283,6 @@ export class DatabaseLedger implements Ledger, Books {
     return this.#heartbeat.is_alive;
   }
 
-  /** The id of the database. Raises store_unavailable. */
   databaseId(): Promise<string> {
     return this.#statements.databaseId();
   }
@@ -297,7 +295,6 @@ export class DatabaseLedger implements Ledger, Books {
     this.#open[request_id] = { shares: [], written: undefined, frees_slot: false, is_over: false };
   }
 
-  /** Ends `keep`: a reservation under the id is released. */
   forget(request_id: string): void {
     delete this.#open[request_id];
     this.#heartbeat.doubt();
@@ -311,16 +308,11 @@ export class DatabaseLedger implements Ledger, Books {
     return this.#heartbeat.beat();
   }
 
-  /** Writes the heartbeat without other upkeep. Raises store_unavailable. */
   sayAlive(): Promise<void> {
     return this.#heartbeat.sayAlive();
   }
 
-  /**
-   * Recovers the orphans of processes without a heartbeat for 30 s: a ledger row at the reserved amount, marked as an
-   * estimate.
-   * @returns how many. Raises store_unavailable.
-   */
+  /** Recovers the orphans of processes without a heartbeat for 30 s. @returns how many. Raises store_unavailable. */
   recover(): Promise<number> {
     return this.#heartbeat.recover();
   }
@@ -350,7 +342,6 @@ export class DatabaseLedger implements Ledger, Books {
     await waitAtMost(LEAVE_TIMEOUT_MS, this.#heartbeat.leave());
   }
 
-  /** Reserves from leases; `undefined` if they have no headroom. */
   async #place(
     leases: Leases,
     request: ReservationRequest,
@@ -369,7 +360,6 @@ export class DatabaseLedger implements Ledger, Books {
     return { exceeded: [], shadows: [], statuses: leased.statuses, unreserved: false };
   }
 
-  /** Reserves in the database; recalls leases of other processes before a rejection. */
   async #wait(request: ReservationRequest): Promise<ReservationDecision> {
     const decide = () => this.#reserve(request);
     const first = await decide();
@@ -394,7 +384,6 @@ export class DatabaseLedger implements Ledger, Books {
     return decision;
   }
 
-  /** Waits for a sent statement. Raises store_unavailable on timeout. */
   async #inTime<Answer>(sent: Promise<Answer>, onGivenUp = () => {}): Promise<Answer> {
     const { promise: too_late, reject } = Promise.withResolvers<never>();
     let over = false;
@@ -468,6 +457,7 @@ export class DatabaseLedger implements Ledger, Books {
       throw error;
     }
   }
+
   /** Moves a reservation; recalls leases before a rejection. `undefined` if it no longer exists. */
   async #move(move: Move): Promise<MoveDecision | undefined> {
     const decide = () => this.#groups.moves.run(move);
@@ -477,13 +467,13 @@ export class DatabaseLedger implements Ledger, Books {
     return decision === GONE ? undefined : decision;
   }
 
-  /** Marks a request as finished, with its spending if it was forwarded; call `Leases.ended` after the settlement. */
+  /** Marks a request as finished, with its spending if it was forwarded; call `ended` after the settlement. */
   #over(request_id: string, settlement?: Settlement): Ending | undefined {
     const open = this.#open[request_id];
     if (open === undefined || open.is_over) return undefined;
     open.is_over = true;
     const spent = open.shares.map(({ name }) => (settlement === undefined ? 0 : spentOn(name, settlement)));
-    return this.#leases?.over(open.shares, spent);
+    return this.#leases?.room.over(open.shares, spent);
   }
 
   async #settleUntilWritten(settlement: Settlement, ending?: Ending): Promise<void> {
@@ -531,7 +521,6 @@ function raiseStoreError(error: unknown): never {
   throw asStoreError(error);
 }
 
-/** The decision on a reservation that no longer exists. */
 const GONE: MoveDecision = { exceeded: [], shadows: [], statuses: [] };
 
 function spentOn({ unit, window }: CounterName, { cost_nano_usd, tokens }: Settlement): number {
@@ -541,7 +530,6 @@ function spentOn({ unit, window }: CounterName, { cost_nano_usd, tokens }: Settl
   return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
 }
 
-/** The group commits besides that of reservations and settlements. */
 function createGroups(statements: LedgerStatements) {
   const group = <Item, Result>(
     execute: (items: readonly Item[]) => Promise<readonly Result[]>,
@@ -560,4 +548,82 @@ function createGroups(statements: LedgerStatements) {
       { patience_ms: TOP_UP_DELAY_MS },
     ),
   };
+}
+
+const MAX_PAIRS = 5000;
+const MAX_MODELS = 1000;
+const MIN_SAMPLES = 20;
+/** Decay: beyond this many samples all counts are halved, so that recent requests weigh more. */
+const MAX_SAMPLES = 1000;
+const SHARE = 0.95;
+
+/** Buckets grow by 10 %; the last one holds everything above 2^53. */
+const GROWTH = Math.log(1.1);
+const BUCKETS = Math.ceil(Math.log(Number.MAX_SAFE_INTEGER) / GROWTH) + 1;
+
+interface Histogram {
+  readonly buckets: Uint16Array;
+  samples: number;
+}
+
+/** Histograms of recent request costs by user and model, in one process. */
+export class TypicalCosts {
+  readonly #pairs = new LRUCache<string, Histogram>(atMost(MAX_PAIRS));
+  readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
+
+  add(user: string, model: string, cost_nano_usd: number): void {
+    const bucket = bucketOf(cost_nano_usd);
+    count(histogramOf(this.#pairs, nameOf(user, model)), bucket);
+    count(histogramOf(this.#models, model), bucket);
+  }
+
+  /**
+   * The 95th percentile of the user's costs for a model, up to 10 % too high. With too few samples that of all users;
+   * `undefined` with too few of those as well.
+   */
+  of(user: string, model: string): number | undefined {
+    return percentile(this.#pairs.get(nameOf(user, model))) ?? percentile(this.#models.get(model));
+  }
+}
+
+function nameOf(user: string, model: string): string {
+  // The length makes the key unambiguous for any characters.
+  return `${user.length} ${user} ${model}`;
+}
+
+function histogramOf(known: LRUCache<string, Histogram>, name: string): Histogram {
+  let histogram = known.get(name);
+  if (histogram === undefined) {
+    histogram = { buckets: new Uint16Array(BUCKETS), samples: 0 };
+    known.set(name, histogram);
+  }
+  return histogram;
+}
+
+function bucketOf(cost_nano_usd: number): number {
+  if (!(cost_nano_usd > 1)) return 0;
+  return Math.min(BUCKETS - 1, Math.ceil(Math.log(cost_nano_usd) / GROWTH - 1e-9));
+}
+
+function count(histogram: Histogram, bucket: number): void {
+  const { buckets } = histogram;
+  buckets[bucket]! += 1;
+  histogram.samples++;
+  if (histogram.samples <= MAX_SAMPLES) return;
+  histogram.samples = 0;
+  for (let i = 0; i < BUCKETS; i++) {
+    // Rounded up: halving alone must not erase rare buckets.
+    buckets[i] = (buckets[i]! + 1) >> 1;
+    histogram.samples += buckets[i]!;
+  }
+}
+
+function percentile(histogram: Histogram | undefined): number | undefined {
+  if (histogram === undefined || histogram.samples < MIN_SAMPLES) return undefined;
+  let above = histogram.samples - Math.ceil(histogram.samples * SHARE);
+  for (let bucket = BUCKETS - 1; bucket > 0; bucket--) {
+    above -= histogram.buckets[bucket]!;
+    if (above < 0) return Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Math.exp(bucket * GROWTH)));
+  }
+  return 1;
 }

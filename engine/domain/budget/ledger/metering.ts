@@ -1,6 +1,16 @@
 import type { ModelConfig } from '../../../base/contract/config.ts';
 import type { AttemptRecord } from '../../../base/contract/forwarding.ts';
-import type { CacheLifetime, EffectivePrice, Outcome, Served, Services } from '../../../base/contract/services.ts';
+import type {
+  CacheLifetime,
+  ChargedAttempt,
+  EffectivePrice,
+  ModelCatalog,
+  Outcome,
+  Provenance,
+  Served,
+  Services,
+  TokenCounts,
+} from '../../../base/contract/services.ts';
 import type { ResponseEvent, StageContext } from '../../../base/contract/stage.ts';
 import {
   cacheTokens,
@@ -17,16 +27,18 @@ import {
   chargeFor,
   chargeUnknown,
   createUsageAnomalies,
+  type Ending,
   emptyBill,
+  inputFrom,
   inputTokens,
   type Possible,
   possibleFor,
   reportsUsage,
+  settleUnknown,
   toolsUsed,
   withAudio,
 } from '../prices/charge.ts';
 import { costOf, NO_TOKENS, servedAsRequested } from '../prices/prices.ts';
-import { attemptPrices, type Ending, endingOf, inputCost, settleUnknown, withAttempts } from './attempts.ts';
 
 /** Facts that determine the cost of a finished request. */
 export const METERING_FACTS = {
@@ -71,23 +83,16 @@ type MeterContext = StageContext<
   never
 >;
 
-/** The percentage of the reserved amount that triggers a top-up when spent. */
 const FULL_PERCENT = 80;
 
-/** The state that decides when a typical reservation is topped up. */
 interface ReservationWatch {
-  /** The most the request can cost, in nano-USD. */
   readonly most: number;
   readonly price: EffectivePrice;
-  /** Input tokens until the upstream reports them. */
   readonly input_estimate: number;
   readonly cache_asked: CacheLifetime;
   readonly asked: Served;
-  /** The currently reserved amount, in nano-USD. */
   reserved: number;
-  /** Output tokens at which the cost is computed again. */
   next_output: number;
-  /** The reported usage when `next_output` was computed. */
   known: number;
 }
 
@@ -109,7 +114,6 @@ function moreToReserve(watch: ReservationWatch, reading: UsageReading): number |
   return watch.reserved > before ? watch.reserved : undefined;
 }
 
-/** Changes when the upstream reports billed usage other than output. */
 function whatIsKnown({ reported, tools_begun }: UsageReading): number {
   let known = reported.input === undefined ? 0 : 1;
   for (const tool in tools_begun) known += tools_begun[tool]!;
@@ -144,14 +148,12 @@ export interface Metering {
 type MeteringServices = Pick<Services, 'config' | 'ledger' | 'log' | 'models'>;
 type MayBeBilled = (attempt: AttemptRecord) => boolean;
 
-/** The charge of a request: usage, cost in nano-USD, provenance. */
 interface Charge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
   readonly usage: Charged['usage'];
   readonly cost: number;
   readonly billed?: Charged['billed'];
 }
 
-/** The model and its price at the upstream when the request arrived. */
 function pricedModel(ctx: MeterContext, { models }: MeteringServices) {
   const model = models.charged(ctx.get('request.model'))!;
   // The route may name an upstream that was never attempted.
@@ -160,7 +162,6 @@ function pricedModel(ctx: MeterContext, { models }: MeteringServices) {
   return { model, route, price: models.price(model, route) };
 }
 
-/** Estimates and bounds from the request itself. */
 function expected(ctx: MeterContext, { context_window: own, max_output_tokens }: ModelConfig) {
   const context_window = Math.max(own, ctx.get('request.context_window') ?? 0);
   const estimate = ctx.get('request.input_tokens_estimate');
@@ -173,28 +174,10 @@ function expected(ctx: MeterContext, { context_window: own, max_output_tokens }:
   };
 }
 
-/** The usage reader of the route's protocol; non-model APIs share one format. */
-function readerOf(ctx: MeterContext): UsageReader {
-  return isOther(ctx) ? readOtherUsage : definitionOf(ctx.get('route.protocol')).readUsage;
-}
-
 function isOther(ctx: MeterContext): boolean {
   return ctx.get('request.protocol') === 'none';
 }
 
-/** Starts metering a response. A reservation below the worst case is watched for top-ups. */
-function startMetering(ctx: MeterContext, services: MeteringServices): Metering {
-  const metering = { reading: newUsageReading(), read: readerOf(ctx) };
-  const reserved = ctx.get('spend.reserved_nano_usd');
-  const most = ctx.get('spend.most_nano_usd');
-  if (reserved === undefined || most === undefined || reserved >= most) return { ...metering, watch: undefined };
-  const { model, price } = pricedModel(ctx, services);
-  const { input_estimate, cache_asked, asked } = expected(ctx, model);
-  const watch = { reserved, most, price, input_estimate, cache_asked, asked, next_output: 0, known: -1 };
-  return { ...metering, watch };
-}
-
-/** The requested and the effective prompt cache lifetime; empty without caching. */
 function cacheLifetimes(ctx: MeterContext): Pick<Outcome, 'cache_requested_ttl' | 'cache_effective_ttl'> {
   const requested = ctx.get('cache.requested_ttl') ?? 'none';
   if (requested === 'none') return {};
@@ -217,15 +200,12 @@ function outcomeOf(ctx: MeterContext, charge: Charge): Outcome {
   };
 }
 
-/** The last attempt, if it failed and the client did not end it. */
 function lastFailed(ctx: MeterContext): AttemptRecord | undefined {
   const last = ctx.attempts.at(-1);
   return last === undefined || last.outcome === 'answered' || last.outcome === 'gone' ? undefined : last;
 }
 
-/**
- * The usage read of the last attempt. After several failures the client may have received the response of an earlier one.
- */
+/** The usage read of the last attempt. After several failures the client may have received the response of an earlier one. */
 function readOfLast(ctx: MeterContext, metering: Metering | undefined): UsageReading | undefined {
   const is_of_another = lastFailed(ctx) !== undefined && ctx.attempts.length > 1 && ctx.get('error.code') === undefined;
   return is_of_another ? undefined : metering?.reading;
@@ -256,7 +236,6 @@ function classifyEnding(
   });
 }
 
-/** Creates the function that charges requests; logs a missing price once per model and tool. */
 function createCharger(services: MeteringServices, mayBeBilled: MayBeBilled) {
   const { config, ledger, log, models } = services;
   const recordAnomalies = createUsageAnomalies(log);
@@ -325,18 +304,181 @@ export function createMetering(services: MeteringServices, charge: 'full' | 'not
   const charged = createCharger(services, mayBeBilled);
   const isBilled = charge === 'full' ? mayBeBilled : () => false;
   return {
-    /** The state of a response before its first event. */
-    start: (ctx: MeterContext): Metering => startMetering(ctx, services),
+    start(ctx: MeterContext): Metering {
+      const read = isOther(ctx) ? readOtherUsage : definitionOf(ctx.get('route.protocol')).readUsage;
+      const metering = { reading: newUsageReading(), read };
+      const reserved = ctx.get('spend.reserved_nano_usd');
+      const most = ctx.get('spend.most_nano_usd');
+      if (reserved === undefined || most === undefined || reserved >= most) return { ...metering, watch: undefined };
+      const { model, price } = pricedModel(ctx, services);
+      const { input_estimate, cache_asked, asked } = expected(ctx, model);
+      const watch = { reserved, most, price, input_estimate, cache_asked, asked, next_output: 0, known: -1 };
+      return { ...metering, watch };
+    },
     /** Reads a response event. @returns the new amount to reserve in nano-USD, if it increased. */
     read({ reading, read, watch }: Metering, event: ResponseEvent): number | undefined {
       reading.chars += event.large?.bytes ?? event.data.length;
       read(reading, event);
       return watch && moreToReserve(watch, reading);
     },
-    /** The outcome of a finished request, with its charge. */
     settle(ctx: MeterContext, metering: Metering | undefined): Outcome {
       const result = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, metering);
       return withAttempts(outcomeOf(ctx, result), ctx.attempts, attemptPrices(ctx, services, isBilled));
+    },
+  };
+}
+
+interface EndingCircumstances {
+  readonly status: number | undefined;
+  readonly aborted: boolean;
+  readonly drained: boolean;
+  readonly error: string | undefined;
+  /** Whether a response document or an event arrived. */
+  readonly heard: boolean;
+  /** Whether the response could not be read: unknown or invalid compression, or too large. */
+  readonly unread: boolean;
+  readonly relayed_bytes: number;
+}
+
+/** Statuses from 500 that say the upstream did not process the request. */
+const NOT_TAKEN: ReadonlySet<number> = new Set([501, 503, 529]);
+
+/** Errors of the upstream; with these an earlier disconnect of the client does not matter. */
+const BY_UPSTREAM: ReadonlySet<string> = new Set(['upstream_failed', 'upstream_unreachable', 'upstream_invalid']);
+
+/** Classifies how well the bill of a forwarded request is known. */
+export function endingOf(reading: UsageReading, circumstances: EndingCircumstances): Ending {
+  const { status, aborted, drained, error, heard, unread, relayed_bytes } = circumstances;
+  const has_left = aborted && !drained && !BY_UPSTREAM.has(error!);
+  if (status === undefined) return has_left ? 'left' : 'failed';
+  if (status >= 500 && !NOT_TAKEN.has(status)) return 'failed';
+  if (status < 200 || status > 299) return 'refused';
+  // An HTML page comes from a proxy, not from a model; an empty response proves nothing.
+  if (error === 'upstream_invalid' && !heard) return relayed_bytes > 0 ? 'refused' : 'failed';
+  if (reading.failed && !reading.seen && reading.deltas === 0) return 'refused';
+  const is_whole = drained || (!aborted && error === undefined);
+  // Chat completions report completion before usage.
+  if (reading.complete && (reading.counted || is_whole)) return 'known';
+  // Some upstreams report no usage in documents. A stream without an end event was cut off.
+  if (heard && is_whole && !reading.streamed) return 'known';
+  // The client has the whole response.
+  if (unread && !heard && is_whole) return 'left';
+  return has_left && !reading.failed ? 'left' : 'failed';
+}
+
+type RequestContext = Pick<
+  StageContext<'request.model' | 'request.received_at' | 'request.input_tokens_estimate', 'request.context_window'>,
+  'get'
+>;
+
+/**
+ * The cost of a request's input at an upstream, by its estimate, in nano-USD: an upstream that accepts the request bills at
+ * least that.
+ */
+function inputCost(ctx: RequestContext, models: ModelCatalog, upstream: string): number {
+  const model = models.charged(ctx.get('request.model'))!;
+  const window = Math.max(model.context_window, ctx.get('request.context_window') ?? 0);
+  const input = Math.min(ctx.get('request.input_tokens_estimate'), window);
+  return costOf(models.price(model, { upstream, at: ctx.get('request.received_at') }), { ...NO_TOKENS, input });
+}
+
+/**
+ * Prices of a request's failed attempts.
+ * @param isBilled whether the upstream may bill an attempt
+ */
+function attemptPrices(
+  ctx: RequestContext,
+  { config, models }: Pick<Services, 'config' | 'models'>,
+  isBilled: MayBeBilled,
+) {
+  return {
+    counts_possible: config.spend_limits?.reserve === 'worst_case',
+    /** What the upstream may bill for an attempt, in nano-USD; 0 if it certainly bills nothing. */
+    mayBeBilled: (attempt: AttemptRecord) => (isBilled(attempt) ? inputCost(ctx, models, attempt.upstream) : 0),
+  };
+}
+
+type AttemptPrices = ReturnType<typeof attemptPrices>;
+
+function chargeFailed(attempt: AttemptRecord, { mayBeBilled, counts_possible }: AttemptPrices): ChargedAttempt {
+  const possible = mayBeBilled(attempt);
+  if (possible === 0) return { ...attempt, cost_nano_usd: 0, provenance: 'refused' };
+  return {
+    ...attempt,
+    cost_nano_usd: counts_possible ? possible : 0,
+    provenance: counts_possible ? 'possible' : 'estimate',
+    possibly_billed_nano_usd: possible,
+  };
+}
+
+/**
+ * Adds all attempts to the outcome of the last one; possibly billed amounts of earlier ones are added to the cost if they
+ * count. A first attempt that succeeded in one send adds only its duration and upstream request id.
+ */
+function withAttempts(outcome: Outcome, attempts: readonly AttemptRecord[], prices: AttemptPrices): Outcome {
+  const last = attempts.at(-1);
+  if (last === undefined) return outcome;
+  const { ms: upstream_ms, upstream_request_id } = last;
+  const evidence = { upstream_ms, ...(upstream_request_id !== undefined && { upstream_request_id }) };
+  if (attempts.length === 1 && last.outcome === 'answered' && last.sends === 1) return { ...outcome, ...evidence };
+  const earlier = attempts.slice(0, -1).map((attempt) => chargeFailed(attempt, prices));
+  const { cost_nano_usd, possibly_billed_nano_usd: own = 0 } = outcome;
+  const charged: ChargedAttempt = {
+    ...last,
+    cost_nano_usd,
+    provenance: (outcome.provenance.cost ?? 'estimate') as Provenance,
+    ...(own > 0 && { possibly_billed_nano_usd: own }),
+  };
+  const counted = earlier.reduce((sum, attempt) => sum + attempt.cost_nano_usd, 0);
+  const possible = earlier.reduce((sum, attempt) => sum + (attempt.possibly_billed_nano_usd ?? 0), own);
+  return {
+    ...outcome,
+    ...evidence,
+    cost_nano_usd: cost_nano_usd + counted,
+    provenance: counted > 0 ? { ...outcome.provenance, cost: 'possible' } : outcome.provenance,
+    attempts: [...earlier, charged],
+    ...(possible > 0 && { possibly_billed_nano_usd: possible }),
+  };
+}
+
+type EndedContext = StageContext<
+  'request.model' | 'request.received_at' | 'request.input_tokens_estimate',
+  'request.context_window' | 'upstream.status' | 'error.code',
+  never
+>;
+
+/**
+ * Creates the charges of requests without metered usage.
+ * @param isBilled whether the upstream may bill an attempt
+ */
+export function createAttemptCharges(services: Pick<Services, 'config' | 'models'>, isBilled: MayBeBilled) {
+  return {
+    failed(ctx: EndedContext): readonly ChargedAttempt[] {
+      const prices = attemptPrices(ctx, services, isBilled);
+      return ctx.attempts.map((attempt) => chargeFailed(attempt, prices));
+    },
+    /**
+     * The outcome of a forwarded request that no stage metered: the reserved amount. Rejected requests cost nothing; failed ones
+     * cost nothing unless possibly billed amounts count.
+     */
+    unmetered(ctx: EndedContext, amount_nano_usd: number, tokens: TokenCounts): Outcome {
+      const prices = attemptPrices(ctx, services, isBilled);
+      const { aborted, relayed_bytes } = ctx;
+      const [status, error] = [ctx.get('upstream.status'), ctx.get('error.code')];
+      const circumstances = { status, error, aborted, relayed_bytes, drained: false, heard: true, unread: false };
+      const ending = endingOf(newUsageReading(), circumstances);
+      const has_failed = ending === 'failed';
+      const is_charged = ending === 'known' || ending === 'left' || (has_failed && prices.counts_possible);
+      const from = aborted ? 'abort' : 'estimate';
+      const outcome: Outcome = {
+        status: status ?? null,
+        aborted,
+        tokens: is_charged ? tokens : NO_TOKENS,
+        cost_nano_usd: is_charged ? amount_nano_usd : 0,
+        provenance: { ...inputFrom(from, from), output: from, cost: is_charged && has_failed ? 'possible' : from },
+        ...(has_failed && amount_nano_usd > 0 && { possibly_billed_nano_usd: amount_nano_usd }),
+      };
+      return withAttempts(outcome, ctx.attempts, prices);
     },
   };
 }

@@ -31,9 +31,7 @@ export type RetentionMonths = Partial<RetentionConfig>;
 
 const MINUTE_MS = 60_000;
 const MINUTES_BETWEEN = 60;
-/** Batch size, so that no statement takes long. */
 const COUNTERS_AT_ONCE = 5000;
-/** Safety limit on the loop. */
 const MONTHS_MAX = 1200;
 
 /**
@@ -106,7 +104,6 @@ export function startRetention(options: {
 export type Retention = ReturnType<typeof startRetention>;
 
 const SUMS_MS = 10_000;
-/** Batch size, so that no statement takes long on a busy machine. */
 const ROWS_AT_ONCE = 2000;
 
 /**
@@ -130,7 +127,6 @@ export function startUsageSums(options: {
 
   const close = startWork(options, SUMS_MS, 'could not aggregate usage', sum);
   return {
-    /** Aggregates all new ledger rows. Raises store_unavailable. */
     sum,
     close,
   };

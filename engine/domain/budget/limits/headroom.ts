@@ -1,6 +1,6 @@
 /**
  * The limit in force on a counter, and its headroom for a request. The database applies the same rules (`has_room_for`,
- * `limit_in_force`); test/budget/limits/headroom.test.ts compares both.
+ * `limit_in_force`); test/budget/limits/limit-settings.test.ts compares both.
  * @module
  */
 import type {
@@ -15,10 +15,8 @@ import type {
 
 /** The numbers of a counter in its unit, with its limit and grants set at run time. */
 export interface CounterNumbers extends Pick<LimitStatus, 'spent' | 'reserved' | 'in_flight' | 'most' | 'resets_at'> {
-  /** Limit set at run time, in place of the configured ones. */
   readonly set: number | null;
   readonly granted: number;
-  /** Authors of these changes, where they were read. */
   readonly changes?: LimitChanges;
 }
 
@@ -80,7 +78,6 @@ export function limitInForce(
   return base === null ? null : base + granted;
 }
 
-/** The remaining amount of a limit. */
 export function remainingOf({ limit, spent, reserved }: Pick<LimitStatus, 'limit' | 'spent' | 'reserved'>): number {
   return Math.max(0, limit - spent - reserved);
 }
@@ -190,43 +187,23 @@ export interface Balance extends CounterName {
 /** Balances of a ledger, with limits and grants set at run time; amounts in the unit of their counter. */
 export interface Counted {
   readonly balances: readonly Balance[];
-  readonly settings?: readonly (CounterName & Changed)[];
-  /** `expires_at` in milliseconds since the epoch. */
-  readonly grants?: readonly (CounterName & Changed & { readonly expires_at: number })[];
+  readonly changed?: readonly (CounterName & { readonly changes: LimitChanges })[];
 }
 
-/** A set or granted amount; its time (milliseconds since the epoch) and author, where known. */
-interface Changed {
-  readonly amount: number;
-  readonly changed?: { readonly at: number; readonly by: string };
-}
+/** No changes at run time. */
+export const NO_CHANGES: LimitChanges = { set: null, grants: [] };
 
-const UNKNOWN_AUTHOR = { at: 0, by: 'nobody' };
-
-/** Requests in flight of a balance. */
-export function inFlightOf({ in_flight, unit, reserved }: Balance): number {
+function inFlightOf({ in_flight, unit, reserved }: Balance): number {
   return in_flight ?? (unit === 'requests' ? reserved : Number(reserved > 0));
 }
 
 /** Pairs demands with the numbers of their counters. @param now milliseconds since the epoch */
 export function withCounters(demands: readonly LimitDemand[], counted: Counted, now: number): CountedDemand[] {
-  const { balances, settings = [], grants = [] } = counted;
-  const active = grants.filter(({ expires_at }) => now < expires_at);
+  const { balances, changed = [] } = counted;
   const numbersOf = (id: string): CounterNumbers => {
     const own = balances.filter((balance) => counterId(balance) === id);
-    const setting = settings.find((each) => counterId(each) === id);
-    const changes: LimitChanges = {
-      set: setting === undefined ? null : { amount: setting.amount, ...(setting.changed ?? UNKNOWN_AUTHOR) },
-      grants: active
-        .filter((grant) => counterId(grant) === id)
-        .map(({ amount, expires_at, changed = UNKNOWN_AUTHOR }, i) => ({
-          id: `grant ${i + 1}`,
-          amount,
-          expires_at,
-          ...changed,
-        }))
-        .toSorted((a, b) => a.expires_at - b.expires_at),
-    };
+    const { set, grants } = changed.find((each) => counterId(each) === id)?.changes ?? NO_CHANGES;
+    const changes: LimitChanges = { set, grants: grants.filter(({ expires_at }) => now < expires_at) };
     const granted = grantedIn(changes);
     const sum = (of: (balance: Balance) => number) => own.reduce((all, balance) => all + of(balance), 0);
     return {
@@ -235,9 +212,9 @@ export function withCounters(demands: readonly LimitDemand[], counted: Counted, 
       most: sum(({ most, reserved }) => most ?? reserved),
       in_flight: sum(inFlightOf),
       resets_at: null,
-      set: setting?.amount ?? null,
+      set: set?.amount ?? null,
       granted,
-      ...((setting !== undefined || granted > 0) && { changes }),
+      ...((set !== null || granted > 0) && { changes }),
     };
   };
   const known = new Map<string, CounterNumbers>();

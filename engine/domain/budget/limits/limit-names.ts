@@ -19,7 +19,6 @@ export const AMOUNT_UNITS = ['usd', 'requests', 'tokens'] as const;
 /** Unit of an amount for people. */
 export type AmountUnit = (typeof AMOUNT_UNITS)[number];
 
-/** A counter without its key. */
 export type CountedName = Omit<CounterName, 'key'>;
 
 /** Keeps the sum of a limit and its grants an exact number of nano-USD. */
@@ -56,7 +55,6 @@ export function personalCounter({ scope, key, window, unit }: CounterName, user:
   return { scope: own, key: counterKey([user, ...keys]), window, unit };
 }
 
-/** A limit by its parts. */
 export interface LimitName {
   readonly of: LimitParts;
   readonly window: LimitWindow;
@@ -189,15 +187,11 @@ function textOf(what: string, given: string): string {
   return text;
 }
 
-/** A name is stored and shown in lists. */
 function rejectCredential(what: string, text: string): void {
   if (!CREDENTIAL.test(text)) return;
   throw new OperationError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
 }
 
-// Sentences about limits, for commands and the admin API.
-
-/** Significant digits of a number in USD. */
 const DIGITS = 15;
 
 /** An amount with its unit: `20 USD`, `1 request`. */

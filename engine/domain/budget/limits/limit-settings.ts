@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError } from '../../../base/contract/operation-error.ts';
-import type { Clock, CounterName, LimitUnit, LimitWindow } from '../../../base/contract/services.ts';
+import type { Clock, CounterName } from '../../../base/contract/services.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { actorLabel, type Changing } from '../../audit/index.ts';
 import { generateGrantId, sessionEnded } from '../../identity/index.ts';
@@ -15,7 +15,6 @@ import {
   shownAmount,
 } from './limit-names.ts';
 
-/** Processes return leases within milliseconds. */
 const RETURN_TIMEOUT_MS = 1000;
 const STEP_MS = 5;
 
@@ -44,7 +43,6 @@ async function leasesBack(
   } while (performance.now() < deadline);
 }
 
-/** A change of the limit on one counter. */
 interface LimitChange {
   readonly name: CounterName;
   /** In the unit of the counter, as from `amountIn`. */
@@ -69,7 +67,6 @@ export function countsOnly(row: string, scopes: string, keys: string): string {
 
 /** SQL of changes: whether the session of the author is still in force. */
 const IS_ALIVE = '($2::text is null or exists (select from alive))';
-/** SQL: whether a row is of the changed counter. */
 const ON_COUNTER = 'scope = $3 and key = $4 and window_kind = $5 and unit = $6';
 /** SQL: the details of a row in `admin_changes`: its amount by the unit of people, and the reason. */
 const AMOUNT = "jsonb_strip_nulls(jsonb_build_object(word, trim_scale(amount / scale), 'reason', reason))";
@@ -78,7 +75,6 @@ const AMOUNT = "jsonb_strip_nulls(jsonb_build_object(word, trim_scale(amount / s
 interface Step {
   /** Common table expressions; the last, `done`, has a row if something changed. */
   readonly does: string;
-  /** Values before and after, for `admin_changes`. */
   readonly before?: string;
   readonly after?: string;
   readonly gives: string;
@@ -107,18 +103,8 @@ async function change<Row>(
      )
      select ${IS_ALIVE} as alive, exists (select from done) as changed, ${gives}`,
     [
-      ...[
-        databaseTime(by.clock),
-        by.session_id ?? null,
-        scope,
-        key,
-        window,
-        unit,
-        by.actor.kind,
-        by.actor.name,
-        subject,
-      ],
-      ...[amountUnit(unit), unit === 'nano_usd' ? 1_000_000_000 : 1, ...values],
+      ...[databaseTime(by.clock), by.session_id ?? null, scope, key, window, unit, by.actor.kind, by.actor.name],
+      ...[subject, amountUnit(unit), unit === 'nano_usd' ? 1_000_000_000 : 1, ...values],
     ],
   );
   if (!row!.alive) throw sessionEnded();
@@ -126,7 +112,6 @@ async function change<Row>(
   return row!;
 }
 
-/** Details of a new amount for `admin_changes`. */
 function detailsOf({ name, amount }: LimitChange, reason: string | null, more = {}): string {
   const { unit } = name;
   return JSON.stringify({ ...more, [amountUnit(unit)]: shownAmount(unit, amount), ...(reason !== null && { reason }) });
@@ -176,24 +161,20 @@ export async function clearLimit(by: Changing, name: CounterName): Promise<numbe
   throw new OperationError(`no ${kind} is set for ${describeName(name)}: gateway.yaml applies already`, 'missing');
 }
 
-/** A temporary amount on top of the limit in force. */
 interface NewGrant extends LimitChange {
   readonly expires_at: Date;
 }
 
-type GrantState = 'active' | 'revoked' | 'expired';
-
 interface LimitGrant {
   readonly id: string;
   readonly name: CounterName;
-  /** In the unit of the counter. */
   readonly amount: number;
   readonly reason: string | null;
   readonly granted_at: Date;
   readonly granted_by: string;
   readonly expires_at: Date;
   readonly revoked_at: Date | null;
-  readonly state: GrantState;
+  readonly state: 'active' | 'revoked' | 'expired';
 }
 
 /** Longest duration of a grant. */
@@ -260,10 +241,8 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
   throw new OperationError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');
 }
 
-/** Filter of grants; every field that is present must match. */
 interface GrantFilter {
   readonly id?: string | undefined;
-  /** Subjects; see `countsOnly`. */
   readonly of?: LimitParts | undefined;
   readonly ended?: boolean | undefined;
   /** Id of a grant: the list begins after it. */
@@ -271,24 +250,16 @@ interface GrantFilter {
   readonly limit?: number | undefined;
 }
 
-type GrantRow = Omit<LimitGrant, 'name' | 'state'> & {
-  readonly scope: string;
-  readonly key: string;
-  readonly window_kind: LimitWindow;
-  readonly unit: LimitUnit;
-  readonly state: GrantState;
-};
-
 /** Lists grants, the newest first. Raises store_unavailable. */
 export async function listGrants(
   database: Pick<Database, 'query'>,
   clock: Pick<Clock, 'now' | 'frozen'>,
   { id, of, ended = false, after, limit }: GrantFilter,
 ): Promise<LimitGrant[]> {
-  const rows = await database.query<GrantRow>(
+  const rows = await database.query<Omit<LimitGrant, 'name'> & CounterName>(
     'limit_grants_list',
     `with moment as (${MOMENT})
-     select g.id, g.scope, g.key, g.window_kind, g.unit, g.amount, g.reason, g.granted_at, g.granted_by, g.expires_at,
+     select g.id, g.scope, g.key, g.window_kind as "window", g.unit, g.amount, g.reason, g.granted_at, g.granted_by, g.expires_at,
        g.revoked_at,
        case when g.revoked_at is not null then 'revoked' when g.expires_at <= at then 'expired' else 'active' end as state
      from limit_grants g, moment
@@ -307,10 +278,7 @@ export async function listGrants(
       limit ?? null,
     ],
   );
-  return rows.map(({ scope, key, window_kind, unit, ...grant }) => ({
-    ...grant,
-    name: { scope, key, window: window_kind, unit },
-  }));
+  return rows.map(({ scope, key, window, unit, ...grant }) => ({ ...grant, name: { scope, key, window, unit } }));
 }
 
 /** A grant as the admin API shows it. */

@@ -3,24 +3,17 @@ import type { EffectivePrice } from '../../../base/contract/services.ts';
 import { isCertain } from '../../../base/rules/guards.ts';
 import type { PipelineSpec } from '../../../base/source/spec.ts';
 import { definitionOf } from '../../protocols/index.ts';
+import { runCost } from '../ledger/expectations.ts';
 import { idsAt } from '../prices/catalogue.ts';
 import { cataloguedModels } from '../prices/known-models.ts';
 import { createPriceBook } from '../prices/prices.ts';
 import { overshootOf } from './headroom.ts';
-import { runCost } from './most-tokens.ts';
 import { spendLimits } from './spend-limits.ts';
 
-/** The most expensive possible request, in tokens. */
 interface MostExpensiveRequest {
   readonly model: string;
   readonly upstream: string;
   readonly cost_nano_usd: number;
-}
-
-/** Overshoot bound of one limit. */
-interface LimitOvershoot {
-  readonly name: string;
-  readonly bound_nano_usd: number;
 }
 
 /** Overshoot bounds of the configured limits in USD. */
@@ -29,11 +22,9 @@ export interface Overshoot {
   readonly bound_nano_usd?: number;
   /** Whether there are only limits in other units. */
   readonly only_others?: true;
-  /** By limit, without zeros, in file order. */
-  readonly limits: readonly LimitOvershoot[];
+  readonly limits: readonly { readonly name: string; readonly bound_nano_usd: number }[];
   /** Under `reserve: typical` with a limit in USD. */
   readonly most_expensive?: MostExpensiveRequest;
-  /** Costs that no bound includes, in words. */
   readonly not_bounded: readonly string[];
   /** Upstreams that do not declare to enforce `max_completion_tokens`; only under a reservation of the longest answer. */
   readonly unbounded_at?: readonly string[];
@@ -45,7 +36,6 @@ const ENDLESS_TOOLS = 'tools that the upstream runs, where a request does not bo
 const PROVIDER_TOOLS = 'tools that the upstream runs';
 /** Under `worst_case` they are reserved. */
 const BESIDE = ['models that a request names beside its own', 'summaries of conversations'] as const;
-/** Fees by the month, minimum charges, taxes. */
 const OTHER_FEES = 'fees that do not depend on use';
 const WHILE_AWAY = 'requests during a database outage (on_store_error: allow)';
 
@@ -101,7 +91,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
 }
 
 /** The most expensive request of all models, upstreams and price periods; `undefined` without models. */
-export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveRequest | undefined {
+function mostExpensiveRequest(config: GatewayConfig): MostExpensiveRequest | undefined {
   const book = createPriceBook(config);
   let most_expensive: MostExpensiveRequest | undefined;
   for (const model of config.from_model_lists ? cataloguedModels(config) : config.models) {

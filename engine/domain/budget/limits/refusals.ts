@@ -1,10 +1,28 @@
 import { StageError } from '../../../base/contract/errors.ts';
-import type { CounterName, CounterStatus, LimitStatus } from '../../../base/contract/services.ts';
+import type {
+  Clock,
+  CounterName,
+  CounterStatus,
+  LimitChanges,
+  LimitDemand,
+  LimitStatus,
+  LimitsInForce,
+  MoveDecision,
+  ReservationRequest,
+  Services,
+} from '../../../base/contract/services.ts';
+import type { StageContext } from '../../../base/contract/stage.ts';
 import { type SpendWindow, WINDOWS } from '../../../base/contract/windows.ts';
+import { createGroupCommit } from '../../../base/kit/group-commit.ts';
 import { nanoToUsd } from '../../../base/kit/money.ts';
 import { CONCURRENCY_RETRY_SECONDS } from '../../../base/kit/retry-hints.ts';
 import { formatInZone, formatMinuteFrom } from '../../../base/kit/zoned-time.ts';
-import { lackOf, type Needs, neededIn, RUN_TIME_RULE } from './headroom.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { isUnavailable } from '../../../base/store/store-errors.ts';
+import { databaseTime } from '../ledger/ledger-statements.ts';
+import { type ChangesInForce, withoutReasons } from '../reports/spending.ts';
+import { counterId, grantedIn, lackOf, type Needs, neededIn, RUN_TIME_RULE } from './headroom.ts';
+import { personalCounter } from './limit-names.ts';
 import { describeAmount, describeCounter } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
@@ -57,13 +75,9 @@ export function limitHeaders(header_prefix: string) {
         ...(!isOwn(exceeded) && { [names.scope]: 'group_pool' }),
       };
     },
-    /** Headers of a rejection because limits cannot be read. */
     unreadable: { [names.disabled_reason]: 'fetch_error' },
   };
 }
-
-/** The headers that tell callers how much of their limits is used, under the names of one profile. */
-type LimitHeaders = ReturnType<typeof limitHeaders>;
 
 function namesUnder(prefix: string) {
   const unified = `${prefix}unified-`;
@@ -81,7 +95,6 @@ function namesUnder(prefix: string) {
   } as const;
 }
 
-/** Whether a counter counts one caller only, not a group. */
 function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
   return scope.split('+').some((each) => each === 'user' || each === 'token');
 }
@@ -108,24 +121,13 @@ function unixSeconds({ resets_at }: LimitStatus): string {
   return String(Math.ceil((resets_at ?? 0) / 1000));
 }
 
-/** What an operator decides about refusals. */
-interface RefusalStyle {
-  readonly status: number;
-  /** Text of the operator, instead of the gateway's advice. */
-  readonly advice: string | undefined;
-  readonly headers: LimitHeaders;
-  /** Time zone of times in messages: `spend_limits.time_zone`. */
-  readonly time_zone: string;
-}
-
-/** One exceeded limit in the error details. */
 type Listed = Readonly<Record<string, string | number | null>>;
 
 const requests = (count: number) => describeAmount(count, 'requests');
 const isoTime = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
 /** Exceeded limits; one that waiting does not help comes first. */
-export function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): readonly LimitStatus[] {
+function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): readonly LimitStatus[] {
   const hopeless = exceeded.find((limit_status) => isHopeless(limit_status, needs));
   if (hopeless === undefined || hopeless === exceeded[0]) return exceeded;
   return [hopeless, ...exceeded.filter((limit_status) => limit_status !== hopeless)];
@@ -138,9 +140,16 @@ export function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): r
 export function refuseForLimits(
   exceeded: readonly LimitStatus[],
   needs: Needs,
-  { status, advice, headers, time_zone }: RefusalStyle,
+  style: {
+    readonly status: number;
+    /** Text of the operator, instead of the gateway's advice. */
+    readonly advice: string | undefined;
+    readonly headers: ReturnType<typeof limitHeaders>;
+    readonly time_zone: string;
+  },
   now: number,
 ): StageError {
+  const { status, advice, headers, time_zone } = style;
   const first = exceeded[0]!;
   const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = first;
   const seconds = resets_at === null ? CONCURRENCY_RETRY_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
@@ -202,32 +211,23 @@ function isHopeless(limit_status: LimitStatus, needs: Needs): boolean {
   return limit_status.limit === 0 || lackOf(limit_status, needs) === 'limit';
 }
 
-/** First words of a rejection that waiting does not help. */
 const HOPELESS = 'Retrying will not help';
 
-/** The parts of a rejection's message, in their order. */
 interface Explanation {
-  /** Which limit is exceeded, and when it resets or when to retry. */
   readonly fact: string;
-  /** The gateway's advice, without advice of the operator. */
   readonly own?: string;
-  /** The amounts behind the fact. */
   readonly amounts?: string;
 }
 
-/**
- * Some clients show only the first 157 characters and hide the details, so the limit, its reset and the advice come first.
- */
+/** Some clients show only the first 157 characters and hide the details, so the limit, its reset and the advice come first. */
 function sentence({ fact, own, amounts }: Explanation, origin: string, advice: string | undefined): string {
   const help = advice ?? own;
   const behind = amounts === undefined ? `${origin}.` : `${origin}: ${amounts}.`;
   return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
 }
 
-/** Adds a missing full stop to the operator's text. */
 const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
 
-/** Why a limit is exceeded, and the amount that was needed, in the unit of the limit. */
 function explain(
   status: LimitStatus,
   needs: Needs,
@@ -290,47 +290,14 @@ function explain(
   return { ...busy, amounts: `${is_spent}, ${may}`, needed: most };
 }
 
-/** A user's spending in one window. Amounts are in cents, with decimals; `null` without a limit. */
-interface WindowUsage {
-  readonly limit: number | null;
-  readonly used_credits: number;
-  /** Percent. */
-  readonly utilization: number | null;
-  readonly resets_at: string;
-}
-
-/** A spend limit that applies to a user, alone or with others. */
-interface LimitUsage {
-  readonly kind: 'spend';
-  readonly group: string;
-  readonly percent: number;
-  readonly resets_at: string;
-  readonly severity: 'normal' | 'warning' | 'critical';
-  /** Whether `extra_usage` is about this limit. */
-  readonly is_active: boolean;
-  readonly scope: string;
-  readonly rule: string;
-}
-
-/** A caller's spending and limits; the body of `GET /api/oauth/usage`. Amounts are in cents, with decimals. */
-export interface UsageReport {
-  /** The active limit, of any window; without limits, the month. */
-  readonly extra_usage: {
-    readonly is_enabled: true;
-    readonly monthly_limit: number | null;
-    readonly used_credits: number;
-    readonly utilization: number | null;
-    readonly currency: 'USD';
-    readonly daily: WindowUsage;
-    readonly weekly: WindowUsage;
-  };
-  readonly limits: readonly LimitUsage[];
-}
-
 const NANO_USD_PER_CENT = 1e7;
 
-/** @param statuses spend counters, including the user's own of the day, week and month. */
-export function usageReport(statuses: readonly CounterStatus[]): UsageReport {
+/**
+ * A caller's spending and limits, the body of `GET /api/oauth/usage`: amounts in cents, with decimals; `null` without a limit.
+ * `extra_usage` is about the active limit, of any window; without limits about the month.
+ * @param statuses spend counters, including the user's own of the day, week and month.
+ */
+export function usageReport(statuses: readonly CounterStatus[]) {
   const nearest = furthestLimit(statuses);
   const { limit, used_credits, utilization } = windowUsage(nearest ?? ownStatus('month', statuses));
   return {
@@ -364,7 +331,7 @@ function ownStatus(window: SpendWindow, statuses: readonly CounterStatus[]): Cou
   return least;
 }
 
-function windowUsage(limit_status: CounterStatus): WindowUsage {
+function windowUsage(limit_status: CounterStatus) {
   const { limit, spent } = limit_status;
   return {
     limit: limit === null ? null : limit / NANO_USD_PER_CENT,
@@ -374,7 +341,7 @@ function windowUsage(limit_status: CounterStatus): WindowUsage {
   };
 }
 
-function limitUsage(limit_status: CounterStatus, is_active: boolean): LimitUsage[] {
+function limitUsage(limit_status: CounterStatus, is_active: boolean) {
   const percent = percentUsed(limit_status);
   if (percent === null) return [];
   const { window, scope, rule } = limit_status;
@@ -383,11 +350,135 @@ function limitUsage(limit_status: CounterStatus, is_active: boolean): LimitUsage
   return [{ kind: 'spend', group, percent, resets_at: resetTime(limit_status), severity, is_active, scope, rule }];
 }
 
-/** Whole percent from 0 to 100; `null` without a limit. */
 function percentUsed({ limit, spent }: CounterStatus): number | null {
   return limit === null ? null : Math.min(100, percentOf(limit, spent));
 }
 
 function resetTime({ resets_at }: CounterStatus): string {
   return new Date(resets_at!).toISOString();
+}
+
+/** Creates the service that reads limits and grants set at run time. */
+export function createLimitsInForce(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+}): LimitsInForce {
+  const { database, clock } = options;
+  const lookups = createGroupCommit<CounterName, LimitChanges>({
+    lanes: 1,
+    max_items: 100,
+    isolates: () => false,
+    async execute(names) {
+      const rows = await database.query<{ readonly changes: ChangesInForce }>(
+        'limits_now',
+        `with moment as (select coalesce($5::timestamptz, now()) as at)
+         select l.changes
+         from moment
+         cross join unnest($1::text[], $2::text[], $3::text[], $4::text[])
+           with ordinality as n (scope, key, window_kind, unit, position)
+         cross join lateral changed_limit(n.scope, n.key, n.window_kind, n.unit, at) as l
+         order by n.position`,
+        [
+          names.map(({ scope }) => scope),
+          names.map(({ key }) => key),
+          names.map(({ window }) => window),
+          names.map(({ unit }) => unit),
+          databaseTime(clock),
+        ],
+      );
+      return rows.map(({ changes }) => withoutReasons(changes));
+    },
+  });
+  return { changes: (name) => lookups.run(name) };
+}
+
+/** The final reservation request, its decision, and the limits without headroom: limits that waiting cannot help come first. */
+export interface RoomFound<Decision extends MoveDecision = MoveDecision> {
+  readonly request: ReservationRequest;
+  readonly decision: Decision;
+  readonly exceeded: readonly LimitStatus[];
+}
+
+/** Creates the limit check: reserves, and builds the error of a rejected request. */
+export function createLimitCheck(services: Pick<Services, 'config' | 'clock' | 'limits_in_force'>) {
+  const { config, clock, limits_in_force } = services;
+  const { status = 429, advice, time_zone = 'UTC' } = config.spend_limits ?? {};
+  const headers = limitHeaders(config.server.profile.header_prefix);
+
+  async function inStore<Decision>(ask: Promise<Decision>): Promise<Decision> {
+    try {
+      return await ask;
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      const all_headers = { ...error.headers, ...headers.unreadable };
+      const { status: code, details } = error;
+      throw new StageError(error.code, error.message, { status: code, details, cause: error, headers: all_headers });
+    }
+  }
+
+  return {
+    /**
+     * Reserves on the shared limits, else on the user's personal grants. Raises store_unavailable, with headers that say
+     * that limits cannot be read, and the errors of `ask`.
+     */
+    async ask<Decision extends MoveDecision>(
+      ctx: Pick<RequestContext, 'recordShadow'>,
+      wanted: ReservationRequest,
+      ask: (request: ReservationRequest) => Promise<Decision>,
+    ): Promise<RoomFound<Decision>> {
+      let request = wanted;
+      let decision = await inStore(ask(request));
+      const { exceeded } = decision;
+      const own = exceeded.length > 0 ? await withPersonalGrant(request, exceeded, limits_in_force) : undefined;
+      if (own !== undefined) {
+        request = own;
+        decision = await inStore(ask(own));
+      }
+      for (const { rule } of decision.shadows) ctx.recordShadow(`spend:${rule}`);
+      return { request, decision, exceeded: hopelessFirst(decision.exceeded, request) };
+    },
+
+    /**
+     * The error of a rejected request, with the run-time changes of its limits. If these cannot be read, the error omits them.
+     */
+    async refusal(
+      ctx: Pick<RequestContext, 'recordLimits'>,
+      { request, decision, exceeded }: RoomFound,
+    ): Promise<StageError> {
+      const limits_then = await Promise.all(
+        exceeded.map(async (limit) => {
+          if (limit.rule !== RUN_TIME_RULE && limit.granted === undefined) return limit;
+          const changes = await limits_in_force.changes(limit).catch(() => undefined);
+          return changes === undefined ? limit : { ...limit, changes };
+        }),
+      );
+      ctx.recordLimits(limits_then);
+      // Windows end by the database's clock, which may differ from this machine's.
+      const at = decision.decided_at ?? clock.now();
+      return refuseForLimits(limits_then, request, { status, advice, headers, time_zone }, at);
+    },
+  };
+}
+
+type RequestContext = StageContext<never, never, never>;
+
+/**
+ * The request with personal grants in place of the exhausted limits; `undefined` if the user lacks a grant for one of them.
+ * The request then counts only against the grant, not against the shared limit.
+ */
+async function withPersonalGrant(
+  request: ReservationRequest,
+  exceeded: readonly LimitStatus[],
+  limits: LimitsInForce,
+): Promise<ReservationRequest | undefined> {
+  const instead = new Map<string, LimitDemand>();
+  for (const limit of exceeded) {
+    const own = personalCounter(limit, request.user);
+    if (own === undefined) return undefined;
+    const { set, ...granted } = await limits.changes(own);
+    if ((set?.amount ?? 0) + grantedIn(granted) === 0) return undefined;
+    instead.set(counterId(limit), { ...own, limit: 0, rule: limit.rule });
+  }
+  const shared = request.demands.filter((demand) => !instead.has(counterId(demand)));
+  return { ...request, demands: [...shared, ...instead.values()] };
 }

@@ -26,7 +26,6 @@ export interface SpendLimit {
   /** Name of the rule, or such as `defaults.user_daily_usd`. */
   readonly name: string;
   readonly mode: RuleMode;
-  /** JSON-Logic; `true` without a condition. */
   readonly logic: unknown;
   readonly scopes: readonly SpendScope[];
   /** The scopes joined by `+`, as counters are named. */
@@ -35,7 +34,6 @@ export interface SpendLimit {
   readonly unit: LimitUnit;
   /** In the unit; absent when only members of some groups are limited. */
   readonly limit?: number;
-  /** In the unit, by group of the caller. */
   readonly by_group?: Readonly<Record<string, number>>;
   /** Whether it counts only matching requests, on a counter of its own. */
   readonly matching: boolean;
@@ -158,7 +156,6 @@ export const PERSON_OF_COUNTER = "case c.scope when 'user' then c.key when 'user
 /** Keys of a request by scope; `undefined` for a scope that does not apply. */
 export type LimitKeys = Readonly<Record<Exclude<SpendScope, 'rule'>, string | undefined>>;
 
-/** Selects limits. */
 export interface LimitChoice {
   /** `nothing`: the request is free, so limits of money and tokens do not apply. Absent: `full`. */
   readonly charge?: 'full' | 'nothing';
@@ -180,9 +177,7 @@ export function alwaysCounted({ user, team }: Pick<LedgerIdentity, 'user' | 'tea
   });
 }
 
-/** All limits on the counters of one scope, window and unit. */
 interface CompiledCounter extends Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit' | 'matching'> {
-  /** Rule name of the demand when no limit applies. */
   readonly rule: string;
   /** Limits with their compiled condition; without one a limit always applies. */
   readonly limits: (SpendLimit & { readonly applies?: (facts: FactView) => boolean })[];
@@ -248,19 +243,13 @@ function compileCounters(
   return [...counters.values()];
 }
 
-/** The key of a counter; `undefined` if a scope does not apply to the request. */
 function keyOf(
   scopes: readonly SpendScope[],
   keys: Readonly<Record<SpendScope, string | undefined>>,
 ): string | undefined {
   if (scopes.length === 1) return keys[scopes[0]!];
-  const parts: string[] = [];
-  for (const scope of scopes) {
-    const part = keys[scope];
-    if (part === undefined) return undefined;
-    parts.push(part);
-  }
-  return counterKey(parts);
+  const parts = scopes.map((scope) => keys[scope]);
+  return parts.every((part) => part !== undefined) ? counterKey(parts) : undefined;
 }
 
 /** The largest amount of the caller's groups, else the general amount; `undefined` if the limit does not apply to the caller. */
@@ -273,22 +262,17 @@ export function amountFor(
   return amounts.length === 0 ? limit : Math.max(...amounts);
 }
 
-/** The concurrency limits of a caller, the smallest of each counter. */
-type LimitsAtOnce = (
-  keys: Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>,
-  groups: readonly string[],
-  facts: () => FactView,
-) => (LimitDemand & { readonly limit: number })[];
-
-/**
- * Compiles the concurrency limits that depend on the caller only. `undefined` without any.
- */
-export function limitsAtOnce(config: GatewayConfig, condition: Services['condition']): LimitsAtOnce | undefined {
+/** Compiles the concurrency limits that depend on the caller only, the smallest of each counter. `undefined` without any. */
+export function limitsAtOnce(config: GatewayConfig, condition: Services['condition']) {
   const rules = config.spend_limits?.rules ?? [];
   if (rules.every(({ concurrency, mode }) => concurrency === undefined || mode === 'shadow')) return undefined;
   const knows = (fact: string) => fact.startsWith('principal.');
   const limits = compileLimits(config, condition, { charge: 'nothing', knows });
-  return (keys, groups, facts) => {
+  return (
+    keys: Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>,
+    groups: readonly string[],
+    facts: () => FactView,
+  ) => {
     const smallest = new Map<string, LimitDemand & { readonly limit: number }>();
     const { demands } = limits.demandsOf({ ...keys, model: undefined, upstream: undefined }, groups, facts);
     for (const { scope, key, window, unit, limit, rule, shadow } of demands) {

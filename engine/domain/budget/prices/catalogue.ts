@@ -34,16 +34,6 @@ function longestAnswer(name: string): number | undefined {
 /** Publication date of the bundled price catalogue. */
 export const CATALOGUE_DATE = '2026-09-23';
 
-/** Entry of the catalogue for a model at an address. */
-interface CatalogueModel {
-  /** Tokens; absent if unknown. */
-  readonly context_window?: number;
-  /** Tokens of its longest response; absent if unknown. */
-  readonly max_output_tokens?: number;
-  /** Oldest first; the first has no beginning. Empty without an exact price. */
-  readonly prices: readonly DatedPricing[];
-}
-
 // Half a megabyte of data, loaded on first use only.
 const load = createRequire(import.meta.url);
 let loaded: typeof import('@pydantic/genai-prices') | undefined;
@@ -56,8 +46,9 @@ function catalogue(): typeof import('@pydantic/genai-prices') {
 /**
  * What the catalogue knows about a model at an upstream's address. At the address of a provider only that provider's list
  * counts; elsewhere the id decides, which may begin with a provider: `provider/model`. `undefined`: it does not know the model.
+ * Prices are sorted, the first without a beginning; none without an exact price.
  */
-export function lookUp(id: string, base_url: string): CatalogueModel | undefined {
+export function lookUp(id: string, base_url: string) {
   const found = search(id, base_url)?.model;
   if (found === undefined) return undefined;
   const { context_window } = found;
@@ -123,20 +114,16 @@ function pricesOf({ prices }: ModelInfo): DatedPricing[] {
   return sorted[0]?.from === undefined ? sorted : [];
 }
 
-const TOKENS: ReadonlySet<string> = new Set([
-  'input_mtok',
-  'output_mtok',
-  'cache_read_mtok',
-  'cache_write_mtok',
-  'cache_write_1h_mtok',
+const CHARGED: ReadonlySet<string> = new Set([
+  ...['input_mtok', 'output_mtok', 'cache_read_mtok', 'cache_write_mtok', 'cache_write_1h_mtok'],
+  // Searches, and searches in files that the upstream keeps, which are reported where they have no price.
+  ...['web_searches_kcount', 'storage_searches_kcount'],
 ]);
-/** Beside those of tokens: searches, and searches in files that the upstream keeps, which are reported where they have no price. */
-const FEES: ReadonlySet<string> = new Set(['web_searches_kcount', 'storage_searches_kcount']);
 
 /** `undefined` where something else is charged too, such as sound or each request: the tokens alone would say too little. */
 function toPricing(prices: ModelPrice): PricingConfig | undefined {
   const keys = Object.keys(prices).filter((key) => prices[key] !== undefined);
-  if (!keys.every((key) => TOKENS.has(key) || FEES.has(key))) return undefined;
+  if (!keys.every((key) => CHARGED.has(key))) return undefined;
   const tiers = keys.flatMap((key) => {
     const price = prices[key];
     return typeof price === 'object' ? price.tiers : [];

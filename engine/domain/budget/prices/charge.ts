@@ -17,8 +17,6 @@ import type {
 import type { StageContext } from '../../../base/contract/stage.ts';
 import { createOnceLog } from '../../../base/kit/once-log.ts';
 import { cacheTokens, partsOf, relayedOutput, sumOf, type UsageReading, type UsedPart } from '../../protocols/index.ts';
-
-import { type Ending, settleUnknown } from '../ledger/attempts.ts';
 import {
   billedRates,
   costOfParts,
@@ -30,13 +28,18 @@ import {
   unpricedTools,
 } from './prices.ts';
 
-/** Usage of a forwarded request, and the source of each number. */
+/**
+ * How well the bill of a forwarded request is known. `known`: reported by the response. `refused`: the upstream rejected the
+ * request and bills nothing. `left`: incomplete, because the client disconnected or the response could not be read. `failed`:
+ * incomplete or unknown, because the upstream or the gateway failed.
+ */
+export type Ending = 'known' | 'refused' | 'left' | 'failed';
+
 interface Bill {
   readonly usage: Usage;
   readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>> & {
     readonly server_tools?: Provenance;
   };
-  /** Whether the upstream reports that the request is free. */
   readonly is_empty?: true;
 }
 
@@ -48,7 +51,6 @@ export interface Circumstances {
   readonly output_max: number;
   readonly cache_asked: CacheLifetime;
   readonly relayed_bytes: number;
-  /** Names of tools with a fee. */
   readonly fees: EffectivePrice['server_tools_pico'];
 }
 
@@ -142,8 +144,8 @@ function billOf(usage: Usage, input: Provenance, output: Provenance, cache: Prov
   return { usage, provenance: { ...inputFrom(input, cache), output, cost } };
 }
 
-/** Sources of the input counts. */
-function inputFrom<From extends Provenance>(input: From, cache: From) {
+/** The provenance of input, and of its cached kinds. */
+export function inputFrom<From extends Provenance>(input: From, cache: From) {
   return { input, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache };
 }
 
@@ -158,10 +160,8 @@ export interface Possible {
   readonly other_runs: number;
 }
 
-/** Bounds of a request without a reservation. */
 const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity, other_runs: Infinity };
 
-/** Most UTF-8 bytes per UTF-16 code unit. */
 const UTF8_PER_CHAR = 3;
 
 /**
@@ -195,7 +195,6 @@ function boundUsage(
   };
 }
 
-/** What determines the price of a response beside its usage. */
 interface Charging {
   readonly models: ModelCatalog;
   /** The requested model, and others that the request may use. */
@@ -209,13 +208,10 @@ interface Charging {
 
 /** The charge of a response. */
 export interface Charged {
-  /** In nano-USD. */
   readonly cost: number;
-  /** Sum of all runs, clamped. */
   readonly usage: Usage;
   /** `undefined` for the requested model at its ordinary price. */
   readonly billed: Billed | undefined;
-  /** Kinds of tokens that were clamped. */
   readonly impossible: readonly ('input' | 'output')[];
   /** Whether it was served in an unpriced way, so that the most expensive price applies. */
   readonly unpriced_serving: boolean;
@@ -252,7 +248,6 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
     ...(parts.length > 1 && { parts: parts.map((part) => ({ model: part.model.id, ...part.tokens })) }),
     ...(runs !== undefined && parts.length === 1 && parts[0]!.model !== model && { model: parts[0]!.model.id }),
   };
-  /** Whether a run has audio without a price. */
   const isUnheard = (part: Priced) =>
     billedRates(models.price(part.model, route), served).some((rates) =>
       isAudioUnpriced(picoFor(rates, part.tokens), audio!),
@@ -272,7 +267,6 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
   };
 }
 
-/** A run, and the model that prices it. */
 interface Priced {
   readonly model: ModelConfig;
   readonly is_aside?: true;
@@ -308,23 +302,51 @@ function boundParts(
   return { parts: [...kept, ...bounded], impossible: [...impossible] };
 }
 
-// Requests to other APIs than those for models: their responses need not report usage.
+/** The charge of a request, and what the upstream may bill beyond it. */
+export interface Settled {
+  readonly cost_nano_usd: number;
+  /** The part of the worst case that the upstream may or may not bill; 0 if the bill is known. */
+  readonly possibly_billed_nano_usd: number;
+  /** The source of the cost, if not the reported usage. */
+  readonly by: Extract<Provenance, 'learned' | 'most' | 'possible'> | undefined;
+}
 
-/** Known costs of such a request, in nano-USD. */
-export interface OtherCosts {
-  readonly model: string;
-  /** Configured price per request. */
-  readonly per_request: number | undefined;
-  /** Highest cost by the price of its model. */
+/** Bounds on the cost of a request with an unknown bill, in nano-USD. */
+interface CostBounds {
+  readonly known: number;
   readonly most: number;
-  /** Whether possibly billed amounts count against limits: `reserve: worst_case`. */
+  /** The 95th percentile of similar requests; `undefined` with too few samples, or if no limit may be exceeded. */
+  readonly usual: number | undefined;
+  /** Whether what is possibly billed counts against limits: `reserve: worst_case`. */
   readonly counts_possible: boolean;
 }
 
-/** A charge without known tokens. */
-interface OtherCharge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
-  readonly usage: TokenCounts;
-  readonly cost: number;
+/**
+ * Charges a request with an incomplete bill. After a disconnect it costs the typical amount, between the known cost and the
+ * worst case. After a failure it costs the known amount; the rest is recorded as possibly billed.
+ */
+export function settleUnknown(ending: 'left' | 'failed', bounds: CostBounds): Settled {
+  const { most, usual, counts_possible } = bounds;
+  const known = Math.min(bounds.known, most);
+  const likely = Math.max(known, Math.min(usual ?? most, most));
+  if (ending === 'left') {
+    const by = likely === known ? undefined : usual === undefined || usual >= most ? 'most' : 'learned';
+    return { cost_nano_usd: likely, possibly_billed_nano_usd: 0, by };
+  }
+  const possibly_billed_nano_usd = likely - known;
+  if (!counts_possible || possibly_billed_nano_usd === 0)
+    return { cost_nano_usd: known, possibly_billed_nano_usd, by: undefined };
+  return { cost_nano_usd: likely, possibly_billed_nano_usd, by: 'possible' };
+}
+
+// Requests to other APIs than those for models: their responses need not report usage.
+
+export interface OtherCosts {
+  readonly model: string;
+  readonly per_request: number | undefined;
+  readonly most: number;
+  /** Whether possibly billed amounts count against limits: `reserve: worst_case`. */
+  readonly counts_possible: boolean;
 }
 
 /** Whether a response reports usage in tokens with a price. */
@@ -336,7 +358,7 @@ export function reportsUsage(reading: UsageReading, model: string): boolean {
  * The charge of a response without reported usage: the configured price, else the highest cost of its model, else 0. Tokens are
  * never invented.
  */
-export function chargeUnknown(ending: Exclude<Ending, 'refused'>, costs: OtherCosts): OtherCharge {
+export function chargeUnknown(ending: Exclude<Ending, 'refused'>, costs: OtherCosts) {
   const { model, per_request, most, counts_possible } = costs;
   const [amount, by] =
     per_request !== undefined

@@ -72,7 +72,6 @@ export function shapeModel(
   };
 }
 
-/** An entry of `models` that says nothing but the id. */
 const NOTHING_SAID = {
   aliases: [],
   supports: { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true },
@@ -85,7 +84,6 @@ export function modelById(id: string, { upstreams }: Pick<GatewayConfig, 'upstre
   return model.catalogue === undefined ? undefined : deepFreeze(model);
 }
 
-/** So many models are remembered: callers may ask for anything. */
 const REMEMBERED_MAX = 1000;
 
 /** Makes a `modelById` for a configuration that gives the same object for the same id, for as long as it is remembered. */
@@ -110,8 +108,6 @@ export function cataloguedModels(config: Pick<GatewayConfig, 'upstreams'>): read
   const ids = new Set(config.upstreams.flatMap(({ base_url }) => idsAt(base_url)));
   return [...ids].flatMap((id) => modelById(id, config) ?? []);
 }
-
-/** Names of one model: providers list an id with a date, and take it without one or with another ending. */
 
 const DATE = /[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$/;
 const ENDING = /-(?:latest|0)$/;

@@ -20,8 +20,6 @@ import { compileGlob } from '../../../base/kit/glob.ts';
 import { feeToPico, multiplyPrice, priceTokens, priceToPico } from '../../../base/kit/money.ts';
 import { modelFinder } from './known-models.ts';
 
-// Prices of audio, which no provider charges as text.
-
 /** Prices of audio that are left out, as multiples of the price of text: those of the best-known models that hear and speak. */
 const AUDIO_RATIOS = { input: 16, output: 8 } as const;
 
@@ -87,7 +85,6 @@ export function combinations(
   return { names: names as unknown as ServedPrices['names'], rates };
 }
 
-/** Every way to take one of each list, in order. */
 function everyWay<T>(lists: readonly (readonly T[])[]): T[][] {
   return lists.reduce<T[][]>((ways, list) => ways.flatMap((way) => list.map((next) => [...way, next])), [[]]);
 }
@@ -187,9 +184,7 @@ function moreExpensive(a: TokenRates, b: TokenRates): TokenRates {
 
 /** The price of a model at an upstream for a time; `until` is the first moment (milliseconds) of the next one. */
 export interface PricePeriod {
-  /** `-Infinity` for the first. */
   readonly from: number;
-  /** `Infinity` for the last. */
   readonly until: number;
   /** `undefined`: gateway.yaml says nothing about it. */
   readonly price: EffectivePrice | undefined;
@@ -197,34 +192,24 @@ export interface PricePeriod {
   readonly row: number | undefined;
 }
 
-/** What every model costs at every upstream at any time. */
-export interface PriceBook {
-  /** The price in force, also of a model or upstream that gateway.yaml does not name; `undefined` when there is none. */
-  of(model: string, route: PricedRoute): EffectivePrice | undefined;
-  /** All prices of a model at an upstream, oldest first, without gaps between the periods. */
-  periods(model: string, upstream: string): readonly PricePeriod[];
-}
-
 type Pico = EffectivePrice['pico'];
 
 /** What a request used that used nothing. */
 export const NO_TOKENS: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
-/** Cache prices that are left out, as multiples of the input price. */
 const CACHE_RATIOS: Partial<Record<keyof TokenPrices, readonly [number]>> = {
   cache_read: [0.1],
   cache_write_5m: [1.25],
   cache_write_1h: [2],
 };
 
-/** The most pairs of names outside gateway.yaml that are remembered. */
 const FOREIGN_MAX = 10_000;
 
 /**
  * The prices of a configuration, those of its own models and upstreams computed ahead. Multiplied prices are rounded up to
  * the next pico-USD per token, once. Throws a RangeError for a price that cannot be kept.
  */
-export function createPriceBook(config: GatewayConfig): PriceBook {
+export function createPriceBook(config: GatewayConfig) {
   const own = new Map<string, Map<string, readonly PricePeriod[]>>();
   const foreign = new Map<string, readonly PricePeriod[]>();
   const compile = compiler(config);
@@ -232,6 +217,7 @@ export function createPriceBook(config: GatewayConfig): PriceBook {
     const compileAt = compile(id);
     own.set(id, new Map(config.upstreams.map(({ name }) => [name, compileAt(name)])));
   }
+  /** All prices of a model at an upstream, oldest first, without gaps between the periods. */
   function periods(model: string, upstream: string): readonly PricePeriod[] {
     const known = own.get(model)?.get(upstream);
     if (known !== undefined) return known;
@@ -246,7 +232,8 @@ export function createPriceBook(config: GatewayConfig): PriceBook {
   }
   return {
     periods,
-    of(model, { upstream, at }) {
+    /** The price in force, also of a model or upstream that gateway.yaml does not name; `undefined` when there is none. */
+    of(model: string, { upstream, at }: PricedRoute): EffectivePrice | undefined {
       const all = periods(model, upstream);
       let i = all.length - 1;
       while (i > 0 && at < all[i]!.from) i--;
@@ -254,6 +241,9 @@ export function createPriceBook(config: GatewayConfig): PriceBook {
     },
   };
 }
+
+/** What every model costs at every upstream at any time. */
+export type PriceBook = ReturnType<typeof createPriceBook>;
 
 /**
  * Nano-USD of what was used at a price, rounded up once; served in a way that has no price, at the most expensive there is. Uses of
@@ -326,16 +316,9 @@ function inPriceOrder(of: TokenCounts): number[] {
   return KINDS.map((kind) => of[kind]);
 }
 
-interface DatedRow {
-  readonly row: PriceRowConfig;
-  readonly matches: (model: string) => boolean;
-  readonly index: number;
-  readonly source: string;
-  readonly from: number;
-  readonly until: number;
-}
+type DatedRow = ReturnType<typeof datedRow>;
 
-function datedRow(row: PriceRowConfig, index: number): DatedRow {
+function datedRow(row: PriceRowConfig, index: number) {
   const source = `prices.rows[${index}]`;
   const midnight = (key: 'from' | 'until', otherwise: number) => {
     const date = row[key];
@@ -348,17 +331,11 @@ function datedRow(row: PriceRowConfig, index: number): DatedRow {
   return { row, matches, index, source, from: midnight('from', -Infinity), until: midnight('until', Infinity) };
 }
 
-interface CataloguePrice {
-  readonly pricing: PricingConfig;
-  /** What tells it from all other prices of the model. */
-  readonly key: string;
-  readonly from: number;
-}
+type CataloguePrice = ReturnType<typeof cataloguePrice>;
 
-function cataloguePrices(dated: readonly DatedPricing[] = []): CataloguePrice[] {
-  return dated.map(({ pricing, from }) => {
-    return { pricing, key: JSON.stringify(pricing), from: from === undefined ? -Infinity : midnightOf(from)! };
-  });
+/** `key` tells it from all other prices of the model. */
+function cataloguePrice({ pricing, from }: DatedPricing) {
+  return { pricing, key: JSON.stringify(pricing), from: from === undefined ? -Infinity : midnightOf(from)! };
 }
 
 /** Compiles the periods of a model, and then of each upstream: they change where a row that names both begins or ends. */
@@ -393,7 +370,7 @@ function compiler(config: GatewayConfig) {
     };
     return (upstream: string): readonly PricePeriod[] => {
       const relevant = matching.filter(({ row }) => row.upstream === undefined || row.upstream === upstream);
-      const listed = own === undefined ? cataloguePrices(catalogue[upstream]) : [];
+      const listed = (own === undefined ? (catalogue[upstream] ?? []) : []).map(cataloguePrice);
       const bounds = [...relevant.flatMap(({ from, until }) => [from, until]), ...listed.map(({ from }) => from)];
       const moments = new Set(bounds.filter(Number.isFinite));
       const starts = [-Infinity, ...[...moments].sort((a, b) => a - b)];

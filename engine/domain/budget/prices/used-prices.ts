@@ -1,4 +1,4 @@
-import type { GatewayConfig, ModelConfig } from '../../../base/contract/config.ts';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { readForLong } from '../reports/long-report.ts';
 import { CATALOGUE_DATE, lookUp } from './catalogue.ts';
@@ -12,9 +12,7 @@ export interface UsedPrice {
   /** `null`: the model itself. */
   readonly tool: string | null;
   readonly requests: number;
-  /** Uses of the tool; 0 without one. */
   readonly uses: number;
-  /** Of the requests together; 0 for a tool. */
   readonly cost_nano_usd: bigint;
   readonly last_at: Date;
 }
@@ -81,22 +79,17 @@ export function findPriceProblems(config: GatewayConfig, used: readonly UsedPric
   };
 }
 
-// Prices of gateway.yaml beside those of the catalogue: typed by hand long ago, or taken from a catalogue that has become old.
-
 const DAY_MS = 86_400_000;
 
 /** From so many days on a catalogue is said to be old: providers change prices a few times a year. */
 export const CATALOGUE_DAYS_MAX = 180;
 
-/** A price of gateway.yaml that is not that of the catalogue. */
-export interface OtherPrice {
+interface OtherPrice {
   readonly model: string;
   /** The first upstream at which the catalogue knows the model. */
   readonly upstream: string;
   readonly kind: (typeof KINDS)[number];
-  /** Where gateway.yaml has it, as a JSON pointer. */
   readonly pointer: string;
-  /** USD per million tokens. */
   readonly written: number;
   readonly catalogue: number;
 }
@@ -113,29 +106,17 @@ export function usesCatalogue({ models, from_model_lists }: GatewayConfig): bool
 
 /** The prices under `models[].pricing` that the catalogue has differently, at a moment in milliseconds since the epoch. */
 export function otherPrices({ models, upstreams }: GatewayConfig, now: number): OtherPrice[] {
-  return models.flatMap((model, index) => {
-    for (const upstream of upstreams) {
-      const found = compare(model, upstream, now);
-      if (found !== undefined)
-        return found.map((each) => ({ ...each, pointer: `/models/${index}/pricing/${each.kind}` }));
+  return models.flatMap(({ id, pricing, upstream_ids }, index) => {
+    for (const { name, base_url } of pricing === undefined ? [] : upstreams) {
+      const dated = lookUp(upstream_ids[name] ?? id, base_url)?.prices ?? [];
+      const listed = dated.findLast(({ from }) => from === undefined || midnightOf(from)! <= now)?.pricing;
+      if (listed === undefined) continue;
+      return KINDS.flatMap((kind) => {
+        const [written, catalogue] = [pricing![kind], listed[kind]];
+        if (written === undefined || catalogue === undefined || written === catalogue) return [];
+        return [{ model: id, upstream: name, kind, pointer: `/models/${index}/pricing/${kind}`, written, catalogue }];
+      });
     }
     return [];
-  });
-}
-
-/** `undefined` where the catalogue does not know the model at the upstream. */
-function compare(
-  { id, pricing, upstream_ids }: ModelConfig,
-  { name, base_url }: GatewayConfig['upstreams'][number],
-  now: number,
-): Omit<OtherPrice, 'pointer'>[] | undefined {
-  if (pricing === undefined) return undefined;
-  const dated = lookUp(upstream_ids[name] ?? id, base_url)?.prices ?? [];
-  const listed = dated.findLast(({ from }) => from === undefined || midnightOf(from)! <= now)?.pricing;
-  if (listed === undefined) return undefined;
-  return KINDS.flatMap((kind) => {
-    const [written, catalogue] = [pricing[kind], listed[kind]];
-    if (written === undefined || catalogue === undefined || written === catalogue) return [];
-    return [{ model: id, upstream: name, kind, written, catalogue }];
   });
 }

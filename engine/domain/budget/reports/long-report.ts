@@ -1,6 +1,5 @@
 import type { Database, Knex } from '../../../base/store/database.ts';
 
-/** A value in a statement of a report. */
 export type ReportValue = Date | string | number | boolean | null | readonly string[];
 
 /** Part of a statement, with the values of its question marks. */
@@ -18,9 +17,7 @@ const SERVER_FIRST_MS = 5000;
 /** `work_mem` of a report; a process runs at most two. */
 const MEMORY = '64MB';
 
-/**
- * Runs a report in a read-only transaction with one snapshot, for hours by default. Errors are pg's own.
- */
+/** Runs a report in a read-only transaction with one snapshot, for hours by default. Errors are pg's own. */
 export function readForLong<T>(
   database: Pick<Database, 'knex'>,
   report: (read: ReportRead) => Promise<T>,
@@ -29,7 +26,6 @@ export function readForLong<T>(
   return inTransaction(database, report, { isolationLevel: 'repeatable read', readOnly: true }, patience_ms);
 }
 
-/** Runs long work in a transaction of its own. Errors are pg's own. */
 export function workForLong<T>(database: Pick<Database, 'knex'>, work: (run: ReportRead) => Promise<T>): Promise<T> {
   return inTransaction(database, work, {}, PATIENCE_MS);
 }
@@ -52,7 +48,6 @@ function inTransaction<T>(
   }, kind);
 }
 
-/** Joins parts of a statement. */
 export function joinSql(parts: readonly SqlPart[], separator: string): SqlPart {
   return { text: parts.map(({ text }) => text).join(separator), values: parts.flatMap(({ values }) => values) };
 }

@@ -3,11 +3,8 @@ import { momentSql, readForLong } from './long-report.ts';
 
 /** A line of the bill: what an upstream charges for a model on a day. */
 export interface BilledCost {
-  /** YYYY-MM-DD. */
   readonly day: string;
-  /** Upstream's name of the model. */
   readonly model: string;
-  /** Negative for a credit. */
   readonly cost_nano_usd: bigint;
 }
 
@@ -15,9 +12,7 @@ export interface BilledCost {
 export interface ReconciledRow {
   readonly day: string;
   readonly model: string;
-  /** `undefined` without a line in the bill. */
   readonly billed_nano_usd: bigint | undefined;
-  /** `undefined` without requests in the ledger. */
   readonly ledger_nano_usd: bigint | undefined;
   /** Part of the ledger's cost that is not based on reported usage. */
   readonly estimated_nano_usd: bigint;
@@ -27,13 +22,11 @@ export interface ReconciledRow {
   readonly possible_nano_usd: bigint;
   /** Requests that ended at the upstream. */
   readonly requests: number;
-  /** Whether the difference is within the tolerance. */
   readonly agrees: boolean;
 }
 
 /** Tolerance of the comparison: a share of the bill, or an absolute amount. */
 export interface Tolerance {
-  /** In thousandths of a percent. */
   readonly millipercent: number;
   readonly nano_usd: bigint;
 }
@@ -42,20 +35,16 @@ export interface Tolerance {
 export interface Reconciliation {
   readonly first_day: string;
   readonly last_day: string;
-  /** By day and model. */
   readonly rows: readonly ReconciledRow[];
   readonly total: Omit<ReconciledRow, 'day' | 'model'> & {
     readonly billed_nano_usd: bigint;
     readonly ledger_nano_usd: bigint;
   };
-  /** Lines of the bill outside of the compared days. */
   readonly left_out: number;
   readonly agrees: boolean;
 }
 
-/** Input of the comparison. */
 export interface ReconcileInput {
-  /** Name in gateway.yaml. */
   readonly upstream: string;
   readonly bill: readonly BilledCost[];
   readonly tolerance: Tolerance;
@@ -63,7 +52,6 @@ export interface ReconcileInput {
   readonly since?: string | undefined;
   /** Day after the last; default: after the last day of the bill. */
   readonly until?: string | undefined;
-  /** Time zone of the bill's days. */
   readonly time_zone: string;
 }
 
@@ -90,15 +78,17 @@ export async function reconcile(database: Pick<Database, 'knex'>, input: Reconci
     const { day, model } = (line ?? sum)!;
     return { day, model, ...compare(line?.cost_nano_usd, sum, input.tolerance) };
   });
-  const add = (name: (typeof AMOUNTS)[number]) => rows.reduce((sum, row) => sum + (row[name] ?? 0n), 0n);
-  const amounts = Object.fromEntries(AMOUNTS.map((name) => [name, add(name)])) as Record<
-    (typeof AMOUNTS)[number],
-    bigint
-  >;
+  const add = (of: (row: ReconciledRow) => bigint | undefined) => rows.reduce((sum, row) => sum + (of(row) ?? 0n), 0n);
+  const billed_nano_usd = add((row) => row.billed_nano_usd);
+  const ledger_nano_usd = add((row) => row.ledger_nano_usd);
   const total = {
-    ...amounts,
+    billed_nano_usd,
+    ledger_nano_usd,
+    estimated_nano_usd: add((row) => row.estimated_nano_usd),
+    possibly_billed_nano_usd: add((row) => row.possibly_billed_nano_usd),
+    possible_nano_usd: add((row) => row.possible_nano_usd),
     requests: rows.reduce((sum, row) => sum + row.requests, 0),
-    agrees: isClose(amounts.billed_nano_usd, amounts.ledger_nano_usd, input.tolerance),
+    agrees: isClose(billed_nano_usd, ledger_nano_usd, input.tolerance),
   };
   return {
     first_day: since,
@@ -109,11 +99,6 @@ export async function reconcile(database: Pick<Database, 'knex'>, input: Reconci
     agrees: total.agrees && rows.every((row) => row.agrees),
   };
 }
-
-const AMOUNTS = [
-  ...(['billed_nano_usd', 'ledger_nano_usd', 'estimated_nano_usd'] as const),
-  ...(['possibly_billed_nano_usd', 'possible_nano_usd'] as const),
-];
 
 function compare(billed: bigint | undefined, sum: LedgerSum | undefined, tolerance: Tolerance) {
   const ledger = sum === undefined ? undefined : BigInt(sum.cost);

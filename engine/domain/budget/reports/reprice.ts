@@ -12,12 +12,9 @@ import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts'
 export interface RepriceRequest {
   /** Settled at or after; a date is midnight UTC, as prices change then. */
   readonly since: Date | string;
-  /** Settled before. */
   readonly until?: Date | string | undefined;
-  /** Glob over model ids. */
   readonly model?: string | undefined;
   readonly upstream?: string | undefined;
-  /** Includes requests with estimated usage. */
   readonly estimates?: boolean | undefined;
 }
 
@@ -31,26 +28,19 @@ export interface RepricedGroup {
   readonly cost_nano_usd: bigint;
 }
 
-/** Numbers of requests that were skipped. */
-interface RepriceSkips {
-  /** Without tokens: refused by the upstream, or recorded at the reserved amount after a crash. */
-  readonly no_tokens: number;
-  /** With estimated usage. */
-  readonly estimates: number;
-  /** By model: gateway.yaml has no price for it. */
-  readonly no_price: ReadonlyMap<string, number>;
-  /** By upstream: gateway.yaml does not have it, so its contract is not known. */
-  readonly no_upstream: ReadonlyMap<string, number>;
-}
-
 /** Result of repricing. */
 export interface Repricing {
-  /** Repriced requests, changed or not. */
   readonly compared: number;
-  /** Oldest first. */
   readonly changes: readonly RepricedGroup[];
-  readonly skipped: RepriceSkips;
-  /** What was written; `undefined` when nothing was to be. */
+  readonly skipped: {
+    /** Without tokens: refused by the upstream, or recorded at the reserved amount after a crash. */
+    readonly no_tokens: number;
+    readonly estimates: number;
+    /** By model: gateway.yaml has no price for it. */
+    readonly no_price: ReadonlyMap<string, number>;
+    /** By upstream: gateway.yaml does not have it, so its contract is not known. */
+    readonly no_upstream: ReadonlyMap<string, number>;
+  };
   readonly written: { readonly requests: number; readonly difference_nano_usd: bigint } | undefined;
 }
 
@@ -97,7 +87,6 @@ export async function repriceLedger(
     readonly database: Pick<Database, 'query' | 'knex'>;
     readonly clock: Clock;
     readonly config: GatewayConfig;
-    /** Called after each ten minutes of ledger time. */
     readonly onProgress?: (progress: RepriceProgress) => void;
   },
   wish: RepriceRequest,
@@ -121,7 +110,6 @@ export async function repriceLedger(
   return { ...tally.result(), written: writer?.written() };
 }
 
-/** Beginnings of the ten-minute periods with settled requests. */
 function slicesOf(database: Pick<Database, 'knex'>, wish: RepriceRequest): Promise<readonly Date[]> {
   const { text, values } = settledWithin(wish);
   return readForLong(database, async (read) => {
@@ -181,7 +169,6 @@ function sliceEnd(from: Date): Date {
   return new Date(from.getTime() + SLICE_MS);
 }
 
-/** Reprices requests, and sums up the result. */
 function createTally(config: GatewayConfig, { model: glob, estimates = false }: RepriceRequest) {
   const book = createPriceBook(config);
   const answering = answeringModels(config, config.from_model_lists && modelFinder(config));
@@ -260,7 +247,6 @@ function countOne(counts: Map<string, number>, name: string): undefined {
   counts.set(name, (counts.get(name) ?? 0) + 1);
 }
 
-/** Writes adjusting rows, each batch with its counters in one transaction. */
 function createWriter(database: Pick<Database, 'query'>, clock: Clock, actor: Actor, subject: string) {
   let change: number | null = null;
   let requests = 0;
@@ -288,7 +274,6 @@ function isByTokens(source: string | null): boolean {
   return source !== 'learned' && source !== 'most' && source !== 'possible';
 }
 
-/** Describes the filter for `admin_changes`. */
 function subjectOf({ since, until, model = '*', upstream = '*', estimates }: RepriceRequest): string {
   const day = (moment: Date | string) => (typeof moment === 'string' ? moment : moment.toISOString());
   const to = until === undefined ? '' : day(until);

@@ -1,13 +1,11 @@
 import type { Database } from '../../../base/store/database.ts';
 
-/** A ledger row of a request: its charge, or a later adjustment. */
 interface RequestLedgerRow {
   readonly kind: 'request' | 'adjustment';
   readonly at: Date;
   readonly cost_nano_usd: bigint;
   /** Where the cost comes from, such as `upstream` or `estimate`. */
   readonly cost_from: string | null;
-  /** Author of an adjustment. */
   readonly by: string | null;
 }
 
@@ -28,7 +26,6 @@ export async function readRequestLedger(
 
 /** An attempt of a request in the ledger. */
 export interface RequestAttempt {
-  /** From 1. */
   readonly n: number;
   readonly upstream: string;
   readonly upstream_model: string;
@@ -38,7 +35,6 @@ export interface RequestAttempt {
   readonly outcome: string;
   /** Key of ATTEMPT_REASONS. */
   readonly reason: string;
-  /** Number of sends. */
   readonly sends: number;
   /** Duration until its response or failure; null if its process ended before. */
   readonly ms: number | null;

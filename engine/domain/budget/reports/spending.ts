@@ -1,7 +1,6 @@
 import type { CounterName, CounterStatus, LimitChanges } from '../../../base/contract/services.ts';
 import { isSpendWindow, type SpendWindow } from '../../../base/contract/windows.ts';
 import type { Database } from '../../../base/store/database.ts';
-import type { LedgerStore } from '../ledger/ledger-statements.ts';
 import type { Balance, Counted } from '../limits/headroom.ts';
 import { readForLong } from './long-report.ts';
 
@@ -19,8 +18,7 @@ export interface SpendingRow {
 }
 
 /**
- * Sums the ledger of the current calendar window, grouped by all facts of spend rules. Without a
- * timeout. Errors are pg's own.
+ * Sums the ledger of the current calendar window, grouped by all facts of spend rules. Without a timeout. Errors are pg's own.
  */
 export async function readSpending(
   database: Pick<Database, 'knex'>,
@@ -50,6 +48,12 @@ export interface ChangesInForce {
   readonly grants: readonly (LimitChanges['grants'][number] & Reasoned)[];
 }
 
+/** Only administrators may read reasons. */
+export function withoutReasons({ set, grants }: ChangesInForce): LimitChanges {
+  const without = <Change extends Reasoned>({ reason: _, ...change }: Change) => change;
+  return { set: set && without(set), grants: grants.map((grant) => without(grant)) };
+}
+
 /**
  * Reads the balances of the windows at a moment (milliseconds since the epoch), with the limits and grants in force then. Raises
  * store_unavailable.
@@ -69,15 +73,7 @@ export async function readCounted(database: Pick<Database, 'query'>, at: number,
      from changed_counters($1) as c cross join lateral changed_limit(c.scope, c.key, c.window_kind, c.unit, $1) as l`,
     [moment],
   );
-  return {
-    balances,
-    settings: changed.flatMap(({ changes: { set }, ...name }) =>
-      set === null ? [] : { ...name, amount: set.amount, changed: { at: set.at, by: set.by } },
-    ),
-    grants: changed.flatMap(({ changes: { grants }, ...name }) =>
-      grants.map(({ amount, at, by, expires_at }) => ({ ...name, amount, expires_at, changed: { at, by } })),
-    ),
-  };
+  return { balances, changed: changed.map((each) => ({ ...each, changes: withoutReasons(each.changes) })) };
 }
 
 /** Whether a status is of a window without a limit, which may have no counter. */
@@ -92,7 +88,7 @@ export function isUncounted({ scope, window, limit }: Pick<CounterStatus, 'scope
  */
 export async function addSpentByDay(
   statuses: readonly CounterStatus[],
-  { database, now, time_zone }: { database: LedgerStore; now: Date | null; time_zone: string },
+  { database, now, time_zone }: { database: Pick<Database, 'query'>; now: Date | null; time_zone: string },
 ): Promise<CounterStatus[]> {
   const uncounted = statuses.filter(isUncounted);
   if (uncounted.length === 0) return [...statuses];

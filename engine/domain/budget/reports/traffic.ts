@@ -6,25 +6,21 @@ export interface TrafficCount {
   readonly upstream_model: string;
   /** Row of the failover table; `answered` for those that served. */
   readonly outcome: string;
-  /** Number of the part, from 0. */
   readonly part: number;
   readonly attempts: number;
-}
-
-/** Time to the first byte of upstreams. */
-interface TrafficTime {
-  readonly upstream: string;
-  /** `null`: all models of the upstream together. */
-  readonly upstream_model: string | null;
-  readonly p50_ms: number;
-  readonly p95_ms: number;
 }
 
 /** Traffic of upstreams in a period. */
 export interface Traffic {
   readonly counts: readonly TrafficCount[];
   /** Without upstreams that served nothing. */
-  readonly times: readonly TrafficTime[];
+  readonly times: readonly {
+    readonly upstream: string;
+    /** `null`: all models of the upstream together. */
+    readonly upstream_model: string | null;
+    readonly p50_ms: number;
+    readonly p95_ms: number;
+  }[];
 }
 
 /** Session affinity by upstream: where the next request of a session went. */
@@ -32,11 +28,9 @@ interface SessionTurns {
   readonly upstream: string;
   /** Next requests of a session to the same model. */
   readonly turns: number;
-  /** Of these, served by the same upstream. */
   readonly stayed: number;
 }
 
-/** A period; `until` is exclusive. */
 interface TimeSpan {
   readonly since: Date;
   readonly until: Date;

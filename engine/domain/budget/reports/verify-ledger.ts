@@ -79,7 +79,6 @@ export interface CounterDifference {
   /** Also `null` for requests in flight, whose window has no beginning. */
   readonly window_start: Date | null;
   readonly amount: 'spent' | 'reserved' | 'most' | 'in_flight';
-  /** In the unit; a number of requests for `in_flight`. */
   readonly kept: bigint;
   readonly recomputed: bigint;
 }
@@ -104,9 +103,7 @@ export interface DisagreeingAttempts {
   readonly request_id: string;
   readonly user: string;
   readonly cost_nano_usd: bigint;
-  /** Sum of its attempts. */
   readonly attempts_nano_usd: bigint;
-  /** Possible charges by the row and by its attempts. */
   readonly possibly_billed_nano_usd: bigint;
   readonly attempts_possibly_billed_nano_usd: bigint;
 }
@@ -117,7 +114,6 @@ export interface LeftReservation {
   readonly user: string;
   readonly reserved_at: Date;
   readonly amount_nano_usd: bigint;
-  /** Last heartbeat of the process; `null` if unknown. */
   readonly heartbeat_at: Date | null;
 }
 
@@ -127,17 +123,13 @@ export interface Found<Finding> {
   readonly first: readonly Finding[];
 }
 
-/** Rows that a verification read, and their sum. */
-interface LedgerExtent {
+/** Result of a verification. */
+export interface LedgerVerification {
   readonly counters: number;
   readonly ledger_rows: number;
   readonly cost_nano_usd: bigint;
   readonly reservations: number;
   readonly reserved_nano_usd: bigint;
-}
-
-/** Result of a verification. */
-export interface LedgerVerification extends LedgerExtent {
   readonly differences: Found<CounterDifference>;
   readonly repeated: Found<RepeatedRequest>;
   readonly uncounted: Found<UncountedRequest>;
@@ -146,7 +138,6 @@ export interface LedgerVerification extends LedgerExtent {
   readonly sums: Found<UsageDifference>;
 }
 
-/** Most findings of a kind that are listed. */
 const MAX_FOUND = 1000;
 /** A gateway records the reservations of a process 30 to 65 seconds after its last heartbeat. */
 const LEFT_SECONDS = 120;
@@ -261,7 +252,7 @@ export function verifyLedger(options: {
   readonly clock: Clock;
 }): Promise<LedgerVerification> {
   return readForLong(options.database, async (read) => {
-    const [extent] = await select<LedgerExtent>(read, EXTENT);
+    const [extent] = await select<LedgerVerification>(read, EXTENT);
     const [bounds] = await read<{ dropped_before: Date }>('select dropped_before from ledger_bounds', []);
     return {
       ...extent!,
@@ -286,7 +277,6 @@ async function find<Finding>(
   return { total: rows[0]?.total ?? 0, first: rows.map(({ total: _, ...finding }) => finding as Finding) };
 }
 
-/** Rows of a statement, with amounts as texts. */
 async function select<Row>(read: ReportRead, text: string, values: readonly ReportValue[] = []): Promise<Row[]> {
   const rows = await read<Record<string, unknown>>(text, values);
   const convert = ([name, value]: [string, unknown]) => [name, AMOUNTS.test(name) ? BigInt(String(value)) : value];
@@ -316,7 +306,6 @@ export async function sumAgain(
   }
 }
 
-/** Another process may update the sums, which is quick. */
 async function whenFree(work: () => Promise<{ readonly done: number | null }[]>): Promise<number> {
   for (;;) {
     const [row] = await work();

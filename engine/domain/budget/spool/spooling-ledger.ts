@@ -1,22 +1,38 @@
 import { StageError } from '../../../base/contract/errors.ts';
 import type {
+  ChargedAttempt,
   Clock,
+  CounterName,
   Ledger,
   LedgerIdentity,
   Log,
+  Provenance,
   Reservation,
   ReservationDecision,
   ReservationRequest,
+  Settlement,
 } from '../../../base/contract/services.ts';
 import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
+import {
+  asSpoolError,
+  type Found,
+  type OwnedFile,
+  type Span,
+  SpoolError,
+  type Spooled,
+  type SpooledRequest,
+  SpoolFiles,
+  type SpoolFilesOptions,
+  type SpoolRecord,
+} from '../../../base/store/spool-files.ts';
 import { createStoreBreaker, type StoreBreaker } from '../../../base/store/store-breaker.ts';
-import { isUnavailable } from '../../../base/store/store-errors.ts';
+import { isPermanent, isUnavailable } from '../../../base/store/store-errors.ts';
 import type { DatabaseLedger } from '../ledger/ledger.ts';
-import { BookedReservation, type Books, MOVED } from '../ledger/reservation.ts';
-import { Spool, type SpoolOptions, type WriteRecords, type WriteRow } from './spool.ts';
+import { BookedReservation, type Books, ledgerIdentity, MOVED } from '../ledger/reservation.ts';
+import { alwaysCounted } from '../limits/spend-limits.ts';
+import { NO_TOKENS } from '../prices/prices.ts';
 
-/** The ledger that it wraps. */
 export type LedgerOfRows = Ledger & Pick<DatabaseLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
 
 const DRAIN_MS = 1000;
@@ -25,13 +41,11 @@ const ADOPTION_MS = 10_000;
 const FIRST_ADOPTION_MS = 10;
 const CLOSE_TIMEOUT_MS = 2000;
 
-/** Options of a spooling ledger. */
 export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'> {
   readonly ledger: LedgerOfRows;
   /** Whether some limits allow requests during a database outage; then the disk is probed at the start. */
   readonly needed?: () => boolean;
   readonly every?: Every;
-  /** Writes spooled audit records. Raises store_unavailable. */
   readonly writeRecords?: WriteRecords;
 }
 
@@ -40,34 +54,29 @@ export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'>
  * For such a request `reserve` raises store_unavailable only if the disk fails, too.
  */
 export class SpoolingLedger implements Ledger {
+  readonly #options: SpoolingLedgerOptions;
   readonly #ledger: LedgerOfRows;
   readonly #clock: Clock;
   readonly #log: Log;
-  readonly #needed: () => boolean;
   readonly #every: Every;
-  readonly #writeRecords: WriteRecords;
   readonly #spool: Spool;
   readonly #breaker: StoreBreaker;
   readonly #stopDraining: () => void;
   #stopAdopting: () => void;
   #database_id: string | undefined;
-  /** Whether the id of the database was read. */
   #drain_is_due = false;
-  /** Requests admitted since the spool was last empty. */
   #let_out = 0;
-  /** Monotonic time when a row was last drained, or the spool was empty. */
   #written_at: number;
   #learning: Promise<string> | undefined;
   #draining: Promise<void> | undefined;
   #adopting: Promise<void> | undefined;
 
   constructor(options: SpoolingLedgerOptions) {
+    this.#options = options;
     this.#ledger = options.ledger;
     this.#clock = options.clock;
     this.#log = options.log;
-    this.#needed = options.needed ?? (() => false);
     this.#every = options.every ?? everyInBackground;
-    this.#writeRecords = options.writeRecords ?? nobodyWrites;
     this.#written_at = options.clock.monotonic();
     this.#spool = new Spool({ ...options, database_id: () => this.#database_id });
     this.#breaker = createStoreBreaker({
@@ -107,7 +116,6 @@ export class SpoolingLedger implements Ledger {
     return { requests, lag_ms, records, bytes, max_bytes };
   }
 
-  /** Whether it has audit records for the current database. */
   get has_records(): boolean {
     return this.#spool.hasRecords(this.#database_id);
   }
@@ -117,7 +125,6 @@ export class SpoolingLedger implements Ledger {
     return this.#spool.keepRecords(texts);
   }
 
-  /** Whether the disk accepts requests. Never rejects. */
   probe(): Promise<boolean> {
     return this.#spool.probe();
   }
@@ -132,7 +139,6 @@ export class SpoolingLedger implements Ledger {
     await this.#draining;
   }
 
-  /** Takes over the files of ended processes. Called by a timer. Never rejects. */
   adoptOrphans(): Promise<void> {
     this.#adopting ??= this.#adoptNow().finally(() => {
       this.#adopting = undefined;
@@ -153,7 +159,7 @@ export class SpoolingLedger implements Ledger {
     this.#stopAdopting();
     this.#stopAdopting = this.#every(ADOPTION_MS, () => this.adoptOrphans());
     void this.adoptOrphans().then(() => {
-      if (this.#needed() && this.#database_id !== undefined) void this.#spool.probe();
+      if (this.#options.needed?.() && this.#database_id !== undefined) void this.#spool.probe();
     });
   }
 
@@ -170,7 +176,7 @@ export class SpoolingLedger implements Ledger {
         this.#log.info({ requests }, 'wrote spooled requests to the ledger');
       }
       this.#let_out = 0;
-      await this.#spool.drainRecords(this.#writeRecords, database_id);
+      await this.#spool.drainRecords(this.#options.writeRecords ?? nobodyWrites, database_id);
       if (records > 0) this.#log.info({ records }, 'wrote spooled audit records to the audit log');
     } catch (error) {
       const waiting = { requests: this.#spool.due, records: this.#spool.records };
@@ -185,7 +191,6 @@ export class SpoolingLedger implements Ledger {
     this.#ledger.forget(settlement.request_id);
   };
 
-  /** Settlements of requests without a reservation. */
   readonly #spooled: Books = {
     topUp() {},
     move: async (request, held) => {
@@ -256,4 +261,414 @@ function spoolUnavailable(error: unknown): StageError {
 /** Without a writer, records of other processes stay. */
 async function nobodyWrites(): Promise<never> {
   throw new Error('this process writes no audit records');
+}
+
+const MIB = 1_048_576;
+const DEFAULT_MAX_BYTES = 256 * MIB;
+const WRITERS = 1000;
+const MAX_RECORDS = 500;
+
+/**
+ * Writes a row to the ledger: the settlement, its counters of money, the time of its windows, and the id of the database it belongs
+ * to.
+ */
+export type WriteRow = (
+  settlement: Settlement,
+  counters: readonly CounterName[],
+  at_ms: number,
+  database_id: string,
+) => Promise<unknown>;
+
+interface Row {
+  readonly settlement: Settlement;
+  readonly counters: readonly CounterName[];
+  readonly at_ms: number;
+}
+
+/** Writes audit records to their database, oldest first. Idempotent per record. */
+export type WriteRecords = (texts: readonly string[], database_id: string) => Promise<unknown>;
+
+interface Entry {
+  readonly request_id: string;
+  readonly owned: OwnedFile;
+  forwarded: Span | undefined;
+  settled: Span | undefined;
+  unwritten: Extract<SpoolRecord, { what: 'settled' }> | undefined;
+}
+
+export interface SpoolOptions extends SpoolFilesOptions {
+  /** Capacity; beyond it requests are refused. Default: 256 MiB. */
+  readonly max_bytes?: number;
+}
+
+/**
+ * Write-ahead files for a database outage: requests forwarded without a reservation, until their rows are in the ledger, and audit
+ * records. A file is removed when all its entries are written.
+ */
+export class Spool {
+  readonly #files: SpoolFiles;
+  readonly #options: SpoolOptions;
+  readonly #entries = new Map<string, Entry>();
+  /** Ended requests that are not in the ledger yet, and audit records, in order; never written to another database. */
+  readonly #due = new Set<Entry>();
+  readonly #records = new Set<Spooled>();
+  #is_full = false;
+  #draining: Promise<void> | undefined;
+
+  constructor(options: SpoolOptions) {
+    this.#files = new SpoolFiles(options);
+    this.#options = options;
+  }
+
+  has(request_id: string): boolean {
+    return this.#entries.has(request_id);
+  }
+
+  get bytes(): number {
+    return this.#files.bytes;
+  }
+
+  get max_bytes(): number {
+    return this.#options.max_bytes ?? DEFAULT_MAX_BYTES;
+  }
+
+  get due(): number {
+    return this.#due.size;
+  }
+
+  get records(): number {
+    return this.#records.size;
+  }
+
+  hasRecords(database_id: string | undefined): boolean {
+    for (const { owned } of this.#records) if (owned.database_id === database_id) return true;
+    return false;
+  }
+
+  waitingFor(database_id: string): { readonly requests: number; readonly records: number } {
+    return { requests: countOf(this.#due, database_id), records: countOf(this.#records, database_id) };
+  }
+
+  /** Stores audit records; durable when it resolves. All or none. Raises SpoolError and errors of the disk. */
+  async keepRecords(texts: readonly string[]): Promise<void> {
+    if (this.#options.spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
+    this.#assertCapacity();
+    // One fsync for all.
+    const put = await Promise.allSettled(texts.map((text) => this.#files.put({ what: 'audit', request_id: '', text })));
+    const spooled = put.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const failed = put.find((each) => each.status === 'rejected');
+    if (failed !== undefined) {
+      for (const { owned } of spooled) await this.#files.vacate(owned);
+      throw failed.reason;
+    }
+    for (const each of spooled) this.#records.add(each);
+  }
+
+  /** Writes all audit records of a database. Raises the errors of `write`; the rest stays for the next run. */
+  async drainRecords(write: WriteRecords, database_id: string): Promise<void> {
+    for (;;) {
+      const batch: Spooled[] = [];
+      for (const kept of this.#records)
+        if (kept.owned.database_id === database_id && batch.push(kept) === MAX_RECORDS) break;
+      if (batch.length === 0) return;
+      await write(await Promise.all(batch.map(readRecord)), database_id);
+      // Without marks: if the removal of the file is lost, they are written again, which changes nothing.
+      for (const kept of batch) {
+        this.#records.delete(kept);
+        await this.#files.vacate(kept.owned);
+      }
+    }
+  }
+
+  /** Records that a request is forwarded; durable when it resolves. Raises SpoolError: the request must not be forwarded. */
+  async forward(request: ReservationRequest): Promise<void> {
+    this.#assertCapacity();
+    const { request_id } = request;
+    const record = { what: 'forwarded', at_ms: this.#options.clock.now(), request: spooledRequest(request) } as const;
+    try {
+      const { owned, span: forwarded } = await this.#files.put(record);
+      this.#entries.set(request_id, { request_id, owned, forwarded, settled: undefined, unwritten: undefined });
+    } catch (error) {
+      throw asSpoolError(error);
+    }
+  }
+
+  /** Records that a request moves to another upstream; durable when it resolves. Raises SpoolError. */
+  async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<void> {
+    const entry = this.#entries.get(request.request_id);
+    if (entry?.forwarded === undefined) return;
+    this.#assertCapacity();
+    try {
+      const { file } = entry.owned;
+      const before = await file.read(entry.forwarded);
+      if (before?.what !== 'forwarded') return;
+      entry.forwarded = await this.#files.append(entry.owned, {
+        ...before,
+        request: movedRequest(before.request, request, held),
+      });
+    } catch (error) {
+      throw asSpoolError(error);
+    }
+  }
+
+  /** Records the settlement of a request; durable when it resolves, or in memory if the disk fails. */
+  async settle(settlement: Settlement): Promise<void> {
+    const entry = this.#entries.get(settlement.request_id);
+    if (entry === undefined || this.#due.has(entry) || entry.unwritten !== undefined) return;
+    entry.unwritten = { what: 'settled', at_ms: this.#options.clock.now(), settlement };
+    await this.#persist(entry);
+    // Only now: a row in the ledger releases its file.
+    this.#due.add(entry);
+  }
+
+  async release(request_id: string): Promise<void> {
+    const entry = this.#entries.get(request_id);
+    if (entry !== undefined && !this.#due.has(entry)) await this.#finish(entry, false);
+  }
+
+  /**
+   * Writes the rows of all ended requests of the current database, several at a time. A row that the ledger refuses for good is set
+   * aside. Raises transient errors of `write`; the rest stays for the next run.
+   */
+  drain(write: WriteRow): Promise<void> {
+    this.#draining ??= this.#drainAll(write).finally(() => {
+      this.#draining = undefined;
+    });
+    return this.#draining;
+  }
+
+  /**
+   * Probes the disk, so that a failure is logged before a request depends on it. Returns whether it accepts requests; never rejects.
+   */
+  async probe(): Promise<boolean> {
+    try {
+      this.#assertCapacity();
+      const { owned } = await this.#files.put({ what: 'done', request_id: '' });
+      await this.#files.vacate(owned);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Takes over the files of ended processes, and marks this process as alive. Never rejects. */
+  async adoptOrphans(): Promise<void> {
+    await this.#files.touch();
+    await this.#files.adoptOrphans((owned, lines) => {
+      const found = entriesOf(owned, lines);
+      const audits = lines.filter(({ what }) => what === 'audit');
+      for (const { span } of audits) this.#records.add({ owned, span });
+      for (const entry of found) {
+        this.#entries.set(entry.request_id, entry);
+        this.#due.add(entry);
+      }
+      return found.length + audits.length;
+    });
+  }
+
+  /**
+   * Leaves its files to the next process, and returns the numbers of requests and records in them. Requests in flight become
+   * estimates. Never rejects.
+   */
+  async close(): Promise<number> {
+    await this.#draining?.catch(() => {});
+    await this.#files.close();
+    return this.#entries.size + this.records;
+  }
+
+  #assertCapacity(): void {
+    const { bytes, max_bytes } = this;
+    const { spool_dir, log } = this.#options;
+    const was_full = this.#is_full;
+    this.#is_full = bytes >= max_bytes;
+    if (!this.#is_full) return;
+    if (!was_full) log.error({ spool_dir: spool_dir(), bytes }, 'the spool is full; requests are refused');
+    throw new SpoolError(`more than ${Math.ceil(max_bytes / MIB)} MiB wait in it`);
+  }
+
+  /** The last request of a file needs no mark: if the removal of the file is lost, it is written again, which changes nothing. */
+  async #finish(entry: Entry, is_written: boolean): Promise<void> {
+    const { request_id, owned } = entry;
+    this.#entries.delete(request_id);
+    this.#due.delete(entry);
+    if (owned.requests > 1 || !is_written)
+      await this.#files.append(owned, { what: 'done', request_id }).catch(() => {});
+    await this.#files.vacate(owned);
+  }
+
+  async #persist(entry: Entry): Promise<void> {
+    if (entry.unwritten === undefined) return;
+    try {
+      entry.settled = await this.#files.append(entry.owned, entry.unwritten);
+      entry.unwritten = undefined;
+    } catch {
+      // It waits in memory; the failure is logged.
+    }
+  }
+
+  async #drainAll(write: WriteRow): Promise<void> {
+    const database_id = this.#options.database_id();
+    if (database_id === undefined) return;
+    // Shared by all writers: a copy may have hundreds of thousands of entries.
+    const due = this.#due.values();
+    let failure: unknown;
+    const work = async (most: number) => {
+      let done = 0;
+      for (const entry of due) {
+        if (entry.owned.database_id !== database_id) continue;
+        const problem = await this.#drainOne(entry, write);
+        failure ??= problem;
+        if (failure !== undefined || ++done === most) return;
+      }
+    };
+    // The first one finds out whether the ledger is available.
+    await work(1);
+    if (failure === undefined) await Promise.all(Array.from({ length: WRITERS }, () => work(Number.POSITIVE_INFINITY)));
+    if (failure === undefined) return;
+    for (const entry of this.#entries.values()) if (this.#due.has(entry)) await this.#persist(entry);
+    throw failure;
+  }
+
+  /** Returns the transient error that keeps the row out of the ledger, if any. */
+  async #drainOne(entry: Entry, write: WriteRow): Promise<unknown> {
+    const { request_id, owned } = entry;
+    let row: Row;
+    try {
+      row = await readRow(entry);
+    } catch (error) {
+      const { path } = owned;
+      this.#options.log.error(
+        { path, request_id, err: error },
+        'a spooled request cannot be read; it stays in its file',
+      );
+      this.#due.delete(entry);
+      return undefined;
+    }
+    try {
+      await write(row.settlement, row.counters, row.at_ms, owned.database_id);
+    } catch (error) {
+      if (!isPermanent(error)) return error;
+      try {
+        await this.#files.setAside(owned, JSON.stringify(row), { err: error, request_id });
+      } catch {
+        return undefined;
+      }
+    }
+    await this.#finish(entry, true);
+    return undefined;
+  }
+}
+
+function countOf(items: ReadonlySet<Pick<Spooled, 'owned'>>, database_id: string): number {
+  let count = 0;
+  for (const { owned } of items) if (owned.database_id === database_id) count++;
+  return count;
+}
+
+async function readRow({ owned: { file }, unwritten, settled, forwarded }: Entry): Promise<Row> {
+  const end = unwritten ?? (settled && (await file.read(settled)));
+  return rowOf(forwarded && (await file.read(forwarded)), end);
+}
+
+async function readRecord({ owned: { file }, span }: Spooled): Promise<string> {
+  const record = await file.read(span);
+  if (record.what !== 'audit') throw new Error('not an audit record of the spool');
+  return record.text;
+}
+
+function entriesOf(owned: OwnedFile, lines: readonly Found[]): Entry[] {
+  const found = new Map<string, Entry>();
+  const entryOf = (request_id: string): Entry => {
+    let entry = found.get(request_id);
+    if (entry === undefined) {
+      entry = { request_id, owned, forwarded: undefined, settled: undefined, unwritten: undefined };
+      found.set(request_id, entry);
+    }
+    return entry;
+  };
+  for (const { what, request_id, span } of lines) {
+    if (what === 'done') found.delete(request_id);
+    else if (what !== 'audit') entryOf(request_id)[what] = span;
+  }
+  return [...found.values()];
+}
+
+const ESTIMATED: Readonly<Record<string, Provenance>> = Object.fromEntries(
+  [...Object.keys(NO_TOKENS), 'cost'].map((number) => [number, 'estimate' as const]),
+);
+
+/** The parts of a reservation that its ledger row needs. Rate windows are over before the row is written. */
+function spooledRequest(request: ReservationRequest): SpooledRequest {
+  const counters = new Map<string, CounterName>();
+  for (const { scope, key, window, unit } of request.demands) {
+    if (unit === 'nano_usd') counters.set(`${scope} ${window} ${key}`, { scope, key, window, unit });
+  }
+  const { most_nano_usd } = request;
+  return { ...ledgerIdentity(request), most_nano_usd, counters: [...counters.values()] };
+}
+
+/** A spooled request that moves to another upstream; earlier attempts keep their counters. */
+function movedRequest(
+  before: SpooledRequest,
+  request: ReservationRequest,
+  held: readonly ChargedAttempt[],
+): SpooledRequest {
+  const moved = spooledRequest(request);
+  if (held.length === 0) return moved;
+  const known = (n: number) => before.held?.find((attempt) => attempt.n === n);
+  const place = (attempt: ChargedAttempt) =>
+    attempt.cost_nano_usd === 0 ? attempt : { ...attempt, counters: before.counters };
+  return { ...moved, held: held.map((attempt) => known(attempt.n) ?? place(attempt)) };
+}
+
+/**
+ * The row of a request with a known beginning, end, or both. Without an end its cost is estimated at the maximum. Without a beginning
+ * (only in a damaged file) it counts on the counters that always count.
+ */
+function rowOf(forwarded: SpoolRecord | undefined, settled: SpoolRecord | undefined): Row {
+  const begun = forwarded?.what === 'forwarded' ? forwarded : undefined;
+  if (settled?.what === 'settled') {
+    const { settlement, at_ms } = settled;
+    const { held } = begun?.request ?? {};
+    const attempts =
+      held && settlement.attempts?.map((attempt) => ({ ...attempt, counters: countersIn(held, attempt) }));
+    return {
+      settlement: { ...settlement, ...(attempts && { attempts }), reserved: false },
+      counters: begun?.request.counters ?? alwaysCounted(settlement),
+      at_ms: begun?.at_ms ?? at_ms,
+    };
+  }
+  if (begun === undefined) throw new Error('a spooled request has neither beginning nor end');
+  const { most_nano_usd, counters, held = [], ...identity } = begun.request;
+  const possible = held.reduce((sum, { possibly_billed_nano_usd = 0 }) => sum + possibly_billed_nano_usd, 0);
+  const settlement: Settlement = {
+    ...identity,
+    status: null,
+    aborted: true,
+    tokens: NO_TOKENS,
+    cost_nano_usd: held.reduce((sum, { cost_nano_usd }) => sum + cost_nano_usd, most_nano_usd),
+    provenance: ESTIMATED,
+    ...(possible > 0 && { possibly_billed_nano_usd: possible }),
+    ...(held.length > 0 && { attempts: [...held, unheardOf(begun.request, held.at(-1)!.n + 1)] }),
+    reserved: false,
+  };
+  return { settlement, counters, at_ms: begun.at_ms };
+}
+
+function countersIn(
+  held: NonNullable<SpooledRequest['held']>,
+  { n }: ChargedAttempt,
+): readonly CounterName[] | undefined {
+  return held.find((attempt) => attempt.n === n)?.counters;
+}
+
+function unheardOf({ upstream, upstream_model, most_nano_usd }: SpooledRequest, n: number): ChargedAttempt {
+  const what = {
+    certainty: 'possibly_accepted',
+    status: null,
+    outcome: 'unanswered',
+    reason: 'gone',
+    sends: 1,
+  } as const;
+  return { n, upstream, upstream_model, ...what, ms: 0, cost_nano_usd: most_nano_usd, provenance: 'estimate' };
 }

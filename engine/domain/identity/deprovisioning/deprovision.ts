@@ -4,12 +4,8 @@ import type { Telemetry } from '../../../base/contract/telemetry.ts';
 import { storable } from '../../../base/kit/storable.ts';
 import type { Actor, AdminAction, Changing } from '../../audit/index.ts';
 
-/**
- * What to end. Sessions always end; of the access tokens none, the personal ones, or all. `suspend`: personal tokens are refused
- * until the person is admitted again.
- */
+/** What to end, beside all sessions. `suspend`: personal tokens are refused until the person is admitted again. */
 interface Deprovisioning {
-  /** E-mail address, any case. */
   readonly user: string;
   readonly actor: Actor;
   /** A reason for people, such as "the identity provider refused"; never a secret. */
@@ -17,21 +13,12 @@ interface Deprovisioning {
   readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
 }
 
-interface Deprovisioned {
-  readonly known: boolean;
-  readonly sessions: number;
-  readonly tokens: number;
-}
-
-/**
- * Ends the sessions, pending sign-ins and access tokens of a person; every gateway refuses them within a second. The person can sign
- * in again if the identity provider allows it. Raises store_unavailable.
- */
+/** Ends sessions, pending sign-ins and access tokens of a person; every gateway refuses them within a second. Raises store_unavailable. */
 export async function deprovision(
   { database, clock }: Pick<Changing, 'database' | 'clock'>,
   { user, actor, because, tokens }: Deprovisioning,
-): Promise<Deprovisioned> {
-  const [ended] = await database.query<Deprovisioned>(
+) {
+  const [ended] = await database.query<{ known: boolean; sessions: number; tokens: number }>(
     'deprovision',
     'select known, sessions, tokens from deprovision($1, $2, $3, $4, $5, $6)',
     [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
@@ -39,11 +26,7 @@ export async function deprovision(
   return ended!;
 }
 
-/**
- * Ends one session; every gateway refuses its tokens within a second. Raises store_unavailable.
- * @param which `user`: only a session of this person.
- * @returns whether a session ended.
- */
+/** Ends one session, of `user` if given; every gateway refuses its tokens within a second. Returns whether it did. Raises store_unavailable. */
 export async function endSession(
   { database, clock, actor }: Changing,
   which: { readonly id: string; readonly user?: string | undefined; readonly because: string },
@@ -64,11 +47,7 @@ export async function endSession(
   return rows[0]?.ended ?? false;
 }
 
-/**
- * Ends all sessions and pending sign-ins of a person; every gateway refuses their tokens within a second. Raises store_unavailable.
- * @param which `but`: id of a session to keep; then pending sign-ins are kept, too.
- * @returns the number of ended sessions.
- */
+/** Ends the sessions of a person but the one with the id `but`, without that also pending sign-ins; counts them. Raises store_unavailable. */
 export async function endSessionsOf(
   { database, clock, actor }: Changing,
   which: { readonly user: string; readonly but?: string | undefined; readonly because: string },
@@ -88,9 +67,7 @@ const DAY_MS = 86_400_000;
 
 /** Inputs of the suspension of a personal token. Tokens made by administrators are never suspended. */
 export interface OwnerStatus {
-  /** When the identity provider last verified the owner. */
   readonly verified_at: Date | null;
-  /** Whether the last check did not admit the owner. */
   readonly is_blocked: boolean;
   /** Grace period during an outage of the identity provider. */
   readonly put_off_until: Date | null;
@@ -104,11 +81,7 @@ export const OWNER_STATUS = `case when t.self_service then coalesce(p.signed_in_
 export const IN_FORCE = (time: string) =>
   `t.revoked_at is null and (t.expires_at is null or t.expires_at > ${time}::timestamptz)`;
 
-/**
- * Whether personal tokens are suspended, and otherwise when they will be without a verification; `null`: never.
- * @param now milliseconds since the epoch
- * @param verified_days how long a verification counts; `undefined`: without end
- */
+/** Whether personal tokens are suspended, and otherwise when they will be without a verification; `null`: never. */
 export function suspension(
   { verified_at, put_off_until, is_blocked }: OwnerStatus,
   now: number,
@@ -122,9 +95,7 @@ export function suspension(
   return { suspended, suspends_at: suspended || at === Number.POSITIVE_INFINITY ? null : new Date(at) };
 }
 
-/**
- * How long personal tokens work after the last verification of their owner, in days; `undefined` without sign-in: forever.
- */
+/** Days that personal tokens work after the last verification of their owner; `undefined` without sign-in: forever. */
 export function verifiedDays({ auth }: Pick<GatewayConfig, 'auth'>): number | undefined {
   if (auth?.oidc === undefined) return undefined;
   return auth.personal_tokens.suspend_after_days ?? auth.session.refresh_days;
@@ -145,10 +116,7 @@ export const OWN_TOKENS = (time: string) => `p.signed_in_at as verified_at, p.su
   (select count(*) from access_tokens t where t.principal_id = p.id and t.self_service and ${IN_FORCE(time)})::integer
     as own_tokens`;
 
-/**
- * Replaces the columns of `OWN_TOKENS` in a row by the summary.
- * @param now milliseconds since the epoch
- */
+/** Replaces the columns of `OWN_TOKENS` in a row by the summary. */
 export function withOwnTokens<Row extends OwnerStatus & Pick<OwnTokens, 'own_tokens'>>(
   { verified_at, put_off_until, is_blocked, ...row }: Row,
   now: number,

@@ -9,7 +9,6 @@ import type { Revocations } from '../sessions/sessions.ts';
 
 const INTERVAL_MS = 600_000;
 const CLOSE_TIMEOUT_MS = 500;
-/** Most revocations per sweep. */
 const MAX_REVOKED = 200;
 /** After a retry, a grant is left to expire at the provider. */
 const MAX_ATTEMPTS = 2;
@@ -80,7 +79,6 @@ export function startEndedGrants(options: {
     return due;
   };
 
-  /** Returns whether the grant is done. */
   const revoke = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
     // A grant of another provider is not sent to this one.
     if (identity === undefined || !identity.isVerified({ issuer })) return true;

@@ -45,7 +45,7 @@ export type Rechecked =
   | { readonly outcome: 'unaskable' | 'unavailable' | 'refused'; readonly error: ProviderError }
   | { readonly outcome: 'not_admitted'; readonly message: string };
 
-/** Checks the person of a session at the identity provider. Raises store_unavailable, temporarily_unavailable. */
+/** Checks the person of a session. Raises store_unavailable, temporarily_unavailable. */
 export async function recheckSession(
   asking: AccountCheckContext,
   taken: TakenSession,
@@ -162,10 +162,7 @@ export type AccountCheck = 'verified' | 'not_admitted' | 'refused' | 'unaskable'
 const TAKEN_MS = 60_000;
 const RANK: readonly AccountCheck[] = ['unaskable', 'refused', 'busy', 'unavailable'];
 
-/**
- * Checks a person with the grants of their sessions, one after the other until one verifies them. A session that the identity
- * provider refuses to renew ends. Raises store_unavailable.
- */
+/** Checks a person with the grants of their sessions until one verifies them. A refused session ends. Raises store_unavailable. */
 export async function checkAccount(asking: AccountCheckContext, email: string): Promise<AccountCheck> {
   const { database, clock } = asking;
   const sessions = await database.query<{ id: string }>(
@@ -241,10 +238,7 @@ export async function noteVerified(
   return 'verified';
 }
 
-/**
- * Suspends the personal tokens of a person, on every replica within a second, until they are admitted again. Raises
- * store_unavailable.
- */
+/** Suspends the personal tokens of a person, on every replica within a second, until they are admitted again. Raises store_unavailable. */
 export async function suspendPerson(
   asking: Omit<AccountCheckContext, 'config'>,
   email: string,
@@ -270,12 +264,7 @@ const AT_ONCE = 20;
 const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_id = p.id and t.self_service and ${IN_FORCE('$1')})
   or exists (select from service_tokens t where t.owner_id = p.id and t.revoked_at is null and t.expires_at > $1))`;
 
-/**
- * Starts the periodic checks of people with personal tokens at the identity provider: tokens are suspended when the provider
- * refuses. Replicas share the work; one of them checks each person. During an outage of the provider nothing changes, and tokens are
- * not suspended for a missing verification.
- * @param options.signIn returns the configuration in force with its sign-in; called for each check.
- */
+/** Checks people with personal tokens; replicas share the work. An outage of the provider changes nothing. */
 export function startAccountChecks(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -334,7 +323,6 @@ export function startAccountChecks(options: {
     return answer;
   }
 
-  /** Claims people who are due, so that no other replica checks them. */
   async function takeDue(interval_ms: number): Promise<string[]> {
     const now = clock.now();
     const rows = await database.query<{ email: string }>(

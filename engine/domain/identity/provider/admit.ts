@@ -19,7 +19,6 @@ export interface Person {
   readonly issuer: string;
   /** The provider's permanent identifier of the account. */
   readonly subject: string;
-  /** Lower case. */
   readonly email: string;
   readonly name?: string;
   readonly groups: readonly string[];
@@ -42,10 +41,7 @@ type Refusal = Exclude<Admission, { person: Person }>;
 
 export type AdmissionConfig = Pick<AuthConfig, 'teams' | 'projects'> & { readonly oidc: OidcConfig };
 
-/**
- * Decides whether a verified person may use the gateway, and as whom.
- * @param scopes of the sign-in: a refusal names a missing one.
- */
+/** Decides whether a verified person may use the gateway, and as whom; a refusal names a missing scope. */
 export function admit(claims: Claims, auth: AdmissionConfig, scopes?: SignInScopes): Admission {
   const { oidc } = auth;
   const gapOf = (claim: string) => {
@@ -91,7 +87,6 @@ export function isVerified(
   return new URL(issuer).href.replace(/\/+$/, '') === new URL(issuer_url).href.replace(/\/+$/, '');
 }
 
-/** Decides whether an admitted person still matches the allowed groups and domains. */
 export function mayStay(person: Person, { oidc }: { readonly oidc: OidcConfig }): Admission {
   return domainRefusal(person, oidc) ?? groupRefusal(person, oidc) ?? { person };
 }

@@ -1,12 +1,10 @@
 import type { OidcConfig } from '../../../base/contract/config.ts';
 import { compileGlob } from '../../../base/kit/glob.ts';
 import { editDistance } from '../../../base/kit/text/suggest.ts';
+import { pointerToken, pointerTokens } from '../../../base/source/node.ts';
 import type { Claims } from './provider.ts';
 
-/**
- * The value of a claim, found by its name or, where that begins with a slash, by a JSON pointer (RFC 6901); `undefined`
- * when there is none.
- */
+/** The value of a claim by its name or, after a slash, by a JSON pointer (RFC 6901); `undefined` without one. */
 export function lookUpClaim(claims: Claims, name_or_pointer: string): unknown {
   let value: unknown = claims;
   for (const step of stepsOf(name_or_pointer)) {
@@ -18,29 +16,22 @@ export function lookUpClaim(claims: Claims, name_or_pointer: string): unknown {
   return value;
 }
 
-/** The name of the top-level claim in which `lookUpClaim` looks. */
 export function claimRoot(name_or_pointer: string): string {
   return stepsOf(name_or_pointer)[0] ?? '';
 }
 
 /** Whether the provider refers to a claim without sending it, as some do for long lists (OpenID Connect Core section 5.6.2). */
-export function isWithheld(claims: Claims, name_or_pointer: string): boolean {
+function isWithheld(claims: Claims, name_or_pointer: string): boolean {
   const elsewhere = claims._claim_names;
   if (typeof elsewhere !== 'object' || elsewhere === null) return false;
   return Object.hasOwn(elsewhere, claimRoot(name_or_pointer)) && lookUpClaim(claims, name_or_pointer) === undefined;
 }
 
 function stepsOf(name_or_pointer: string): readonly string[] {
-  if (!name_or_pointer.startsWith('/')) return [name_or_pointer];
-  const steps = name_or_pointer.slice(1).split('/');
-  return steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return name_or_pointer.startsWith('/') ? pointerTokens(name_or_pointer) : [name_or_pointer];
 }
 
-/**
- * Completes the claims of an ID token by those of the userinfo endpoint; the ID token takes precedence. `email_verified` is taken
- * only together with its address.
- * @param lacking names or pointers of claims that the ID token does not have
- */
+/** Completes the `lacking` claims of an ID token by those of userinfo; `email_verified` comes only with its address. */
 export function completeClaims(id_token: Claims, userinfo: Claims, lacking: readonly string[], email: string): Claims {
   const roots = lacking.map(claimRoot).filter((root) => Object.hasOwn(userinfo, root));
   const supplied = Object.fromEntries(roots.map((root) => [root, userinfo[root]]));
@@ -132,9 +123,7 @@ export function readEmail(claims: Claims, claim: string): string | undefined {
   return email;
 }
 
-/**
- * Whether a text is in Unicode form NFKC and has only visible characters: others could look like another address.
- */
+/** Others could look like another address. */
 function isPlain(text: string): boolean {
   return text.normalize('NFKC') === text && !UNSEEN.test(text);
 }
@@ -171,10 +160,7 @@ export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcCo
   return groups;
 }
 
-/**
- * The names in a claim of groups or roles: a text (one name), a list of texts, or an object whose keys are roles, alone or in a
- * list, as ZITADEL sends it. `undefined` for any other form.
- */
+/** A text (one name), a list of texts, or an object whose keys are roles, alone or in a list; else `undefined`. */
 export function groupNames(value: unknown): readonly string[] | undefined {
   if (value === undefined || value === null) return [];
   if (typeof value === 'string') return [value];
@@ -188,7 +174,6 @@ export function groupNames(value: unknown): readonly string[] | undefined {
   return names;
 }
 
-/** The keys of an object from roles to their grants; null is no grant. */
 function rolesIn(value: unknown): readonly string[] | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
   const entries = Object.entries(value);
@@ -196,7 +181,6 @@ function rolesIn(value: unknown): readonly string[] | undefined {
   return entries.filter(([, granted]) => granted !== null).map(([role]) => role);
 }
 
-/** Paths of the lists in an object, also nested. */
 function listsIn(value: unknown, depth = 2): (readonly string[])[] {
   if (Array.isArray(value)) return [[]];
   if (typeof value !== 'object' || value === null || depth === 0) return [];
@@ -217,9 +201,8 @@ export function readName(claims: Claims): string | undefined {
 
 /** A JSON pointer below a claim, which has a name or a pointer. Its keys come from the provider. */
 function pointerTo(claim: string, keys: readonly string[]): string {
-  const step = (key: string) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`;
   const printable = keys.map((key) => key.slice(0, MAX_TEXT).replace(UNPRINTABLE_ALL, '?'));
-  return `${claim.startsWith('/') ? claim : step(claim)}${printable.map(step).join('')}`;
+  return `${claim.startsWith('/') ? claim : pointerToken(claim)}${printable.map(pointerToken).join('')}`;
 }
 
 function kindOf(value: unknown): string {
@@ -229,13 +212,7 @@ function kindOf(value: unknown): string {
 }
 
 /** The groups of a refused person, and possible reasons why none is admitted. */
-export interface GroupMisses {
-  /** As the provider lists them, the likeliest first, at most 20. */
-  readonly came: readonly string[];
-  readonly expected: readonly string[];
-  /** Sentences for an administrator, the likeliest first. Of the claims they contain names of groups only. */
-  readonly hints: readonly string[];
-}
+export type GroupMisses = ReturnType<typeof groupMisses>;
 
 const MAX_SHOWN = 20;
 const MAX_HINTS = 3;
@@ -248,8 +225,7 @@ const MAX_CHARS = 100;
 const IDENTIFIER = /^(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\d+)$/i;
 const MAX_DEPTH = 4;
 
-/** Compares the groups of a refused person with the admitted ones. */
-export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
+export function groupMisses(claims: Claims, oidc: OidcConfig) {
   const { groups_claim } = oidc;
   const value = lookUpClaim(claims, groups_claim);
   const listed = [...new Set(groupNames(value) ?? [])].filter((name) => name !== '').slice(0, MAX_COMPARED);
@@ -271,8 +247,10 @@ export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
     ...otherwise(claims, oidc, listed),
   ];
   return {
+    /** As the provider lists them, the likeliest first. */
     came: came.slice(0, MAX_SHOWN).map(short),
     expected: allowed_groups.slice(0, MAX_SHOWN).map(short),
+    /** Sentences for an administrator, the likeliest first. Of the claims they contain names of groups only. */
     hints: hints.slice(0, MAX_HINTS),
   };
 }
@@ -332,7 +310,7 @@ function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', d
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
   if (Array.isArray(value)) return value.some((item) => wanted.has(item)) ? [pointer] : [];
   return Object.entries(value).flatMap(([key, inner]) =>
-    pointersTo(inner, wanted, `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, depth + 1),
+    pointersTo(inner, wanted, `${pointer}${pointerToken(key)}`, depth + 1),
   );
 }
 

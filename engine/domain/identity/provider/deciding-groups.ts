@@ -7,7 +7,6 @@ export interface DecidingGroups {
   /** Whether any group may decide: a rule or custom stage reads groups other than by name. */
   readonly any: boolean;
   readonly names: ReadonlySet<string>;
-  /** Hash of the names. */
   readonly id: string;
   among(groups: readonly string[]): readonly string[];
 }
@@ -15,13 +14,9 @@ export interface DecidingGroups {
 /** `id` if any group may decide. */
 export const ANY_GROUP = 'any';
 
-/** All groups of everybody. */
 export const EVERY_GROUP: DecidingGroups = { any: true, names: new Set(), id: ANY_GROUP, among: (groups) => groups };
 
-/**
- * Most characters of a session token with groups: proxies accept 8 KB of headers, and some clients send a token twice. Without
- * groups a token is shorter for any ordinary name and address.
- */
+/** Longest session token with groups: proxies accept 8 KB of headers, and some clients send a token twice. */
 export const MOST_TOKEN_CHARS = 3072;
 
 /** Shipped stages that pass groups to limits, models and policies, whose names are known, or only record them. */

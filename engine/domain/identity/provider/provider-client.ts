@@ -18,13 +18,18 @@ import {
   refreshTokenGrant,
   type ServerMetadata,
   setJwksCache,
+  type TokenEndpointResponse,
   tokenRevocation,
 } from 'openid-client';
 import type { OidcConfig } from '../../../base/contract/config.ts';
 import type { Clock, Log } from '../../../base/contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-error.ts';
 import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
+import { authoritiesWith } from '../../../base/kit/net/certificates.ts';
+import { exchange } from '../../../base/kit/net/exchange.ts';
+import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
 import { DIRECT, type Way } from '../../../base/kit/net/proxy-route.ts';
+import { wholeResponse } from '../../../base/kit/net/whole-response.ts';
 import { secretHolder } from '../../../base/kit/secret-names.ts';
 import { createRequestLimit, type RequestLimit } from '../sessions/attempt-limits.ts';
 import { completeClaims, hasClaim, VERIFIED, wantedClaims } from './claims.ts';
@@ -45,7 +50,6 @@ import {
   toProviderError,
   wrongIssuer,
 } from './provider-errors.ts';
-import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
 import { requestedScopes, type SignInScopes, textsOf } from './scopes.ts';
 
 /** Signature algorithms of ID tokens of a provider without a list: all with a private key. */
@@ -65,22 +69,9 @@ interface Conversation {
   refresh_token?: string | undefined;
 }
 
-interface ProviderOptions {
-  readonly oidc: OidcConfig;
-  readonly secret: (name: string) => string;
-  readonly redirect_uri: string;
-  readonly log: Log;
-  readonly clock: Clock;
-  /** Proxies by address; absent: direct connections. */
-  readonly proxyRouteTo?: ((url: URL) => Way) | undefined;
-}
-
-/**
- * The identity provider of a configuration, by OpenID Connect with authorization code and PKCE (RFC 7636). Times in ID
- * tokens are checked by the system clock, everything else by `clock`.
- */
+/** An OpenID Connect provider, by code and PKCE (RFC 7636). Times in ID tokens are checked by the system clock. */
 export class OpenIdProvider implements IdentityProvider {
-  readonly #options: ProviderOptions;
+  readonly #options: ConstructorParameters<typeof OpenIdProvider>[0];
   readonly #own_secret: string;
   readonly #authentication: (method: SecretMethod | undefined) => ClientAuth;
   readonly #fetch: ProviderFetch;
@@ -91,7 +82,14 @@ export class OpenIdProvider implements IdentityProvider {
   #keys: ExportedJWKSCache | undefined;
 
   /** Raises StartError for an unusable private key or `ca_file`. */
-  constructor(options: ProviderOptions) {
+  constructor(options: {
+    readonly oidc: OidcConfig;
+    readonly secret: (name: string) => string;
+    readonly redirect_uri: string;
+    readonly log: Log;
+    readonly clock: Clock;
+    readonly proxyRouteTo?: ((url: URL) => Way) | undefined;
+  }) {
     const { oidc, secret, log, clock, proxyRouteTo = () => DIRECT } = options;
     const { timeout_seconds, ca_file } = oidc;
     this.#options = options;
@@ -251,7 +249,6 @@ export class OpenIdProvider implements IdentityProvider {
     );
   }
 
-  /** The claims of an ID token, completed from the userinfo endpoint. */
   async #complete(conversation: Conversation, claims: Claims, sub: string, access_token: string): Promise<Claims> {
     const is_asked = this.#options.oidc.email_verification !== 'ignored';
     const asked = is_asked ? new Set([...this.#wanted, VERIFIED]) : this.#wanted;
@@ -351,11 +348,7 @@ async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: Provi
 /** Providers that support `select_account` without listing it; Google does not support `login`. */
 const WITH_ACCOUNT_CHOICE: ReadonlySet<string> = new Set(['accounts.google.com', 'login.microsoftonline.com']);
 
-/**
- * The `prompt` for a choice of account, in addition to the configured one (OpenID Connect Core section 3.1.2.1). All providers but
- * Google support `login`.
- * @param offered `prompt_values_supported` of the discovery document, unchecked.
- */
+/** The `prompt` for a choice of account (OpenID Connect Core 3.1.2.1). All providers but Google support `login`. */
 function promptForAccount(
   { issuer_url, authorization_parameters }: Pick<OidcConfig, 'issuer_url' | 'authorization_parameters'>,
   offered: unknown,
@@ -367,17 +360,6 @@ function promptForAccount(
   return [...new Set([...wanted, chooses ? 'select_account' : 'login'])].join(' ');
 }
 
-/** The private key for client authentication (RFC 7523). */
-interface ClientKey {
-  readonly key: webcrypto.CryptoKey;
-  readonly kid?: string;
-}
-
-interface Jwk {
-  readonly alg?: unknown;
-  readonly kid?: unknown;
-}
-
 const RSA_BITS_MIN = 2048;
 const RSA_ALGORITHM = /^(RS|PS)(256|384|512)$/;
 const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r1: 'P-384', secp521r1: 'P-521' };
@@ -387,15 +369,15 @@ const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r
  * says otherwise, an EC key ES256, ES384 or ES512 by its curve, an Ed25519 key Ed25519.
  * @param variable the name of the secret. Raises StartError, which names that and nothing of the key.
  */
-function readClientKey(text: string, variable: string, key_id?: string): ClientKey {
+function readClientKey(text: string, variable: string, key_id?: string) {
   const unusable = (why: string) =>
     new StartError(`the private key in ${secretHolder(variable)} (auth.oidc) ${why}`, {
       exit_code: EXIT_CONFIGURATION,
     });
-  let jwk: Jwk | undefined;
+  let jwk: { readonly alg?: unknown; readonly kid?: unknown } | undefined;
   let key: KeyObject;
   try {
-    jwk = text.trimStart().startsWith('{') ? (JSON.parse(text) as Jwk) : undefined;
+    jwk = text.trimStart().startsWith('{') ? JSON.parse(text) : undefined;
     key = createPrivateKey(jwk === undefined ? text : { key: jwk as never, format: 'jwk' });
   } catch {
     // The error would quote the key.
@@ -432,10 +414,7 @@ const RENEWED_MS = 3_600_000;
 /** Retry interval after a failed renewal, while the former document is used. */
 const RETRY_MS = 60_000;
 
-/**
- * Cache of the discovery document: read on first use, shared by concurrent callers, and renewed after an hour. During an outage of
- * the provider the former document is used; failures are not cached. Raises ProviderError.
- */
+/** Caches the discovery document for an hour, or through an outage of the provider; a failure is not cached. */
 function renewHourly<T>(
   read: () => Promise<T>,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
@@ -466,21 +445,10 @@ function renewHourly<T>(
   };
 }
 
-/** Fields of a token response that a later check needs (RFC 6749 section 5.1). */
-interface GivenTokens {
-  readonly access_token: string;
-  readonly refresh_token?: string | undefined;
-  readonly expires_in?: number | undefined;
-}
-
-/**
- * The grant for later checks of a person, from a token response.
- * @param former the refresh token that was sent; it stays valid unless the response has another.
- * @param now in milliseconds since the epoch.
- */
+/** The grant for later checks; `former.refresh_token` stays valid unless the response has another. */
 function grantOf(
   subject: string,
-  tokens: GivenTokens,
+  tokens: Pick<TokenEndpointResponse, 'access_token' | 'refresh_token' | 'expires_in'>,
   former: { readonly in_id_token: readonly string[]; readonly refresh_token?: string },
   now: number,
 ): ProviderGrant {
@@ -501,10 +469,7 @@ function requireSameClaims(claims: Claims, { in_id_token = [] }: ProviderGrant):
   throw new ProviderError('unaskable', `userinfo endpoint: ${problem}`);
 }
 
-/**
- * Normalizes an error response of the token endpoint (RFC 6749 section 5.2): a named error counts, with any content type and
- * challenge. Other responses stay unchanged.
- */
+/** A named error (RFC 6749 section 5.2) counts with any content type and challenge. */
 async function readTokenAnswer(response: Response): Promise<Response> {
   const { status } = response;
   if (status < 400 || status > 499) return response;
@@ -531,4 +496,78 @@ async function jsonOf(response: Response): Promise<Readonly<Record<string, unkno
     .json()
     .catch(() => undefined);
   return typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
+}
+
+/** A request to the identity provider, answered with the whole body read. Raises ProviderError. */
+type ProviderFetch = (
+  url: string,
+  init: {
+    readonly method: string;
+    readonly headers: Record<string, string>;
+    readonly body?: unknown;
+  },
+) => Promise<Response>;
+
+/** Responses come within `timeout_seconds`, at most 1 MiB, without redirects. Raises StartError for `ca_file`. */
+function createProviderFetch(options: {
+  readonly ca_file?: string | undefined;
+  readonly timeout_seconds: number;
+  readonly clock: Clock;
+  readonly proxyRouteTo: (url: URL) => Way;
+}): ProviderFetch {
+  const { ca_file, timeout_seconds, clock, proxyRouteTo } = options;
+  const ca = ca_file === undefined ? undefined : authoritiesWith(ca_file, 'auth.oidc.ca_file');
+  return async (url, { method, headers, body }) => {
+    const { origin, pathname, protocol } = new URL(url);
+    const what = `${method} ${origin}${pathname}`;
+    const is_plain = protocol !== 'https:';
+    if (is_plain && !isLoopbackUrl(origin)) {
+      throw new ProviderError('invalid', `${what}: the identity provider must have an https address`);
+    }
+    const timeout = new AbortController();
+    const timer = clock.after(timeout_seconds * 1000, () =>
+      timeout.abort(
+        new ProviderError('unavailable', `${what}: no complete response within ${timeout_seconds} seconds`),
+      ),
+    );
+    try {
+      const answer = await exchange(url, {
+        method,
+        headers,
+        ...(body !== undefined && body !== null && { body: String(body) }),
+        ...(ca && { ca }),
+        // Plain HTTP is for providers on this machine, without a proxy.
+        ...(!is_plain && { proxy: proxyRouteTo(new URL(origin)).proxy }),
+        signal: timeout.signal,
+      });
+      const problem = statusProblem(answer.status);
+      if (problem !== undefined) throw new ProviderError(problem[0], `${what}: ${problem[1]}`);
+      if (answer.ending === 'too_large')
+        throw new ProviderError('invalid', `${what}: the response is longer than 1 MiB`);
+      if (answer.ending === 'too_late') throw timeout.signal.reason;
+      if (answer.ending === 'cut') throw Object.assign(new Error('cut'), { code: 'ECONNRESET' });
+      return wholeResponse(answer.status, answer.headers, answer.body);
+    } catch (error) {
+      throw error instanceof ProviderError ? error : networkProblem(error, what, timeout_seconds);
+    } finally {
+      timer.close();
+    }
+  };
+}
+
+function statusProblem(status: number): [ProviderError['problem'], string] | undefined {
+  if (status === 429 || (status >= 500 && status <= 599)) return ['unavailable', `it answers HTTP ${status}`];
+  if (status >= 300 && status <= 399) {
+    return ['invalid', `it answers HTTP ${status}, a redirect, which is not followed`];
+  }
+  return status >= 200 && status <= 499 ? undefined : ['invalid', `it answers HTTP ${status}`];
+}
+
+function networkProblem(error: unknown, what: string, timeout_seconds: number): ProviderError {
+  const reason = formatNetworkError(error, timeout_seconds);
+  if (!reason.startsWith('its certificate')) return new ProviderError('unavailable', `${what}: ${reason}`);
+  const help = reason.includes('not trusted')
+    ? '; set auth.oidc.ca_file to a file with the certificate of its authority'
+    : '';
+  return new ProviderError('invalid', `${what}: ${reason}${help}`);
 }

@@ -35,11 +35,7 @@ interface ClientProblem {
   readonly cause?: unknown;
 }
 
-/**
- * Describes in a sentence without secrets why the identity provider gave no usable answer.
- * @param secrets that were sent: the provider may repeat them in its description.
- * @param shown the client authentication; absent without one.
- */
+/** Describes why the provider gave no usable answer, without `secrets`: it may repeat what was sent. */
 export function toProviderError(
   error: unknown,
   step: Step,
@@ -87,10 +83,7 @@ function explain(client_problem: ClientProblem, step: Step): [ProviderProblem, s
   }
 }
 
-/**
- * Whether a status without an error refuses the person. A refused renewal has 400, or 401 at some providers; 403, 404 and others come
- * from proxies, and would sign everyone out.
- */
+/** A refused renewal has 400 or 401; 403, 404 and others come from proxies, and would sign everyone out. */
 function decides(step: Step, status: number): boolean {
   if (step === 'userinfo endpoint') return status === 401 || status === 403;
   return step === 'token endpoint' && (status === 400 || status === 401);
@@ -125,7 +118,6 @@ interface Comparison {
   readonly body?: { readonly issuer?: unknown };
 }
 
-/** Describes a wrong issuer of a discovery document; it may differ by a trailing slash only. */
 export function wrongIssuer(stated: unknown, issuer_url: unknown): string {
   const names = `its issuer is ${JSON.stringify(stated)}, not ${JSON.stringify(issuer_url)}`;
   return `${names}; if that is your provider, set auth.oidc.issuer_url to exactly that issuer`;
@@ -156,15 +148,11 @@ function withoutSecrets(text: string, secrets: readonly (string | undefined)[]):
   return clean.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').slice(0, MAX_DESCRIPTION);
 }
 
-/** How a client secret is sent: in the Authorization header or in the form. */
 export type SecretMethod = OidcConfig['token_endpoint_auth_method'];
 
 const METHODS: readonly SecretMethod[] = ['client_secret_basic', 'client_secret_post'];
 
-/**
- * How to send the client secret: as configured, unless the provider supports only the other way.
- * @param offered `token_endpoint_auth_methods_supported` of the discovery document, unchecked.
- */
+/** How to send the client secret: as configured, unless the provider supports only the other way. */
 export function secretMethod(configured: SecretMethod, offered: unknown): SecretMethod {
   if (!Array.isArray(offered) || offered.includes(configured)) return configured;
   return METHODS.find((method) => offered.includes(method)) ?? configured;
@@ -174,20 +162,15 @@ export function otherMethod(method: SecretMethod): SecretMethod {
   return method === 'client_secret_basic' ? 'client_secret_post' : 'client_secret_basic';
 }
 
-/** The Authorization header of a client with a secret (RFC 6749 section 2.3.1). */
 export function basicCredentials(client_id: string, secret: string): string {
   return `Basic ${Buffer.from(`${formEncoded(client_id)}:${formEncoded(secret)}`).toString('base64')}`;
 }
 
-/**
- * Form encoding (RFC 6749 appendix B) that touches only what it must. Many providers compare the bytes instead of decoding
- * them; openid-client would encode even the dash of a client id.
- */
+/** Many providers compare the bytes instead of decoding them (RFC 6749 appendix B): encodes only what must be. */
 function formEncoded(text: string): string {
   return encodeURIComponent(text).replaceAll('%20', '+');
 }
 
-/** The client authentication that was sent. */
 export interface ShownClient {
   readonly oidc: Pick<OidcConfig, 'client_id' | 'client_secret_env' | 'private_key_env'>;
   /** How the secret was sent; absent for a private key. */
@@ -195,10 +178,7 @@ export interface ShownClient {
   readonly redirect_uri: string;
 }
 
-/**
- * The settings of gateway.yaml to check after the token endpoint refused the gateway itself; empty for other errors.
- * @param error as RFC 6749 section 5.2 names it; absent where the answer was a bare 401.
- */
+/** What to check after the token endpoint refused the gateway itself; `error` is absent for a bare 401. */
 function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {
   const proof =
     method === undefined

@@ -31,27 +31,15 @@ export interface Identified {
 
 /** The identity provider of a configuration. It is not contacted before the first call. */
 export interface IdentityProvider {
-  /**
-   * The URL for the browser. Raises ProviderError.
-   * @param how.other_account asks for a choice of account, even in a signed-in browser.
-   */
+  /** The URL for the browser; `other_account` asks for a choice of account, even in a signed-in browser. */
   authorizationUrl(attempt: SignInAttempt, how?: { readonly other_account: boolean }): Promise<URL>;
-  /**
-   * Completes a sign-in.
-   * @param callback the redirect URI with the query of the browser. Raises ProviderError.
-   */
+  /** Completes a sign-in by the redirect URI with the query of the browser. */
   identify(callback: URL, attempt: SignInAttempt): Promise<Identified>;
-  /**
-   * Checks a person without a browser. Raises ProviderError: `refused` if the provider refuses the person, `unaskable` if they must
-   * sign in again for other reasons.
-   */
+  /** Checks a person without a browser; `refused`, or `unaskable` if they must sign in for other reasons. */
   recheck(grant: ProviderGrant): Promise<Identified>;
   /** Resolves when the provider answers a new request. Raises ProviderError. */
   reach(): Promise<void>;
-  /**
-   * Revokes the grant of a person (RFC 7009). Raises ProviderError.
-   * @returns false if the provider has no revocation endpoint, or the grant has no token.
-   */
+  /** Revokes a grant (RFC 7009); false without a token or a revocation endpoint. */
   revoke(grant: ProviderGrant): Promise<boolean>;
   /** The sign-out URL of the provider; `undefined` without one. Raises ProviderError. */
   signOutUrl(): Promise<URL | undefined>;
@@ -66,7 +54,6 @@ export type ProviderProblem = 'unavailable' | 'refused' | 'unaskable' | 'invalid
 /** The identity provider gave no usable answer. The message is for the log, without secrets. */
 export class ProviderError extends Error {
   readonly problem: ProviderProblem;
-  /** The error code of the provider (RFC 6749 section 5.2), if any. */
   readonly error: string | undefined;
   /** Private, so that loggers do not print it. */
   readonly #grant: ProviderGrant | undefined;
@@ -83,9 +70,7 @@ export class ProviderError extends Error {
     this.#grant = more.grant;
   }
 
-  /**
-   * Grant for the next check: the provider replaced the former one before the failure, and would treat its use as theft.
-   */
+  /** The next grant, if the provider replaced the former one: it would treat the use of that as theft. */
   get grant(): ProviderGrant | undefined {
     return this.#grant;
   }

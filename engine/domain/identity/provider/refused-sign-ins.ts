@@ -26,10 +26,7 @@ const MAX_CHARS = 300;
 
 const COLUMNS = 'at, email, subject, issuer, client, client_address, request_id, refused, detail, groups, expected';
 
-/**
- * Records a refused sign-in for "appscli sessions explain"; the oldest are deleted. Never rejects: errors are logged, since the
- * refusal itself does not depend on it.
- */
+/** Records a refused sign-in for "appscli sessions explain"; the oldest are deleted. Errors are only logged. */
 export async function noteRefusal(
   { database, clock, log }: { readonly database: Pick<Database, 'query'>; readonly clock: Clock; readonly log: Log },
   refused: Omit<RefusedSignIn, 'at'>,
@@ -67,13 +64,11 @@ export interface ListedRefusal extends RefusedSignIn {
 
 /** Filter of refusals; every field that is present must match. */
 export interface RefusalFilter {
-  /** E-mail address, any case. */
   readonly user?: string | undefined;
   readonly since?: Date | undefined;
   readonly until?: Date | undefined;
 }
 
-/** The parameters are those of `valuesOf`. */
 const IS_MEANT = `($1::text is null or email = $1) and ($2::timestamptz is null or at >= $2)
   and ($3::timestamptz is null or at < $3)`;
 
@@ -81,10 +76,7 @@ function valuesOf({ user, since, until }: RefusalFilter): unknown[] {
   return [user === undefined ? null : storable(user.toLowerCase()), since ?? null, until ?? null];
 }
 
-/**
- * Lists recent refusals, the newest first.
- * @param page `before`: id of a refusal, to list older ones (the next page). Raises store_unavailable.
- */
+/** Lists refusals, the newest first; `before`: id of a refusal, to list older ones. */
 export function listRefusals(
   database: Pick<Database, 'query'>,
   filter: RefusalFilter = {},

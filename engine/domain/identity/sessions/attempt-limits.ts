@@ -67,10 +67,7 @@ export function createAttemptLimits(options: {
   return {
     /** Counts a request in this process only, before a query. `count` does so by itself. */
     request,
-    /**
-     * Counts an attempt over all replicas, and returns the wait if it was one too many. Until the wait is over the address causes no
-     * further query.
-     */
+    /** Counts an attempt over all replicas; a wait if it was too many. Until it is over no query is made. */
     async count(kind: AttemptKind, address: string): Promise<Wait | undefined> {
       const counted = countedAddress(address);
       const wait = waitFirst(kind, address);
@@ -88,10 +85,7 @@ export function createAttemptLimits(options: {
       );
       return row!.count <= most[kind] ? undefined : refuse(kind, counted, row!.count, row!.window_start);
     },
-    /**
-     * The pending grant of a typed user code, or `undefined`, which counts as a failure; the wait after too many failures over all
-     * replicas. Valid codes do not count, since many people may share an address.
-     */
+    /** The grant of a user code; a wait after too many wrong ones. Many people may share an address. */
     async enterCode(
       address: string,
       typed: string | undefined,
@@ -123,10 +117,7 @@ export function createAttemptLimits(options: {
       const text = 'update attempts set count = count - 1 where kind = $1 and address = $2 and count > 0';
       await database.query('attempt_forgive', text, [kind, counted]);
     },
-    /**
-     * Runs the lookup of a credential, unless too many failed: of a credential with our tag, that one; of others, any from this
-     * address. So invented credentials do not block genuine ones from the same address. Counts in this process only.
-     */
+    /** Looks a credential up, unless too many failed: ours by itself, others by address, in this process. */
     async ask<Answer>(
       { text, address, is_ours }: { readonly text: string; readonly address: string; readonly is_ours: boolean },
       ask: () => Promise<Answer>,
@@ -163,15 +154,8 @@ export interface Wait {
   readonly retry_after_seconds: number;
 }
 
-/** Most addresses to track. */
 const MAX_KEYS = 20_000;
 
-interface Bucket {
-  left: number;
-  at: number;
-}
-
-/** Rate limit by key in this process: a burst, and a rate. */
 export type RequestLimit = ReturnType<typeof createRequestLimit>;
 
 /** Creates a rate limit. An LRU of keys bounds its memory. */
@@ -184,10 +168,9 @@ export function createRequestLimit({
   readonly most: number;
   readonly window_seconds: number;
 }) {
-  const buckets = new LRUCache<string, Bucket>(atMost(MAX_KEYS));
+  const buckets = new LRUCache<string, { left: number; at: number }>(atMost(MAX_KEYS));
   const per_ms = most / (window_seconds * 1000);
   return {
-    /** Counts a request, or returns the wait if it is one too many. */
     take(key: string): Wait | undefined {
       const now = clock.monotonic();
       const bucket = buckets.get(key) ?? { left: most, at: now };

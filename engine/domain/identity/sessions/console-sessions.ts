@@ -17,7 +17,6 @@ export interface ConsoleSession {
   };
   readonly operator?: string;
   readonly seen_at: Date;
-  /** End of an unused session. */
   readonly expires_at: Date;
   readonly ends_at: Date;
 }
@@ -94,7 +93,6 @@ export function createConsoleSessions(options: {
       return session_id === null ? { ...found, operator: operator! } : { ...found, person: { session_id, ...about } };
     },
 
-    /** Extends a session that is in use. */
     async keep({ cookie, seen_at }: ConsoleSession): Promise<void> {
       if (clock.now() - seen_at.getTime() < SEEN_MS) return;
       await database.query('console_keep', 'select keep_console_session($1, $2, $3)', [
@@ -137,7 +135,7 @@ export function createConsoleSessions(options: {
   };
 }
 
-/** Makes the secret of a link that opens the console once, within a minute. Raises store_unavailable. */
+/** Makes the secret of a link that opens the console once, within a minute. */
 export async function makeLink(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now'> },
   operator: string,
@@ -152,10 +150,7 @@ export async function makeLink(
   return secret;
 }
 
-/**
- * Ends all sessions of links, and unused links. Raises store_unavailable.
- * @returns the number of open sessions.
- */
+/** Ends all sessions of links, and unused links. Returns the number of open sessions. */
 export async function endLinks(database: Pick<Database, 'query'>): Promise<number> {
   const [row] = await database.query<{ ended: number }>(
     'console_links_end',

@@ -22,7 +22,6 @@ export interface Device {
   /** Product name and version from its user-agent header, shortened. */
   readonly client: string;
   readonly client_address: string;
-  /** Parameter `surface` of the program. */
   readonly surface?: string | undefined;
 }
 
@@ -51,7 +50,6 @@ export type PollResult =
 
 const LIFETIME_SECONDS = 600;
 const INTERVAL_SECONDS = 5;
-/** Tolerance for early timers. */
 const INTERVAL_SLACK_MS = 100;
 /** A device that polls every few seconds still gets an approval of the last moment. */
 const COLLECT_MS = 60_000;
@@ -73,14 +71,12 @@ export function pendingGrant(row: PendingGrant): PendingGrant {
   return { ...row, user_code: shownUserCode(row.user_code) };
 }
 
-/** Device authorization grants (RFC 8628). */
 export type DeviceGrants = ReturnType<typeof createDeviceGrants>;
 
 /** Creates the device authorization grants of a database. All functions raise store_unavailable. */
 export function createDeviceGrants(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
-  /** Lifetime of a session, in days. */
   readonly refresh_days: number;
   readonly tags?: SecretTags;
   /** Called after a session ended: resolves when this process refuses its tokens. */
@@ -129,7 +125,6 @@ export function createDeviceGrants(options: {
       };
     },
 
-    /** Stores the state of a browser that goes to the identity provider; it replaces an earlier one. */
     noteState: (grant_id: string, state: string) =>
       changed(
         'device_note_state',
@@ -145,7 +140,6 @@ export function createDeviceGrants(options: {
       return pending(await database.query<PendingGrant>('device_take_state', text, [hashSecret(state), later(0)]));
     },
 
-    /** Approves a grant. False if it is no longer pending. */
     approve: (grant_id: string, { person, sealed_grant }: { readonly person: Person; readonly sealed_grant: string }) =>
       changed(
         'device_approve',

@@ -9,31 +9,21 @@ import type { Database } from '../../../base/store/database.ts';
 export interface KeyHolders {
   /** Announces the key ids of this gateway, unless done recently. Raises store_unavailable. */
   announce(ids: readonly string[]): Promise<void>;
-  /**
-   * Raises temporarily_unavailable for the id of a key that another gateway has, or had a few minutes ago, and store_unavailable
-   * during a database outage. Resolves for an unknown id.
-   */
+  /** Raises temporarily_unavailable for a key that another gateway has, or had a few minutes ago. */
   assertUnknown(id: string): Promise<void>;
 }
 
-/** For a single gateway. */
 export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, assertUnknown: async () => {} };
 
 const ANNOUNCED_MS = 30_000;
-/**
- * A key counts as held for five minutes after its last announcement, longer than a restart. After a key change of a single gateway,
- * holders of old tokens are asked to sign in again after this time.
- */
+/** Longer than a restart; then holders of old tokens are asked to sign in again. */
 const HELD_MS = 300_000;
 /** Shortest interval between queries for unknown ids, which may be invented. */
 const PAUSE_MS = 250;
 const WARN_MS = 60_000;
 const CLOSE_TIMEOUT_MS = 500;
 
-/**
- * Opens the registry.
- * @param options.held ids of the keys in force, announced periodically.
- */
+/** `held`: ids of the keys in force, announced periodically. */
 export function openKeyHolders(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;

@@ -11,10 +11,7 @@ import {
 } from '../deprovisioning/deprovision.ts';
 import { isVerified, type Person } from '../provider/admit.ts';
 
-/**
- * Why an account may not have its e-mail address: another account of the provider has it, or one of another provider; or
- * administrators made access tokens for the address before its first sign-in.
- */
+/** Who has the address of an account: another one, or tokens that administrators made before its first sign-in. */
 export type ClaimProblem = 'other_account' | 'other_provider' | 'administrator_made';
 
 /** Checks whether an account may have its address; `undefined` if so. Raises store_unavailable. */
@@ -42,7 +39,6 @@ export interface KnownPerson extends OwnTokens {
   /** Whether the next account that signs in with the address is bound to it. */
   readonly open_to_sign_in: boolean;
   readonly has_given_tokens: boolean;
-  /** Numbers of access tokens in force, and of sessions of programs and of browsers. */
   readonly tokens: number;
   readonly client_sessions: number;
   readonly console_sessions: number;
@@ -97,12 +93,7 @@ export interface RebindRequest {
   readonly tokens?: 'keep' | 'revoke' | undefined;
 }
 
-/**
- * Binds an address to another account of the configured identity provider; its sessions end within a second. Raises
- * store_unavailable.
- * @param oidc absent without an identity provider: then there is no subject.
- * @returns numbers of what was ended.
- */
+/** Binds an address to another account of the provider; its sessions end within a second. Returns what was ended. Raises store_unavailable. */
 export async function rebindAs(
   { database, clock, actor }: Pick<Changing, 'database' | 'clock' | 'actor'>,
   { email: user, issuer, subject: former }: Pick<KnownPerson, 'email' | 'issuer' | 'subject'>,

@@ -57,7 +57,6 @@ export function makeId(prefix: 'ses' | 'dev' | 'jwt'): string {
   return `${prefix}_${randomBytes(ID_BYTES).toString('hex')}`;
 }
 
-/** A new user code in its stored form: eight letters. */
 export function makeUserCode(): string {
   let code = '';
   while (code.length < CODE_CHARS) {
@@ -69,7 +68,6 @@ export function makeUserCode(): string {
   return code;
 }
 
-/** A user code in its display form: WDJB-MJHT. */
 export function shownUserCode(code: string): string {
   return `${code.slice(0, CODE_CHARS / 2)}-${code.slice(CODE_CHARS / 2)}`;
 }
@@ -90,13 +88,11 @@ export function readUserCode(typed: string): string | undefined {
 const TAG_BYTES = 12;
 const TAG_CHARS = 16;
 
-/** Creates the HMAC tags of secrets with the keys of a configuration. */
 export function createSecretTags({ current, all }: Pick<SessionKeys, 'current' | 'all'>) {
   const keyOf = (key: SessionKeys['current']) => createSecretKey(key.derive('mark'));
   const signing = keyOf(current);
   const keys = [...all.values()].map(keyOf);
   return {
-    /** The tag appended to a secret: 16 characters in base64url. */
     of: (secret: string): string => tagOf(secret, signing).toString('base64url'),
     /** Whether a text ends with its tag, by any key in use. */
     fit(text: string): boolean {
@@ -107,7 +103,6 @@ export function createSecretTags({ current, all }: Pick<SessionKeys, 'current' |
   };
 }
 
-/** Tells issued secrets from invented ones without a database lookup. */
 export type SecretTags = ReturnType<typeof createSecretTags>;
 
 function tagOf(secret: string, key: KeyObject): Buffer {
@@ -124,16 +119,11 @@ const OPENED = { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: 
 
 const use = (purpose: SealPurpose) => `seal ${purpose}`;
 
-/** Encrypts a JSON value as a compact JWE (RFC 7516). */
 export function sealWith(keys: SessionKeys, value: object, purpose: SealPurpose): Promise<string> {
   return encrypt(JSON.stringify(value), keys.current.derive(use(purpose)), { kid: keys.current.id });
 }
 
-/**
- * Decrypts a value; `undefined` if none of the keys encrypted it for this purpose. Raises temporarily_unavailable and
- * store_unavailable, as `assertUnknown` does.
- * @param key_holders registry for an unknown key id.
- */
+/** Decrypts a value; `undefined` if none of the keys encrypted it for this purpose. Raises as `assertUnknown` does. */
 export async function openWith(
   keys: SessionKeys,
   sealed: string,
@@ -156,15 +146,11 @@ export async function openWith(
   }
 }
 
-/**
- * Encrypts a refresh token with a key derived from the secret it was exchanged for (the replaced refresh token or a device code). A
- * retry with that secret gets the same token from any replica, and the database alone reveals nothing.
- */
+/** With a key from the secret it replaces: a retry gets the same token anywhere, and the database reveals nothing. */
 export function sealSuccessor(successor: string, replaced: string): Promise<string> {
   return encrypt(successor, successorKey(replaced));
 }
 
-/** Decrypts the refresh token of `sealSuccessor`. */
 export async function openSuccessor(sealed: string, replaced: string): Promise<string> {
   const { plaintext } = await compactDecrypt(sealed, successorKey(replaced), OPENED);
   return new TextDecoder().decode(plaintext);

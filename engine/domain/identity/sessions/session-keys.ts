@@ -27,10 +27,7 @@ const ID_BYTES = 9;
 /** Random key of this process for a configuration without a secret; a reload keeps it. */
 const OWN_SECRET = randomBytes(KEY_BYTES).toString('base64');
 
-/**
- * Makes the keys of sessions. Raises StartError, naming the variable and never its value, for a signing key that is too
- * short.
- */
+/** Makes the keys of sessions. Raises StartError with the variable, never its value, for a short signing key. */
 export function createSessionKeys(
   { session, oidc }: AuthConfig & { readonly oidc: OidcConfig },
   secret: (name: string) => string,

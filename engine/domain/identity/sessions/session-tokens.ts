@@ -16,10 +16,7 @@ import type { Revocations, SessionActivity } from './sessions.ts';
 const ALGORITHM = 'HS256';
 /** Keeps a token of another purpose from passing for a session token (RFC 8725 section 3.11). */
 const TYPE = 'session+jwt';
-/**
- * Canonical base64url: no padding, and zero spare bits in the last character of the signature. Decoders accept other spellings of the
- * same token. Header and payload are signed as spelled.
- */
+/** Canonical base64url: zero spare bits in the last character. Decoders accept other spellings of the same token. */
 const ONE_SPELLING = /^[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]$/;
 const FOREIGN_HEADER = /"kid":"(?<kid>[\w-]{12})"\}$/;
 const MAX_TOKEN_CHARS = 32_768;
@@ -29,22 +26,13 @@ const NEVER_EXPIRED = new Date(0);
 
 interface Entry {
   readonly principal: Principal;
-  /** Milliseconds since the epoch. */
   readonly expires_at: number;
 }
 
 /** Session tokens of a configuration: signed JWTs, verified offline. */
 export type SessionTokens = ReturnType<typeof createSessionTokens>;
 
-/**
- * Creates the session tokens of a configuration with `auth.oidc`.
- * @param options.mayStay whether the configuration in force still admits a person; absent: everyone.
- * @param options.key_holders registry of the keys of other gateways; absent: none.
- * @param options.groups groups that the configuration reads; absent: all.
- * @param options.groupsOf all groups of the person of a session; `undefined` if the session is gone. Raises store_unavailable.
- * @param options.session_activity called with each valid token on its first use.
- * Raises StartError for a key that is too short.
- */
+/** Creates the session tokens of a configuration with `auth.oidc`. Raises StartError for a key that is too short. */
 export function createSessionTokens(options: {
   readonly config: GatewayConfig;
   readonly secret: (name: string) => string;
@@ -121,11 +109,7 @@ export function createSessionTokens(options: {
       if (access_token.length > MOST_TOKEN_CHARS) access_token = await signed(nameless);
       return { access_token, expires_in_seconds: ttl_seconds };
     },
-    /**
-     * Verifies a session token and returns its principal, synchronously for a cached token.
-     * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable, and temporarily_unavailable where
-     * another gateway has the key and this one does not.
-     */
+    /** Synchronous for a cached token. Raises credential_*, store_unavailable, temporarily_unavailable (a key). */
     verify(token: string): Principal | Promise<Principal> {
       if (token.length > MAX_TOKEN_CHARS) throw notOurs();
       // The key is the whole token, signature included.
@@ -133,18 +117,13 @@ export function createSessionTokens(options: {
       const entry = entries.get(key);
       return entry === undefined ? verifyAnew(token, key) : admit(entry);
     },
-    /**
-     * The principal of an open session, without a token. Raises credential_revoked, and store_unavailable as `verify` does.
-     */
+    /** The principal of an open session. Raises credential_revoked, store_unavailable. */
     principalOf(session_id: string, person: Person): Principal {
       if (!mayStay(person)) throw notAllowed(person);
       if (revocations.has(session_id)) throw ended();
       return principalOf({ session_id, person: { ...person, groups: groups.among(person.groups) } }, config);
     },
-    /**
-     * The session of a token, also of an expired or revoked one; `undefined` without a signature by one of our keys.
-     * Raises temporarily_unavailable and store_unavailable as `verify` does.
-     */
+    /** The session of a token, also of an expired or revoked one; `undefined` without our signature. */
     async sessionOf(token: string): Promise<string | undefined> {
       if (token.length > MAX_TOKEN_CHARS) return undefined;
       try {
@@ -155,10 +134,7 @@ export function createSessionTokens(options: {
       }
     },
     seal: (value: object, purpose: SealPurpose) => sealWith(keys, value, purpose),
-    /**
-     * Decrypts a value; `undefined` if no key of this configuration encrypted it for this purpose.
-     * Raises temporarily_unavailable and store_unavailable as `verify` does.
-     */
+    /** Decrypts a value; `undefined` if no key encrypted it for this purpose. Raises as `verify`. */
     open: (sealed: string, purpose: SealPurpose) => openWith(keys, sealed, purpose, key_holders),
     key_ids: keys.shared_ids,
     tags: createSecretTags(keys),
@@ -271,7 +247,7 @@ function notAllowed({ email }: Person): StageError {
   );
 }
 
-interface SessionClaims {
+export interface SessionClaims {
   readonly session_id: string;
   /** Its groups are those of `told`, none where that is absent. */
   readonly person: Person;
@@ -311,7 +287,6 @@ function writeClaims(
   };
 }
 
-/** Reads the claims of `writeClaims`; `undefined` if one is missing or of another type. */
 function readClaims(claims: JWTPayload): SessionClaims | undefined {
   const {
     sub,

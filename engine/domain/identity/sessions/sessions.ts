@@ -35,10 +35,7 @@ export interface SessionSummary {
   readonly expires_at: Date;
   readonly revoked_at: Date | null;
   readonly revoked_because: string | null;
-  /**
-   * Last refusal of a replaced refresh token, and its address, which has not renewed the session since. The credentials may have been
-   * copied.
-   */
+  /** A replaced refresh token was refused, and its address has not renewed since: it may have been copied. */
   readonly refused_at: Date | null;
   readonly refused_from: string | null;
 }
@@ -51,10 +48,7 @@ export type RefreshBegun =
   | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'busy' }
   | {
       readonly outcome: 'replaced';
-      /**
-       * Whether it is the first refusal of this token, or the first since the newest session token expired: a client that adopts the
-       * credentials of another process then has to renew them.
-       */
+      /** The first since the newest session token expired: a client that adopts credentials then has to renew them. */
       readonly is_first: boolean;
       readonly session: { readonly id: string; readonly person: Person };
     }
@@ -137,10 +131,7 @@ export function createSessions(options: {
   };
 
   return {
-    /**
-     * Begins a renewal, which must end with `finishRefresh`, `abandonRefresh` or `end` within `refresh_seconds`. Waits for another
-     * renewal of the session.
-     */
+    /** Begins a renewal, to end with `finishRefresh`, `abandonRefresh` or `end`. Waits for another one. */
     async beginRefresh(presented: PresentedToken): Promise<RefreshBegun> {
       if (!isRefreshToken(presented.refresh_token)) return { outcome: 'unknown' };
       let waited_ms = 0;
@@ -153,10 +144,7 @@ export function createSessions(options: {
       }
     },
 
-    /**
-     * Replaces the refresh token, by the same successor as before if the client may have lost that. `undefined` if the session ended
-     * meanwhile, or another renewal took over after `refresh_seconds`.
-     */
+    /** The successor, the same if the client may have lost it; `undefined` if the session ended meanwhile. */
     async finishRefresh(session_id: string, refreshed: RefreshedSession): Promise<OpenSession | undefined> {
       const { refresh_token: replaced, client_address, person, sealed_grant } = refreshed;
       const successor = makeRefreshToken(tags);
@@ -178,10 +166,7 @@ export function createSessions(options: {
       return { id: session_id, person, refresh_token: await openSuccessor(row!.successor, replaced) };
     },
 
-    /**
-     * Ends a renewal without using the refresh token.
-     * @param sealed_grant new grant for the next check, if the provider replaced it.
-     */
+    /** Ends a renewal without using the token; `sealed_grant`: a new grant of the provider. */
     async abandonRefresh(session_id: string, sealed_grant?: string): Promise<void> {
       await database.query(
         'refresh_abandon',
@@ -200,11 +185,7 @@ export function createSessions(options: {
       return row?.session_id;
     },
 
-    /**
-     * Ends a session; every replica refuses its tokens within a second.
-     * @param by author for `admin_changes`: the person of the session, or by default the gateway.
-     * @returns whether a session ended.
-     */
+    /** Ends a session by its person or the gateway; every replica refuses its tokens within a second. */
     async end(session_id: string, because: string, by: 'person' | 'gateway' = 'gateway'): Promise<boolean> {
       const [row] = await database.query<{ ended: boolean }>(
         'session_end',
@@ -309,7 +290,7 @@ export function openRevocations(options: {
       await reading;
       await refresh();
     },
-    /** Whether a session ended. Raises store_unavailable before the first read of the list. */
+    /** Raises store_unavailable before the first read of the list. */
     has(session_id: string) {
       if (!read) throw notRead();
       return ended.has(session_id);
@@ -335,11 +316,7 @@ function notRead(): StageError {
 
 /** Session tokens seen with a request: proof that the client received its renewal. */
 export interface SessionActivity {
-  /**
-   * Records a session token, once per token. Without a record, a client that lost the response of a renewal may have to sign in
-   * again.
-   * @param issued_at milliseconds since the epoch
-   */
+  /** Else a client that lost the response of a renewal may have to sign in again. `issued_at` in milliseconds. */
   note(session_id: string, issued_at: number): void;
 }
 

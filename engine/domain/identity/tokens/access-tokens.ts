@@ -40,9 +40,7 @@ interface AccessTokensOptions {
   readonly every?: Every;
   /** Groups that the configuration in force reads; absent or `undefined`: all. */
   readonly groups?: () => DecidingGroups | undefined;
-  /**
-   * How long personal tokens work after the last verification of their owner, in days. Absent or `undefined`: forever.
-   */
+  /** Days that personal tokens work after the last verification of their owner; absent: forever. */
   readonly verified_days?: () => number | undefined;
   /** The command to sign in, for messages. Absent: `appscli login`. */
   readonly how_to_sign_in?: () => string;
@@ -114,7 +112,6 @@ export class AccessTokens implements BearerTokens {
     );
   }
 
-  /** Invalidates the cache, after a change by this process. */
   forgetAll(): void {
     this.#looking.clear();
     this.#entries.clear();
@@ -209,7 +206,6 @@ export class AccessTokens implements BearerTokens {
     return this.#admit(found);
   }
 
-  /** Whether a cache entry is fresh enough during a database outage. */
   #isEnough({ read_at }: Entry): boolean {
     return this.#options.clock.monotonic() < read_at + CACHE_AWAY_MS && this.#options.goes_on_without?.() === true;
   }
@@ -230,7 +226,6 @@ export class AccessTokens implements BearerTokens {
     return entry.principal;
   }
 
-  /** Raises credential_revoked or credential_expired for a token that is not in force, or suspended. */
   #requireInForce(entry: Entry): void {
     const { id, name, expires_at, revoked_at } = entry;
     const now = this.#options.clock.now();
@@ -281,7 +276,6 @@ interface TokenRow extends OwnerStatus {
 }
 
 interface Entry extends TokenRow {
-  /** Made on first use, and again for a configuration that reads other groups. */
   principal: Principal | undefined;
   groups_of: string | undefined;
   /** Monotonic, as is the next. */

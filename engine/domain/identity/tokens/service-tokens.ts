@@ -9,7 +9,6 @@ import { sessionEnded } from './tokens.ts';
 
 export interface ServiceToken {
   readonly id: string;
-  /** The token's first characters. */
   readonly prefix: string;
   readonly name: string;
   readonly scopes: readonly ServiceScope[];
@@ -34,7 +33,6 @@ const DAY_MS = 86_400_000;
 /** Default and longest lifetime of a token. */
 const DEFAULT_DAYS = 90;
 export const MAX_SERVICE_TOKEN_DAYS = 366;
-/** How long a token works without an owner. */
 const UNOWNED_DAYS = 7;
 const MAX_IN_FORCE = 200;
 
@@ -124,10 +122,7 @@ export async function revokeServiceToken({ database, clock, actor }: Changing, i
   if (rows.length === 0) throw await notInForce(database, id);
 }
 
-/**
- * Rotates a service token: the author owns the new one, and the old one works during the overlap. Raises OperationError if it is not in
- * force or was replaced, store_unavailable.
- */
+/** Rotates a service token; the author owns the new one. Raises OperationError unless it is in force, store_unavailable. */
 export async function rotateServiceToken(
   by: Changing,
   id: string,
@@ -243,15 +238,12 @@ export const SERVICE_SCOPES = [
 
 export type ServiceScope = (typeof SERVICE_SCOPES)[number];
 
-/**
- * Verifies a service token and records its use. Raises credential_invalid, credential_expired,
- * credential_revoked, store_unavailable.
- */
+/** Raises credential_invalid, credential_expired, credential_revoked, store_unavailable. */
 export type VerifyServiceToken = (text: string) => Promise<ServiceToken>;
 
 const MAX_BATCH = 100;
 
-/** Creates the verification: a lookup each time, by at most two concurrent statements, so that invented tokens do not delay others. */
+/** A lookup each time, by at most two concurrent statements, so that invented tokens do not delay others. */
 export function createServiceTokenVerifier({
   database,
   clock,

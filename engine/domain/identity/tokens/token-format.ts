@@ -35,7 +35,6 @@ export function newToken(kind: TokenKind) {
   return { token, id: generateId(kind === 'access' ? 'tok' : 'svc'), prefix, hash: hashToken(token) };
 }
 
-/** Whether a text has the form of a token and a matching checksum. */
 const isWellFormed = (text: string, kind: TokenKind): boolean =>
   text.startsWith(PREFIXES[kind]) &&
   SHAPE.test(text) &&

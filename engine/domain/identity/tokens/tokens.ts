@@ -32,17 +32,8 @@ interface NewToken {
   readonly max_self_service?: number;
 }
 
-/** A new access token. `token` is not stored. */
-interface MadeToken {
-  readonly token: string;
-  readonly id: string;
-  readonly prefix: string;
-}
-
-/** A token as administrators see it, without its secret. */
 interface TokenSummary {
   readonly id: string;
-  /** The token's first characters. */
   readonly prefix: string;
   readonly user: string;
   readonly group: string;
@@ -83,10 +74,7 @@ export function tokenState(
 }
 
 /** Creates an access token. Raises OperationError, credential_revoked when the session has ended, store_unavailable. */
-export async function createToken(
-  { database, clock, actor, session_id }: Changing,
-  wanted: NewToken,
-): Promise<MadeToken> {
+export async function createToken({ database, clock, actor, session_id }: Changing, wanted: NewToken) {
   const user = wanted.user.toLowerCase();
   const now = new Date(clock.now());
   const { hash, ...made } = newToken('access');
@@ -150,11 +138,7 @@ export async function findToken(
   return token;
 }
 
-/**
- * Revokes a token and those it replaced; every gateway refuses them within a second. Raises OperationError if there is no such token, or
- * it is revoked already.
- * @returns the token, and the ids of the others.
- */
+/** Revokes a token and those it replaced (returned, too). Raises OperationError if there is none in force. */
 export async function revokeToken(
   { database, clock, actor }: Changing,
   id: string,
@@ -183,11 +167,7 @@ export async function revokeToken(
   return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((each) => each !== id) };
 }
 
-/**
- * Selects a token by name: one in force before expired ones, and a successor before what it replaced. Raises OperationError if several
- * match; `undefined` if all are revoked.
- * @param named what they have in common, for the error.
- */
+/** One in force before expired ones, a successor before what it replaced. Raises OperationError if several match. */
 export function theOne<Token extends TokenSummary>(
   named: string,
   found: readonly Token[],
@@ -239,7 +219,6 @@ export function nameOf(what: string, given: string): string {
 
 /** Filter of tokens; every field that is present must match. */
 export interface TokenFilter {
-  /** E-mail address, any case. */
   readonly user?: string | undefined;
   readonly group?: string | undefined;
   /** `in_force`: neither revoked nor expired; includes suspended ones. */
@@ -252,7 +231,6 @@ export interface TokenFilter {
   readonly limit?: number | undefined;
 }
 
-/** Inputs of the state of a token. */
 interface StatesBy {
   /** Milliseconds since the epoch. */
   readonly now: number;
@@ -328,10 +306,7 @@ export function countByGroup(
   );
 }
 
-/**
- * Token groups in which a person may create access tokens: an administrator in all; others where they are members, else in the group
- * of people without membership.
- */
+/** Where a person may create tokens: administrators anywhere, members in their groups, others in the common one. */
 export function tokenGroupsOpenTo(
   { is_admin, groups }: { readonly is_admin: boolean; readonly groups: readonly string[] },
   config: Pick<GatewayConfig, 'token_groups' | 'auth'>,
@@ -344,10 +319,7 @@ export function tokenGroupsOpenTo(
   return common === undefined ? [] : [common];
 }
 
-/**
- * Revokes the personal tokens of a person in token groups that are no longer open to them; every gateway refuses them within a second.
- * Never rejects: errors are logged.
- */
+/** Revokes personal tokens in token groups that are no longer open to their owner. Errors are only logged. */
 export async function endTokensTheyLost(
   asking: Pick<Changing, 'database' | 'clock'> & {
     readonly config: GatewayConfig;
@@ -387,10 +359,7 @@ export type ShownToken = TokenSummary & {
   readonly suspends_at: Date | null;
 };
 
-/**
- * A token as it is shown.
- * @param now milliseconds since the epoch
- */
+/** A token as it is shown, at a moment in milliseconds since the epoch. */
 export function showToken<Known extends KnownToken>(
   { verified_at, put_off_until, is_blocked, ...token }: Known,
   now: number,
@@ -406,30 +375,23 @@ export function showToken<Known extends KnownToken>(
 /** Longest overlap of a rotation. */
 export const MAX_OVERLAP_SECONDS = 30 * 86_400;
 
-interface Rotation {
-  /** How long the old token works; 0 revokes it at once. Absent: a day. */
-  readonly overlap_seconds?: number | undefined;
-  /** End of the new token; `null`: none. Absent: the end of the old one. */
-  readonly expires_at?: Date | null | undefined;
-  /** Most personal tokens in force of the owner, for a personal token. Absent: any number. */
-  readonly max_self_service?: number;
-}
-
-interface RotatedToken extends MadeToken {
-  readonly expires_at: Date | null;
-  readonly replaced: KnownToken;
-}
-
-/**
- * Rotates a token: the new one has the same owner, group, name, team and project; the old one works during the overlap, at most until
- * its own end. Raises OperationError if it is not in force or was replaced, or for too many tokens, credential_revoked if the session
- * has ended, store_unavailable.
- */
+/** Rotates a token; the old one works during the overlap. Raises OperationError, credential_revoked. */
 export async function rotateToken(
   { database, clock, actor, session_id }: Changing,
   id: string,
-  { overlap_seconds = 86_400, expires_at, max_self_service }: Rotation = {},
-): Promise<RotatedToken> {
+  {
+    overlap_seconds = 86_400,
+    expires_at,
+    max_self_service,
+  }: {
+    /** How long the old token works; 0 revokes it at once. Absent: a day. */
+    readonly overlap_seconds?: number | undefined;
+    /** End of the new token; `null`: none. Absent: the end of the old one. */
+    readonly expires_at?: Date | null | undefined;
+    /** Most personal tokens in force of the owner, for a personal token. Absent: any number. */
+    readonly max_self_service?: number;
+  } = {},
+) {
   const now = clock.now();
   const token = await findToken(database, { id });
   if (token === undefined || tokenState(token, now) !== 'active') throw nothingToDo(`the id "${id}"`, token, now);

@@ -32,20 +32,14 @@ function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
   return false;
 }
 
-/**
- * Replaces long cache lifetimes in a body by short ones, and keeps all other bytes: `1h` of `cache_control` becomes `5m`.
- * @param protocol of the body
- */
+/** Replaces long cache lifetimes in a body of a protocol by short ones, and keeps all other bytes. */
 export async function shortenCache(body: RequestBody, protocol: Protocol): Promise<void> {
   await body.replaceTexts(definitionOf(protocol).lifetimes, ({ long, short }, text) =>
     text === long ? short : undefined,
   );
 }
 
-/**
- * The error for a body of another API, with the path of that API; `undefined` for a body that may be of this API.
- * @param base_path the path of the public URL, before API paths
- */
+/** The error for a body that is certainly of another API; `base_path` of the public URL is before API paths. */
 function otherApi(protocol: string, body: Json, base_path: string): StageError | undefined {
   const served = definitionNamed(protocol);
   const [meant, field] = served?.meantFor(body) ?? [];
@@ -59,31 +53,23 @@ const BYTES_PER_TOKEN = 4;
 
 /** Facts about a request body for routing and money, in any protocol. */
 export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
-  /** The model as the client wrote it: an identifier or an alias. */
   readonly model: string;
   readonly stream: boolean;
   readonly input_tokens_estimate: number;
-  /**
-   * An upper bound of the input in tokens: no tokenizer makes more tokens than bytes, except for referenced content and
-   * additions of the provider.
-   */
+  /** At most, as no tokenizer makes more tokens than bytes; with referenced content and additions of the provider. */
   readonly input_tokens_max: number;
   /** The longest cache lifetime in any interpretation of the body, for its maximum cost. */
   readonly cache_ttl: CacheLifetime;
   /** The longest requested cache lifetime at places of its API. */
   readonly cache_requested: CacheLifetime;
-  /** Requested service tier, speed and region, as the client wrote them. */
   readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
   /** Fields beside `model` that decide over models, prices or accounts, by their path; `undefined` without any. */
   readonly privileged: Readonly<Record<string, PrivilegedChoice>> | undefined;
-  /** Absent where no stage or rule reads it. */
   readonly session?: SessionReading;
 }
 
 interface BodyOptions {
-  /** Recognises names of models in unknown fields. */
   readonly isModel?: (text: string) => boolean;
-  /** The headers of the request, to find its session. */
   readonly session_headers?: IncomingHttpHeaders | undefined;
   /** The path of the public URL, for errors that name a path. */
   readonly base_path?: string;
@@ -173,14 +159,10 @@ type Text = string | Buffer;
 
 /** Bytes in which the native search is fast enough in the worst case, which is not linear. */
 const SEARCHED_BYTES = 1024 * 1024;
-/** Bytes per search step: matches are often near the beginning. */
 const WINDOW_BYTES = 65_536;
 const OVERLAP = 8;
 
-/**
- * Whether a text contains a match of a pattern with fewer than `OVERLAP` characters.
- * @param rare a part of every match that begins with a rare byte
- */
+/** Whether a pattern of fewer than `OVERLAP` characters matches; every match has `rare`, which begins rarely. */
 function holds(text: Text, pattern: RegExp, rare: string): boolean {
   const first = text.length <= SEARCHED_BYTES ? text.indexOf(rare) : 0;
   if (first < 0) return false;
@@ -191,11 +173,7 @@ function holds(text: Text, pattern: RegExp, rare: string): boolean {
   return false;
 }
 
-/**
- * The longest lifetime in any interpretation of a body, and the requested one.
- * @param keyed the lifetime requested by other fields than marks
- * @param asksForHour reads the places of the API
- */
+/** The longest lifetime in any reading of a body, and the requested one; `keyed`: by other fields than marks. */
 function lifetimesOf(text: Text, keyed: CacheLifetime, asksForHour: () => boolean) {
   const is_marked = isMarked(text);
   const short = keyed !== 'none' || is_marked ? '5m' : 'none';
@@ -203,19 +181,13 @@ function lifetimesOf(text: Text, keyed: CacheLifetime, asksForHour: () => boolea
   return { most: '1h', requested: asksForHour() ? '1h' : short } as const;
 }
 
-/**
- * Whether parts of the body or provider tools may have marks. A native search is several times as fast for a string that begins
- * with a rare byte.
- */
+/** Whether anything may be marked. A search for a string with a rare first byte is several times as fast. */
 function isMarked(text: Text): boolean {
   const has_control = text.includes('_control') && text.includes('cache_control');
   return has_control || hasBreakpoint(text) || text.includes('"caching"');
 }
 
-/**
- * Matches escaped letters, digits or `_`: they could hide a lifetime, so the most expensive one is assumed. Other escapes, as in
- * `\u003c`, occur in no lifetime, and some writers always use them.
- */
+/** Escapes that could hide a lifetime: the most expensive is assumed. No lifetime has others, as in `\u003c`. */
 const ESCAPED_LETTER = /\\u00(?:3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a])/i;
 
 function mayAskForHour(text: Text, is_marked: boolean): boolean {

@@ -15,7 +15,6 @@ export const REFERENCE_TOKENS = 1_000_000;
 /** Maximum uses of a tool in one response, whatever the request allows. */
 export const TOOL_USES_MAX = 10_000;
 
-/** For requests without bounds on provider tools. */
 export const NO_USES: Readonly<Record<string, number>> = Object.freeze({});
 
 /** Size and cost of a request, read from its body. */
@@ -24,22 +23,17 @@ export interface BodyReading {
   readonly max_tokens: number | undefined;
   /** The bounds by field, because upstreams may not support all fields. */
   readonly output_bounds: Readonly<Record<string, number>>;
-  /**
-   * Maximum model runs for one response: each use of a provider tool reads the whole input again. `undefined`: unbounded.
-   */
+  /** Maximum model runs: each use of a provider tool reads the whole input again. `undefined`: unbounded. */
   readonly iterations: number | undefined;
   /** Whether the provider may summarize the conversation by further runs of the model. */
   readonly compacts: boolean;
-  /** Number of responses to the same prompt. */
   readonly choices: number;
   readonly tool_count: number;
-  /** Names of the tools, and types of those that are not plain functions. */
   readonly tool_names: () => readonly string[];
   readonly message_count: number;
   readonly image_count: number;
   /** Maximum uses of billed provider tools, by name, if the request bounds them. */
   readonly server_tool_uses: Readonly<Record<string, number>>;
-  /** Whether there is translated or unsigned reasoning. */
   readonly unproven_reasoning: Unproven | undefined;
   /** Whether there is state that only its provider can read: encrypted content, and references to stored items. */
   readonly holds_state: boolean;
@@ -67,7 +61,6 @@ export function listOf(body: Json, key: string): readonly unknown[] {
   return optional(body, key, listAt) ?? [];
 }
 
-/** Bounds of the output by field. Raises invalid_request for an invalid one. */
 export function outputBounds(
   body: Json,
   keys: readonly string[],
@@ -86,7 +79,6 @@ export function outputBounds(
   return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
 }
 
-/** Bounds of other protocols, which some servers read first. */
 const OTHER_BOUNDS = [
   ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'max_new_tokens', 'max_tokens_to_sample'],
   ...['n_predict', 'num_predict', 'max_gen_len', 'max_length'],
@@ -103,15 +95,11 @@ function largestOther(body: Json, keys: readonly string[]): number {
   return largest;
 }
 
-/** Whether a value bounds something. */
 export function isBound(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) > 0;
 }
 
-/**
- * The bounds plus the thinking budget, which only some providers count as output. A bound of 0 stays, because some providers
- * read it as unbounded.
- */
+/** The bounds plus a budget that only some providers count as output. 0 stays: some read it as unbounded. */
 export function withThinking(
   { max_tokens, output_bounds }: ReturnType<typeof outputBounds>,
   budget: number,
@@ -134,17 +122,14 @@ export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_temp
   return Math.max(0, ...budgets.filter((budget) => Number.isSafeInteger(budget)).map(Number));
 }
 
-/** Runs of a model for a number of uses of the provider's tools. */
 export function iterationsOf(uses: number | undefined): number | undefined {
   return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);
 }
 
-/** Creates the count of attachments. */
 export function nothingAttached(): Attached {
   return { tokens: 0, images: 0, holds_state: false };
 }
 
-/** Whether a part of a conversation names a file that its provider keeps. */
 export function namesFile(part: Json): boolean {
   return part.file_id != null || fieldsOf(part.source).file_id != null || fieldsOf(part.file).file_id != null;
 }
@@ -167,14 +152,29 @@ export function addKept(attached: Attached): void {
   attached.holds_state = true;
 }
 
-/** Whether a value is a data: URL. */
 export function isDataUrl(value: unknown): boolean {
   return typeof value === 'string' && value.slice(0, 5).toLowerCase() === 'data:';
 }
 
-/** Tokens that a provider adds for tools. */
-export function toolTokens(has_tools: boolean, run_by_provider: boolean): number {
-  return (has_tools || run_by_provider ? TOOL_PREAMBLE_TOKENS : 0) + (run_by_provider ? REFERENCE_TOKENS : 0);
+/** What all protocols read alike; with tools, as with calls in the history, the provider adds a preamble. */
+export function readingOf(
+  tools: readonly unknown[],
+  messages: readonly unknown[],
+  attached: Attached,
+  run_by_provider: boolean,
+  has_tools = tools.length > 0,
+) {
+  const preamble = has_tools || run_by_provider ? TOOL_PREAMBLE_TOKENS : 0;
+  return {
+    choices: 1,
+    tool_count: tools.length,
+    tool_names: () => toolNames(tools),
+    message_count: messages.length,
+    image_count: attached.images,
+    unproven_reasoning: attached.unproven_reasoning,
+    holds_state: attached.holds_state,
+    unseen_tokens: attached.tokens + preamble + (run_by_provider ? REFERENCE_TOKENS : 0),
+  };
 }
 
 /** The prompt cache lifetime in fields of chat completions and Responses. */
@@ -226,7 +226,6 @@ function definitionsIn(part: unknown): readonly unknown[] {
   return TOOL_DEFINITIONS.map((key) => fields[key]).filter((value) => typeof value === 'object' && value !== null);
 }
 
-/** Whether a value defines a tool; references to listed tools do not count. */
 function isTool(value: unknown): boolean {
   const { type }: Json = fieldsOf(value);
   return typeof value === 'object' && value !== null && (typeof type !== 'string' || !AROUND_TOOLS.test(type));
@@ -234,14 +233,12 @@ function isTool(value: unknown): boolean {
 
 const PLAIN: ReadonlySet<unknown> = new Set(['function', 'custom', undefined, null]);
 
-/** Keys of tool definitions that may contain the name, in any of the protocols. */
 const AROUND_NAME = ['function', 'custom'] as const;
 
-/** Longest recorded name; providers allow less. */
 const NAME_LENGTH_MAX = 128;
 
 /** Names of tools, and types of tools other than plain functions, without duplicates, in any of the protocols. */
-export function toolNames(tools: readonly unknown[]): readonly string[] {
+function toolNames(tools: readonly unknown[]): readonly string[] {
   const names = new Set<string>();
   const add = (name: unknown) => {
     if (typeof name === 'string' && name !== '') names.add(name.slice(0, NAME_LENGTH_MAX));

@@ -15,7 +15,6 @@ const HOUR: Lifetime = { long: '1h', short: '5m' };
 const HALF_A_DAY: Lifetime = { long: '12h', short: '30m' };
 const DAY: Lifetime = { long: '24h', short: 'in_memory' };
 
-/** Places of prompt blocks in an API, without arguments and schemas. */
 interface Places {
   /** Top-level keys in addition to `tools`; the ones that clients mark most often first. */
   readonly prompt: readonly string[];
@@ -27,7 +26,6 @@ const ttl = (found: Lifetime): Member => ({ within: { keys: new Map([['ttl', { f
 
 /** In every API: servers of other APIs that reach Messages models read it as well. */
 const CACHE_CONTROL: Entry = ['cache_control', ttl(HOUR)];
-/** On provider tools. */
 const CACHING: Entry = ['caching', ttl(HOUR)];
 const BREAKPOINT: Entry = ['prompt_cache_breakpoint', ttl(HALF_A_DAY)];
 const OPTIONS: Entry = ['prompt_cache_options', ttl(HALF_A_DAY)];
@@ -47,14 +45,12 @@ function request(places: Places, top: readonly Entry[], marks: readonly Entry[])
   return { keys: keys.set('tools', { within: blocks(places, ...marks, CACHING) }) };
 }
 
-/** Places of lifetimes in the Messages API. */
 export const MESSAGES_LIFETIMES = request(
   { prompt: ['system', 'messages'], within: ['content', 'source', 'tool'] },
   [CACHE_CONTROL],
   [CACHE_CONTROL],
 );
 
-/** Places of lifetimes in chat completions and Responses. */
 export const COMPAT_LIFETIMES = request(
   { prompt: ['messages', 'input'], within: ['content', 'function', 'output'] },
   [CACHE_CONTROL, OPTIONS, RETENTION],

@@ -7,12 +7,10 @@ import { describeFault } from '../../../base/kit/json/faults.ts';
 import { JsonScan } from '../../../base/kit/json/scan.ts';
 import { jsonTypeProblem, mediaType } from '../../../base/kit/media-type.ts';
 import { isPrintableLine } from '../../../base/kit/text/printable.ts';
-import { invalid, isObject, kindOf } from '../read-json.ts';
+import { invalid, isObject, jsonIn, kindOf } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
 import { fieldRule, OTHER_KEYS } from './privileged-fields.ts';
 import { type PrivilegedValue, parameterRule, readPrivileged } from './read-privileged.ts';
-
-/** The requests of a batch: each names a model, and possibly further models. */
 
 const MODEL = fieldRule('model', true)!;
 const BOUNDS = { depth: 128, values: 500_000 };
@@ -22,7 +20,6 @@ const LINE_FEED = 0x0a;
 const LINES_AT_ONCE = 200;
 const BYTES_AT_ONCE = 256 * 1024;
 
-/** What requests of a batch name, each thing once, where it stands first. */
 type Named = Map<string, PrivilegedValue>;
 
 function addRequest(named: Named, request: unknown, param: string, isModel: (text: string) => boolean): void {
@@ -66,7 +63,6 @@ async function readBatchFile(bytes: Buffer, isModel: (text: string) => boolean):
   return [...named.values()];
 }
 
-/** The object in a line; `undefined` for a blank one. */
 function readLine(line: Buffer, param: string): Json | undefined {
   if (line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)) return undefined;
   const scan = new JsonScan(line, BOUNDS, { names: OTHER_KEYS });
@@ -74,12 +70,8 @@ function readLine(line: Buffer, param: string): Json | undefined {
   if (scan.fault !== undefined)
     throw new StageError('invalid_json', `${param} ${describeFault(scan.fault, line, BOUNDS)}.`);
   if (scan.ambiguous !== undefined) throw invalid(param, 'has a key that decides something twice, or in two spellings');
-  let value: unknown;
-  try {
-    value = JSON.parse(line.toString('utf8'));
-  } catch {
-    throw new StageError('invalid_json', `${param} is not JSON.`);
-  }
+  const value = jsonIn(line.toString('utf8'));
+  if (value === undefined) throw new StageError('invalid_json', `${param} is not JSON.`);
   if (!isObject(value)) throw invalid(param, 'must be an object');
   return value;
 }
@@ -157,14 +149,10 @@ function dispositionFirst(a: string, b: string): number {
   return place(a) - place(b);
 }
 
-/** Bodies of requests to other APIs: JSON, forms, bytes, or none. */
-
 /** The facts of such a body for routing and budgets. */
 export interface OtherBody {
-  /** The model as the client wrote it; `undefined` without one. */
   readonly model: string | undefined;
   readonly stream: boolean;
-  /** Number of input texts or responses. */
   readonly choices: number;
   readonly input_tokens_estimate: number;
   readonly input_tokens_max: number;
@@ -180,7 +168,6 @@ const CHOICES_MAX = 100_000;
 /** More than any context window: the tokens of an image or recording do not depend on its bytes. */
 const UNKNOWN_TOKENS = 1_000_000_000;
 
-/** Body types that all servers read as bytes. */
 const BYTES = /^(?:application\/(?:octet-stream|pdf|zip|gzip)|(?:audio|image|video)\/[\w.+-]+)$/;
 
 const NOTHING: Found = { model: undefined, stream: false, choices: 1, privileged: [], is_text: true };
@@ -190,10 +177,7 @@ export function isForm({ 'content-type': type }: IncomingHttpHeaders): boolean {
   return mediaType(type) === 'multipart/form-data';
 }
 
-/**
- * Reads the models and privileged fields of such a body. Raises invalid_encoding, invalid_json, invalid_request, with status
- * 415 for a type that could hide a model.
- */
+/** Reads models and privileged fields. Raises invalid_*, and status 415 for a type that could hide a model. */
 export async function readOtherBody(
   headers: IncomingHttpHeaders,
   body: RequestBody,

@@ -16,10 +16,8 @@ export interface PrivilegedField {
   readonly protocols: readonly Protocol[];
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'bound';
   readonly rule: 'check' | 'price' | 'refuse' | 'pass';
-  /** Values that never cost more than leaving the field out. */
   readonly harmless?: readonly string[];
   readonly meaning: string;
-  /** The API or product that documents the field. */
   readonly source: string;
 }
 
@@ -28,7 +26,6 @@ const CHAT = ['chat'] as const;
 const COMPAT = PROTOCOLS.filter((protocol) => protocol !== 'messages');
 const EVERY = PROTOCOLS;
 
-/** Who documents a field. */
 const MESSAGES_API = 'Messages API reference, create a message';
 const COMPAT_API = 'chat completions and Responses API references, create';
 const RESPONSES_API = 'Responses API reference, create';
@@ -41,7 +38,7 @@ const VERCEL = 'Vercel AI Gateway documentation, provider options';
 const PORTKEY = 'Portkey documentation, configs';
 
 type Row = readonly [
-  name: string,
+  names: string,
   level: PrivilegedField['level'],
   protocols: readonly Protocol[],
   source: string,
@@ -54,30 +51,24 @@ const fields = (
   rule: PrivilegedField['rule'],
   rows: readonly Row[],
 ): PrivilegedField[] =>
-  rows.map(([name, level, protocols, source, meaning, harmless]) => ({
-    ...{ name, level, protocols, decides, rule, meaning, source },
-    ...(harmless && { harmless }),
-  }));
+  rows.flatMap(([names, level, protocols, source, meaning, harmless]) =>
+    names.split(' ').map((name) => ({
+      ...{ name, level, protocols, decides, rule, meaning, source },
+      ...(harmless && { harmless }),
+    })),
+  );
 
-const DEPLOYMENT = 'the deployment of a model';
-const ANSWERS = 'how many answers are made, beside `n`; all of them cost';
 const AGENT = 'a stored agent with a model and tools of its own';
-const ROUTED = 'models, providers and credentials of a router';
-const NEXT_SERVER = 'to which server the next request goes';
 const CREDENTIAL = 'with which credential the next provider is asked';
 const TIERS = ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex', 'batch'];
-const ONE = ['0', '1'];
 
-/** All known privileged fields. Unknown fields pass. */
 export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
   ...fields('model', 'check', [
     ['model', 'any', EVERY, `${MESSAGES_API}; ${RESPONSES_API}`, 'the model of a tool, fallback, plugin or moderation'],
     ['models', 'any', EVERY, OPENROUTER, 'models that are tried one after the other, or that a router chooses from'],
     ['fallbacks', 'any', EVERY, `${MESSAGES_API}; ${LITELLM}`, 'models that answer when the first declines or fails'],
     ['engine', 'top', CHAT, OLD_COMPLETIONS, 'an older name of the model'],
-    ['deployment', 'top', COMPAT, AZURE, DEPLOYMENT],
-    ['deployment_name', 'top', COMPAT, AZURE, DEPLOYMENT],
-    ['deployment_id', 'top', COMPAT, AZURE, DEPLOYMENT],
+    ['deployment deployment_name deployment_id', 'top', COMPAT, AZURE, 'the deployment of a model'],
   ]),
   ...fields('price', 'price', [
     ['service_tier', 'any', EVERY, `${MESSAGES_API}; ${COMPAT_API}`, 'the capacity that serves the request', TIERS],
@@ -85,9 +76,11 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
     ['inference_geo', 'any', MESSAGES, MESSAGES_API, 'where the model runs; a region costs more', ['global']],
     ['modalities', 'top', COMPAT, COMPAT_API, 'whether the answer is also spoken or drawn, at other prices', ['text']],
     ['input_audio', 'any', COMPAT, `${COMPAT_API}; servers of open models`, 'audio in the prompt, at other prices'],
-    ['best_of', 'top', CHAT, OLD_COMPLETIONS, ANSWERS, ONE],
-    ['num_return_sequences', 'top', CHAT, OLD_COMPLETIONS, ANSWERS, ONE],
-    ['candidate_count', 'top', CHAT, OLD_COMPLETIONS, ANSWERS, ONE],
+    [
+      ...(['best_of num_return_sequences candidate_count', 'top', CHAT, OLD_COMPLETIONS] as const),
+      'how many answers are made, beside `n`; all of them cost',
+      ['0', '1'],
+    ],
     ['performance_config', 'any', EVERY, 'Amazon Bedrock', 'latency-optimized inference, at a higher price'],
   ]),
   ...fields('account', 'refuse', [
@@ -101,8 +94,7 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
   ]),
   ...fields('route', 'refuse', [
     ['provider', 'top', EVERY, OPENROUTER, 'which companies may serve the model, at which price'],
-    ['provider_options', 'top', EVERY, VERCEL, ROUTED],
-    ['gateway', 'top', EVERY, VERCEL, ROUTED],
+    ['provider_options gateway', 'top', EVERY, VERCEL, 'models, providers and credentials of a router'],
     ['route', 'top', EVERY, OPENROUTER, 'whether other models answer'],
     ['plugins', 'top', EVERY, OPENROUTER, 'further models and paid work around the request'],
     ['preset', 'top', EVERY, OPENROUTER, 'settings that are kept with the router, its models among them'],
@@ -114,13 +106,11 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
     ['model_list', 'any', EVERY, LITELLM, 'models and credentials of a router'],
     ['litellm_params', 'any', EVERY, LITELLM, 'model and credential of a router'],
     ['custom_llm_provider', 'top', EVERY, LITELLM, 'which company serves the model'],
-    ['api_base', 'any', EVERY, LITELLM, NEXT_SERVER],
-    ['base_url', 'any', EVERY, LITELLM, NEXT_SERVER],
+    ['api_base base_url', 'any', EVERY, LITELLM, 'to which server the next request goes'],
     ['extra_body', 'any', EVERY, LITELLM, 'fields that a router adds to its own request'],
     ['extra_headers', 'any', EVERY, LITELLM, 'headers that a router adds to its own request'],
     ['extra_query', 'any', EVERY, LITELLM, 'query parameters that a router adds'],
-    ['agent', 'top', COMPAT, AZURE_AGENTS, AGENT],
-    ['agent_reference', 'top', COMPAT, AZURE_AGENTS, AGENT],
+    ['agent agent_reference', 'top', COMPAT, AZURE_AGENTS, AGENT],
     ['agent_id', 'top', EVERY, 'Mistral agents API', AGENT],
     ['assistant_id', 'top', COMPAT, 'Assistants API reference', 'a stored assistant with a model and tools of its own'],
   ]),
@@ -135,7 +125,6 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
   ]),
 ];
 
-/** How a field is handled. */
 export type FieldRule = Pick<PrivilegedField, 'name' | 'decides' | 'rule' | 'harmless' | 'meaning'>;
 
 /** Names of unknown fields that hold models, such as `fallbackModel` and `judge-model-id`. */
@@ -151,7 +140,6 @@ const CREDENTIAL_NAME =
 const ROUTE_NAME =
   /^(?:providers?|routes?|routers?|routing)(?:_(?:order|options?|preferences?|names?|ids?|only|ignore|config|settings|strategy))?$/;
 
-/** Longest field name that is checked: no provider has longer ones. */
 const NAME_LENGTH_MAX = 100;
 
 const REMEMBERED_MAX = 2000;
@@ -191,7 +179,6 @@ function ruleOf(folded: string): (FieldRule & { readonly level: 'top' | 'any' })
 
 type LevelRule = NonNullable<ReturnType<typeof ruleOf>>;
 
-/** `null` for keys that are not privileged. */
 const remembered = new Map<string, LevelRule | null>();
 
 /** Number of uncached keys in one body. Clients send the same few; classifying new ones takes time. */
@@ -220,7 +207,6 @@ export const PRIVILEGED_NAMES: readonly string[] = PRIVILEGED_FIELDS.map(({ name
  * spellings are rejected.
  */
 
-/** Further fields that bounds and usage metering read. */
 const PRIVILEGED_AT_THE_TOP = [
   ...['stream', 'stream_options', 'background', 'thinking', 'reasoning_effort', 'output_config', 'store'],
   ...['web_search_options', 'mcp_servers', 'container', 'thread', 'functions', 'previous_response_id', 'conversation'],
@@ -271,10 +257,8 @@ const KEYS: readonly KnownKey[] = [
   { name: 'input', decides: 'top', holds: { top: 'prompt', below: 'data' } },
 ];
 
-/** The keys that matter in the bodies of Messages and Responses. */
 export const KNOWN_KEYS: KeyNames = new KeyTable(KEYS);
 
-/** The keys that matter in bodies of chat completions. */
 export const CHAT_KEYS: KeyNames = new KeyTable([...KEYS, { name: 'n', decides: 'top' }]);
 
 /** The keys that matter in bodies of other APIs, including the requests of a batch. */

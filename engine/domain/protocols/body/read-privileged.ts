@@ -36,7 +36,6 @@ export function ruleNamed(field: string): FieldRule {
 /** The rule of model names in unknown fields, recognised by their value. */
 const STRAY_MODEL: FieldRule = { name: '*', decides: 'model', rule: 'check', meaning: 'a model of the gateway' };
 
-/** Parts of a conversation that are billed as audio. */
 const AUDIO: FieldRule = fieldRule('input_audio', true)!;
 
 const PRIVILEGED_MAX = 100;
@@ -49,7 +48,6 @@ function below(param: string, more: string): string {
   return param.length >= PATH_CHARS_MAX ? param : param + more.slice(0, PATH_CHARS_MAX);
 }
 
-/** Maximum new keys outside of content. */
 const UNKNOWN_KEYS_MAX = 20_000;
 
 /** Keys of content: text that the model reads or writes, and names that clients choose. */
@@ -60,10 +58,7 @@ const CONTENT: ReadonlySet<string> = new Set([
   ...['user', 'safety_identifier', 'prompt_cache_key', 'session_id'],
 ]);
 
-/**
- * The rule for a parameter of a query or a form. Reads its name in all ways that servers do: as a whole, and as a path such as
- * `model[]`, `extra[model]` or `options.model`.
- */
+/** The rule for a parameter of a query or form, in all ways that servers read names: `model[]`, `options.model`. */
 export function parameterRule(name: string): FieldRule | undefined {
   const whole = fieldRule(name, true);
   if (whole !== undefined) return whole;
@@ -83,24 +78,19 @@ const UNDOCUMENTED = /^safeguards\b/;
 /** Conversations: only tool definitions in them are privileged. */
 const CONVERSATION: ReadonlySet<string> = new Set(['messages', 'input']);
 
-/** Lists of tools and servers; their accounts belong to the tool, not to the model. */
 const TOOLS: ReadonlySet<string> = new Set(['tools', 'functions', 'mcp_servers']);
 
-/** Types of client tools; the client chooses everything in them except their name. */
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([undefined, null, 'function', 'custom']);
 
-/** Tools that a router runs without another model. */
 const ROUTER_TOOLS = /:(?:web_search|web_fetch|datetime|shell|bash|apply_patch|files|file_search|mcp)$/;
 
 /** Tools that call other models; without a model in the request, the router chooses one. */
 const ASKING_TOOLS = /(?:^|[_:.-])(?:advisor|consultant|sub_?agent|fusion)(?:$|[_:.-])/;
 
-/** Keys with the name in an object that describes a model, the most specific first. */
 const NAMES = ['model', 'id', 'name', 'slug'] as const;
 
 interface Part {
   readonly value: object;
-  /** Empty for the body itself. */
   readonly param: string;
   readonly in_tools: boolean;
 }
@@ -112,10 +102,7 @@ interface Reading extends KeyCount {
   readonly parts: Part[];
 }
 
-/**
- * All privileged fields of a body outside of content, and all other fields with the name of a model. Values that never cost
- * more are omitted. Raises invalid_request.
- */
+/** Privileged fields outside of content, and fields with the name of a model; none harmless. Raises invalid_request. */
 export function readPrivileged(
   body: Json,
   isModel: (text: string) => boolean = () => false,
@@ -137,13 +124,14 @@ export function readPrivileged(
 
 function partsOfList(list: readonly unknown[], { param, in_tools }: Part, reading: Reading): void {
   for (let i = 0; i < list.length; i++) {
-    const value = list[i];
-    if (typeof value === 'object' && value !== null)
-      reading.parts.push({ value, param: below(param, `[${i}]`), in_tools });
-    else if (typeof value === 'string' && reading.isModel(value)) {
-      note(reading, { param: below(param, `[${i}]`), rule: STRAY_MODEL, value });
-    }
+    readUnruled(list[i], () => below(param, `[${i}]`), in_tools, reading);
   }
+}
+
+function readUnruled(value: unknown, paramOf: () => string, in_tools: boolean, reading: Reading): void {
+  if (typeof value === 'object' && value !== null) reading.parts.push({ value, param: paramOf(), in_tools });
+  else if (typeof value === 'string' && reading.isModel(value))
+    note(reading, { param: paramOf(), rule: STRAY_MODEL, value });
 }
 
 function readObject(part: Part, reading: Reading): void {
@@ -192,10 +180,7 @@ function readField(part: Part, key: string, reading: Reading): void {
     readRuled(value, { param: param(), rule, in_tools, is_top_level }, reading)
   )
     return;
-  if (typeof value === 'object' && value !== null) reading.parts.push({ value, param: param(), in_tools });
-  else if (typeof value === 'string' && reading.isModel(value)) {
-    note(reading, { param: param(), rule: STRAY_MODEL, value });
-  }
+  readUnruled(value, param, in_tools, reading);
 }
 
 interface Found {
@@ -269,7 +254,6 @@ function asksUnnamedModels({ type, model, parameters }: Json): boolean {
   return isEmpty(model) && (!isObject(parameters) || isEmpty(parameters.model));
 }
 
-/** Reads tool definitions in a conversation, and its first audio. */
 function readConversation(conversation: unknown, key: string, reading: Reading): void {
   if (!Array.isArray(conversation)) return;
   const { parts } = reading;

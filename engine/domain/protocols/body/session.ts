@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { itemsOf } from '../read-json.ts';
+import { itemsOf, jsonIn } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
 import { fieldsOf } from './fields.ts';
 
@@ -9,20 +9,13 @@ export interface SessionReading {
   /** Hash of the client's session identifier, or of the beginning of its prompts; `undefined` without both. */
   readonly key: string | undefined;
   readonly is_named: boolean;
-  /** Hash of the stored response or conversation that the request continues. */
   readonly continues: string | undefined;
 }
 
 /** Session headers of clients, the most specific first. */
 const SESSION_HEADER = 'x-claude-code-session-id';
 const SESSION_HEADERS = [
-  SESSION_HEADER,
-  'session-id',
-  'thread-id',
-  'x-session-id',
-  'session_id',
-  'conversation_id',
-  'x-grok-conv-id',
+  ...[SESSION_HEADER, 'session-id', 'thread-id', 'x-session-id', 'session_id', 'conversation_id', 'x-grok-conv-id'],
 ];
 
 /** Hashed characters of a prompt: cached prompts begin with all of them. */
@@ -35,7 +28,6 @@ const SESSION_MARK = '_session_';
 /** A client's line at the start of its prompts about its invocation. */
 const ATTRIBUTION = /^x-[a-z-]+-billing-header:/;
 
-/** Kept characters of a hash, enough to avoid collisions. */
 const KEY_CHARS = 22;
 
 /** Hashes a text, so that no prompt and no name becomes a fact. */
@@ -43,10 +35,7 @@ export function sessionKey(kind: 'session' | 'prompt' | 'caller' | 'stored', tex
   return hash('sha256', `${kind} ${text}`, 'base64url').slice(0, KEY_CHARS);
 }
 
-/**
- * Reads the session of a request from its headers or its body.
- * @param whole returns a complete top-level member; the texts in `body` may be truncated
- */
+/** Reads the session of a request; `whole` gives complete members, as texts in `body` may be truncated. */
 export function readSession(
   body: Json,
   headers: IncomingHttpHeaders,
@@ -76,11 +65,7 @@ function sessionTold(body: Json, headers: IncomingHttpHeaders): string | undefin
 
 /** The session identifier in a header. */
 export function sessionInHeaders(headers: IncomingHttpHeaders): string | undefined {
-  for (const name of SESSION_HEADERS) {
-    const text = textOf(headers[name]);
-    if (text !== undefined) return text;
-  }
-  return undefined;
+  return SESSION_HEADERS.map((name) => textOf(headers[name])).find((text) => text !== undefined);
 }
 
 function textOf(value: unknown): string | undefined {
@@ -94,18 +79,13 @@ function sessionOfUser(user: unknown): string | undefined {
     const mark = user.lastIndexOf(SESSION_MARK);
     return mark < 0 ? undefined : textOf(user.slice(mark + SESSION_MARK.length));
   }
-  try {
-    return textOf(fieldsOf(JSON.parse(user)).session_id);
-  } catch {
-    return undefined;
-  }
+  return textOf(fieldsOf(jsonIn(user)).session_id);
 }
 
 function storedId({ previous_response_id, conversation }: Json): string | undefined {
   return textOf(previous_response_id) ?? textOf(conversation) ?? textOf(fieldsOf(conversation).id);
 }
 
-/** The beginning of the prompt: instructions and tools, equal in all turns. */
 function promptOf(whole: (key: string) => unknown): string {
   let prompt = textIn(whole('system')) + textIn(whole('instructions'));
   const add = (keys: readonly string[], textsOf: (value: unknown) => Iterable<string>) => {

@@ -12,22 +12,19 @@ import {
   NO_USES,
   nothingAttached,
   outputBounds,
+  readingOf,
   thinkingBudget,
-  toolNames,
-  toolTokens,
   withThinking,
 } from '../body/fields.ts';
 import { invalid, isAbsent } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
 
-/** Maximum `n` of the protocol. */
 const CHOICES_MAX = 128;
 
 const PLAIN_PARTS: ReadonlySet<unknown> = new Set(['text', 'refusal', 'thinking', undefined]);
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
 
-/** Json by which providers search without a tool. */
 const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_search'] as const;
 
 /** The API that a body at the path of chat completions is written for, as far as it is certainly another. */
@@ -37,33 +34,25 @@ export function meantFor(body: Json): readonly ['responses' | 'messages', string
   return isAbsent(system) || isAbsent(max_tokens) ? undefined : ['messages', 'system'];
 }
 
-/** Reads a body of the chat completions protocol. Raises invalid_request. */
 export function readChatBody(body: Json): BodyReading {
   const functions = listOf(body, 'functions');
   const messages = listOf(body, 'messages');
-  const tools = [...listOf(body, 'tools'), ...definedTools(messages)];
+  const offered = [...listOf(body, 'tools'), ...definedTools(messages)];
+  const tools = [...offered, ...functions];
   const run_by_provider =
     SEARCHES.some((key) => body[key] != null && body[key] !== false) ||
-    tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
+    offered.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
   // Calls in the history require tools.
-  const has_tools =
-    tools.length + functions.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
+  const has_tools = tools.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
   const attached = nothingAttached();
   for (const message of messages) attach(fieldsOf(message), attached);
   return {
+    ...readingOf(tools, messages, attached, run_by_provider, has_tools),
     ...boundsOf(body),
     iterations: run_by_provider ? undefined : 1,
     compacts: false,
     choices: choicesOf(body.n),
-    tool_count: tools.length + functions.length,
-    tool_names: () => toolNames([...tools, ...functions]),
-    message_count: messages.length,
-    image_count: attached.images,
     server_tool_uses: NO_USES,
-    // The protocol has no proofs.
-    unproven_reasoning: undefined,
-    holds_state: attached.holds_state,
-    unseen_tokens: attached.tokens + toolTokens(has_tools, run_by_provider),
     cache_ttl: keyedCache(body),
   };
 }

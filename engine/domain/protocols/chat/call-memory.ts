@@ -54,7 +54,6 @@ function fieldsOf<T>(kind: T, names: readonly string[]): Record<string, T> {
   return Object.fromEntries(names.map((name) => [name, kind]));
 }
 
-/** Names of the reasoning text, the most common first. */
 const THOUGHTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thought');
 const USUAL_THOUGHT = THOUGHTS[0]!;
 const THOUGHT_LISTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thoughts');
@@ -77,9 +76,7 @@ const ENTRY_CHARS = 1024;
 
 interface State {
   readonly message?: Json;
-  /** Content parts before the text. */
   readonly parts?: readonly unknown[];
-  /** State of calls by the client's identifiers. */
   readonly calls?: Readonly<Record<string, CallState>>;
 }
 
@@ -182,7 +179,6 @@ export class StateCollector {
     this.#chars += chars;
   };
 
-  /** Whether the state exceeded the bound; it is then discarded. */
   get full(): boolean {
     return this.#chars > STATE_CHARS_MAX;
   }
@@ -195,21 +191,13 @@ export class StateCollector {
       const kind = own(MESSAGE_FIELDS, key);
       if (kind === 'protocol' || key === '__proto__') continue;
       const is_state = kind !== 'display' && typeof value !== 'number' && typeof value !== 'boolean';
-      if (isThought(key, value)) this.#addThought(key, value);
+      const before = own(this.#message, key);
+      if (isThought(key, value)) this.#message[key] = typeof before === 'string' ? before + value : value;
       else if (!saysSomething(value)) continue;
-      else if (is_state) this.#addField(key, value);
-      else left_out = true;
+      else if (!is_state) left_out = true;
+      else if (!this.full) this.#message[key] = merged(before, value, key, this.#grow);
     }
     return left_out;
-  }
-
-  #addThought(key: string, text: string): void {
-    const before = own(this.#message, key);
-    this.#message[key] = typeof before === 'string' ? before + text : text;
-  }
-
-  #addField(key: string, value: unknown): void {
-    if (!this.full) this.#message[key] = merged(own(this.#message, key), value, key, this.#grow);
   }
 
   addParts(parts: readonly Json[]): void {
@@ -281,7 +269,6 @@ export class ReturnedState {
   #calls = new Map<string, CallState>();
   readonly #ids = new Map<string, string>();
 
-  /** Adds the proof of reasoning with this text. @returns whether it could be read */
   add(proof: string, text: string): boolean {
     const state = withText(tryParseBounded(proof), text);
     if (!isObject(state)) return false;
@@ -391,7 +378,6 @@ const CALL_CHARS = 1024;
 
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Maximum characters read of a stream, and before the first state. */
 const READ_CHARS_MAX = 16 * 1024 * 1024;
 const WAITING_CHARS_MAX = 1024 * 1024;
 
@@ -433,7 +419,6 @@ function namesUniqueCall(data: string): boolean {
 interface Asker {
   readonly caller: string;
   readonly state_boundary: string;
-  /** The session, if the client names one. */
   readonly session: string | undefined;
 }
 
@@ -451,7 +436,6 @@ function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string | u
   return `${key}\n${asker.session}\n${call.digest('base64url')}`;
 }
 
-/** Remembers state of calls by caller. */
 export class CallMemory {
   readonly #states: LRUCache<string, string>;
 
@@ -512,12 +496,10 @@ export class AnswerWatch {
   read(event: ResponseEvent): void {
     if (this.#over) return;
     if (event.name !== undefined) this.#readEvent(event.data);
-    // The text of a large document is created on demand.
     else if ((event.large?.bytes ?? 0) <= DOCUMENT_BYTES_MAX) this.#readDocument(event.data);
   }
 
   #readEvent(data: string): void {
-    // The part before is equal in all chunks.
     SIGN.lastIndex = Math.max(0, data.indexOf('delta"'));
     const has_sign = SIGN.test(data);
     const begins_call = has_sign && beginsCall(data);
@@ -583,7 +565,6 @@ export class AnswerWatch {
     });
   }
 
-  /** Runs a step; forgets a response that cannot be read. */
   #guard(step: () => void): void {
     try {
       step();
@@ -627,7 +608,11 @@ type Lacking = { readonly path: readonly (string | number)[]; readonly fields: R
 
 function lackingIn(message: unknown, path: Lacking['path'], recall: Recall): Lacking[] {
   if (!isObject(message) || message.role !== 'assistant' || !Array.isArray(message.tool_calls)) return [];
-  const found: (readonly [Lacking['path'], Json])[] = [];
+  const lacking: Lacking[] = [];
+  const add = (at: Lacking['path'], object: Json, kept?: Json) => {
+    const fields = missingFields(object, kept) as Lacking['fields'];
+    if (Object.keys(fields).length > 0) lacking.push({ path: at, fields });
+  };
   for (const [index, call] of message.tool_calls.entries()) {
     if (!isObject(call) || typeof call.id !== 'string' || !isObject(call.function)) continue;
     const { name, arguments: text } = call.function;
@@ -635,11 +620,9 @@ function lackingIn(message: unknown, path: Lacking['path'], recall: Recall): Lac
       typeof name === 'string' && typeof text === 'string' ? recall({ id: call.id, name, arguments: text }) : undefined;
     if (kept === undefined) continue;
     const at = [...path, 'tool_calls', index];
-    found.push([path, missingFields(message, kept.message)]);
-    found.push([at, missingFields(call, kept.call)]);
-    found.push([[...at, 'function'], missingFields(call.function, kept.function)]);
+    add(path, message, kept.message);
+    add(at, call, kept.call);
+    add([...at, 'function'], call.function, kept.function);
   }
-  return found.flatMap(([at, fields]): Lacking[] =>
-    Object.keys(fields).length > 0 ? [{ path: at, fields: fields as Lacking['fields'] }] : [],
-  );
+  return lacking;
 }

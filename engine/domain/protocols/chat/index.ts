@@ -9,13 +9,11 @@ import { readRequest } from './read-request.ts';
 import { ChatWriter, writeDocument } from './write-answer.ts';
 import { accepted, writeRequest } from './write-request.ts';
 
-/** Errors of chat completions. */
 export const chatErrors: ProtocolErrors = {
   ...compatErrors,
   breakOff: (error, { request_id }) => `data: ${compatErrors.body(error, request_id)}\n\n`,
 };
 
-/** Chat completions. */
 export const chatProtocol: ProtocolDefinition = {
   name: 'chat completions',
   api: 'chat completions',

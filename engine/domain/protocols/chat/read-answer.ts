@@ -1,41 +1,28 @@
 import { createHash } from 'node:crypto';
 import type { TextKind } from '../../../base/contract/rewriting.ts';
 import type { ResponseEvent } from '../../../base/contract/stage.ts';
-import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
-import { readProblem } from '../errors.ts';
+import { AnswerReader, brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { errorOfChoice, isError } from '../read-error.ts';
-import { isAbsent, isObject, itemsOf, objectsIn, present } from '../read-json.ts';
+import { isAbsent, isObject, itemsOf, objectsIn, textOf } from '../read-json.ts';
 import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
-import { type AnswerEnd, breaksOff, readEnd, saysReason } from '../stop-reasons.ts';
-import {
-  type CallState,
-  type Emit,
-  type Json,
-  type ModelEvent,
-  type Problem,
-  type ReasoningProof,
-  type StreamReader,
-  startOfAnswer,
+import { breaksOff, saysReason } from '../stop-reasons.ts';
+import type {
+  CallState,
+  Emit,
+  Json,
+  ModelEvent,
+  PartStart,
+  ReasoningProof,
+  StreamReader,
 } from '../translation/conversation.ts';
 import { shortCallId } from '../translation/features.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
-import {
-  asObject,
-  countTexts,
-  newUsageReading,
-  noteAnswer,
-  parseObject,
-  readTotals,
-  takeTotals,
-  type UsageReading,
-  usageIn,
-} from '../usage.ts';
+import { asObject, countTexts, noteAnswer, parseObject, readTotals, takeTotals, type UsageReading } from '../usage.ts';
 import { StateCollector, thoughtIn, thoughtInPart } from './call-memory.ts';
 
 const JSON_SIGNS = /\\.?|["{}[\]]/gs;
 
-/** Detects the end of a streamed JSON object, without keeping text. */
 class JsonProgress {
   #depth = 0;
   #in_string = false;
@@ -63,7 +50,6 @@ class JsonProgress {
 
 /** A streamed call. It starts for the client once its name is known. */
 interface Call {
-  /** Index of the upstream; `undefined` if it sends none. */
   readonly slot: number | undefined;
   id: string;
   /** Identifier for the client; empty until the call has started. */
@@ -71,7 +57,6 @@ interface Call {
   /** State that the upstream expects back, until a reasoning part carries it. */
   state: CallState | undefined;
   name: string;
-  /** Whether the upstream sends plain text, which is put into JSON. */
   readonly plain: boolean;
   /** Index of its part; `undefined` until it has started, and then `waiting` is empty. */
   part: number | undefined;
@@ -86,13 +71,9 @@ interface AnswerName {
   readonly created: number;
 }
 
-/**
- * Reads tool calls from deltas. Upstreams differ: some omit indices or identifiers, send a name late or twice,
- * or count every call as the first.
- */
+/** Reads calls from deltas; some upstreams omit indices or identifiers, or send names late or twice. */
 class CallReader {
-  readonly #emit: Emit;
-  readonly #nextPart: () => number;
+  readonly #answer: AnswerReader;
   readonly #collector: StateCollector;
   readonly #beforeStart: () => void;
   readonly #calls: Call[] = [];
@@ -102,9 +83,8 @@ class CallReader {
   readonly #last_with_id = new Map<string, Call>();
 
   /** @param beforeStart called before a call starts, with its state in `takeStates` */
-  constructor(emit: Emit, nextPart: () => number, collector: StateCollector, beforeStart: () => void) {
-    this.#emit = emit;
-    this.#nextPart = nextPart;
+  constructor(answer: AnswerReader, collector: StateCollector, beforeStart: () => void) {
+    this.#answer = answer;
     this.#collector = collector;
     this.#beforeStart = beforeStart;
   }
@@ -136,7 +116,7 @@ class CallReader {
     const body = isObject(fn) ? fn : isObject(custom) ? custom : {};
     const id = typeof delta.id === 'string' ? delta.id : '';
     const name = typeof body.name === 'string' ? body.name : '';
-    const text = textOf(body.arguments ?? body.input);
+    const text = argumentsText(body.arguments ?? body.input);
     const plain = !isObject(fn) && isObject(custom);
     const call = this.#find(delta.index, id, name, text) ?? this.#begin(delta.index, id, name, plain);
     if (call.id === '') this.#setId(call, id);
@@ -145,7 +125,6 @@ class CallReader {
     this.#append(call, text, answer);
   }
 
-  /** Ends calls with complete arguments, because another part has begun. */
   endComplete(): void {
     for (const call of this.#open) if (call.progress.complete) this.#end(call);
   }
@@ -205,7 +184,7 @@ class CallReader {
     if (call.part === undefined) {
       call.waiting += said;
       if (call.name !== '') this.#start(call, answer);
-    } else this.#say(call, said);
+    } else this.#answer.say(call.part, said);
   }
 
   #start(call: Call, { id: answer_id, created }: AnswerName): void {
@@ -218,28 +197,22 @@ class CallReader {
     call.client_id = shortCallId(id);
     if (call.client_id !== id) this.#setState(call, { ...call.state, id });
     this.#beforeStart();
-    call.part = this.#nextPart();
+    call.part = this.#answer.open({ kind: 'tool_call', id: call.client_id, name });
     call.waiting = '';
-    this.#emit({ type: 'part_start', index: call.part, part: { kind: 'tool_call', id: call.client_id, name } });
-    this.#say(call, waiting);
-  }
-
-  #say(call: Call, text: string): void {
-    if (text !== '') this.#emit({ type: 'part_delta', index: call.part!, text });
+    this.#answer.say(call.part, waiting);
   }
 
   #end(call: Call): void {
     if (call.ended || call.part === undefined) return;
     call.ended = true;
     this.#open.delete(call);
-    if (call.plain) this.#say(call, FREE_TEXT_END);
-    else if (!call.progress.begun) this.#say(call, '{}');
-    this.#emit({ type: 'part_end', index: call.part });
+    this.#answer.say(call.part, call.plain ? FREE_TEXT_END : call.progress.begun ? '' : '{}');
+    this.#answer.close(call.part);
   }
 }
 
 /** Arguments as text; some upstreams send the object itself. Raises upstream_invalid. */
-function textOf(value: unknown): string {
+function argumentsText(value: unknown): string {
   if (typeof value === 'string') return value;
   if (!isObject(value)) return '';
   try {
@@ -249,40 +222,18 @@ function textOf(value: unknown): string {
   }
 }
 
-type SaidKind = 'text' | 'refusal' | 'reasoning';
-
-/**
- * Reads chunks in order; a response without a stream is one chunk. Keeps counts, names, state, and of texts only the current
- * reasoning.
- */
-export class ChunkReader {
-  readonly #notes: Notes;
-  readonly #emit: Emit;
-  readonly #calls: CallReader;
+/** Reads chunks in order; a document is one chunk. Keeps of texts only the current reasoning. */
+export class ChunkReader extends AnswerReader {
   readonly #state = new StateCollector();
-  #answer: AnswerName | undefined;
-  #parts = 0;
+  readonly #calls = new CallReader(this, this.#state, () => {
+    this.#endText(true);
+    this.#carryState(true);
+  });
+  #name: AnswerName | undefined;
   /** The open text; for reasoning the complete text, because its state may repeat it. */
-  #open: { readonly kind: SaidKind; readonly index: number; thought: string } | undefined;
-  #refused = false;
+  #open: { readonly kind: PartStart['kind']; readonly index: number; thought: string } | undefined;
   #word: string | undefined;
   #stop_sequence: string | undefined;
-  readonly #usage = newUsageReading();
-  over = false;
-
-  constructor(notes: Notes, emit: Emit) {
-    this.#notes = notes;
-    this.#emit = emit;
-    this.#calls = new CallReader(
-      emit,
-      () => this.#parts++,
-      this.#state,
-      () => {
-        this.#endText(true);
-        this.#carryState(true);
-      },
-    );
-  }
 
   get finished(): boolean {
     return this.#word !== undefined;
@@ -290,7 +241,7 @@ export class ChunkReader {
 
   /** Whether the response is complete at the end of the stream; some servers send no stop reason. */
   get whole(): boolean {
-    return this.finished || (this.#parts > 0 && !this.#calls.cut);
+    return this.finished || (this.parts > 0 && !this.#calls.cut);
   }
 
   read(chunk: Json): void {
@@ -299,118 +250,96 @@ export class ChunkReader {
       this.fail(chunk);
       return;
     }
-    this.#answer ??= this.#start(chunk);
+    this.#begin(chunk);
     for (const choice of objectsIn(chunk.choices)) this.#readChoice(choice);
-    takeChatUsage(this.#usage, chunk);
+    takeChatUsage(this.usage, chunk);
   }
 
   end(): void {
     if (this.over) return;
-    this.#answer ??= this.#start({});
+    this.#begin({});
     this.#endText();
     this.#calls.endAll();
-    const end = this.#readEnd();
-    if ('problem' in end) {
-      this.#fail(end.problem);
-      return;
+    const end = this.endBy(this.#word, this.#calls.cut);
+    if (!('problem' in end)) {
+      this.#carryState(this.#calls.any);
+      if (this.#state.full) this.notes.note('large_state');
     }
-    this.#carryState(this.#calls.any);
-    if (this.#state.full) this.#notes.note('large_state');
-    this.over = true;
-    this.#emit({
-      type: 'end',
-      ...end,
-      ...present({ stop_sequence: this.#stop_sequence, usage: usageIn(this.#usage) }),
-    });
+    this.finish(end, this.#stop_sequence);
   }
 
-  #start(chunk: Json): AnswerName {
-    const start = startOfAnswer(chunk);
-    this.#emit(start);
-    return { id: start.id ?? '', created: typeof chunk.created === 'number' ? chunk.created : 0 };
-  }
-
-  fail(chunk: unknown): void {
-    if (!this.over) this.#fail(readProblem(undefined, chunk));
-  }
-
-  #fail(problem: Problem): void {
-    this.over = true;
-    this.#emit({ type: 'error', problem });
+  #begin(chunk: Json): void {
+    const { id, created } = chunk;
+    this.#name ??= { id: textOf(id), created: typeof created === 'number' ? created : 0 };
+    this.start(chunk);
   }
 
   #readChoice(choice: Json): void {
     if (typeof choice.index === 'number' && choice.index !== 0) {
-      this.#notes.note('extra_choice');
+      this.notes.note('extra_choice');
       return;
     }
-    if (!isAbsent(choice.logprobs)) this.#notes.note('answer_extras');
+    if (!isAbsent(choice.logprobs)) this.notes.note('answer_extras');
     if (isObject(choice.delta)) this.#readDelta(choice.delta);
     // Some servers send the whole message in one chunk, others repeat it at the end.
-    else if (isObject(choice.message) && this.#parts === 0) this.#readDelta(asDelta(choice.message));
+    else if (isObject(choice.message) && this.parts === 0) this.#readDelta(asDelta(choice.message));
     const failed = errorOfChoice(choice);
     if (failed !== undefined) this.fail(failed);
-    else if (saysReason(choice.finish_reason)) this.#finish(choice.finish_reason, choice.stop_reason);
+    else if (saysReason(choice.finish_reason)) this.#stop(choice.finish_reason, choice.stop_reason);
   }
 
   #readDelta(delta: Json): void {
-    if (this.#state.addMessage(delta)) this.#notes.note('answer_extras');
-    this.#say('reasoning', thoughtIn(delta));
+    if (this.#state.addMessage(delta)) this.notes.note('answer_extras');
+    this.#sayMore('reasoning', thoughtIn(delta));
     this.#readContent(delta.content);
-    this.#say('refusal', delta.refusal);
+    this.#sayMore('refusal', delta.refusal);
     if (Array.isArray(delta.tool_calls)) for (const call of delta.tool_calls) this.#readCall(call);
     if (isObject(delta.function_call)) this.#readCall({ index: 0, function: delta.function_call });
   }
 
   #readContent(content: unknown): void {
     if (!Array.isArray(content)) {
-      this.#say('text', content);
+      this.#sayMore('text', content);
       return;
     }
     const parts = content.filter(isObject);
     this.#state.addParts(parts.filter((part) => thoughtInPart(part) !== undefined));
     for (const part of parts) {
       const thought = thoughtInPart(part);
-      if (thought !== undefined) this.#say('reasoning', thought);
-      else if (part.type === 'text') this.#say('text', part.text);
-      else if (part.type === 'refusal') this.#say('refusal', part.refusal);
-      else this.#notes.note('answer_extras');
+      if (thought !== undefined) this.#sayMore('reasoning', thought);
+      else if (part.type === 'text') this.#sayMore('text', part.text);
+      else if (part.type === 'refusal') this.#sayMore('refusal', part.refusal);
+      else this.notes.note('answer_extras');
     }
   }
 
-  #say(kind: SaidKind, text: unknown): void {
+  #sayMore(kind: 'text' | 'refusal' | 'reasoning', text: unknown): void {
     if (typeof text !== 'string' || text === '') return;
-    if (this.#open?.kind !== kind) this.#begin(kind);
-    if (kind === 'reasoning') this.#open!.thought += text;
-    this.#emit({ type: 'part_delta', index: this.#open!.index, text });
-  }
-
-  #begin(kind: SaidKind): void {
-    this.#endText();
-    if (kind !== 'reasoning') this.#carryState(false);
-    this.#calls.endComplete();
-    this.#refused ||= kind === 'refusal';
-    this.#open = { kind, index: this.#parts++, thought: '' };
-    this.#emit({ type: 'part_start', index: this.#open.index, part: { kind } });
+    if (this.#open?.kind !== kind) {
+      this.#endText();
+      if (kind !== 'reasoning') this.#carryState(false);
+      this.#calls.endComplete();
+      this.#open = { kind, index: this.open({ kind }), thought: '' };
+    }
+    if (kind === 'reasoning') this.#open.thought += text;
+    this.say(this.#open.index, text);
   }
 
   #endText(for_call = false): void {
     const open = this.#open;
     this.#open = undefined;
     if (open === undefined) return;
-    const state = open.kind === 'reasoning' ? this.#takeState(open.thought, for_call) : undefined;
-    if (state !== undefined) this.#emit({ type: 'proof', index: open.index, proof: state });
-    this.#emit({ type: 'part_end', index: open.index });
+    if (open.kind === 'reasoning') this.prove(open.index, this.#takeState(open.thought, for_call));
+    this.close(open.index);
   }
 
   /** Emits a separate empty reasoning part for state without one. */
   #carryState(for_call: boolean): void {
     const proof = this.#takeState('', for_call);
     if (proof === undefined) return;
-    const index = this.#parts++;
-    this.#emit({ type: 'part_start', index, part: { kind: 'reasoning' } });
-    this.#emit({ type: 'proof', index, proof });
-    this.#emit({ type: 'part_end', index });
+    const index = this.open({ kind: 'reasoning' });
+    this.prove(index, proof);
+    this.close(index);
   }
 
   #takeState(thought: string, for_call: boolean): ReasoningProof | undefined {
@@ -422,14 +351,14 @@ export class ChunkReader {
     if (!isObject(call)) return;
     // Reasoning ends where the call starts, and carries the state of the call.
     if (this.#open?.kind !== 'reasoning') this.#endText();
-    this.#calls.read(call, this.#answer!);
+    this.#calls.read(call, this.#name!);
   }
 
-  #finish(word: string, stop_reason: unknown): void {
+  #stop(word: string, stop_reason: unknown): void {
     this.#word = word;
-    const end = this.#readEnd();
+    const end = this.endBy(word, this.#calls.cut);
     if ('problem' in end) {
-      this.#fail(end.problem);
+      this.finish(end);
       return;
     }
     // Some servers report the stop sequence here.
@@ -440,14 +369,8 @@ export class ChunkReader {
     this.#endText();
     this.#calls.endAll();
   }
-
-  #readEnd(): AnswerEnd {
-    const parts = { has_calls: this.#calls.any, is_cut: this.#calls.cut, has_refusal: this.#refused };
-    return readEnd(this.#word, parts, this.#notes);
-  }
 }
 
-/** A complete message as one delta, with calls indexed by order. */
 function asDelta(message: Json): Json {
   if (!Array.isArray(message.tool_calls)) return message;
   const tool_calls = message.tool_calls.map((call, index) => (isObject(call) ? { ...call, index } : call));
@@ -456,7 +379,6 @@ function asDelta(message: Json): Json {
 
 const DONE = '[DONE]';
 
-/** Reads an upstream's stream. */
 export function createReader(notes: Notes, emit: Emit): StreamReader {
   const chunks = new ChunkReader(notes, emit);
   return {
@@ -491,9 +413,6 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   return events;
 }
 
-/** Usage of a response. */
-
-/** Matches a text key of a delta, up to the first character of the text. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
 
 const MESSAGE = /message"\s*:\s*\{/;
@@ -546,7 +465,6 @@ function takeDocument(reading: UsageReading, document: Json | undefined): void {
   reading.complete = true;
 }
 
-/** Reads the usage of a chunk or document, for the bill and for translated responses. */
 function takeChatUsage(reading: UsageReading, chunk: Json): void {
   const choices = itemsOf(chunk.choices);
   let is_counted = false;
@@ -557,7 +475,6 @@ function takeChatUsage(reading: UsageReading, chunk: Json): void {
     is_counted ||= report.counts.output !== undefined;
   }
   const words = choices.map((choice) => asObject(choice)?.finish_reason).filter(saysReason);
-  // The usage up to the failure is reported.
   if (words.some(breaksOff)) reading.failed = true;
   else if (words.length > 0) reading.complete = true;
   // Before the end it is the count so far.
@@ -573,13 +490,10 @@ function* usagesIn(chunk: Json, choices: readonly unknown[]): Generator<unknown>
   yield chunk.usage;
 }
 
-/** Counts in the last chunk of llama.cpp, without requested usage. */
 function ofTimings({ cache_n, prompt_n, predicted_n }: Json = {}): object {
   const prompt_tokens = typeof prompt_n === 'number' && typeof cache_n === 'number' ? prompt_n + cache_n : prompt_n;
   return { prompt_tokens, cached_tokens: cache_n, completion_tokens: predicted_n };
 }
-
-/** Places of texts in a response. */
 
 function kindOf(path: Path): TextKind {
   const field = path[2] === 'text' ? 'content' : path[3];
@@ -630,7 +544,6 @@ function along(value: unknown, path: Path, text: string): unknown {
   return { ...(index !== undefined && { index }), ...(type !== undefined && { type }), [step]: inner };
 }
 
-/** Places of texts in chat completions. */
 export const chatTexts: AnswerTexts = {
   placeOf(path, chunk): Place | undefined {
     const key = keyOf(path);
@@ -651,7 +564,6 @@ export const chatTexts: AnswerTexts = {
     const { choice: index, steps } = part as ChatText['part'];
     const choice = itemsOf(chunk.choices).find((one, at) => isObject(one) && (one.index ?? at) === index);
     if (!isObject(choice) || brings(choice, steps)) return false;
-    // Text of another kind ends it.
     const said = saidKinds(choice);
     return typeof choice.finish_reason === 'string' || (said.size > 0 && !said.has(kind));
   },

@@ -30,11 +30,10 @@ import type {
   Tool,
   ToolCallPart,
   ToolChoice,
-  ToolResultPart,
   Turn,
 } from '../translation/conversation.ts';
 import { EFFORTS } from '../translation/conversation.ts';
-import { readBreakpoint, readMetadata, readPromptCache, readUser } from '../translation/features.ts';
+import { addResult, effortNamed, readAccount, readBreakpoint } from '../translation/features.ts';
 import { filePart, readFileData, readUrl } from '../translation/files.ts';
 import { FREE_TEXT_PARAMETERS, freeTextArguments, withGrammar } from '../translation/free-text.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
@@ -122,132 +121,104 @@ const ASSISTANT_FIELDS = new Set([
   ...['refusal', 'tool_calls', 'function_call', 'audio', 'annotations', 'reasoning_content', 'reasoning'],
 ]);
 
-function readMessages(value: unknown, notes: Notes): Pick<MessageReader, 'instructions' | 'turns'> {
-  const messages = listAt(value, 'messages');
-  if (messages.length === 0) throw invalid('messages', 'must have at least one message');
-  const reader = new MessageReader(notes);
-  eachAt(messages, 'messages', (message, at) => reader.read(message, at));
-  return reader;
-}
-
-class MessageReader {
-  readonly instructions: TextPart[] = [];
-  readonly turns: Turn[] = [];
-  readonly #notes: Notes;
-  /** Results of consecutive tool messages, in the last turn. */
-  #results: Part[] | undefined;
+function readMessages(value: unknown, notes: Notes): Pick<Conversation, 'instructions' | 'turns'> {
+  const instructions: TextPart[] = [];
+  const turns: { role: Turn['role']; parts: Part[] }[] = [];
   /** Name and id of the last call in the deprecated form, for its result. */
-  #function: { readonly name: string; readonly id: string } | undefined;
+  let called: { readonly name: string; readonly id: string } | undefined;
 
-  constructor(notes: Notes) {
-    this.#notes = notes;
-  }
-
-  read(message: Json, param: string): void {
-    const { role } = message;
-    if (role !== 'tool' && role !== 'function') this.#results = undefined;
-    if (role === 'system' || role === 'developer') this.#readInstructions(message, param);
-    else if (role === 'user') this.#readUser(message, param);
-    else if (role === 'assistant') this.#readAssistant(message, param);
-    else if (role === 'tool') this.#readResult(message, param);
-    else if (role === 'function') this.#readFunctionResult(message, param);
-    else throw invalid(`${param}.role`, 'must be system, developer, user, assistant or tool');
-  }
-
-  #noteFields(message: Json, known: ReadonlySet<string>): void {
-    noteOthers(message, known, this.#notes);
+  const noteFields = (message: Json, known: ReadonlySet<string>): void => {
+    noteOthers(message, known, notes);
     // Some clients repeat the tool's name in its result, which is redundant.
-    if (!isAbsent(message.name) && known !== TOOL_MESSAGE_FIELDS) this.#notes.note('message_name');
-  }
+    if (!isAbsent(message.name) && known !== TOOL_MESSAGE_FIELDS) notes.note('message_name');
+  };
 
   /** Adds a message; a mark on it applies to its last part. */
-  #add(role: Turn['role'], parts: readonly Part[], message: Json, param: string): void {
-    const mark = cacheMark(message, param, this.#notes);
+  const add = (role: Turn['role'], parts: Part[], message: Json, param: string): void => {
+    const mark = cacheMark(message, param, notes);
     const last = parts.at(-1);
     const marked = last !== undefined && 'cache' in mark && last.kind !== 'reasoning' && last.kind !== 'refusal';
-    this.turns.push({ role, parts: marked ? [...parts.slice(0, -1), { ...last, ...mark }] : parts });
-  }
+    turns.push({ role, parts: marked ? [...parts.slice(0, -1), { ...last, ...mark }] : parts });
+  };
 
-  #readInstructions(message: Json, param: string): void {
-    this.#noteFields(message, MESSAGE_FIELDS);
+  const readInstructions = (message: Json, param: string) => {
+    noteFields(message, MESSAGE_FIELDS);
     if (isAbsent(message.content)) throw invalid(`${param}.content`, 'is required');
-    const texts = readTexts(message.content, `${param}.content`, this.#notes);
-    if (this.turns.length > 0) {
-      this.#add('instructions', texts, message, param);
-      return;
-    }
-    const mark = cacheMark(message, param, this.#notes);
+    const texts = readTexts(message.content, `${param}.content`, notes);
+    if (turns.length > 0) return add('instructions', texts, message, param);
+    const mark = cacheMark(message, param, notes);
     const last = texts.at(-1);
-    for (const text of texts) this.instructions.push(text === last ? { ...text, ...mark } : text);
-  }
+    for (const text of texts) instructions.push(text === last ? { ...text, ...mark } : text);
+  };
 
-  #readUser(message: Json, param: string): void {
-    this.#noteFields(message, MESSAGE_FIELDS);
+  const readUserMessage = (message: Json, param: string): void => {
+    noteFields(message, MESSAGE_FIELDS);
     if (isAbsent(message.content)) throw invalid(`${param}.content`, 'is required');
-    const parts = withoutRefusals(readContent(message.content, `${param}.content`, this.#notes), param);
-    this.#add('user', parts, message, param);
-  }
+    add('user', withoutRefusals(readContent(message.content, `${param}.content`, notes), param), message, param);
+  };
 
-  #readAssistant(message: Json, param: string): void {
-    this.#noteFields(message, ASSISTANT_FIELDS);
-    if (!isAbsent(message.audio)) this.#notes.refuse('audio', `${param}.audio`);
-    const parts: Part[] = [
-      ...readThoughts(message, param),
-      ...readContent(message.content, `${param}.content`, this.#notes),
-    ];
+  const readFunctionCall = (call: Json, param: string): ToolCallPart => {
+    notes.note('function_message');
+    const name = nameAt(call.name, `${param}.function_call.name`);
+    const id = `call_${turns.length}`;
+    called = { name, id };
+    return { kind: 'tool_call', id, name, arguments: textAt(call.arguments, `${param}.function_call.arguments`) };
+  };
+
+  const readAssistant = (message: Json, param: string): void => {
+    noteFields(message, ASSISTANT_FIELDS);
+    if (!isAbsent(message.audio)) notes.refuse('audio', `${param}.audio`);
+    const parts: Part[] = [...readThoughts(message, param), ...readContent(message.content, `${param}.content`, notes)];
     if (parts.some(({ kind }) => kind === 'image' || kind === 'document')) {
       throw invalid(`${param}.content`, 'must be text or refusal parts in a message of the assistant');
     }
     const refusal = optional(message, 'refusal', textAt, `${param}.`);
     if (refusal !== undefined && refusal !== '') parts.push({ kind: 'refusal', text: refusal });
     const readCalls = (calls: unknown, path: string) =>
-      eachAt(calls, path, (call, at) => parts.push(readCall(call, at, this.#notes)));
+      eachAt(calls, path, (call, at) => parts.push(readCall(call, at, notes)));
     optional(message, 'tool_calls', readCalls, `${param}.`);
     const call = optional(message, 'function_call', objectAt, `${param}.`);
-    if (call !== undefined) parts.push(this.#readFunctionCall(call, param));
+    if (call !== undefined) parts.push(readFunctionCall(call, param));
     // Many clients add an empty text to a message without text; beside other parts it is ignored.
     const said = parts.filter((part) => part.kind !== 'text' || part.text !== '');
-    this.#add('assistant', said.length > 0 ? said : parts, message, param);
-  }
+    add('assistant', said.length > 0 ? said : parts, message, param);
+  };
 
-  #readFunctionCall(call: Json, param: string): ToolCallPart {
-    this.#notes.note('function_message');
-    const name = nameAt(call.name, `${param}.function_call.name`);
-    const id = `call_${this.turns.length}`;
-    this.#function = { name, id };
-    return { kind: 'tool_call', id, name, arguments: textAt(call.arguments, `${param}.function_call.arguments`) };
-  }
-
-  #readFunctionResult(message: Json, param: string): void {
-    noteOthers(message, MESSAGE_FIELDS, this.#notes);
-    this.#notes.note('function_message');
-    const name = nameAt(message.name, `${param}.name`);
-    if (this.#function?.name !== name) throw invalid(`${param}.name`, 'must be the function that was called last');
-    this.#addResult(this.#function.id, message, param);
-  }
-
-  #readResult(message: Json, param: string): void {
-    this.#noteFields(message, TOOL_MESSAGE_FIELDS);
-    this.#addResult(nameAt(message.tool_call_id, `${param}.tool_call_id`), message, param);
-  }
-
-  #addResult(call_id: string, message: Json, param: string): void {
-    const content = withoutRefusals(readContent(message.content, `${param}.content`, this.#notes), param);
-    // A result that is empty is an empty text here.
+  const readResult = (call_id: string, message: Json, param: string): void => {
+    const content = withoutRefusals(readContent(message.content, `${param}.content`, notes), param);
     const parts = content.filter((part) => part.kind !== 'text' || part.text !== '');
-    const result: ToolResultPart = {
-      kind: 'tool_result',
-      call_id,
-      parts,
-      is_error: false,
-      ...cacheMark(message, param, this.#notes),
-    };
-    if (this.#results === undefined) {
-      this.#results = [];
-      this.turns.push({ role: 'user', parts: this.#results });
+    const mark = cacheMark(message, param, notes);
+    addResult(turns, { kind: 'tool_result', call_id, parts, is_error: false, ...mark });
+  };
+
+  const readFunctionResult = (message: Json, param: string): void => {
+    noteOthers(message, MESSAGE_FIELDS, notes);
+    notes.note('function_message');
+    const name = nameAt(message.name, `${param}.name`);
+    if (called?.name !== name) throw invalid(`${param}.name`, 'must be the function that was called last');
+    readResult(called.id, message, param);
+  };
+
+  const messages = eachAt(value, 'messages', (message, param) => {
+    switch (message.role) {
+      case 'system':
+      case 'developer':
+        return readInstructions(message, param);
+      case 'user':
+        return readUserMessage(message, param);
+      case 'assistant':
+        return readAssistant(message, param);
+      case 'tool':
+        noteFields(message, TOOL_MESSAGE_FIELDS);
+        return readResult(nameAt(message.tool_call_id, `${param}.tool_call_id`), message, param);
+      case 'function':
+        return readFunctionResult(message, param);
+      default:
+        throw invalid(`${param}.role`, 'must be system, developer, user, assistant or tool');
     }
-    this.#results.push(result);
-  }
+  });
+  if (messages.length === 0) throw invalid('messages', 'must have at least one message');
+  return { instructions, turns };
 }
 
 function withoutRefusals(parts: readonly ContentPart[], param: string): Exclude<ContentPart, RefusalPart>[] {
@@ -382,7 +353,6 @@ function readAllowed(allowed: Json, tools: Tool[], notes: Notes): Pick<ToolField
   return { tools: left, tool_choice };
 }
 
-/** Fields that a rule drops if they differ from their default. */
 const DROPPED: Readonly<Record<string, RuleName>> = {
   logprobs: 'token_probabilities',
   top_logprobs: 'token_probabilities',
@@ -418,11 +388,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
       reasoning: readReasoning(body, notes),
       output_format: readFormat(body, notes),
       verbosity: optional(body, 'verbosity', textAt),
-      user: readUser(body, notes),
-      metadata: readMetadata(body),
-      service_tier: optional(body, 'service_tier', textAt),
-      store: optional(body, 'store', flagAt),
-      cache: readPromptCache(body),
+      ...readAccount(body, notes),
     }),
     stream: optional(body, 'stream', flagAt) ?? false,
   };
@@ -468,10 +434,7 @@ function stopAt(value: unknown, param: string): readonly string[] | undefined {
 }
 
 function readReasoning(body: Json, notes: Notes): ReasoningRequest | undefined {
-  const said = optional(body, 'reasoning_effort', textAt);
-  if (said === undefined) return undefined;
-  const effort = EFFORTS.find((name) => name === said);
-  if (effort === undefined) notes.note('unknown_effort');
+  const effort = effortNamed(optional(body, 'reasoning_effort', textAt), EFFORTS, notes);
   return effort && { effort };
 }
 

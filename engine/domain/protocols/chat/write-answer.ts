@@ -14,7 +14,6 @@ import type { Notes } from '../translation/rules.ts';
 import { CHAT_TOTALS, writeTotals } from '../usage.ts';
 import { chatErrors } from './index.ts';
 
-/** Identifier and model of a response: the upstream's, or derived from the request's. */
 function nameAnswer(event: ModelEvent & { type: 'start' }, answer: AnswerContext): { id: string; model: string } {
   return {
     id: event.id ?? `chatcmpl_${answer.request_id.replaceAll('-', '')}`,
@@ -43,7 +42,6 @@ function finishReason(end: ModelEvent & { type: 'end' }, has_refusal_text: boole
 interface OpenPart {
   readonly kind: PartStart['kind'];
   readonly call: number;
-  /** For calls with plain text: extracts it from the arguments. */
   readonly plain: FreeTextDecoder | undefined;
   /** Buffered text, while another part of the same kind is open. */
   held: string;
@@ -53,7 +51,6 @@ interface OpenPart {
 
 const TEXT_KEYS = { text: 'content', refusal: 'refusal', reasoning: 'reasoning_content' } as const;
 
-/** Writes a stream for a client. */
 export class ChatWriter implements StreamWriter {
   readonly #answer: AnswerContext;
   readonly #notes: Notes;

@@ -28,7 +28,13 @@ import {
 } from '../translation/features.ts';
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/rules.ts';
-import { type Accepted, FUNCTIONS, StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import {
+  type Accepted,
+  createStrictSchemas,
+  FUNCTIONS,
+  type StrictSchemas,
+  writeAnswerSchema,
+} from '../translation/tool-schemas.ts';
 import { ReturnedState } from './call-memory.ts';
 
 /** Schemas, tool names and stop sequences that upstreams accept. */
@@ -110,7 +116,6 @@ function inTurns(messages: readonly Json[], notes: Notes): Json[] {
   });
 }
 
-/** Groups neighbouring turns of the assistant, and of all others, with the index of the first. */
 function speeches(turns: readonly Turn[]): { readonly first: number; readonly group: Turn[] }[] {
   const found: { first: number; group: Turn[] }[] = [];
   for (const [first, turn] of turns.entries()) {
@@ -238,7 +243,7 @@ function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentP
 function writeTools(conversation: Conversation, notes: Notes): Json {
   const { tools, tool_choice, parallel_tool_calls } = conversation;
   if (tools.length === 0) return {};
-  const held = new StrictSchemas(accepted, notes);
+  const held = createStrictSchemas(accepted, notes);
   return {
     tools: tools.map((tool) => writeTool(tool, held, notes)),
     ...(tool_choice !== undefined && { tool_choice: writeChoice(tool_choice) }),

@@ -13,9 +13,8 @@ import {
   namesFile,
   nothingAttached,
   outputBounds,
+  readingOf,
   TOOL_USES_MAX,
-  toolNames,
-  toolTokens,
   withThinking,
 } from '../body/fields.ts';
 import { isAbsent, itemsOf } from '../read-json.ts';
@@ -28,7 +27,6 @@ const VERSIONED_TOOL = /^([a-z][a-z0-9_]{0,63})_\d{8}$/;
 /** Tools that the client runs itself; all others are the provider's. */
 const CLIENT_TOOL = /^(?:bash|computer|computer_toolset|text_editor|memory|browser_toolset)_\d{8}$/;
 
-/** Maximum prompt tokens of a client tool that the body only names. */
 const NAMED_TOOL_TOKENS = 5000;
 
 const PLAIN_BLOCKS: ReadonlySet<unknown> = new Set([
@@ -51,7 +49,6 @@ export function meantFor(body: Json): readonly ['responses' | 'chat', string] | 
   return isAbsent(fieldsOf(tool).function) ? undefined : ['chat', 'tools[0].function'];
 }
 
-/** Reads a body of the Messages protocol. Raises invalid_request. */
 export function readMessagesBody(body: Json): BodyReading {
   const { mcp_servers } = body;
   const messages = listOf(body, 'messages');
@@ -63,25 +60,18 @@ export function readMessagesBody(body: Json): BodyReading {
   const named = typed.length - of_provider.length;
   // The provider has the prompt that is continued.
   if (body.thread != null && fieldsOf(body.thread).type !== 'create') addKept(attached);
+  const run_by_provider = names_servers || of_provider.length > 0;
+  const reading = readingOf(tools, messages, attached, run_by_provider);
   return {
+    ...reading,
     // The Messages API documents 0: the prompt is only written to the cache.
     ...boundsOf(body),
     // Fallback models use the tools as well.
-    iterations:
-      of_provider.length > 0 || names_servers ? iterationsFor(of_provider, names_servers || body.fallbacks != null) : 1,
+    iterations: run_by_provider ? iterationsFor(of_provider, names_servers || body.fallbacks != null) : 1,
     compacts: summarizes(body),
-    choices: 1,
-    tool_count: tools.length,
-    tool_names: () => toolNames(tools),
-    message_count: messages.length,
-    image_count: attached.images,
     server_tool_uses: serverToolUses(of_provider),
-    unproven_reasoning: attached.unproven_reasoning,
-    holds_state: attached.holds_state || namesContainer(body.container),
-    unseen_tokens:
-      attached.tokens +
-      named * NAMED_TOOL_TOKENS +
-      toolTokens(tools.length > 0, names_servers || of_provider.length > 0),
+    holds_state: reading.holds_state || namesContainer(body.container),
+    unseen_tokens: reading.unseen_tokens + named * NAMED_TOOL_TOKENS,
     cache_ttl: 'none',
   };
 }

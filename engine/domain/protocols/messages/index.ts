@@ -51,14 +51,12 @@ export const messagesErrors: ProtocolErrors = {
   knowsOverflow: ({ message }) => message.toLowerCase().includes(TOO_LONG) || TOO_LONG_WITH_ANSWER.test(message),
 };
 
-/** The Messages protocol. */
 export const messagesProtocol: ProtocolDefinition = {
   name: 'Messages',
   api: 'the Messages API',
   provider: 'anthropic',
   path: '/v1/messages',
   known_keys: KNOWN_KEYS,
-  // The protocol version of translated requests.
   form_headers: { version: '2023-06-01', beta: undefined },
   readBody: readMessagesBody,
   meantFor,

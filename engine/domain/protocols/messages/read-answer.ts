@@ -1,20 +1,12 @@
 import type { TextKind } from '../../../base/contract/rewriting.ts';
 import type { ResponseEvent } from '../../../base/contract/stage.ts';
-import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
+import { AnswerReader, brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { TOOL_USES_MAX } from '../body/fields.ts';
-import { readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
-import { isObject, itemsOf, present, textOf } from '../read-json.ts';
+import { isObject, itemsOf, textOf } from '../read-json.ts';
 import { type AnswerTexts, keyOf, type Path, textUnlessKnown, valueAt } from '../rewriting.ts';
-import { readEnd, saysReason } from '../stop-reasons.ts';
-import {
-  type Emit,
-  type Json,
-  type ModelEvent,
-  type PartStart,
-  type StreamReader,
-  startOfAnswer,
-} from '../translation/conversation.ts';
+import { saysReason } from '../stop-reasons.ts';
+import type { Json, ModelEvent, PartStart, StreamReader } from '../translation/conversation.ts';
 import type { Notes } from '../translation/rules.ts';
 import {
   asObject,
@@ -23,7 +15,6 @@ import {
   hasRoomFor,
   highestOf,
   isCount,
-  newUsageReading,
   noteModel,
   noteServed,
   objectsUnder,
@@ -49,92 +40,61 @@ const LEFT_OUT: OpenBlock = { signature: '', whole_input: '' };
 
 const PROVIDER_BLOCK = /^(server_tool_use|mcp_tool_use|container_upload|[a-z_]+_tool_result)$/;
 
-/** Reads an upstream's stream. */
-export class MessagesReader implements StreamReader {
-  readonly #notes: Notes;
-  readonly #emit: Emit;
+export class MessagesReader extends AnswerReader implements StreamReader {
   readonly #blocks = new Map<unknown, OpenBlock>();
-  readonly #usage = newUsageReading();
-  #started = false;
-  #over = false;
-  #parts = 0;
-  #has_calls = false;
   #is_empty = true;
   #stop_reason: unknown;
   #stop_sequence: string | undefined;
 
-  constructor(notes: Notes, emit: Emit) {
-    this.#notes = notes;
-    this.#emit = emit;
-  }
-
   read({ name, data }: ResponseEvent): void {
     // Some servers end the streams of every protocol as those of chat completions.
-    if (this.#over || data === '[DONE]') return;
-    if (name === 'error') this.#fail(data);
+    if (this.over || data === '[DONE]') return;
+    if (name === 'error') this.fail(data);
     else this.take(parseEvent(data));
   }
 
-  take(event: Json): void {
-    takeMessageUsage(this.#usage, event.type, event);
+  take(event: Json) {
+    takeMessageUsage(this.usage, event.type, event);
     switch (event.type) {
       case 'content_block_delta':
-        this.#delta(event);
-        break;
+        return this.#delta(event);
       case 'message_start':
-        this.#start(event.message);
-        break;
+        return this.start(event.message, usageIn(this.usage));
       case 'content_block_start':
-        this.#open(event);
-        break;
+        return this.#open(event);
       case 'content_block_stop':
-        this.#close(event.index);
-        break;
+        return this.#close(event.index);
       case 'message_delta':
-        if (isObject(event.delta)) this.#readStop(event.delta);
-        break;
+        return isObject(event.delta) ? this.#readStop(event.delta) : undefined;
       case 'message_stop':
-        this.#finish();
-        break;
+        return this.#stop();
       case 'ping':
-        this.#emit({ type: 'ping' });
-        break;
+        return this.emit({ type: 'ping' });
       default:
-        if (event.type === 'error' || (event.type === undefined && isError(event))) this.#fail(event);
+        if (event.type === 'error' || (event.type === undefined && isError(event))) this.fail(event);
     }
-  }
-
-  #fail(error: unknown): void {
-    this.#over = true;
-    this.#emit({ type: 'error', problem: readProblem(undefined, error) });
   }
 
   /** Complete after the stop reason: not all servers send an end event. */
   get finished(): boolean {
-    return this.#over || saysReason(this.#stop_reason);
+    return this.over || saysReason(this.#stop_reason);
   }
 
   end(): void {
     if (!this.finished) throw notComplete();
-    if (!this.#over) this.#finish();
+    if (!this.over) this.#stop();
   }
 
   /** Reads the stop reason; a later delta without one does not clear it. */
   #readStop({ stop_reason, stop_sequence, stop_details }: Json): void {
     if (saysReason(stop_reason)) this.#stop_reason = stop_reason;
     if (typeof stop_sequence === 'string') this.#stop_sequence = stop_sequence;
-    if (isObject(stop_details)) this.#notes.note('answer_stop_details');
-  }
-
-  #start(message: unknown): void {
-    if (this.#started) return;
-    this.#started = true;
-    this.#emit(startOfAnswer(message, usageIn(this.#usage)));
+    if (isObject(stop_details)) this.notes.note('answer_stop_details');
   }
 
   #open({ index, content_block: block }: Json): void {
     if (!isObject(block)) throw brokenAnswer('content_block_start has no content_block');
-    this.#start(undefined);
+    this.start(undefined, usageIn(this.usage));
     this.#is_empty = false;
     // An upstream that does not end one block before the next with the same number has ended it all the same.
     this.#close(index);
@@ -154,54 +114,44 @@ export class MessagesReader implements StreamReader {
       case 'tool_use': {
         const name = textOf(block.name);
         if (name === '') throw brokenAnswer('a tool_use block has no name');
-        this.#has_calls = true;
-        const id = textOf(block.id) || `toolu_${this.#parts}`;
+        const id = textOf(block.id) || `toolu_${this.parts}`;
         return { ...this.#opened({ kind: 'tool_call', id, name }), whole_input: inputText(block.input) };
       }
       default:
-        this.#notes.note(PROVIDER_BLOCK.test(textOf(block.type)) ? 'answer_provider_tool' : 'answer_unknown_block');
+        this.notes.note(PROVIDER_BLOCK.test(textOf(block.type)) ? 'answer_provider_tool' : 'answer_unknown_block');
         return LEFT_OUT;
     }
   }
 
   #opened(start: PartStart, text?: unknown): OpenBlock {
-    const part = this.#parts++;
-    this.#emit({ type: 'part_start', index: part, part: start });
-    this.#say(part, text);
+    const part = this.open(start);
+    this.say(part, text);
     return { part, kind: start.kind, signature: '', whole_input: '' };
   }
 
-  #say(index: number, text: unknown): void {
-    if (typeof text === 'string' && text !== '') this.#emit({ type: 'part_delta', index, text });
-  }
-
   #prove(index: number, kind: 'encrypted' | 'signature', value: string): void {
-    if (value !== '') this.#emit({ type: 'proof', index, proof: { protocol: 'messages', kind, value } });
+    if (value !== '') this.prove(index, { protocol: 'messages', kind, value });
   }
 
-  #delta({ index, delta }: Json): void {
+  #delta({ index, delta }: Json) {
     const block = this.#blocks.get(index);
     if (block === undefined) throw brokenAnswer('content_block_delta names a block that is not open');
     if (block.part === undefined || !isObject(delta)) return;
     switch (delta.type) {
       case 'text_delta':
-        this.#say(block.part, delta.text);
-        break;
+        return this.say(block.part, delta.text);
       case 'thinking_delta':
-        this.#say(block.part, delta.thinking);
-        break;
+        return this.say(block.part, delta.thinking);
       case 'input_json_delta':
         if (textOf(delta.partial_json) !== '') block.whole_input = '';
-        this.#say(block.part, delta.partial_json);
-        break;
+        return this.say(block.part, delta.partial_json);
       case 'signature_delta':
         if (typeof delta.signature === 'string') block.signature = delta.signature;
-        break;
+        return;
       case 'citations_delta':
-        this.#notes.note('answer_citations');
-        break;
+        return this.notes.note('answer_citations');
       default:
-        this.#notes.note('answer_unknown_block');
+        return this.notes.note('answer_unknown_block');
     }
   }
 
@@ -211,22 +161,18 @@ export class MessagesReader implements StreamReader {
     this.#blocks.delete(index);
     const { part, kind, signature, whole_input } = block;
     if (part === undefined) return;
-    if (kind === 'tool_call') this.#say(part, whole_input);
+    if (kind === 'tool_call') this.say(part, whole_input);
     if (kind === 'reasoning') this.#prove(part, 'signature', signature);
-    this.#emit({ type: 'part_end', index: part });
+    this.close(part);
   }
 
-  #finish(): void {
+  #stop(): void {
     // An empty response without a stop reason is incomplete.
     if (!saysReason(this.#stop_reason) && this.#is_empty) throw notComplete();
-    this.#over = true;
-    this.#start(undefined);
+    this.start(undefined, usageIn(this.usage));
     const is_cut = [...this.#blocks.values()].some(({ kind }) => kind === 'tool_call');
     for (const index of [...this.#blocks.keys()]) this.#close(index);
-    const stop_sequence = this.#stop_sequence;
-    const end = readEnd(this.#stop_reason, { has_calls: this.#has_calls, is_cut }, this.#notes);
-    if ('problem' in end) this.#emit({ type: 'error', problem: end.problem });
-    else this.#emit({ type: 'end', ...end, ...present({ stop_sequence, usage: usageIn(this.#usage) }) });
+    this.finish(this.endBy(this.#stop_reason, is_cut), this.#stop_sequence);
   }
 }
 
@@ -248,7 +194,6 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   return events;
 }
 
-/** Arguments as JSON text; the start of a block that streams has an empty object. */
 function inputText(input: unknown): string {
   try {
     return isObject(input) ? JSON.stringify(input) : '{}';
@@ -257,20 +202,16 @@ function inputText(input: unknown): string {
   }
 }
 
-/** Usage of a response. */
-
 const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
 
 const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
-/** Start of a delta, for upstreams without event names. */
 const UNNAMED_DELTA = '{"type":"content_block_delta"';
 
 const DELTA_FRAME_CHARS = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'.length;
 
 const BEDROCK = 'amazon-bedrock-invocationMetrics';
 
-/** Names of counts in a `usage` object, in the protocol and at Amazon Bedrock. */
 const NAMES = {
   input: ['input_tokens', 'inputTokenCount'],
   output: ['output_tokens', 'outputTokenCount'],
@@ -297,31 +238,16 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
   if (message === undefined) return;
   // A document with usage but no type is a response.
   const type = message.type ?? name ?? (asObject(message.usage) && 'message');
-  switch (type) {
-    case 'message_start':
-      reading.streamed = true;
-      noteModel(reading, asObject(message.message)?.model);
-      break;
-    case 'content_block_start':
-      readBlockStart(reading, data);
-      break;
-    case 'content_block_delta':
-      countDelta(reading, data);
-      break;
-    case 'error':
-      reading.failed = true;
-      break;
-    case 'message':
-      noteModel(reading, message.model);
-      break;
-    case undefined:
-      if (isError(message)) reading.failed = true;
-      break;
-  }
+  if (type === 'message_start') {
+    reading.streamed = true;
+    noteModel(reading, asObject(message.message)?.model);
+  } else if (type === 'content_block_start') readBlockStart(reading, data);
+  else if (type === 'content_block_delta') countDelta(reading, data);
+  else if (type === 'error' || (type === undefined && isError(message))) reading.failed = true;
+  else if (type === 'message') noteModel(reading, message.model);
   takeMessageUsage(reading, type, message);
 }
 
-/** Reads the usage of an event or document, for the bill and for translated responses. */
 function takeMessageUsage(reading: UsageReading, type: unknown, said: Json): void {
   if (type !== 'message_start' && type !== 'message_delta' && type !== 'message_stop' && type !== 'message') return;
   const delta = asObject(said.delta);
@@ -337,10 +263,7 @@ function takeMessageUsage(reading: UsageReading, type: unknown, said: Json): voi
   else if (type === 'message_stop') reading.complete ||= !reading.failed;
 }
 
-/**
- * Merges a `usage` object into earlier reports: the last usable number of each field counts. After the end of the response no
- * count decreases. @returns whether output was counted
- */
+/** Merges a `usage` object: the last number counts, the highest after the end. @returns whether it has output */
 function overlay(reading: UsageReading, value: unknown): boolean {
   const usage = asObject(value);
   if (usage === undefined) return false;
@@ -399,8 +322,6 @@ function countDelta(reading: UsageReading, data: string): void {
   reading.delta_chars += Math.max(0, data.length - DELTA_FRAME_CHARS);
 }
 
-/** Places of texts in a response. */
-
 const KINDS: Readonly<Record<string, TextKind>> = { text: 'text', thinking: 'reasoning', partial_json: 'tool_input' };
 
 const DELTA_TYPES: Readonly<Record<string, string>> = {
@@ -417,7 +338,6 @@ function isBlock(path: Path): boolean {
   return (path.length === 2 && path[0] === 'content_block') || (path.length === 3 && path[0] === 'content');
 }
 
-/** Places of texts in a Messages response. */
 export const messagesTexts: AnswerTexts = {
   placeOf(path, event) {
     const key = keyOf(path);

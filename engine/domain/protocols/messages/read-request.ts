@@ -34,6 +34,7 @@ import type {
   ToolResultPart,
   Turn,
 } from '../translation/conversation.ts';
+import { effortNamed } from '../translation/features.ts';
 import { bytesOf, filePart } from '../translation/files.ts';
 import { type MadeReasoning, type Path, proofFromText, unprovenBlock } from '../translation/made-reasoning.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
@@ -51,7 +52,6 @@ interface BlockKind {
 
 type BlockKinds = ReadonlyMap<string, BlockKind>;
 
-/** Blocks by their type: whose messages have them, their fields, and what reads them. */
 const blockKinds = (
   ...rows: readonly (readonly [type: string, roles: readonly Role[], fields: string, read: BlockReader])[]
 ): BlockKinds =>
@@ -59,7 +59,6 @@ const blockKinds = (
     rows.map(([type, roles, fields, read]) => [type, { roles, fields: new Set(['type', ...fields.split(' ')]), read }]),
   );
 
-/** A block that is given as a text, which a rule notes. */
 const told =
   (rule: RuleName, textOf: (block: Json, path: string) => string): BlockReader =>
   (block, path, notes) => {
@@ -310,10 +309,7 @@ function readEffort(body: Json, notes: Notes): ReasoningRequest['effort'] {
   if (config === undefined) return undefined;
   noteOthers(config, CONFIG_FIELDS, notes);
   if (!isAbsent(config.task_budget)) notes.note('task_budget');
-  const said = optional(config, 'effort', textAt, 'output_config.');
-  const effort = EFFORTS.find((known) => known === said);
-  if (said !== undefined && effort === undefined) notes.note('unknown_effort');
-  return effort;
+  return effortNamed(optional(config, 'effort', textAt, 'output_config.'), EFFORTS, notes);
 }
 
 /** Reads the display; unknown values of newer clients count as visible. */
@@ -571,7 +567,6 @@ function hasResults(message: unknown): boolean {
   return contentOf(message).some((block) => isObject(block) && block.type === 'tool_result');
 }
 
-/** The first block that stays; `made` counts up. */
 function firstKept(blocks: readonly unknown[], made: readonly number[]): unknown {
   let index = 0;
   while (made[index] === index) index++;

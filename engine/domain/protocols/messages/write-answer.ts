@@ -16,10 +16,7 @@ import { cacheWritten } from '../usage.ts';
 import { messagesErrors } from './index.ts';
 import { argumentsObject } from './write-request.ts';
 
-/**
- * A usage object. Omits unknown counts of cached tokens: the protocol allows null, but one client cannot parse null. Other
- * unknown counts are 0, because every response has them.
- */
+/** Omits unknown counts of cached tokens, as one client cannot parse null; every response has the others. */
 function writeUsage(usage: ModelUsage): Json {
   const { cache_write_5m, cache_write_1h, reasoning } = usage;
   const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
@@ -42,10 +39,7 @@ function writeUsage(usage: ModelUsage): Json {
   };
 }
 
-/**
- * The head of a response, for `message_start` and without a stream. Its identifier is never the upstream's: servers of other
- * protocols repeat theirs, and coding clients merge responses with the same one.
- */
+/** The head, with an own identifier: other servers repeat theirs, and coding clients merge equal ones. */
 function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Json {
   return {
     id: `msg_${answer.request_id.replaceAll('-', '')}`,
@@ -73,7 +67,6 @@ function writeStopReason(reason: StopReason, has_refusal: boolean): string {
 
 interface Part {
   readonly start: PartStart;
-  /** Text buffered until the block before ends. */
   held: string;
   proof?: ReasoningProof;
   ended: boolean;
@@ -232,15 +225,8 @@ export class MessagesWriter implements StreamWriter {
 }
 
 function startOf(start: PartStart): Json {
-  switch (start.kind) {
-    case 'text':
-    case 'refusal':
-      return { type: 'text', text: '' };
-    case 'reasoning':
-      return { type: 'thinking', thinking: '', signature: '' };
-    case 'tool_call':
-      return { type: 'tool_use', id: start.id, name: start.name, input: {} };
-  }
+  if (start.kind === 'tool_call') return { type: 'tool_use', id: start.id, name: start.name, input: {} };
+  return start.kind === 'reasoning' ? { type: 'thinking', thinking: '', signature: '' } : { type: 'text', text: '' };
 }
 
 function sse(name: string, data: string): string {
@@ -281,16 +267,11 @@ function thinkingFirst(content: Json[], { thinks_first, made_by }: AnswerContext
 }
 
 function writeBlock({ start, text, proof }: WholePart, { made_by }: AnswerContext, notes: Notes): Json[] {
-  switch (start.kind) {
-    case 'text':
-    case 'refusal':
-      return text === '' ? [] : [{ type: 'text', text }];
-    case 'reasoning':
-      if (text === '' && proof === undefined) return [];
-      return [{ type: 'thinking', thinking: text, signature: proofToText(proof, made_by) }];
-    case 'tool_call':
-      return [{ type: 'tool_use', id: start.id, name: start.name, input: inputOf(text, notes) }];
-  }
+  if (start.kind === 'tool_call')
+    return [{ type: 'tool_use', id: start.id, name: start.name, input: inputOf(text, notes) }];
+  if (start.kind !== 'reasoning') return text === '' ? [] : [{ type: 'text', text }];
+  if (text === '' && proof === undefined) return [];
+  return [{ type: 'thinking', thinking: text, signature: proofToText(proof, made_by) }];
 }
 
 function inputOf(text: string, notes: Notes): Json {

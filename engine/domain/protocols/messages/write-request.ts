@@ -20,7 +20,7 @@ import type {
 import { effortOf, lateInstructions, OPENING } from '../translation/features.ts';
 import { takenImage } from '../translation/files.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
-import { type Accepted, STRING_FORMATS, StrictSchemas } from '../translation/tool-schemas.ts';
+import { type Accepted, createStrictSchemas, STRING_FORMATS, type StrictSchemas } from '../translation/tool-schemas.ts';
 
 /** By the guide "Structured outputs", section "JSON Schema limitations", and the SDKs' transform_schema. */
 export const accepted: Accepted = {
@@ -69,7 +69,7 @@ function writeTexts(parts: readonly TextPart[], notes: Notes): Block[] {
 }
 
 function writeMessages(turns: readonly Turn[], notes: Notes): Message[] {
-  const ids = new CallIds(notes);
+  const ids = createCallIds(notes);
   const messages: { role: Message['role']; results: Block[]; others: Block[] }[] = [];
   for (const [index, turn] of turns.entries()) {
     const role = turn.role === 'assistant' ? 'assistant' : 'user';
@@ -209,40 +209,35 @@ function resultContent(parts: ToolResultPart['parts'], path: string, notes: Note
   return content.length === 0 ? {} : { content };
 }
 
-/** Valid, unique identifiers of tool calls. */
-class CallIds {
-  readonly #notes: Notes;
-  readonly #used = new Set<string>();
+type CallIds = ReturnType<typeof createCallIds>;
+
+/** Gives calls valid, unique identifiers, and their results the same. */
+function createCallIds(notes: Notes) {
+  const plainId = (id: string): string => id.replace(/[^A-Za-z0-9_-]/g, '_');
+  const used = new Set<string>();
   /** The identifier of the latest call, by the client's identifier. */
-  readonly #latest = new Map<string, string>();
+  const latest = new Map<string, string>();
   /** Number of calls whose identifiers are equal for upstreams. */
-  readonly #numbers = new Map<string, number>();
-
-  constructor(notes: Notes) {
-    this.#notes = notes;
-  }
-
-  called(id: string): string {
-    const plain = id.replace(/[^A-Za-z0-9_-]/g, '_');
-    let number = this.#numbers.get(plain) ?? 0;
-    let unique: string;
-    do unique = ++number === 1 ? plain : `${plain}_${number}`;
-    while (this.#used.has(unique));
-    this.#numbers.set(plain, number);
-    if (unique !== id) this.#notes.note('tool_call_id');
-    this.#used.add(unique);
-    this.#latest.set(id, unique);
-    return unique;
-  }
-
-  answered(id: string): string {
-    return this.#latest.get(id) ?? id.replace(/[^A-Za-z0-9_-]/g, '_');
-  }
+  const numbers = new Map<string, number>();
+  return {
+    called(id: string): string {
+      const plain = plainId(id);
+      let number = numbers.get(plain) ?? 0;
+      let unique: string;
+      do unique = ++number === 1 ? plain : `${plain}_${number}`;
+      while (used.has(unique));
+      numbers.set(plain, number);
+      if (unique !== id) notes.note('tool_call_id');
+      used.add(unique);
+      latest.set(id, unique);
+      return unique;
+    },
+    answered: (id: string): string => latest.get(id) ?? plainId(id),
+  };
 }
 
 const MARKS_MAX = 4;
 
-/** Parts that can be marked, in the order of the prompt. */
 interface Prompt {
   readonly tools: readonly Block[];
   readonly system: readonly Block[];
@@ -251,10 +246,7 @@ interface Prompt {
 
 const UNMARKABLE: ReadonlySet<unknown> = new Set(['thinking', 'redacted_thinking']);
 
-/**
- * Marks the prompt for a client that requests caching as a whole, unless parts have their own marks. Marks before a long one
- * become long: upstreams reject a longer lifetime after a shorter one.
- */
+/** Marks the prompt for a client that caches it whole; upstreams reject a longer lifetime after a shorter one. */
 function markPrompt(cache: Conversation['cache'], prompt: Prompt, notes: Notes): void {
   const marked = marksOf(prompt);
   const long = cache?.long_marks ? marked.length : marked.findLastIndex(isLong) + 1;
@@ -333,7 +325,6 @@ function obstacleTo(
   return undefined;
 }
 
-/** Whether the last message has results of calls without the provider's own thinking. */
 function answersForeignCalls(messages: readonly Message[]): boolean {
   if (messages.at(-1)?.content[0]?.type !== 'tool_result') return false;
   const first = messages.at(-2)?.content[0]?.type;
@@ -366,10 +357,9 @@ const JSON_ONLY = 'Answer with one JSON object and nothing else: no words around
 const SCHEMA_ONLY =
   'Answer with one JSON value and nothing else: no words around it and no code fence. It must match this JSON Schema:';
 
-/** Writes a request for an upstream. Raises not_translatable by a rule. */
 export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   noteUnsaid(conversation, notes);
-  const held = new StrictSchemas(accepted, notes);
+  const held = createStrictSchemas(accepted, notes);
   const format = writeFormat(conversation, held, notes);
   const system = writeSystem(conversation, format !== undefined, notes);
   const messages = writeMessages(conversation.turns, notes);
@@ -451,7 +441,6 @@ function writeTool(tool: Tool, held: StrictSchemas, notes: Notes): Block {
   };
 }
 
-/** Tools in the history of a request without tools, such as one for a summary; upstreams require their definitions. */
 function calledTools({ turns }: Conversation, notes: Notes): Block[] {
   const names = new Set(
     turns.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === 'tool_call' ? part.name : []))),

@@ -15,27 +15,20 @@ import {
   nothingAttached,
   outputBounds,
   REFERENCE_TOKENS,
+  readingOf,
   TOOL_USES_MAX,
   thinkingBudget,
-  toolNames,
-  toolTokens,
   withThinking,
 } from '../body/fields.ts';
 import { countAt, invalid, isAbsent, kindOf, optional } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
 import { isMadeItem } from '../translation/made-reasoning.ts';
 
-/** Json that stand for text which only the provider has. */
 const REFERENCES = ['previous_response_id', 'conversation', 'prompt'] as const;
 
 /** Tools that the client runs itself; all others are the provider's. */
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
-  'function',
-  'custom',
-  'local_shell',
-  'apply_patch',
-  'computer',
-  'computer_use_preview',
+  ...['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'],
 ]);
 
 /** The provider runs the tool search, unless the client does. */
@@ -69,7 +62,6 @@ export function meantFor({
   return isAbsent(system) ? ['chat', 'messages'] : ['messages', 'system'];
 }
 
-/** Reads a body of the Responses protocol. Raises invalid_request. */
 export function readResponsesBody(body: Json): BodyReading {
   const { background, input } = body;
   if (background != null && background !== false) {
@@ -84,18 +76,11 @@ export function readResponsesBody(body: Json): BodyReading {
   for (const key of REFERENCES) if (body[key] != null) addKept(attached);
   for (const item of items) attachItem(fieldsOf(item), attached);
   return {
+    ...readingOf(tools, items, attached, run_by_provider.length > 0, tools.length > 0 || items.some(isCall)),
     ...withThinking(outputBounds(body, ['max_output_tokens']), thinkingBudget(body)),
     iterations: run_by_provider.length > 0 ? iterationsOf(most_calls) : 1,
     compacts: listOf(body, 'context_management').length > 0,
-    choices: 1,
-    tool_count: tools.length,
-    tool_names: () => toolNames(tools),
-    message_count: items.length,
-    image_count: attached.images,
     server_tool_uses: usesOf(run_by_provider, most_calls),
-    unproven_reasoning: attached.unproven_reasoning,
-    holds_state: attached.holds_state,
-    unseen_tokens: attached.tokens + toolTokens(tools.length > 0 || items.some(isCall), run_by_provider.length > 0),
     cache_ttl: keyedCache(body),
   };
 }
@@ -116,7 +101,6 @@ function toolsOfItem(item: unknown): readonly unknown[] {
   return (type === 'additional_tools' || type === 'tool_search_output') && Array.isArray(tools) ? tools : [];
 }
 
-/** A namespace is a list of tools under one name. */
 function toolsIn(value: unknown): readonly Json[] {
   const tool = fieldsOf(value);
   if (tool.type !== 'namespace') return [tool];

@@ -66,7 +66,6 @@ function event(value: { readonly type: string; readonly [key: string]: unknown }
   return `event: ${value.type}\ndata: ${jsonText(value)}\n\n`;
 }
 
-/** Responses. */
 export const responsesProtocol: ProtocolDefinition = {
   name: 'Responses',
   api: 'the Responses API',

@@ -1,21 +1,12 @@
 import type { TextKind } from '../../../base/contract/rewriting.ts';
 import type { ResponseEvent } from '../../../base/contract/stage.ts';
-import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
+import { AnswerReader, brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { TOOL_USES_MAX } from '../body/fields.ts';
-import { readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
-import { isAbsent, isObject, itemsOf, objectsIn, present, textOf } from '../read-json.ts';
+import { isAbsent, isObject, itemsOf, objectsIn, textOf } from '../read-json.ts';
 import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
-import { type AnswerParts, readEnd, saysReason } from '../stop-reasons.ts';
-import {
-  type Emit,
-  type Json,
-  type ModelEvent,
-  type PartStart,
-  type StopReason,
-  type StreamReader,
-  startOfAnswer,
-} from '../translation/conversation.ts';
+import { saysReason } from '../stop-reasons.ts';
+import type { Json, ModelEvent, PartStart, StopReason, StreamReader } from '../translation/conversation.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/free-text.ts';
 import { isMadeItem } from '../translation/made-reasoning.ts';
 import type { Notes } from '../translation/rules.ts';
@@ -24,26 +15,23 @@ import {
   countTexts,
   countTool,
   isCount,
-  newUsageReading,
   noteAnswer,
   parseObject,
   readTotals,
   takeTotals,
   type UsageReading,
-  usageIn,
 } from '../usage.ts';
 
 /** One part of the answer: how much of its text has been passed on. */
 class OpenPart {
   readonly index: number;
-  readonly #emit: Emit;
+  readonly #answer: AnswerReader;
   #length = 0;
   #ended = false;
 
-  constructor(index: number, part: PartStart, emit: Emit) {
-    this.index = index;
-    this.#emit = emit;
-    emit({ type: 'part_start', index, part });
+  constructor(part: PartStart, answer: AnswerReader) {
+    this.#answer = answer;
+    this.index = answer.open(part);
   }
 
   get empty(): boolean {
@@ -51,59 +39,30 @@ class OpenPart {
   }
 
   add(text: string, encoded = text): void {
-    if (this.#ended || text === '') return;
+    if (this.#ended) return;
     this.#length += text.length;
-    this.#emit({ type: 'part_delta', index: this.index, text: encoded });
+    this.#answer.say(this.index, encoded);
   }
 
   /** The rest of the complete text after the emitted pieces, which may have been incomplete. */
   missing(whole: string): string {
-    return whole.length > this.#length ? whole.slice(this.#length) : '';
+    return whole.slice(this.#length);
   }
 
   end(): void {
-    if (this.#ended) return;
+    if (!this.#ended) this.#answer.close(this.index);
     this.#ended = true;
-    this.#emit({ type: 'part_end', index: this.index });
-  }
-}
-
-/** Numbers the parts of one response, and records what determines its stop reason. */
-class Parts {
-  readonly notes: Notes;
-  readonly emit: Emit;
-  #next = 0;
-  #kinds = new Set<PartStart['kind']>();
-
-  constructor(notes: Notes, emit: Emit) {
-    this.notes = notes;
-    this.emit = emit;
-  }
-
-  open(part: PartStart): OpenPart {
-    this.#kinds.add(part.kind);
-    return new OpenPart(this.#next++, part, this.emit);
-  }
-
-  get said(): AnswerParts {
-    return { has_calls: this.#kinds.has('tool_call'), has_refusal: this.#kinds.has('refusal') };
-  }
-
-  get nextCallId(): string {
-    return `call_${this.#next}`;
   }
 }
 
 type DeltaKind = 'text' | 'refusal' | 'summary' | 'thought' | 'arguments' | 'input';
 
-/** Types of text parts; some servers omit the type. */
 const TEXT_PARTS: ReadonlySet<unknown> = new Set([undefined, null, 'output_text', 'text', 'refusal']);
 
 /** One item of the output, as it streams. Only messages, reasoning and calls have content. */
 class OutputItem {
-  readonly #parts: Parts;
+  readonly #answer: AnswerReader;
   readonly #type: unknown;
-  /** The field of a call with arguments or plain text. */
   readonly #field: 'arguments' | 'input' | undefined;
   /** Open parts: of a message by index; other items have one. */
   readonly #open = new Map<number, OpenPart>();
@@ -112,17 +71,17 @@ class OutputItem {
   #inner = 0;
   #begun = false;
 
-  constructor(item: Json, parts: Parts) {
-    this.#parts = parts;
+  constructor(item: Json, answer: AnswerReader) {
+    this.#answer = answer;
     this.#type = item.type;
     if (item.type === 'function_call') this.#field = 'arguments';
     else if (item.type === 'custom_tool_call') this.#field = 'input';
-    else if (item.type !== 'message' && item.type !== 'reasoning') parts.notes.note('answer_provider_tool');
+    else if (item.type !== 'message' && item.type !== 'reasoning') answer.notes.note('answer_provider_tool');
     if (this.#field === undefined) return;
-    const id = textOf(item.call_id) || textOf(item.id) || parts.nextCallId;
+    const id = textOf(item.call_id) || textOf(item.id) || `call_${answer.parts}`;
     const namespace = textOf(item.namespace);
     const name = namespace === '' ? textOf(item.name) : `${namespace}__${textOf(item.name)}`;
-    this.#open.set(0, parts.open({ kind: 'tool_call', id, name }));
+    this.#open.set(0, new OpenPart({ kind: 'tool_call', id, name }, answer));
     this.#call(textOf(item[this.#field]));
   }
 
@@ -154,7 +113,7 @@ class OutputItem {
   close(): void {
     if (this.#field === 'input') {
       this.#begin();
-      this.#parts.emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_END });
+      this.#answer.say(this.#open.get(0)!.index, FREE_TEXT_END);
     }
     for (const part of this.#open.values()) part.end();
   }
@@ -162,14 +121,14 @@ class OutputItem {
   #part(inner: number, kind: 'text' | 'refusal' | 'reasoning'): OpenPart {
     let part = this.#open.get(inner);
     if (part === undefined) {
-      part = this.#parts.open({ kind });
+      part = new OpenPart({ kind }, this.#answer);
       this.#open.set(inner, part);
     }
     return part;
   }
 
   #readMessage(item: Json): void {
-    const { notes } = this.#parts;
+    const { notes } = this.#answer;
     if (item.phase === 'commentary') notes.note('answer_phase');
     for (const [inner, content] of itemsOf(item.content).entries()) {
       if (!isObject(content)) continue;
@@ -188,7 +147,7 @@ class OutputItem {
   #think(kind: DeltaKind, inner: number, text: string): void {
     this.#kind ??= kind;
     if (this.#kind !== kind) {
-      this.#parts.notes.note('second_reasoning');
+      this.#answer.notes.note('second_reasoning');
       return;
     }
     const part = this.#part(0, 'reasoning');
@@ -205,7 +164,7 @@ class OutputItem {
     part.add(part.missing(whole));
     const id = textOf(item.id);
     const proof = { protocol: 'responses', kind: 'encrypted', value, ...(id !== '' && { id }) } as const;
-    if (value !== '') this.#parts.emit({ type: 'proof', index: part.index, proof });
+    if (value !== '') this.#answer.prove(part.index, proof);
   }
 
   #call(text: string): void {
@@ -218,7 +177,7 @@ class OutputItem {
   #begin(): void {
     if (this.#begun) return;
     this.#begun = true;
-    this.#parts.emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_START });
+    this.#answer.say(this.#open.get(0)!.index, FREE_TEXT_START);
   }
 }
 
@@ -228,7 +187,6 @@ function joined(value: unknown): string {
 }
 
 interface TextEvent {
-  /** Whether the event repeats the complete text and ends it. */
   readonly is_whole: boolean;
   readonly kind: DeltaKind;
   /** The field with the complete text, which some servers send without deltas. */
@@ -263,29 +221,21 @@ const ENDED: ReadonlySet<unknown> = new Set<unknown>(['completed', 'incomplete',
 
 const CANCELLED = 'The upstream cancelled its response. Send the request again.';
 
-/** Reads one response, with or without a stream. */
-export class ResponsesReader implements StreamReader {
-  readonly #parts: Parts;
+export class ResponsesReader extends AnswerReader implements StreamReader {
   readonly #items = new Map<unknown, OutputItem | 'done'>();
   /** Whether items had no identifiers; the last event may repeat them. */
   #nameless = false;
   #nameless_type: unknown;
   /** Indexes of items by identifier: events of some servers have only one of the two. */
   readonly #indexes = new Map<unknown, unknown>();
-  #started = false;
-  #over = false;
-
-  constructor(notes: Notes, emit: Emit) {
-    this.#parts = new Parts(notes, emit);
-  }
 
   read({ name, data }: ResponseEvent) {
-    if (this.#over || data === '[DONE]') return;
-    if (name === 'error') return this.#fail(data);
+    if (this.over || data === '[DONE]') return;
+    if (name === 'error') return this.fail(data);
     const event = parseEvent(data);
     const { type } = event;
     if (typeof type !== 'string') {
-      if (isError(event)) return this.#fail(event);
+      if (isError(event)) return this.fail(event);
       throw brokenAnswer('an event has no type');
     }
     const text_event = TEXTS.get(type);
@@ -296,7 +246,7 @@ export class ResponsesReader implements StreamReader {
       case 'response.created':
       case 'response.in_progress':
       case 'response.queued':
-        return this.#start(event.response);
+        return this.start(event.response);
       case 'response.output_item.added':
         return void this.#open(event, objectIn(event, 'item'));
       case 'response.content_part.added':
@@ -306,18 +256,18 @@ export class ResponsesReader implements StreamReader {
       case 'response.output_item.done':
         return this.#readDone(event, objectIn(event, 'item'));
       case 'error':
-        return this.#fail(event);
+        return this.fail(event);
       case 'keepalive':
-        return this.#parts.emit({ type: 'ping' });
+        return this.emit({ type: 'ping' });
     }
   }
 
   get finished(): boolean {
-    return this.#over;
+    return this.over;
   }
 
   end(): void {
-    if (!this.#over) throw notComplete();
+    if (!this.over) throw notComplete();
   }
 
   readDocument(response: Json) {
@@ -332,13 +282,7 @@ export class ResponsesReader implements StreamReader {
     const is_open = name === 'completed' || name === 'done';
     const status = is_open && ENDED.has(response.status) ? response.status : name;
     if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', usage_beside);
-    else this.#fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) });
-  }
-
-  #start(response: unknown): void {
-    if (this.#started) return;
-    this.#started = true;
-    this.#parts.emit(startOfAnswer(response));
+    else this.fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) });
   }
 
   #readText(event: Json, known: TextEvent): void {
@@ -365,18 +309,17 @@ export class ResponsesReader implements StreamReader {
     return item === 'done' ? undefined : item;
   }
 
-  /** The key of an item: its index, or its identifier without an index. */
   #keyOf(event: Json, item?: Json): unknown {
     const id = event.item_id ?? item?.id ?? null;
     return event.output_index ?? this.#indexes.get(id) ?? id;
   }
 
   #open(event: Json, item: Json): OutputItem {
-    this.#start(undefined);
+    this.start(undefined);
     const key = this.#keyOf(event, item);
     // Servers that neither count items nor name them send one after the other.
     this.#openAt(key)?.close();
-    const opened = new OutputItem(item, this.#parts);
+    const opened = new OutputItem(item, this);
     this.#items.set(key, opened);
     if (typeof item.id === 'string') this.#indexes.set(item.id, key);
     if (key === null) this.#nameless_type = item.type;
@@ -394,7 +337,6 @@ export class ResponsesReader implements StreamReader {
     } else this.#items.set(key, 'done');
   }
 
-  /** The open item without an identifier, if it can be this one. */
   #takeNameless({ type }: Json): OutputItem | undefined {
     const item = this.#nameless_type === type ? this.#openAt(null) : undefined;
     if (item !== undefined) this.#items.delete(null);
@@ -402,36 +344,21 @@ export class ResponsesReader implements StreamReader {
   }
 
   #finish(response: Json, completed: boolean, usage_beside?: unknown): void {
-    this.#start(response);
+    this.start(response);
     const repeated = Array.isArray(response.output) && !this.#nameless ? response.output : [];
-    // The first item cannot be a repetition.
     const is_first = this.#items.size === 0;
     for (const [output_index, item] of repeated.entries()) {
       if (isObject(item) && (is_first || !this.#isDone(output_index, item))) this.#readDone({ output_index }, item);
     }
     for (const item of this.#items.values()) if (item !== 'done') item.close();
-    this.#over = true;
-    const reading = newUsageReading();
-    takeResponseUsage(reading, response, true, usage_beside);
-    const { said, notes } = this.#parts;
-    const end = readEnd(completed ? 'completed' : cutWord(response.incomplete_details), said, notes);
-    if ('problem' in end) this.#parts.emit({ type: 'error', problem: end.problem });
-    else
-      this.#parts.emit({
-        type: 'end',
-        reason: completed ? end.reason : cutReason(end.reason),
-        ...present({ usage: usageIn(reading) }),
-      });
+    takeResponseUsage(this.usage, response, true, usage_beside);
+    const end = this.endBy(completed ? 'completed' : cutWord(response.incomplete_details));
+    this.finish(completed || 'problem' in end ? end : { reason: cutReason(end.reason) });
   }
 
   /** Whether an item was already read: some servers renumber repeated items, others give them new identifiers. */
   #isDone(output_index: number, { id }: Json): boolean {
     return this.#items.get(output_index) === 'done' || this.#items.get(this.#indexes.get(id) ?? id) === 'done';
-  }
-
-  #fail(body: unknown): void {
-    this.#over = true;
-    this.#parts.emit({ type: 'error', problem: readProblem(undefined, body) });
   }
 }
 
@@ -459,12 +386,9 @@ function cutWord(details: unknown): string {
   return saysReason(reason) ? reason : 'max_output_tokens';
 }
 
-/** The stop reason of an incomplete response, never one of a complete response. */
 function cutReason(reason: StopReason): StopReason {
   return reason === 'finished' || reason === 'tool_calls' ? 'max_tokens' : reason;
 }
-
-/** Usage of a response. */
 
 const DELTA_EVENTS: ReadonlySet<string> = new Set([
   ...[...TEXTS.keys()].filter((name) => name.endsWith('.delta')),
@@ -540,10 +464,7 @@ function takeEnd(reading: UsageReading, response: Json | undefined, is_whole: bo
   if (reading.complete) reportTools(reading, response);
 }
 
-/**
- * Reads the usage at the end of a stream or document, for the bill and for translated responses.
- * @param beside usage of the event outside its response, as some servers send it.
- */
+/** Reads the usage for bills and translated responses; some servers send it beside the response. */
 function takeResponseUsage(
   reading: UsageReading,
   response: Json | undefined,
@@ -581,12 +502,8 @@ function takeDocument(reading: UsageReading, response: Json | undefined): void {
   reading.counted = true;
 }
 
-/** Places of texts in a response. */
-
-/** Keys of images, in addition to those of other protocols. */
 const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);
 
-/** Fields of a response that do not repeat its request. */
 const ANSWERING: ReadonlySet<unknown> = new Set(['output', 'output_text', 'error', 'incomplete_details']);
 
 function kindOfType(type: unknown): TextKind | undefined {
@@ -597,7 +514,6 @@ function kindOfType(type: unknown): TextKind | undefined {
   return /_call\b|_call_/.test(type) ? 'tool_input' : undefined;
 }
 
-/** The kind by the innermost typed object around a place. */
 function kindOf(path: Path, event: Json): TextKind {
   let kind = kindOfType(event.type);
   let value: unknown = event;
@@ -623,7 +539,6 @@ interface ResponseText extends TextId {
 const sameOrUnsaid = (one: unknown, other: unknown): boolean =>
   one === undefined || other === undefined || one === other;
 
-/** Places of texts in a Responses response. */
 export const responsesTexts: AnswerTexts = {
   counter: 'sequence_number',
   repeats: true,

@@ -36,17 +36,14 @@ import type {
   Turn,
 } from '../translation/conversation.ts';
 import { EFFORTS } from '../translation/conversation.ts';
-import { readBreakpoint, readMetadata, readPromptCache, readUser } from '../translation/features.ts';
+import { addResult, effortNamed, readAccount, readBreakpoint } from '../translation/features.ts';
 import { filePart, readFileData, readUrl } from '../translation/files.ts';
 import { FREE_TEXT_PARAMETERS, freeTextArguments, withGrammar } from '../translation/free-text.ts';
 import { isMadeItem, type MadeReasoning, type Path, proofFromText } from '../translation/made-reasoning.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
 import { readSchema } from '../translation/tool-schemas.ts';
 
-/**
- * Calls of tools that the provider trains its models on and the client runs, such as shells. Other protocols treat them as
- * ordinary tools.
- */
+/** Calls of tools that the client runs, such as shells; other protocols treat them as ordinary tools. */
 
 const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new Map([
   ['local_shell_call', ['local_shell', 'action']],
@@ -64,47 +61,40 @@ function namesOf({ call_id, id }: Json): readonly string[] {
 
 const isResult = ({ type }: Json): boolean => typeof type === 'string' && type.endsWith('_output');
 
-class ClientCalls {
+function clientCalls(items: readonly unknown[]) {
+  const results = new Set(items.flatMap((item) => (isObject(item) && isResult(item) ? namesOf(item) : [])));
   /** Identifiers of calls, by all their names, that have a result. */
-  readonly #answered = new Map<string, string>();
-
-  constructor(items: readonly unknown[]) {
-    const results = new Set(items.flatMap((item) => (isObject(item) && isResult(item) ? namesOf(item) : [])));
-    for (const item of items) {
-      if (!isObject(item) || !CALLS.has(item.type)) continue;
-      const names = namesOf(item);
-      if (names.some((name) => results.has(name))) for (const name of names) this.#answered.set(name, names[0]!);
-    }
+  const answered = new Map<string, string>();
+  for (const item of items) {
+    if (!isObject(item) || !CALLS.has(item.type)) continue;
+    const names = namesOf(item);
+    if (names.some((name) => results.has(name))) for (const name of names) answered.set(name, names[0]!);
   }
-
-  /** Reads a call; `undefined` for other items, and for calls without a result. Raises invalid_request. */
-  callOf(item: Json, param: string): ToolCallPart | undefined {
-    const [name, told] = CALLS.get(item.type) ?? [];
-    const id = this.#idOf(item);
-    if (name === undefined || id === undefined) return undefined;
-    const at = `${param}.${told}`;
-    // A computer call can have several actions, or none.
-    const what = name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[told!], at);
-    return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
-  }
-
-  /** Reads a result; `undefined` for other items, and for results without a call. Raises invalid_request. */
-  resultOf(item: Json, param: string): ToolResultPart | undefined {
-    const call_id = RESULTS.has(item.type) ? this.#idOf(item) : undefined;
-    if (call_id === undefined) return undefined;
-    return {
-      kind: 'tool_result',
-      call_id,
-      parts: partsOf(item.output, `${param}.output`),
-      is_error: item.status === 'failed',
-    };
-  }
-
-  #idOf(item: Json): string | undefined {
-    return namesOf(item)
-      .map((name) => this.#answered.get(name))
+  const idOf = (item: Json): string | undefined =>
+    namesOf(item)
+      .map((name) => answered.get(name))
       .find((id) => id !== undefined);
-  }
+
+  return {
+    /** Reads a call; `undefined` for other items, and for calls without a result. Raises invalid_request. */
+    callOf(item: Json, param: string): ToolCallPart | undefined {
+      const [name, told] = CALLS.get(item.type) ?? [];
+      const id = idOf(item);
+      if (name === undefined || id === undefined) return undefined;
+      const at = `${param}.${told}`;
+      // A computer call can have several actions, or none.
+      const what = name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[told!], at);
+      return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
+    },
+
+    /** Reads a result; `undefined` for other items, and for results without a call. Raises invalid_request. */
+    resultOf(item: Json, param: string): ToolResultPart | undefined {
+      const call_id = RESULTS.has(item.type) ? idOf(item) : undefined;
+      if (call_id === undefined) return undefined;
+      const parts = partsOf(item.output, `${param}.output`);
+      return { kind: 'tool_result', call_id, parts, is_error: item.status === 'failed' };
+    },
+  };
 }
 
 function partsOf(output: unknown, param: string): ToolResultPart['parts'] {
@@ -115,7 +105,6 @@ function partsOf(output: unknown, param: string): ToolResultPart['parts'] {
   return [{ kind: 'text', text: jsonTextAt(output, param) }];
 }
 
-/** Parts of messages and tool results. */
 type ContentPart = TextPart | ImagePart | DocumentPart | RefusalPart;
 
 function readContent(value: unknown, param: string, notes: Notes): ContentPart[] {
@@ -175,79 +164,67 @@ const keyOf = (namespace: string | undefined, name: string): string => JSON.stri
 const joinedName = (namespace: string | undefined, name: string): string =>
   namespace === undefined ? name : `${namespace}__${name}`;
 
-/**
- * The tools of a request by their names in the conversation: a plain name stays, and a name in a namespace is joined with it.
- * Add all tools before the first lookup.
- */
-class ToolBook {
-  readonly #tools = new Map<string, Tool>();
-  readonly #notes: Notes;
-  #names: Map<string, string> | undefined;
-  #has_provider_tools = false;
+/** The tools by name, joined with their namespace if they have one. Add all before the first lookup. */
+function createToolBook(notes: Notes) {
+  const tools = new Map<string, Tool>();
+  let names: Map<string, string> | undefined;
+  let has_provider_tools = false;
 
-  constructor(notes: Notes) {
-    this.#notes = notes;
-  }
+  const put = (key: string, tool: Tool): void => {
+    if (!tools.has(key)) tools.set(key, tool);
+  };
+  const assigned = (): Map<string, string> => {
+    names ??= assignNames(tools);
+    return names;
+  };
 
-  addAll(value: unknown, param: string): void {
-    eachAt(value, param, (tool, at) => this.#add(tool, at));
-  }
-
-  /** The tools, with their addresses for the client. Raises not_translatable if none can be called. */
-  tools(): Tool[] {
-    const names = this.#assigned();
-    const tools = [...this.#tools].map(([key, tool]) => (tool.address ? { ...tool, name: names.get(key)! } : tool));
-    if (this.#has_provider_tools) {
-      if (tools.length === 0) this.#notes.refuse('only_provider_tools', 'tools');
-      this.#notes.note('provider_tool');
-    }
-    return tools;
-  }
-
-  /** The name of a tool in the conversation, even for an unlisted tool. */
-  nameOf(namespace: string | undefined, name: string): string {
-    return this.#assigned().get(keyOf(namespace, name)) ?? joinedName(namespace, name);
-  }
-
-  get search(): string | undefined {
-    return this.#assigned().get(SEARCH_KEY);
-  }
-
-  #add(tool: Json, param: string) {
-    if (tool.type === 'namespace') return this.#addNamespace(tool, param);
-    if (tool.type === 'tool_search' && tool.execution === 'client') return this.#addSearch(tool, param);
-    if (typeof tool.type !== 'string')
-      throw invalid(`${param}.type`, `must be one of ${CLIENT_KINDS.join(', ')} or a tool of the provider`);
-    if (!CLIENT_KINDS.includes(tool.type)) this.#has_provider_tools = true;
-    else this.#put(keyOf(undefined, nameAt(tool.name, `${param}.name`)), readTool(tool, param, this.#notes));
-  }
-
-  #addNamespace(group: Json, param: string): void {
+  const addNamespace = (group: Json, param: string): void => {
     const namespace = nameAt(group.name, `${param}.name`);
-    this.#notes.note('tool_namespace');
+    notes.note('tool_namespace');
     eachAt(group.tools, `${param}.tools`, (inner, at) => {
-      const tool = readTool(inner, at, this.#notes);
-      this.#put(keyOf(namespace, tool.name), { ...tool, address: { name: tool.name, namespace } });
+      const tool = readTool(inner, at, notes);
+      put(keyOf(namespace, tool.name), { ...tool, address: { name: tool.name, namespace } });
     });
-  }
+  };
 
-  #addSearch(tool: Json, param: string): void {
-    this.#notes.note('tool_search');
+  const addSearch = (tool: Json, param: string): void => {
+    notes.note('tool_search');
     const description = optional(tool, 'description', textAt, `${param}.`);
     const parameters = readSchema(tool.parameters, `${param}.parameters`);
     const address = { name: 'tool_search', search: true };
-    this.#put(SEARCH_KEY, present({ name: 'tool_search', description, parameters, address }));
-  }
+    put(SEARCH_KEY, present({ name: 'tool_search', description, parameters, address }));
+  };
 
-  #put(key: string, tool: Tool): void {
-    if (!this.#tools.has(key)) this.#tools.set(key, tool);
-  }
+  const add = (tool: Json, param: string) => {
+    if (tool.type === 'namespace') return addNamespace(tool, param);
+    if (tool.type === 'tool_search' && tool.execution === 'client') return addSearch(tool, param);
+    if (typeof tool.type !== 'string')
+      throw invalid(`${param}.type`, `must be one of ${CLIENT_KINDS.join(', ')} or a tool of the provider`);
+    if (!CLIENT_KINDS.includes(tool.type)) has_provider_tools = true;
+    else put(keyOf(undefined, nameAt(tool.name, `${param}.name`)), readTool(tool, param, notes));
+  };
 
-  #assigned(): Map<string, string> {
-    this.#names ??= assignNames(this.#tools);
-    return this.#names;
-  }
+  return {
+    addAll(value: unknown, param: string): void {
+      eachAt(value, param, add);
+    },
+    /** The tools, with their addresses for the client. Raises not_translatable if none can be called. */
+    tools(): Tool[] {
+      const all = [...tools].map(([key, tool]) => (tool.address ? { ...tool, name: assigned().get(key)! } : tool));
+      if (has_provider_tools) {
+        if (all.length === 0) notes.refuse('only_provider_tools', 'tools');
+        notes.note('provider_tool');
+      }
+      return all;
+    },
+    /** The name of a tool in the conversation, even for an unlisted tool. */
+    nameOf: (namespace: string | undefined, name: string): string =>
+      assigned().get(keyOf(namespace, name)) ?? joinedName(namespace, name),
+    search: (): string => assigned().get(SEARCH_KEY) ?? 'tool_search',
+  };
 }
+
+type ToolBook = ReturnType<typeof createToolBook>;
 
 const SEARCH_KEY = 'tool_search';
 
@@ -344,16 +321,6 @@ function addToolsOfInput(input: unknown, book: ToolBook): void {
   }
 }
 
-function readInput(input: unknown, book: ToolBook, notes: Notes): Pick<Conversation, 'instructions' | 'turns'> {
-  if (isAbsent(input)) return { instructions: [], turns: [] };
-  if (typeof input === 'string')
-    return { instructions: [], turns: [{ role: 'user', parts: [{ kind: 'text', text: input }] }] };
-  const items = listAt(input, 'input');
-  const reader = new InputReader(book, new ClientCalls(items), notes);
-  eachAt(items, 'input', (item, at) => reader.read(item, at));
-  return reader;
-}
-
 const ROLES: Readonly<Record<string, Turn['role']>> = {
   user: 'user',
   assistant: 'assistant',
@@ -361,119 +328,104 @@ const ROLES: Readonly<Record<string, Turn['role']>> = {
   developer: 'instructions',
 };
 
-class InputReader {
-  readonly instructions: TextPart[] = [];
-  readonly turns: { role: Turn['role']; parts: Part[] }[] = [];
-  readonly #book: ToolBook;
-  readonly #calls: ClientCalls;
-  readonly #notes: Notes;
+function readInput(input: unknown, book: ToolBook, notes: Notes): Pick<Conversation, 'instructions' | 'turns'> {
+  const instructions: TextPart[] = [];
+  const turns: { role: Turn['role']; parts: Part[] }[] = [];
+  if (isAbsent(input)) return { instructions, turns };
+  if (typeof input === 'string')
+    return { instructions, turns: [{ role: 'user', parts: [{ kind: 'text', text: input }] }] };
+  const items = listAt(input, 'input');
+  const calls = clientCalls(items);
 
-  constructor(book: ToolBook, calls: ClientCalls, notes: Notes) {
-    this.#book = book;
-    this.#calls = calls;
-    this.#notes = notes;
-  }
+  /** Consecutive items of the model are one turn. */
+  const say = (part: Part): void => {
+    const last = turns.at(-1);
+    if (last?.role === 'assistant') last.parts.push(part);
+    else turns.push({ role: 'assistant', parts: [part] });
+  };
 
-  read(item: Json, param: string) {
+  const readMessage = (item: Json, param: string): void => {
+    if (item.type === undefined && item.content === undefined && typeof item.id === 'string')
+      notes.refuse('kept_conversation', param);
+    const role = typeof item.role === 'string' && Object.hasOwn(ROLES, item.role) ? ROLES[item.role] : undefined;
+    if (role === undefined) throw invalid(`${param}.role`, 'must be user, assistant, system or developer');
+    if (!isAbsent(item.phase)) notes.note('message_phase');
+    const parts = readContent(item.content, `${param}.content`, notes);
+    if (parts.length === 0 && role !== 'user') return;
+    if (role === 'instructions' && turns.length === 0 && parts.every((part) => part.kind === 'text')) {
+      for (const part of parts) instructions.push(part);
+    } else if (role === 'assistant') {
+      for (const part of parts) say(part);
+    } else turns.push({ role, parts });
+  };
+
+  /** Reads a tool search. A search of the provider has no call identifier, but its tools were added. */
+  const readSearch = (item: Json, param: string) => {
+    if (item.execution === 'server' || typeof item.call_id !== 'string') return notes.note('provider_tool_history');
+    const id = nameAt(item.call_id, `${param}.call_id`);
+    if (item.type === 'tool_search_call') {
+      const args = jsonTextAt(item.arguments ?? {}, `${param}.arguments`);
+      return say({ kind: 'tool_call', id, name: book.search(), arguments: args });
+    }
+    const text = describeFound(item.tools, book);
+    addResult(turns, { kind: 'tool_result', call_id: id, parts: [{ kind: 'text', text }], is_error: false });
+  };
+
+  const readOther = (item: Json, param: string): void => {
+    const type = textAt(item.type, `${param}.type`);
+    if (type === 'item_reference') notes.refuse('kept_conversation', param);
+    if (type.startsWith('compaction')) notes.refuse('compaction_item', param);
+    const call = calls.callOf(item, param);
+    const result = calls.resultOf(item, param);
+    if (call !== undefined) say(call);
+    if (result !== undefined) addResult(turns, result);
+    if (call !== undefined || result !== undefined) notes.note('client_tool_history');
+    else notes.note(type === 'configuration_update' ? 'provider_options' : 'provider_tool_history');
+  };
+
+  eachAt(items, 'input', (item, param) => {
     switch (item.type) {
       case undefined:
       case null:
       case 'message':
-        return this.#readMessage(item, param);
+        return readMessage(item, param);
       case 'reasoning':
-        return this.#say(readReasoning(item, param, this.#notes));
+        return say(readReasoning(item, param, notes));
       case 'function_call':
       case 'custom_tool_call':
-        return this.#readCall(item, param);
+        return say(readCall(item, param, book));
       case 'function_call_output':
       case 'custom_tool_call_output':
-        return this.#answer(this.#readResult(item, param));
+        return addResult(turns, readResult(item, param, notes));
       case 'tool_search_call':
       case 'tool_search_output':
-        return this.#readSearch(item, param);
+        return readSearch(item, param);
       case 'additional_tools':
         return;
       default:
-        return this.#readOther(item, param);
+        return readOther(item, param);
     }
-  }
+  });
+  return { instructions, turns };
+}
 
-  #readMessage(item: Json, param: string) {
-    if (item.type === undefined && item.content === undefined && typeof item.id === 'string') {
-      return this.#notes.refuse('kept_conversation', param);
-    }
-    const role = typeof item.role === 'string' && Object.hasOwn(ROLES, item.role) ? ROLES[item.role] : undefined;
-    if (role === undefined) throw invalid(`${param}.role`, 'must be user, assistant, system or developer');
-    if (!isAbsent(item.phase)) this.#notes.note('message_phase');
-    const parts = readContent(item.content, `${param}.content`, this.#notes);
-    if (parts.length === 0 && role !== 'user') return;
-    if (role === 'instructions' && this.turns.length === 0 && parts.every((part) => part.kind === 'text')) {
-      for (const part of parts) this.instructions.push(part);
-    } else if (role === 'assistant') {
-      for (const part of parts) this.#say(part);
-    } else {
-      this.turns.push({ role, parts });
-    }
-  }
+function readCall(item: Json, param: string, book: ToolBook): ToolCallPart {
+  const namespace = optional(item, 'namespace', nameAt, `${param}.`);
+  const id = nameAt(item.call_id, `${param}.call_id`);
+  const name = book.nameOf(namespace, nameAt(item.name, `${param}.name`));
+  const args =
+    item.type === 'function_call'
+      ? textAt(item.arguments, `${param}.arguments`)
+      : freeTextArguments(textAt(item.input, `${param}.input`));
+  return { kind: 'tool_call', id, name, arguments: args };
+}
 
-  /** Consecutive items of the model are one turn. */
-  #say(part: Part): void {
-    const last = this.turns.at(-1);
-    if (last?.role === 'assistant') last.parts.push(part);
-    else this.turns.push({ role: 'assistant', parts: [part] });
-  }
-
-  /** Consecutive results are one turn; the following user message is the next. */
-  #answer(result: ToolResultPart): void {
-    const last = this.turns.at(-1);
-    if (last?.role === 'user' && last.parts.at(-1)?.kind === 'tool_result') last.parts.push(result);
-    else this.turns.push({ role: 'user', parts: [result] });
-  }
-
-  #readCall(item: Json, param: string): void {
-    const namespace = optional(item, 'namespace', nameAt, `${param}.`);
-    const id = nameAt(item.call_id, `${param}.call_id`);
-    const name = this.#book.nameOf(namespace, nameAt(item.name, `${param}.name`));
-    const args =
-      item.type === 'function_call'
-        ? textAt(item.arguments, `${param}.arguments`)
-        : freeTextArguments(textAt(item.input, `${param}.input`));
-    this.#say({ kind: 'tool_call', id, name, arguments: args });
-  }
-
-  #readResult(item: Json, param: string): ToolResultPart {
-    const call_id = nameAt(item.call_id, `${param}.call_id`);
-    const parts = readContent(item.output, `${param}.output`, this.#notes).map((part) =>
-      part.kind === 'refusal' ? { kind: 'text' as const, text: part.text } : part,
-    );
-    return { kind: 'tool_result', call_id, parts, is_error: false };
-  }
-
-  /** Reads a tool search. A search of the provider has no call identifier, but its tools were added. */
-  #readSearch(item: Json, param: string) {
-    if (item.execution === 'server' || typeof item.call_id !== 'string')
-      return this.#notes.note('provider_tool_history');
-    const id = nameAt(item.call_id, `${param}.call_id`);
-    if (item.type === 'tool_search_call') {
-      const args = jsonTextAt(item.arguments ?? {}, `${param}.arguments`);
-      const name = this.#book.search ?? 'tool_search';
-      return this.#say({ kind: 'tool_call', id, name, arguments: args });
-    }
-    const text = describeFound(item.tools, this.#book);
-    this.#answer({ kind: 'tool_result', call_id: id, parts: [{ kind: 'text', text }], is_error: false });
-  }
-
-  #readOther(item: Json, param: string): void {
-    const type = textAt(item.type, `${param}.type`);
-    if (type === 'item_reference') this.#notes.refuse('kept_conversation', param);
-    if (type.startsWith('compaction')) this.#notes.refuse('compaction_item', param);
-    const call = this.#calls.callOf(item, param);
-    const result = this.#calls.resultOf(item, param);
-    if (call !== undefined) this.#say(call);
-    if (result !== undefined) this.#answer(result);
-    if (call !== undefined || result !== undefined) this.#notes.note('client_tool_history');
-    else this.#notes.note(type === 'configuration_update' ? 'provider_options' : 'provider_tool_history');
-  }
+function readResult(item: Json, param: string, notes: Notes): ToolResultPart {
+  const call_id = nameAt(item.call_id, `${param}.call_id`);
+  const parts = readContent(item.output, `${param}.output`, notes).map((part) =>
+    part.kind === 'refusal' ? { kind: 'text' as const, text: part.text } : part,
+  );
+  return { kind: 'tool_result', call_id, parts, is_error: false };
 }
 
 function readReasoning(item: Json, param: string, notes: Notes): ReasoningPart {
@@ -500,7 +452,6 @@ const FIELDS: ReadonlySet<string> = new Set([
   ...['temperature', 'text', 'tool_choice', 'tools', 'top_logprobs', 'top_p', 'truncation', 'user'],
 ]);
 
-/** Fields that cannot be dropped without changing the request. */
 const REFUSED: readonly (readonly [string, RuleName])[] = [
   ['previous_response_id', 'kept_conversation'],
   ['conversation', 'kept_conversation'],
@@ -508,7 +459,6 @@ const REFUSED: readonly (readonly [string, RuleName])[] = [
   ['background', 'background'],
 ];
 
-/** Fields that are dropped; default values have no effect. */
 const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
   ['access_programs', 'provider_options'],
   ['client_metadata', 'client_metadata'],
@@ -532,7 +482,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   noteIncluded(body, notes);
   if (optional(body, 'stream_options', objectAt)?.include_obfuscation === true) notes.note('stream_obfuscation');
 
-  const book = new ToolBook(notes);
+  const book = createToolBook(notes);
   if (!isAbsent(body.tools)) book.addAll(body.tools, 'tools');
   addToolsOfInput(body.input, book);
   const { instructions, turns } = readInput(body.input, book, notes);
@@ -566,24 +516,19 @@ function readSettings(body: Json, notes: Notes) {
     reasoning: readReasoningRequest(optional(body, 'reasoning', objectAt), notes),
     output_format: text && readFormat(optional(text, 'format', objectAt, 'text.')),
     verbosity: text && optional(text, 'verbosity', textAt, 'text.'),
-    user: readUser(body, notes),
-    metadata: readMetadata(body),
-    service_tier: optional(body, 'service_tier', textAt),
-    store: optional(body, 'store', flagAt),
-    cache: readPromptCache(body),
+    ...readAccount(body, notes),
   });
 }
 
 function readReasoningRequest(requested: Json | undefined, notes: Notes): ReasoningRequest | undefined {
   if (requested === undefined) return undefined;
   const said = optional(requested, 'effort', textAt, 'reasoning.');
-  const effort = EFFORTS.find((name) => name === said);
   const summary =
     optional(requested, 'summary', textAt, 'reasoning.') ??
     optional(requested, 'generate_summary', textAt, 'reasoning.');
   const has_style = summary === 'concise' || summary === 'detailed';
   if (has_style || !isAbsent(requested.context) || !isAbsent(requested.mode)) notes.note('reasoning_options');
-  if (said !== undefined && effort === undefined) notes.note('unknown_effort');
+  const effort = effortNamed(said, EFFORTS, notes);
   const show = summary === undefined ? undefined : summary !== 'none';
   return effort === undefined && show === undefined ? undefined : present({ effort, show });
 }
@@ -601,7 +546,6 @@ function readFormat(format: Json | undefined): OutputFormat | undefined {
   });
 }
 
-/** Translated reasoning items. */
 export function findMadeReasoning({ input }: Json): MadeReasoning {
   const items = itemsOf(input);
   return {

@@ -32,7 +32,6 @@ const STOP_REASONS: Readonly<Record<StopReason, string | null>> = {
 /** Bound on repeated instructions, tools and schema, in characters each: a stream contains them three times. */
 const REPEATED_CHARS_MAX = 1_048_576;
 
-/** Makes one event of a stream: its type and its fields as JSON text, beginning with a comma. */
 type Say = (type: string, fields: string) => string;
 
 const text = (value: string): string => JSON.stringify(value);
@@ -120,7 +119,6 @@ function callShape({ id, name: given }: PartStart & { kind: 'tool_call' }, answe
   };
 }
 
-/** One item of a response, with its position and the content that it must repeat. */
 class Item {
   proof: ReasoningProof | undefined;
   json = '';

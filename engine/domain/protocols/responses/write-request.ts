@@ -19,146 +19,131 @@ import { asError, effortOf, shortUser, writePromptCache } from '../translation/f
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import { freeTextOf, freeTextTools } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
-import { type Accepted, FUNCTIONS, StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import {
+  type Accepted,
+  createStrictSchemas,
+  FUNCTIONS,
+  type StrictSchemas,
+  writeAnswerSchema,
+} from '../translation/tool-schemas.ts';
 
 /** Schemas, tool names and stop sequences that upstreams accept. */
 export const accepted: Accepted = { ...FUNCTIONS, stops: { most: 0, blank: true } };
 
-/** Writes the conversation as `input`. Instructions are a developer message, as only that keeps them in separate blocks. */
-function writeItems(conversation: Conversation, notes: Notes): Json[] {
-  const writer = new ItemWriter(conversation, notes);
-  writer.writeMessage('developer', conversation.instructions);
-  for (const turn of conversation.turns) writer.writeTurn(turn);
-  return writer.withoutLone();
-}
-
 const ROLES = { user: 'user', assistant: 'assistant', instructions: 'developer' } as const;
 
-class ItemWriter {
-  readonly items: Json[] = [];
-  readonly #notes: Notes;
-  readonly #free_text: ReadonlySet<string>;
+/** Writes the conversation as `input`. Instructions are a developer message, as only that keeps them in separate blocks. */
+function writeItems({ instructions, turns, tools }: Conversation, notes: Notes): Json[] {
+  const items: Json[] = [];
+  const free_text = freeTextTools(tools);
   /** Calls of free-text tools, whose results have their own type. */
-  readonly #custom_calls = new Set<string>();
+  const custom_calls = new Set<string>();
 
-  constructor({ tools }: Conversation, notes: Notes) {
-    this.#notes = notes;
-    this.#free_text = freeTextTools(tools);
-  }
+  const noteCache = ({ cache }: { readonly cache?: unknown }) => {
+    if (cache !== undefined) notes.note('part_cache');
+  };
 
-  /** Consecutive message parts become one message; calls, results and reasoning are separate items. */
-  writeTurn({ role, parts }: Turn): void {
-    const before = this.items.length;
-    let said: Part[] = [];
-    for (const part of parts) {
-      const item = this.#ownItem(part);
-      if (item === undefined) {
-        said.push(part);
-        continue;
-      }
-      this.writeMessage(ROLES[role], said);
-      said = [];
-      this.items.push(...item);
-    }
-    this.writeMessage(ROLES[role], said);
-    // Without an empty message, the upstream would respond to the previous one.
-    if (role === 'user' && this.items.length === before)
-      this.items.push({ type: 'message', role, content: [{ type: 'input_text', text: '' }] });
-  }
+  const writeInput = (part: TextPart | ImagePart | DocumentPart): Json[] => {
+    noteCache(part);
+    if (part.kind === 'text') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
+    if (part.kind === 'document') return [writeDocument(part, notes)];
+    const taken = takenImage(part, notes);
+    if (taken.kind === 'text') return [{ type: 'input_text', text: taken.text }];
+    return [{ type: 'input_image', image_url: urlOf(taken.source), detail: taken.detail ?? 'auto' }];
+  };
 
-  /** The items without reasoning that led to nothing, as in an answer that was broken off: the protocol refuses it. */
-  withoutLone(): Json[] {
-    const kept: Json[] = [];
-    for (const item of this.items.toReversed()) {
-      if (item.type !== 'reasoning' || isSaidByModel(kept.at(-1))) kept.push(item);
-      else this.#notes.note('lone_reasoning');
-    }
-    return kept.reverse();
-  }
-
-  writeMessage(role: (typeof ROLES)[Turn['role']], parts: readonly Part[]): void {
-    const content = parts.flatMap((part) => this.#content(role, part));
-    if (content.length > 0) this.items.push({ type: 'message', role, content });
-  }
-
-  #ownItem(part: Part): Json[] | undefined {
-    if (part.kind === 'tool_call') return [this.#call(part)];
-    if (part.kind === 'tool_result') return [this.#result(part)];
-    if (part.kind === 'reasoning') return this.#reasoning(part);
-    return undefined;
-  }
-
-  #content(role: string, part: Part): Json[] {
+  const writeContent = (role: string, part: Part): Json[] => {
     if (part.kind === 'refusal') {
       if (role !== 'assistant') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
       return [{ type: 'refusal', refusal: part.text }];
     }
     if (part.kind !== 'text' && part.kind !== 'image' && part.kind !== 'document') return [];
-    if (role !== 'assistant') return this.#input(part);
+    if (role !== 'assistant') return writeInput(part);
     if (part.kind === 'text') {
-      this.#noteCache(part);
+      noteCache(part);
       return part.text === '' ? [] : [{ type: 'output_text', text: part.text }];
     }
-    this.#notes.note('assistant_file');
+    notes.note('assistant_file');
     return [];
-  }
+  };
 
-  #input(part: TextPart | ImagePart | DocumentPart): Json[] {
-    this.#noteCache(part);
-    if (part.kind === 'text') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
-    if (part.kind === 'image') {
-      const taken = takenImage(part, this.#notes);
-      if (taken.kind === 'text') return [{ type: 'input_text', text: taken.text }];
-      return [{ type: 'input_image', image_url: urlOf(taken.source), detail: taken.detail ?? 'auto' }];
-    }
-    return [this.#document(part)];
-  }
+  const writeMessage = (role: (typeof ROLES)[Turn['role']], parts: readonly Part[]) => {
+    const content = parts.flatMap((part) => writeContent(role, part));
+    if (content.length > 0) items.push({ type: 'message', role, content });
+  };
 
-  #document({ source, name }: DocumentPart): Json {
-    if (source.kind === 'text') {
-      return { type: 'input_text', text: documentText(source.text, name, this.#notes) };
-    }
-    if (source.kind === 'url') return present({ type: 'input_file', filename: name, file_url: source.url });
-    return { type: 'input_file', filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) };
-  }
-
-  #call({ id, name, arguments: args, cache }: ToolCallPart): Json {
-    if (cache !== undefined) this.#notes.note('part_cache');
-    if (!this.#free_text.has(name)) return { type: 'function_call', call_id: id, name, arguments: args };
-    this.#custom_calls.add(id);
+  const writeCall = (part: ToolCallPart): Json => {
+    const { id, name, arguments: args } = part;
+    noteCache(part);
+    if (!free_text.has(name)) return { type: 'function_call', call_id: id, name, arguments: args };
+    custom_calls.add(id);
     return { type: 'custom_tool_call', call_id: id, name, input: freeTextOf(args) };
-  }
+  };
 
-  #result({ call_id, parts, is_error, cache }: ToolResultPart): Json {
-    if (cache !== undefined) this.#notes.note('part_cache');
-    const said = is_error ? asError(parts, this.#notes) : parts;
-    const content = said.flatMap((part) => this.#input(part));
+  const writeResult = (part: ToolResultPart): Json => {
+    const { call_id, parts, is_error } = part;
+    noteCache(part);
+    const content = (is_error ? asError(parts, notes) : parts).flatMap(writeInput);
     const only = content.length === 1 ? content[0]!.text : undefined;
     return {
-      type: this.#custom_calls.has(call_id) ? 'custom_tool_call_output' : 'function_call_output',
+      type: custom_calls.has(call_id) ? 'custom_tool_call_output' : 'function_call_output',
       call_id,
       output: content.length === 0 ? '' : (only ?? content),
     };
-  }
+  };
 
-  #reasoning({ text, proof }: ReasoningPart): Json[] {
-    if (proof?.protocol !== 'responses' || proof.kind === 'none') {
-      this.#notes.note('foreign_reasoning');
-      return [];
+  const ownItems = (part: Part): Json[] | undefined => {
+    if (part.kind === 'tool_call') return [writeCall(part)];
+    if (part.kind === 'tool_result') return [writeResult(part)];
+    return part.kind === 'reasoning' ? writeThought(part, notes) : undefined;
+  };
+
+  writeMessage('developer', instructions);
+  for (const { role, parts } of turns) {
+    const before = items.length;
+    // Consecutive message parts become one message; calls, results and reasoning are separate items.
+    let said: Part[] = [];
+    for (const part of parts) {
+      const own = ownItems(part);
+      if (own === undefined) {
+        said.push(part);
+        continue;
+      }
+      writeMessage(ROLES[role], said);
+      said = [];
+      items.push(...own);
     }
-    return [
-      present({
-        type: 'reasoning',
-        id: proof.id,
-        summary: text === '' ? [] : [{ type: 'summary_text', text }],
-        encrypted_content: proof.value,
-      }),
-    ];
+    writeMessage(ROLES[role], said);
+    // Without an empty message, the upstream would respond to the previous one.
+    if (role === 'user' && items.length === before)
+      items.push({ type: 'message', role, content: [{ type: 'input_text', text: '' }] });
   }
+  return withoutLone(items, notes);
+}
 
-  #noteCache({ cache }: { readonly cache?: unknown }): void {
-    if (cache !== undefined) this.#notes.note('part_cache');
+function writeDocument({ source, name }: DocumentPart, notes: Notes): Json {
+  if (source.kind === 'text') return { type: 'input_text', text: documentText(source.text, name, notes) };
+  if (source.kind === 'url') return present({ type: 'input_file', filename: name, file_url: source.url });
+  return { type: 'input_file', filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) };
+}
+
+function writeThought({ text, proof }: ReasoningPart, notes: Notes): Json[] {
+  if (proof?.protocol !== 'responses' || proof.kind === 'none') {
+    notes.note('foreign_reasoning');
+    return [];
   }
+  const summary = text === '' ? [] : [{ type: 'summary_text', text }];
+  return [present({ type: 'reasoning', id: proof.id, summary, encrypted_content: proof.value })];
+}
+
+/** The items without reasoning that led to nothing, as in an answer that was broken off: the protocol refuses it. */
+function withoutLone(items: readonly Json[], notes: Notes): Json[] {
+  const kept: Json[] = [];
+  for (const item of items.toReversed()) {
+    if (item.type !== 'reasoning' || isSaidByModel(kept.at(-1))) kept.push(item);
+    else notes.note('lone_reasoning');
+  }
+  return kept.reverse();
 }
 
 function isSaidByModel(item: Json | undefined): boolean {
@@ -171,7 +156,6 @@ export const OUTPUT_TOKENS_MIN = 16;
 
 const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
 
-/** Writes a request for an upstream. Raises not_translatable by a rule. */
 export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   const { stop, top_k, frequency_penalty, presence_penalty, seed } = conversation;
   if (stop !== undefined && stop.length > 0) notes.note('stop_sequences');
@@ -190,7 +174,7 @@ export function writeRequest(conversation: Conversation, target: UpstreamTarget,
 
 function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, notes: Notes): Json {
   if (tools.length === 0) return tool_choice?.kind === 'none' ? { tool_choice: 'none' } : {};
-  const held = new StrictSchemas(accepted, notes);
+  const held = createStrictSchemas(accepted, notes);
   return {
     tools: tools.map((tool) => writeTool(tool, held, notes)),
     tool_choice: writeToolChoice(tool_choice, tools),

@@ -5,11 +5,9 @@ import type { MadeReasoning } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
 
 /**
- * A model request in a common form of all protocols. Each protocol has one reader and one writer for it, so a new protocol
- * needs one adapter and no pairs. A reader notes losses that the common form cannot express.
+ * A model request in a common form of all protocols; absent fields are absent in the client's. Each protocol has one reader and
+ * one writer for it, so a new protocol needs one adapter and no pairs. A reader notes losses that the form cannot express.
  */
-
-/** A model request. Absent fields are absent in the client's request. */
 export interface Conversation {
   readonly model: string;
   readonly instructions: readonly TextPart[];
@@ -33,21 +31,17 @@ export interface Conversation {
   readonly service_tier?: string;
   readonly store?: boolean;
   /** Prompt caching of the whole request, in addition to marks on parts. */
-  readonly cache?: PromptCache;
+  readonly cache?: {
+    readonly key?: string;
+    readonly ttl: CacheTtl;
+    /** Whether every mark lasts for an hour, whatever its own lifetime. */
+    readonly long_marks?: boolean;
+    /** Whether only marked parts are cached. */
+    readonly only_marked?: boolean;
+  };
   readonly stream: boolean;
 }
 
-/** Prompt caching of the whole request. */
-export interface PromptCache {
-  readonly key?: string;
-  readonly ttl: CacheTtl;
-  /** Whether every mark lasts for an hour, whatever its own lifetime. */
-  readonly long_marks?: boolean;
-  /** Whether only marked parts are cached. */
-  readonly only_marked?: boolean;
-}
-
-/** Lifetime of a prompt cache entry. */
 export type CacheTtl = '5m' | '1h';
 
 /** Reasoning efforts, from the lowest to the highest. */
@@ -61,7 +55,6 @@ export interface ReasoningRequest {
   readonly show?: boolean;
 }
 
-/** The required format of the response. */
 export type OutputFormat =
   | { readonly kind: 'json_object' }
   | {
@@ -94,7 +87,6 @@ export interface ToolAddress {
   readonly search?: boolean;
 }
 
-/** Which tools the model may or must call. */
 export type ToolChoice = { readonly kind: 'auto' | 'none' | 'any' } | { readonly kind: 'tool'; readonly name: string };
 
 /**
@@ -109,7 +101,6 @@ export interface Turn {
 /** A piece of a turn. */
 export type Part = TextPart | ImagePart | DocumentPart | ReasoningPart | ToolCallPart | ToolResultPart | RefusalPart;
 
-/** Text. */
 export interface TextPart {
   readonly kind: 'text';
   readonly text: string;
@@ -122,7 +113,6 @@ export type Source =
   | { readonly kind: 'base64'; readonly media_type: string; readonly data: string }
   | { readonly kind: 'url'; readonly url: string };
 
-/** An image. */
 export interface ImagePart {
   readonly kind: 'image';
   readonly source: Source;
@@ -130,7 +120,6 @@ export interface ImagePart {
   readonly cache?: CacheTtl;
 }
 
-/** A document: bytes such as a PDF, or plain text. */
 export interface DocumentPart {
   readonly kind: 'document';
   readonly source: Source | { readonly kind: 'text'; readonly text: string };
@@ -138,7 +127,6 @@ export interface DocumentPart {
   readonly cache?: CacheTtl;
 }
 
-/** Reasoning of the model. */
 export interface ReasoningPart {
   readonly kind: 'reasoning';
   /** The readable text; empty if the provider keeps it secret. */
@@ -166,7 +154,6 @@ export interface ReasoningProof {
   readonly id?: string;
 }
 
-/** A tool call of the model. */
 export interface ToolCallPart {
   readonly kind: 'tool_call';
   readonly id: string;
@@ -176,7 +163,6 @@ export interface ToolCallPart {
   readonly cache?: CacheTtl;
 }
 
-/** The result of a tool call. */
 export interface ToolResultPart {
   readonly kind: 'tool_result';
   readonly call_id: string;
@@ -192,32 +178,27 @@ export interface RefusalPart {
 }
 
 /**
- * A model's streamed response in a common form of all protocols. A document is the same events at once.
- *
+ * A model's response in a common form of all protocols; a document is the same events at once.
  * Order: `start`, then parts, then `end`. A part is `part_start`, any number of `part_delta` and at most one `proof`, then
  * `part_end`; `index` counts parts from 0 in the order they start. Parts may overlap (parallel tool calls of some upstreams).
  * `ping` may come anywhere; nothing follows `error`.
  */
-
 export type ModelEvent =
   | { readonly type: 'start'; readonly id?: string; readonly model?: string; readonly usage?: ModelUsage }
   | { readonly type: 'part_start'; readonly index: number; readonly part: PartStart }
   /** More text of the part; for a tool call, more JSON text of its arguments. */
   | { readonly type: 'part_delta'; readonly index: number; readonly text: string }
-  /** Belongs to a part of kind `reasoning`. */
   | { readonly type: 'proof'; readonly index: number; readonly proof: ReasoningProof }
   | { readonly type: 'part_end'; readonly index: number }
   | { readonly type: 'ping' }
   | {
       readonly type: 'end';
       readonly reason: StopReason;
-      /** The sequence that stopped the model, where known. */
       readonly stop_sequence?: string;
       readonly usage?: ModelUsage;
     }
   | { readonly type: 'error'; readonly problem: Problem };
 
-/** Receives the events of a response, one by one. */
 export type Emit = (event: ModelEvent) => void;
 
 /** The start of a part. `id` of a tool call is never empty: a reader generates a missing one. */
@@ -225,7 +206,6 @@ export type PartStart =
   | { readonly kind: 'text' | 'refusal' | 'reasoning' }
   | { readonly kind: 'tool_call'; readonly id: string; readonly name: string };
 
-/** Why the model stopped. */
 export type StopReason =
   | 'finished'
   | 'max_tokens'
@@ -265,36 +245,17 @@ export interface Problem {
   readonly context_overflow: boolean;
 }
 
-/** The start of a response: identifier and model, if the upstream reports them. */
-export function startOfAnswer(said: unknown, usage?: ModelUsage): Extract<ModelEvent, { type: 'start' }> {
-  const { id, model } = (said ?? {}) as { readonly id?: unknown; readonly model?: unknown };
-  return {
-    type: 'start',
-    ...(typeof id === 'string' && id !== '' && { id }),
-    ...(typeof model === 'string' && model !== '' && { model }),
-    ...(usage && { usage }),
-  };
-}
-
-/** A part of a complete response. */
 export interface WholePart {
   readonly start: PartStart;
   readonly text: string;
   readonly proof?: ReasoningProof;
 }
 
-interface WholeAnswer {
-  readonly start: Extract<ModelEvent, { type: 'start' }>;
-  readonly parts: readonly WholePart[];
-  readonly end: Extract<ModelEvent, { type: 'end' }>;
-  readonly usage: ModelUsage;
-}
-
 /** A complete response, collected from events. */
-export function gatherAnswer(events: readonly ModelEvent[]): WholeAnswer {
+export function gatherAnswer(events: readonly ModelEvent[]) {
   const parts = new Map<number, { start: PartStart; texts: string[]; proof?: ReasoningProof }>();
-  let start: WholeAnswer['start'] = { type: 'start' };
-  let end: WholeAnswer['end'] = { type: 'end', reason: 'finished' };
+  let start: Extract<ModelEvent, { type: 'start' }> = { type: 'start' };
+  let end: Extract<ModelEvent, { type: 'end' }> = { type: 'end', reason: 'finished' };
   for (const event of events) {
     if (event.type === 'start') start = event;
     if (event.type === 'part_start') parts.set(event.index, { start: event.part, texts: [] });
@@ -302,15 +263,14 @@ export function gatherAnswer(events: readonly ModelEvent[]): WholeAnswer {
     if (event.type === 'proof' && parts.has(event.index)) parts.get(event.index)!.proof = event.proof;
     if (event.type === 'end') end = event;
   }
-  const whole = [...parts.values()].map(({ texts, ...part }) => ({ ...part, text: texts.join('') }));
-  return { start, parts: whole, end, usage: { ...start.usage, ...end.usage } };
+  const whole = [...parts.values()].map(({ texts, ...part }): WholePart => ({ ...part, text: texts.join('') }));
+  const usage: ModelUsage = { ...start.usage, ...end.usage };
+  return { start, parts: whole, end, usage };
 }
-
-/** The interface of a protocol for translation. It is pure: no clock, no network, no state beyond one request. */
 
 export type Json = Readonly<Record<string, unknown>>;
 
-/** One protocol, as client side and as upstream side. */
+/** One protocol, as client side and as upstream side. Pure: no clock, no network, no state beyond one request. */
 export interface ProtocolAdapter {
   /** Reads a client's request. Raises invalid_request if it violates the protocol, not_translatable by a rule. */
   readRequest(body: Json, notes: Notes): Conversation;
@@ -328,11 +288,9 @@ export interface ProtocolAdapter {
   writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Record<string, unknown>;
 }
 
-/** The key of a call. */
 export interface CallKey {
   readonly id: string;
   readonly name: string;
-  /** JSON text. */
   readonly arguments: string;
 }
 
@@ -352,10 +310,8 @@ export interface KeptState extends CallState {
   readonly parts?: readonly unknown[];
 }
 
-/** The remembered state of a call. */
 export type Recall = (call: CallKey) => KeptState | undefined;
 
-/** Input of a request writer, in addition to the conversation. */
 export interface UpstreamTarget {
   readonly max_output_tokens: number;
   /** Default output bound if the protocol requires one; absent: the maximum. */
@@ -401,7 +357,6 @@ export interface AnswerContext {
   readonly echo: Json;
 }
 
-/** Reads one upstream stream, event by event. */
 export interface StreamReader {
   /** Raises upstream_invalid for an event that cannot be understood; unknown kinds of event are skipped. */
   read(event: ResponseEvent): void;
@@ -411,7 +366,6 @@ export interface StreamReader {
   end(): void;
 }
 
-/** Writes one client stream. */
 export interface StreamWriter {
   /** Server-sent events for a model event, each with its blank line; '' if the protocol has none. */
   write(event: ModelEvent): string;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { invalid, isAbsent, objectAt, optional, textAt } from '../read-json.ts';
+import { flagAt, invalid, isAbsent, objectAt, optional, textAt } from '../read-json.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -17,14 +17,10 @@ import { isMadeBy } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
 import type { Accepted } from './tool-schemas.ts';
 
-/**
- * Identifiers of tool calls that not every protocol accepts: some servers put a signature into them, of any length and
- * characters. Clients get encoded identifiers; returned ones are decoded for the upstream.
- */
+/** Identifiers of calls can have any length and characters: clients get them encoded, upstreams decoded. */
 
 const CHARS_MAX = 64;
 
-/** Prefix of encoded identifiers. */
 const PREFIX = 'gwid_';
 
 const isPlain = (id: string): boolean => /^[A-Za-z0-9_-]+$/.test(id) && !id.startsWith(PREFIX);
@@ -47,7 +43,6 @@ export function shortCallId(id: string): string {
   return `call_${createHash('sha256').update(id).digest('hex').slice(0, 40)}`;
 }
 
-/** The conversation with the upstreams' call identifiers. */
 export function decodeCallIds(conversation: Conversation): Conversation {
   const decode = (part: Part): Part => {
     if (part.kind === 'tool_call') return { ...part, id: decodeCallId(part.id) };
@@ -60,7 +55,6 @@ function withParts(turns: readonly Turn[], map: (part: Part) => Part | readonly 
   return turns.map((turn) => ({ ...turn, parts: turn.parts.flatMap(map) }));
 }
 
-/** Efforts by minimum budget, in tokens. */
 const EFFORTS_BY_BUDGET = [
   [16_384, 'high'],
   [4096, 'medium'],
@@ -74,7 +68,6 @@ export function effortOf({ effort, budget_tokens }: ReasoningRequest, notes: Not
   return EFFORTS_BY_BUDGET.find(([from]) => budget_tokens >= from)?.[1] ?? 'low';
 }
 
-/** The longest end-user identifier that upstreams of chat completions and Responses accept. */
 const USER_CHARS_MAX = 64;
 
 /** An end-user identifier for these upstreams: a longer one becomes its SHA-256, noted. */
@@ -84,21 +77,36 @@ export function shortUser(user: string, notes: Notes): string {
   return createHash('sha256').update(user).digest('hex');
 }
 
-/** Reads the end user from the two fields of chat completions and Responses. Raises invalid_request. */
-export function readUser(body: Json, notes: Notes): string | undefined {
+/** End user, account, storage and caching of a request in chat completions and Responses. Raises invalid_request. */
+export function readAccount(body: Json, notes: Notes) {
   const user = optional(body, 'user', textAt);
   const identifier = optional(body, 'safety_identifier', textAt);
   if (user !== undefined && identifier !== undefined && user !== identifier) notes.note('second_user');
-  return user ?? identifier;
-}
-
-/** `metadata` of a request; `undefined` without any. Raises invalid_request. */
-export function readMetadata(body: Json): Readonly<Record<string, string>> | undefined {
   const metadata = optional(body, 'metadata', objectAt) ?? {};
   const values = Object.values(metadata);
   // Clients choose the keys, so the error does not quote them.
   if (!values.every((value) => typeof value === 'string')) throw invalid('metadata', 'must have strings as values');
-  return values.length === 0 ? undefined : (metadata as Readonly<Record<string, string>>);
+  return {
+    user: user ?? identifier,
+    metadata: values.length === 0 ? undefined : (metadata as Readonly<Record<string, string>>),
+    service_tier: optional(body, 'service_tier', textAt),
+    store: optional(body, 'store', flagAt),
+    cache: readPromptCache(body),
+  };
+}
+
+/** An effort that a client named; an unknown one is noted. */
+export function effortNamed<Effort extends string>(said: string | undefined, known: readonly Effort[], notes: Notes) {
+  const effort = known.find((name) => name === said);
+  if (said !== undefined && effort === undefined) notes.note('unknown_effort');
+  return effort;
+}
+
+/** Adds a result of a tool: consecutive results are one turn, the following message of the user is the next. */
+export function addResult(turns: { role: Turn['role']; parts: Part[] }[], result: ToolResultPart): void {
+  const last = turns.at(-1);
+  if (last?.role === 'user' && last.parts.at(-1)?.kind === 'tool_result') last.parts.push(result);
+  else turns.push({ role: 'user', parts: [result] });
 }
 
 const ERROR_PREFIX = 'Error: ';
@@ -116,7 +124,6 @@ export function asError<P extends ToolResultPart['parts'][number]>(
   return [{ kind: 'text', text: ERROR_PREFIX + what }, ...parts];
 }
 
-/** The conversation without parameters that the model rejects in any protocol. */
 export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
   const { max_output_tokens, sampling } = target;
   const is_too_long = (conversation.max_output_tokens ?? 0) > max_output_tokens;
@@ -156,8 +163,7 @@ export function lateInstructions({ parts }: Turn, notes: Notes): TextPart[] {
   return texts.map((part) => ({ ...part, text: `<system_message>\n${part.text}\n</system_message>` }));
 }
 
-/** Reads prompt caching of the whole request. Raises invalid_request. */
-export function readPromptCache(body: Json): Conversation['cache'] {
+function readPromptCache(body: Json): Conversation['cache'] {
   const key = optional(body, 'prompt_cache_key', textAt);
   const retention = optional(body, 'prompt_cache_retention', textAt);
   const options = optional(body, 'prompt_cache_options', objectAt);
@@ -178,7 +184,6 @@ export function readBreakpoint(part: Json, param: string, notes: Notes): { reado
   return { cache: mark.ttl === '12h' ? '1h' : '5m' };
 }
 
-/** Fields for prompt caching; `undefined` where absent. */
 export function writePromptCache(cache: Conversation['cache']) {
   return {
     prompt_cache_key: cache?.key,
@@ -186,12 +191,7 @@ export function writePromptCache(cache: Conversation['cache']) {
   };
 }
 
-/**
- * Models whose chat template or vendor requires alternating user and assistant turns. Their templates ignore tool calls and
- * results, so a user message after results would be the second user message in a row.
- */
-
-/** Names of models with such templates; mistral-common also rejects `user` after `tool`. */
+/** Models whose template or vendor wants users and assistants in turn, not counting calls and results. */
 const STRICT_MODELS =
   /(?:^|[^a-z])(?:mi[sx]tral|ministral|devstral|codestral|magistral|mathstral|pixtral|voxtral|gemma|command-r|llama-?2)/i;
 
@@ -207,12 +207,6 @@ export const OPENING = '(The conversation begins.)';
 export const RESULTS_SEEN = 'I have the results.';
 
 const HASH_LENGTH = 8;
-
-interface RenamedTools {
-  readonly conversation: Conversation;
-  /** The client's name of a tool in the upstream's response. */
-  restore(name: string): string;
-}
 
 function* namesIn({ tools, tool_choice, turns }: Conversation): Generator<string> {
   for (const { name } of tools) yield name;
@@ -238,35 +232,28 @@ function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
   return { ...conversation, tools: tools.filter((tool) => first.get(tool.name) === tool) };
 }
 
-/** Gives tools unique names that the upstream accepts, in the whole conversation, and keeps the client's names. */
-export function renameTools(
-  given: Conversation,
-  { tool_name_chars: length_max }: Accepted,
-  notes: Notes,
-): RenamedTools {
+/** Gives tools unique names that the upstream accepts; `restore` gives the client's name of one. */
+export function renameTools(given: Conversation, { tool_name_chars: length_max }: Accepted, notes: Notes) {
   const conversation = uniqueTools(given, notes);
   const names = new Set(namesIn(conversation));
   const fits = (name: string) => name.length <= length_max && /^[A-Za-z0-9_-]+$/.test(name);
   const long = [...names].filter((name) => !fits(name));
-  if (long.length === 0) return { conversation, restore: (name) => name };
+  if (long.length === 0) return { conversation, restore: (name: string) => name };
   notes.note('tool_name');
   const short_of = new Map<string, string>();
-  const name_of = new Map<string, string>();
   for (const name of long) {
     const short = shorten(name, length_max, names);
     names.add(short);
     short_of.set(name, short);
-    name_of.set(short, name);
   }
+  const name_of = new Map([...short_of].map(([name, short]) => [short, name]));
   const rename = (name: string) => short_of.get(name) ?? name;
   const { tools, tool_choice, turns } = conversation;
-  return {
-    conversation: {
-      ...conversation,
-      tools: tools.map((tool) => ({ ...tool, name: rename(tool.name) })),
-      ...(tool_choice?.kind === 'tool' && { tool_choice: { kind: 'tool', name: rename(tool_choice.name) } }),
-      turns: withParts(turns, (part) => (part.kind === 'tool_call' ? { ...part, name: rename(part.name) } : part)),
-    },
-    restore: (name) => name_of.get(name) ?? name,
+  const renamed: Conversation = {
+    ...conversation,
+    tools: tools.map((tool) => ({ ...tool, name: rename(tool.name) })),
+    ...(tool_choice?.kind === 'tool' && { tool_choice: { kind: 'tool', name: rename(tool_choice.name) } }),
+    turns: withParts(turns, (part) => (part.kind === 'tool_call' ? { ...part, name: rename(part.name) } : part)),
   };
+  return { conversation: renamed, restore: (name: string) => name_of.get(name) ?? name };
 }

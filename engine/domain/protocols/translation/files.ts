@@ -24,10 +24,7 @@ const TYPE_OF_NAME: ReadonlyMap<string, string> = new Map(
   MEDIA_TYPES.flatMap(([type, , names]) => names.map((name) => [name, type] as const)),
 );
 
-/**
- * The registered name of a media type: by the signature of the bytes, as upstreams reject others, else the client's name, in
- * lower case and without parameters.
- */
+/** The registered name of a media type: by the bytes, as upstreams reject others, else as given. */
 function mediaTypeOf(given: string, data: string): string {
   const detected = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
   if (detected !== undefined) return detected;
@@ -40,7 +37,6 @@ export function bytesOf(media_type: string, data: string): Extract<Source, { kin
   return { kind: 'base64', media_type: mediaTypeOf(media_type, data), data };
 }
 
-/** An image or a document, by its media type. */
 export function filePart(part: ImagePart | DocumentPart): ImagePart | DocumentPart {
   const { source, cache } = part;
   if (source.kind !== 'base64') return part;
@@ -67,7 +63,6 @@ export function takenImage(image: ImagePart, notes: Notes): ImagePart | TextPart
 
 const DATA_HEAD_CHARS_MAX = 300;
 
-/** The bytes of a data: URL; `undefined` for anything else. */
 function readDataUrl(url: string): Extract<Source, { kind: 'base64' }> | undefined {
   const comma = url.indexOf(',');
   if (comma === -1 || comma > DATA_HEAD_CHARS_MAX) return undefined;
@@ -86,10 +81,7 @@ export function readUrl(url: string, param: string): Source {
   return data;
 }
 
-/**
- * Reads the bytes of a document: a data: URL, or bare base64, which is read as PDF. Raises
- * invalid_request.
- */
+/** Reads a document: a data: URL, or bare base64, which is a PDF. Raises invalid_request. */
 export function readFileData(text: string, param: string): DocumentPart['source'] {
   const bytes = readDataUrl(text) ?? bytesOf(PDF, text);
   if (bytes.data.startsWith('data:'))

@@ -3,10 +3,7 @@ import { optional, textAt } from '../read-json.ts';
 import type { Json, Tool } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
-/**
- * Free-text tools get plain text in their own protocol, and `{"input": text}` in a conversation. Both
- * directions work on pieces of a stream, so that a long patch is streamed.
- */
+/** Free-text tools get plain text, and `{"input": text}` in a conversation; both stream in pieces. */
 
 /** JSON Schema of the arguments of a free-text tool in a conversation. */
 export const FREE_TEXT_PARAMETERS = {
@@ -16,15 +13,11 @@ export const FREE_TEXT_PARAMETERS = {
   additionalProperties: false,
 } as const;
 
-/** Names of the tools that are called with plain text. */
 export function freeTextTools(tools: readonly Tool[]): ReadonlySet<string> {
   return new Set(tools.filter(({ free_text }) => free_text === true).map(({ name }) => name));
 }
 
-/**
- * Adds the grammar of a tool's text to its description, because only the client's protocol can enforce it. Raises
- * invalid_request.
- */
+/** Adds a grammar, which only the client's protocol enforces, to the description. Raises invalid_request. */
 export function withGrammar(description: string | undefined, grammar: Json, param: string, notes: Notes): string {
   notes.note('tool_grammar');
   const syntax = optional(grammar, 'syntax', textAt, `${param}.`) ?? 'lark';
@@ -32,10 +25,8 @@ export function withGrammar(description: string | undefined, grammar: Json, para
   return description ? `${description}\n\n${rules}` : rules;
 }
 
-/** Start of the arguments of a free-text tool, before the text. */
 export const FREE_TEXT_START = '{"input":"';
 
-/** End of the arguments of a free-text tool, after the text. */
 export const FREE_TEXT_END = '"}';
 
 /** A piece of text as a piece of a JSON string, without the quotes. */
@@ -43,12 +34,10 @@ export function escapeFreeText(piece: string): string {
   return JSON.stringify(piece).slice(1, -1);
 }
 
-/** Complete arguments for a text. */
 export function freeTextArguments(text: string): string {
   return FREE_TEXT_START + escapeFreeText(text) + FREE_TEXT_END;
 }
 
-/** The text in complete arguments; arguments without a string `input` are the text themselves. */
 export function freeTextOf(args: string): string {
   try {
     const value: unknown = parseBounded(args);
@@ -62,7 +51,6 @@ export function freeTextOf(args: string): string {
 /** The beginning of arguments up to the text, in any spacing. */
 const START = /^\s*\{\s*"input"\s*:\s*"/;
 
-/** Longest accepted start; models write 10 characters. */
 const START_CHARS_MAX = 64;
 
 /** The end of the text, or one character that is escaped. */
@@ -70,7 +58,6 @@ const MARK = /"|\\(?:u(.{4})|([^u]))/gs;
 
 const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f' };
 
-/** Extracts the text from streamed arguments. */
 export class FreeTextDecoder {
   #held = '';
   #state: 'start' | 'text' | 'over' = 'start';

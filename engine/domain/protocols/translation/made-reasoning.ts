@@ -14,7 +14,6 @@ export function boundaryMark(state_boundary: string): string {
   return createHash('sha256').update(state_boundary).digest('base64url').slice(0, 12);
 }
 
-/** Whether an upstream accepts a proof by its origin. */
 export function isMadeBy(proof: Pick<ReasoningProof, 'upstream' | 'boundary'>, maker: Maker): boolean {
   if (proof.boundary !== undefined && maker.boundary !== undefined) return proof.boundary === maker.boundary;
   return proof.upstream === maker.upstream;
@@ -30,15 +29,11 @@ export function proofToText(proof: ReasoningProof | undefined, made_by: Maker): 
   return `${MARK}${protocol}@${encode(made_by.upstream)}${boundary}:${kind}:${encode(id)}:${value}`;
 }
 
-/** Whether a translation has made this proof. */
 export function isMade(proof: unknown): boolean {
   return typeof proof === 'string' && proof.startsWith(MARK);
 }
 
-/**
- * Whether a proof is a signature, valid only for its exact text: a provider's own, or a translated one. State counts as a
- * signature, because it may repeat the text.
- */
+/** Whether a proof is only valid for its exact text, as signatures are, and state, which may repeat it. */
 export function isSignature(proof: string): boolean {
   return !isMade(proof) || /^gw:[a-z]+(?:@[^:]*)?:(?:signature|state):/.test(proof);
 }
@@ -54,7 +49,6 @@ export function unprovenBlock({ type, signature, data }: Json): Unproven | undef
   return isMade(signature) ? 'made' : undefined;
 }
 
-/** Whether an item of the Responses protocol is translated reasoning. */
 export function isMadeItem({ type, encrypted_content }: Json): boolean {
   return type === 'reasoning' && isMade(encrypted_content);
 }

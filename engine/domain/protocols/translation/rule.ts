@@ -4,18 +4,14 @@ import { PROTOCOLS, type Protocol } from '../../../base/contract/protocol.ts';
 export interface TranslationRule {
   /** The field or feature, by its name in the protocol that has it. */
   readonly field: string;
-  /** Whether it is part of the request or of the response. */
   readonly part: 'request' | 'response';
-  /** Protocols that have it. */
   readonly from: readonly Protocol[];
-  /** Protocols that lack it. */
   readonly to: readonly Protocol[];
   readonly handling: 'dropped' | 'changed' | 'refused';
   /** One sentence: the effect, and for a rejection the alternative. */
   readonly meaning: string;
 }
 
-/** Rules with the same handling, by their names. */
 type Rows<Name extends string> = Readonly<Record<Name, readonly [field: string, meaning: string]>>;
 
 /** Makes the rules for requests or responses between these protocols, by their effect. */

@@ -124,16 +124,13 @@ export const TRANSLATION_RULES = {
   ...RESPONSES_RULES,
 };
 
-/** Name of a rule. */
 export type RuleName = keyof typeof TRANSLATION_RULES;
 
 /** Names of unknown fields that are recorded; others could hold any text. */
 const FIELD_NAME = /^[a-z][a-z0-9_]{0,39}$/;
 
-/** Values of an upstream that may be recorded. */
 const WORD = /^[A-Za-z][A-Za-z0-9_-]{0,39}$/;
 
-/** Bound on the notes of one request. */
 const NOTES_MAX = 50;
 
 /** The rules of translation that applied to one request. */
@@ -145,7 +142,6 @@ export class Notes {
     return [...this.#names];
   }
 
-  /** Records that a rule applied. */
   note(rule: RuleName): void {
     if (this.#names.size < NOTES_MAX) this.#names.add(rule);
   }

@@ -7,7 +7,6 @@ const CUT_STOPS_MAX = 64;
 /** Bound on their characters; a response may buffer as many. */
 const CUT_CHARS_MAX = 16_384;
 
-/** Whether these exceed the bounds of the gateway. */
 export function tooManyToCut(stops: readonly string[]): boolean {
   return stops.length > CUT_STOPS_MAX || stops.reduce((sum, text) => sum + text.length, 0) > CUT_CHARS_MAX;
 }
@@ -21,24 +20,18 @@ export function stopsToCut({ stops }: Accepted, stop: readonly string[] = []): r
 }
 
 /** Searches a streamed text for one sequence (Knuth-Morris-Pratt). */
-class Pattern {
-  readonly text: string;
+function createPattern(text: string) {
   /** Failure function: for each prefix, the length of its longest proper border. */
-  readonly #again: Uint32Array;
-
-  constructor(text: string) {
-    this.text = text;
-    this.#again = new Uint32Array(text.length + 1);
-    for (let length = 2; length <= text.length; length++)
-      this.#again[length] = this.step(this.#again[length - 1]!, text.charCodeAt(length - 1));
-  }
-
+  const again = new Uint32Array(text.length + 1);
   /** The matched length after the next character. @param before the matched length before it */
-  step(before: number, code: number): number {
+  const step = (before: number, code: number): number => {
     let found = before;
-    while (found > 0 && this.text.charCodeAt(found) !== code) found = this.#again[found]!;
-    return this.text.charCodeAt(found) === code ? found + 1 : found;
-  }
+    while (found > 0 && text.charCodeAt(found) !== code) found = again[found]!;
+    return text.charCodeAt(found) === code ? found + 1 : found;
+  };
+  for (let length = 2; length <= text.length; length++)
+    again[length] = step(again[length - 1]!, text.charCodeAt(length - 1));
+  return { text, step };
 }
 
 type OfText = Extract<ModelEvent, { type: 'part_start' | 'part_delta' | 'part_end' }>;
@@ -49,8 +42,7 @@ type OfText = Extract<ModelEvent, { type: 'part_start' | 'part_delta' | 'part_en
  * linear in their length. A sequence may span adjacent texts, and with `one_text` any texts.
  */
 export class StopCutter {
-  readonly #patterns: readonly Pattern[];
-  /** First characters of the sequences. */
+  readonly #patterns: readonly ReturnType<typeof createPattern>[];
   readonly #first: ReadonlySet<number>;
   readonly #one_text: boolean;
   /** The matched length of each sequence at the end of the searched text. */
@@ -66,7 +58,7 @@ export class StopCutter {
   #cut: string | undefined;
 
   constructor(stops: readonly string[], one_text: boolean) {
-    this.#patterns = [...new Set(stops)].map((text) => new Pattern(text));
+    this.#patterns = [...new Set(stops)].map(createPattern);
     this.#first = new Set(stops.map((text) => text.charCodeAt(0)));
     this.#one_text = one_text;
     this.#found = new Uint32Array(this.#patterns.length);
@@ -183,7 +175,6 @@ export class StopCutter {
   }
 }
 
-/** The end event of a cut response, even if the upstream broke off later. */
 function stopped(event: ModelEvent, stop_sequence: string): ModelEvent {
   if (event.type === 'error') return { type: 'end', reason: 'stop_sequence', stop_sequence };
   return event.type === 'end' ? { ...event, reason: 'stop_sequence', stop_sequence } : event;

@@ -3,26 +3,6 @@ import { invalid, isAbsent, isObject, itemsOf, kindOf, objectsIn } from '../read
 import type { Json, OutputFormat, Tool } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
-/** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
-interface StrictSchemaRules {
-  /** Keywords that constrain values and may stay; those of structure always do. */
-  readonly keywords: ReadonlySet<string>;
-  /** Values of `format` that may stay. */
-  readonly formats: ReadonlySet<string>;
-  /** The largest `minItems` that may stay. */
-  readonly min_items_max: number;
-  /** Whether `required` must name every property. */
-  readonly all_required: boolean;
-  /** Whether a definition may refer to itself. */
-  readonly recursion: boolean;
-  /** Whether a list of alternatives may stand at the top. */
-  readonly alternatives_at_top: boolean;
-  /** Whether `enum` and lists need a `type` or `items` beside them. */
-  readonly fully_typed: boolean;
-  /** The most of one request: strict tools, properties that may be left out, properties of several types. */
-  readonly most: { readonly tools: number; readonly optional: number; readonly unions: number };
-}
-
 /** What upstreams of a protocol accept of schemas, tool names and stop sequences, as their vendor documents or enforces it. */
 export interface Accepted {
   /** Keywords that must not stand at the top of a tool's schema; alternatives there become one object. */
@@ -33,7 +13,23 @@ export interface Accepted {
   readonly dialect: boolean;
   /** What names of properties at the top look like; absent: anything. */
   readonly property_name?: RegExp;
-  readonly held: StrictSchemaRules;
+  /** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
+  readonly held: {
+    /** Keywords that constrain values and may stay; those of structure always do. */
+    readonly keywords: ReadonlySet<string>;
+    readonly formats: ReadonlySet<string>;
+    readonly min_items_max: number;
+    /** Whether `required` must name every property. */
+    readonly all_required: boolean;
+    /** Whether a definition may refer to itself. */
+    readonly recursion: boolean;
+    /** Whether a list of alternatives may stand at the top. */
+    readonly alternatives_at_top: boolean;
+    /** Whether `enum` and lists need a `type` or `items` beside them. */
+    readonly fully_typed: boolean;
+    /** The most of one request: strict tools, properties that may be left out, properties of several types. */
+    readonly most: { readonly tools: number; readonly optional: number; readonly unions: number };
+  };
   readonly tool_name_chars: number;
   /** How many stop sequences, and whether blank ones are among them. */
   readonly stops: { readonly most: number; readonly blank: boolean };
@@ -63,18 +59,13 @@ export const FUNCTIONS: Omit<Accepted, 'stops'> = {
   tool_name_chars: 64,
 };
 
-/**
- * Converts tool schemas for upstreams. One schema that violates JSON Schema or a rule of the protocol would make the upstream
- * reject every request of a session. Unsupported keywords are rewritten, or else move to the description.
- */
+/** Converts schemas: an invalid one would make upstreams reject every request of a session. */
 
 const NO_PARAMETERS = { type: 'object', properties: {} } as const;
 
 const REFERENCES_MAX = 16;
 
-/**
- * The client's schema of a tool; a missing one, null, `true` or `false` constrains nothing. Raises invalid_request.
- */
+/** The schema of a tool; null, `true`, `false` or none constrain nothing. Raises invalid_request. */
 export function readSchema(value: unknown, param: string): Json {
   if (isObject(value)) return value;
   if (isAbsent(value) || typeof value === 'boolean') return NO_PARAMETERS;
@@ -123,7 +114,6 @@ export function writeSchema(parameters: Json, accepted: Accepted, notes: Notes):
   return schema;
 }
 
-/** Converts the schema of a response to valid JSON Schema. */
 function repairSchema(schema: Json, { explicit }: Accepted, notes: Notes): Json {
   const repair = new Repair(explicit);
   const repaired = repair.schema(schema, 0);
@@ -141,7 +131,6 @@ function without(schema: Json, keys: readonly string[]): Json {
   return Object.fromEntries(Object.entries(schema).filter(([key]) => !keys.includes(key)));
 }
 
-/** Replaces a top-level reference by its target. */
 function withoutReference(root: Json, repair: Repair): Json {
   let schema = root;
   for (let followed = 0; Object.hasOwn(schema, '$ref'); followed++) {
@@ -198,7 +187,6 @@ function requiredByEach(alternatives: readonly Json[]): string[] {
   return [...(first ?? [])].filter((key) => rest.every((keys) => keys.has(key)));
 }
 
-/** The union of properties; a property with several schemas allows each of them. */
 function mergedProperties(schemas: readonly Json[]): Json | undefined {
   const first = new Map<string, unknown>();
   const forms = new Map<string, Map<string, unknown>>();
@@ -220,7 +208,6 @@ function mergedProperties(schemas: readonly Json[]): Json | undefined {
   );
 }
 
-/** Makes the schema an object schema, because arguments are objects. */
 function ofObject(schema: Json, repair: Repair): Json {
   const { type } = schema;
   if (type === 'object') return schema;
@@ -230,10 +217,7 @@ function ofObject(schema: Json, repair: Repair): Json {
   return described({ ...without(schema, ['type']), type: 'object' }, { type });
 }
 
-/**
- * Properties with invalid names become equivalent name patterns, which may have any characters. The description has the
- * original names.
- */
+/** Properties with invalid names become name patterns; the description has their names. */
 function withNames(schema: Json, name_pattern: RegExp, notes: Notes): Json {
   if (!isObject(schema.properties)) return schema;
   const odd = Object.entries(schema.properties).filter(([name]) => !name_pattern.test(name));
@@ -276,7 +260,6 @@ const KINDS: ReadonlyMap<string, Kind> = new Map(
 
 const OF_SCHEMAS: ReadonlySet<Kind | undefined> = new Set<Kind>(['schema', 'schemas', 'schema_map']);
 
-/** JSON types by their names in languages and at other vendors. */
 const TYPES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     string: 'string str text',
@@ -294,7 +277,6 @@ function typeNamed(name: unknown): string | undefined {
   return typeof name === 'string' ? TYPES.get(name.toLowerCase()) : undefined;
 }
 
-/** Checks of simple values. */
 const PLAIN: Readonly<Partial<Record<Kind, (value: unknown) => boolean>>> = {
   number: (value) => typeof value === 'number',
   count: (value) => Number.isInteger(value) && (value as number) >= 0,
@@ -434,7 +416,6 @@ class Repair {
   }
 }
 
-/** Whether a removed value constrains what the schema allows. */
 function isTelling(value: unknown): boolean {
   if (isAbsent(value) || value === false || value === '') return false;
   return Array.isArray(value) ? value.length > 0 : value !== 'any';
@@ -466,54 +447,43 @@ function isPattern(text: string): boolean {
 const PARTS_MAX = 10_000;
 const DEPTH_MAX = 64;
 
-interface Cost {
-  readonly tools: number;
-  readonly optional: number;
-  readonly unions: number;
-}
+type Cost = Accepted['held']['most'];
 
 /** The use of a schema: a tool works without strictness, but a response without a schema would differ. */
 type Use = 'tool' | 'answer';
 
-/** The schemas of one request that the upstream enforces: strict tools, and the response. */
-export class StrictSchemas {
-  readonly #accepted: Accepted;
-  readonly #notes: Notes;
-  readonly #left: { -readonly [K in keyof Cost]: Cost[K] };
+export type StrictSchemas = ReturnType<typeof createStrictSchemas>;
 
-  constructor(accepted: Accepted, notes: Notes) {
-    this.#accepted = accepted;
-    this.#notes = notes;
-    this.#left = { ...accepted.held.most };
-  }
+/** Creates the schemas of one request that the upstream enforces: strict tools, and the response. */
+export function createStrictSchemas(accepted: Accepted, notes: Notes) {
+  const left: { -readonly [K in keyof Cost]: Cost[K] } = { ...accepted.held.most };
 
-  /** The schema of a tool, and `strict` if the client sets it. */
-  tool({ parameters, strict }: Tool): { readonly schema: Json; readonly strict?: boolean } {
-    const held = strict === true ? this.#hold(parameters, 'tool') : undefined;
-    if (held !== undefined) return { schema: held, strict: true };
-    // Top-level alternatives have their own note.
-    if (strict === true && !hasAlternatives(parameters)) this.#notes.note('strict_schema');
-    const schema = writeSchema(parameters, this.#accepted, this.#notes);
-    return strict === false ? { schema, strict } : { schema };
-  }
-
-  /** The schema of the response; `undefined`, which the caller notes, if the upstream cannot enforce it. */
-  answer({ schema }: Extract<OutputFormat, { kind: 'json_schema' }>): Json | undefined {
-    return this.#hold(schema, 'answer');
-  }
-
-  #hold(schema: Json, use: Use): Json | undefined {
-    const fitting = new Fitting(repairSchema(schema, this.#accepted, this.#notes), this.#accepted, use);
+  const hold = (schema: Json, use: Use): Json | undefined => {
+    const fitting = new Fitting(repairSchema(schema, accepted, notes), accepted, use);
     const fitted = fitting.fit();
     if (fitted === undefined) return undefined;
     const cost: Cost = { tools: use === 'tool' ? 1 : 0, optional: fitting.optional, unions: fitting.unions };
     const keys = Object.keys(cost) as (keyof Cost)[];
-    if (keys.some((key) => cost[key] > this.#left[key])) return undefined;
-    for (const key of keys) this.#left[key] -= cost[key];
-    if (fitting.has_moved) this.#notes.note('schema_constraints');
-    if (fitting.has_closed) this.#notes.note('schema_closed');
+    if (keys.some((key) => cost[key] > left[key])) return undefined;
+    for (const key of keys) left[key] -= cost[key];
+    if (fitting.has_moved) notes.note('schema_constraints');
+    if (fitting.has_closed) notes.note('schema_closed');
     return fitted;
-  }
+  };
+
+  return {
+    /** The schema of a tool, and `strict` if the client sets it. */
+    tool({ parameters, strict }: Tool): { readonly schema: Json; readonly strict?: boolean } {
+      const held = strict === true ? hold(parameters, 'tool') : undefined;
+      if (held !== undefined) return { schema: held, strict: true };
+      // Top-level alternatives have their own note.
+      if (strict === true && !hasAlternatives(parameters)) notes.note('strict_schema');
+      const schema = writeSchema(parameters, accepted, notes);
+      return strict === false ? { schema, strict } : { schema };
+    },
+    /** The schema of the response; `undefined`, which the caller notes, if the upstream cannot enforce it. */
+    answer: ({ schema }: Extract<OutputFormat, { kind: 'json_schema' }>) => hold(schema, 'answer'),
+  };
 }
 
 /** The response schema of chat completions and Responses, and whether the upstream enforces it. */
@@ -522,7 +492,7 @@ export function writeAnswerSchema(
   accepted: Accepted,
   notes: Notes,
 ): { readonly schema: Json; readonly is_strict: boolean } {
-  const held = format.strict === true ? new StrictSchemas(accepted, notes).answer(format) : undefined;
+  const held = format.strict === true ? createStrictSchemas(accepted, notes).answer(format) : undefined;
   if (held !== undefined) return { schema: held, is_strict: true };
   if (format.strict === true) notes.note('strict_schema');
   return { schema: repairSchema(format.schema, accepted, notes), is_strict: false };
@@ -531,7 +501,6 @@ export function writeAnswerSchema(
 /** Keywords that do not constrain values. */
 const ANNOTATIONS = new Set(['$schema', '$id', '$comment', '$anchor', 'readOnly', 'writeOnly', 'deprecated']);
 
-/** Keywords that do not affect which values are valid. */
 const ASIDE = ['$defs', 'definitions', ...ANNOTATIONS];
 
 const STRUCTURE = new Set([
@@ -539,7 +508,6 @@ const STRUCTURE = new Set([
   ...['properties', 'required', 'additionalProperties', 'patternProperties', 'items', 'prefixItems'],
 ]);
 
-/** Keywords that apply to values of one type. */
 const OF_TYPE: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties', 'patternProperties', 'minProperties', 'maxProperties'],
   array: ['items', 'prefixItems', 'minItems', 'maxItems', 'uniqueItems', 'contains'],
@@ -549,15 +517,12 @@ const OF_TYPE: Readonly<Record<string, readonly string[]>> = {
 
 const TYPED = new Set(Object.values(OF_TYPE).flat());
 
-/** Keywords that constrain values. */
 const CONSTRAINTS = new Set([...TYPED, 'not', 'if', 'then', 'else']);
 
 const WORDS = new Set(['title', 'description']);
 
-/** Matches a reference to a definition, which may be kept. */
 const DEFINITION = /^#\/(\$defs|definitions)\/([^/]+)$/;
 
-/** A schema cannot be converted for the upstream. */
 class Unfit extends Error {}
 
 class Fitting {
@@ -644,7 +609,6 @@ class Fitting {
     return { $ref: reference };
   }
 
-  /** A schema combined with a type and constraints. */
   #beside(schema: unknown, rest: Json): Json {
     if (!isObject(schema)) throw new Unfit();
     this.#count(Object.keys(schema).length);

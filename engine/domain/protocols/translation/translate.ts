@@ -19,13 +19,9 @@ import { boundaryMark } from './made-reasoning.ts';
 import { Notes } from './rules.ts';
 import { StopCutter, stopsToCut, tooManyToCut } from './stop-sequences.ts';
 
-/** Characters per token, for responses without reported usage. */
 const CHARS_PER_TOKEN = 4;
 
-/**
- * The transforms between reading and writing a response: tool calls get the client's names, texts end at stop sequences that
- * the upstream did not get, and missing usage is estimated for clients that need it.
- */
+/** What lies between reading and writing: names of tools, stop sequences that the upstream did not get, usage. */
 function filterAnswer(translation: Translation, write: Emit): Emit {
   const { from, stops } = translation;
   const { adds_up_usage, one_text } = DEFINITIONS[from].clients;
@@ -35,7 +31,6 @@ function filterAnswer(translation: Translation, write: Emit): Emit {
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 
-/** Tool calls with the client's names, and identifiers that its protocol accepts. */
 function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
   if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
   const name = restoreName(event.part.name);
@@ -69,16 +64,9 @@ function tooLong(): StageError {
 
 /** Size that a writer may buffer for an event: one repeats the whole response at its end, another delays parts. */
 function bufferedChars(event: ModelEvent): number {
-  switch (event.type) {
-    case 'part_delta':
-      return event.text.length;
-    case 'part_start':
-      return PART_CHARS;
-    case 'proof':
-      return event.proof.value.length;
-    default:
-      return 0;
-  }
+  if (event.type === 'part_delta') return event.text.length;
+  if (event.type === 'part_start') return PART_CHARS;
+  return event.type === 'proof' ? event.proof.value.length : 0;
 }
 
 /** Runs a step on upstream data. Deeply nested values overflow the stack of recursive functions. */
@@ -129,7 +117,6 @@ function convertProblem({ from, answer, stream }: Translation, head: ConvertedHe
   });
 }
 
-/** Raises an error inside a complete response: nothing was sent yet, so the client can get an error response. */
 function raiseProblem(events: readonly ModelEvent[], protocol: Protocol): void {
   const failed = events.find((event) => event.type === 'error');
   if (failed !== undefined) throw problemError(failed.problem, protocol);
@@ -144,7 +131,6 @@ function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): s
   return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(said, answer, notes));
 }
 
-/** Converts a document, into a stream where the client requested one. */
 function convertDocument(translation: Translation): ResponseConverter {
   const { from, to, answer, notes, stream } = translation;
   const writer = stream ? DEFINITIONS[from].adapter.createWriter(answer, notes) : undefined;
@@ -277,31 +263,13 @@ interface Untranslated {
   readonly state_boundary?: string | undefined;
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
-  /** Estimated input in tokens, for upstreams that don't report it. */
   readonly input_tokens_estimate?: number | undefined;
   readonly request_id: string;
-  /** Seconds since the epoch. */
   readonly created_at: number;
 }
 
 /** The state for translating the response of a translated request, for as long as the response streams. */
-export interface Translation {
-  readonly from: Protocol;
-  readonly to: Protocol;
-  readonly stream: boolean;
-  readonly answer: AnswerContext;
-  /** Stop sequences that the upstream does not accept: the gateway cuts the response there. */
-  readonly stops: readonly string[];
-  readonly input_tokens_estimate: number | undefined;
-  /** Changes and losses so far; the response may add more. */
-  readonly notes: Notes;
-  restoreName(name: string): string;
-}
-
-/** A translated request. */
-export interface TranslatedRequest extends Translation {
-  readonly json: string;
-}
+export type Translation = Omit<ReturnType<typeof translateRequest>, 'json'>;
 
 /** Response headers that describe the upstream's bytes, which the client does not get. */
 export const DESCRIBING = [
@@ -310,7 +278,7 @@ export const DESCRIBING = [
 ];
 
 /** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
-export function translateRequest(request: Untranslated): TranslatedRequest {
+export function translateRequest(request: Untranslated) {
   const { from, to, body, upstream, state_boundary, upstream_model, target, request_id, created_at } = request;
   if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
   const notes = new Notes();
@@ -339,6 +307,7 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
     const stops = stopsToCut(accepted, read.stop);
     if (tooManyToCut(stops)) notes.refuse('too_many_stops', clients.stop_field);
     const { input_tokens_estimate } = request;
+    // The gateway cuts the response at the stop sequences; `notes` has the losses so far, and the response may add more.
     return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
   } catch (error) {
     // Values may be nested as deep as the client likes, and neither the adapters nor JSON.stringify count levels.

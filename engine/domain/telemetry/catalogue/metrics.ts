@@ -12,16 +12,24 @@ export interface MetricSpec {
   readonly conventions?: '1.41' | 'latest';
 }
 
-const counter = <const L extends readonly string[]>(unit: string, meaning: string, ...labels: L) =>
-  ({ kind: 'counter', unit, meaning, labels }) as const;
-const gauge = <const L extends readonly string[]>(unit: string, meaning: string, ...labels: L) =>
-  ({ kind: 'gauge', unit, meaning, labels }) as const;
-const histogram = <const L extends readonly string[]>(
+/** The words of a text, which is how labels are written here. */
+type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
+const wordsOf = <Text extends string>(text: Text): readonly Words<Text>[] => text.split(' ') as never;
+
+const NONE: readonly never[] = [];
+const counter = <const Labels extends string>(unit: string, meaning: string, labels: Labels) =>
+  ({ kind: 'counter', unit, meaning, labels: wordsOf(labels) }) as const;
+const gauge = <const Labels extends string>(unit: string, meaning: string, labels: Labels) =>
+  ({ kind: 'gauge', unit, meaning, labels: wordsOf(labels) }) as const;
+/** Without labels. */
+const total = (unit: string, meaning: string) => ({ kind: 'counter', unit, meaning, labels: NONE }) as const;
+const level = (unit: string, meaning: string) => ({ kind: 'gauge', unit, meaning, labels: NONE }) as const;
+const histogram = <const Labels extends string>(
   unit: string,
   bounds: readonly number[],
   meaning: string,
-  ...labels: L
-) => ({ kind: 'histogram', unit, meaning, labels, bounds }) as const;
+  labels: Labels,
+) => ({ kind: 'histogram', unit, meaning, labels: wordsOf(labels), bounds }) as const;
 
 /** Histogram bounds of the conventions for model durations, in seconds. */
 const DURATION_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -35,8 +43,7 @@ const FIRST_CHUNK_BOUNDS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 ];
 
-const OPERATION = ['gen_ai.operation.name', 'gen_ai.provider.name', 'gen_ai.request.model'] as const;
-
+const OPERATION = 'gen_ai.operation.name gen_ai.provider.name gen_ai.request.model';
 const PLACE = 'gateway.waiting.place';
 
 /** Every metric of the gateway. The reference page is made from it. The label `gateway.team` needs `telemetry.metrics.team`. */
@@ -44,35 +51,23 @@ export const METRICS = {
   'gateway.requests': counter(
     '{request}',
     'Ended requests, by outcome: answered, refused (by the gateway), upstream_refused, failed, aborted (by the client)',
-    'gateway.protocol',
-    'gateway.model',
-    'gateway.upstream',
-    'gateway.status_class',
-    'gateway.outcome',
-    'gateway.team',
+    'gateway.protocol gateway.model gateway.upstream gateway.status_class gateway.outcome gateway.team',
   ),
   'gateway.refusals': counter(
     '{request}',
     'Requests that ended with an error of the gateway, by error code and, for limits and policies, by rule',
-    'gateway.protocol',
-    'gateway.error.code',
-    'gateway.rule',
-    'gateway.team',
+    'gateway.protocol gateway.error.code gateway.rule gateway.team',
   ),
   'gateway.rejected': counter(
     '{request}',
     'Requests rejected before any pipeline, such as those for unknown paths',
-    'gateway.error.code',
-    'http.response.status_code',
+    'gateway.error.code http.response.status_code',
   ),
   'http.server.request.duration': histogram(
     's',
     DURATION_BOUNDS,
     'Time from the request headers to the end of the response',
-    'http.request.method',
-    'http.route',
-    'http.response.status_code',
-    'error.type',
+    'http.request.method http.route http.response.status_code error.type',
   ),
   'gateway.overhead.duration': histogram(
     's',
@@ -83,23 +78,17 @@ export const METRICS = {
   'gateway.decisions': counter(
     '{decision}',
     'Decisions of rules and policies; in shadow mode they have no effect',
-    'gateway.decision.kind',
-    'gateway.rule',
-    'gateway.rule.mode',
-    'gateway.decision.outcome',
+    'gateway.decision.kind gateway.rule gateway.rule.mode gateway.decision.outcome',
   ),
   'gateway.attempts': counter(
     '{attempt}',
     'Attempts at upstreams, by outcome and by what happened next',
-    'gateway.upstream',
-    'gateway.attempt.outcome',
-    'gateway.attempt.reason',
+    'gateway.upstream gateway.attempt.outcome gateway.attempt.reason',
   ),
   'gateway.fallbacks': counter(
     '{fallback}',
     'Requests that skipped or left an upstream for another one, by that upstream and the reason',
-    'gateway.upstream',
-    'gateway.fallback.reason',
+    'gateway.upstream gateway.fallback.reason',
   ),
   'gateway.unconfirmed_attempts': counter(
     '{attempt}',
@@ -109,55 +98,44 @@ export const METRICS = {
   'gateway.cost': counter(
     '{USD}',
     'Cost of requests by the prices of gateway.yaml, in US dollars',
-    'gateway.protocol',
-    'gateway.model',
-    'gateway.upstream',
-    'gateway.team',
+    'gateway.protocol gateway.model gateway.upstream gateway.team',
   ),
   'gateway.cost.possible': counter(
     '{USD}',
     'What upstreams may bill for unanswered attempts, in US dollars',
-    'gateway.model',
-    'gateway.upstream',
+    'gateway.model gateway.upstream',
   ),
   'gateway.tokens': counter(
     '{token}',
     'Tokens by price: uncached_input, cache_read, cache_write_5m, cache_write_1h, output; each token counts once',
-    'gateway.model',
-    'gateway.upstream',
-    'gateway.token.type',
+    'gateway.model gateway.upstream gateway.token.type',
   ),
   'gateway.cache.downgrades': counter(
     '{request}',
     'Requests for one hour of prompt cache that were sent with five minutes, because their upstream does not support an hour',
-    'gateway.model',
-    'gateway.upstream',
+    'gateway.model gateway.upstream',
   ),
   'gateway.budget.used_ratio': gauge(
     '1',
     'Spent and reserved share of a money limit, for the caller, team or other key with the highest share',
-    'gateway.rule',
-    'gateway.budget.window',
+    'gateway.rule gateway.budget.window',
   ),
   'gateway.budget.remaining': gauge(
     '{USD}',
     'Remaining amount of the same limit, in US dollars',
-    'gateway.rule',
-    'gateway.budget.window',
+    'gateway.rule gateway.budget.window',
   ),
   'gateway.budget.resets_in': gauge(
     's',
     'Seconds until the window of the same limit ends',
-    'gateway.rule',
-    'gateway.budget.window',
+    'gateway.rule gateway.budget.window',
   ),
   'gen_ai.client.operation.duration': {
     ...histogram(
       's',
       DURATION_BOUNDS,
       'Duration of an attempt, until the end of its response or its failure',
-      ...OPERATION,
-      'error.type',
+      `${OPERATION} error.type`,
     ),
     conventions: '1.41',
   },
@@ -166,7 +144,7 @@ export const METRICS = {
       's',
       FIRST_CHUNK_BOUNDS,
       'Time from the start of the successful attempt to the first byte of a streamed response',
-      ...OPERATION,
+      OPERATION,
     ),
     conventions: '1.41',
   },
@@ -175,8 +153,7 @@ export const METRICS = {
       '{token}',
       TOKEN_BOUNDS,
       'Tokens of a request: input (including cached input) or output',
-      ...OPERATION,
-      'gen_ai.token.type',
+      `${OPERATION} gen_ai.token.type`,
     ),
     conventions: '1.41',
   },
@@ -185,8 +162,7 @@ export const METRICS = {
       's',
       DURATION_BOUNDS,
       '`gen_ai.client.operation.duration` under its name in the latest conventions',
-      ...OPERATION,
-      'error.type',
+      `${OPERATION} error.type`,
     ),
     conventions: 'latest',
   },
@@ -195,37 +171,35 @@ export const METRICS = {
       's',
       FIRST_CHUNK_BOUNDS,
       '`gen_ai.client.operation.time_to_first_chunk` under its name in the latest conventions',
-      ...OPERATION,
+      OPERATION,
     ),
     conventions: 'latest',
   },
   'gen_ai.client.inference.usage.input_tokens': {
-    ...counter('{token}', 'Input tokens, including cached ones', ...OPERATION),
+    ...counter('{token}', 'Input tokens, including cached ones', OPERATION),
     conventions: 'latest',
   },
   'gen_ai.client.inference.usage.output_tokens': {
-    ...counter('{token}', 'Output tokens', ...OPERATION),
+    ...counter('{token}', 'Output tokens', OPERATION),
     conventions: 'latest',
   },
   'gen_ai.client.inference.usage.cache_read.input_tokens': {
-    ...counter('{token}', 'Input tokens read from the prompt cache', ...OPERATION),
+    ...counter('{token}', 'Input tokens read from the prompt cache', OPERATION),
     conventions: 'latest',
   },
   'gen_ai.client.inference.usage.cache_write.input_tokens': {
-    ...counter('{token}', 'Input tokens written to the prompt cache', ...OPERATION),
+    ...counter('{token}', 'Input tokens written to the prompt cache', OPERATION),
     conventions: 'latest',
   },
   'gateway.sign_ins': counter(
     '{step}',
     'Steps of sign-ins, by outcome and error',
-    'gateway.sign_in.outcome',
-    'error.type',
+    'gateway.sign_in.outcome error.type',
   ),
   'gateway.sessions': counter(
     '{step}',
     'Sessions that began, were renewed or signed out, and rejected attempts, by outcome and error',
-    'gateway.session.outcome',
-    'error.type',
+    'gateway.session.outcome error.type',
   ),
   'gateway.account_checks': counter(
     '{person}',
@@ -235,34 +209,28 @@ export const METRICS = {
   'gateway.admin_changes': counter(
     '{change}',
     'Changes through the admin API and by the gateway itself, by action, kind of caller and error',
-    'gateway.admin.action',
-    'gateway.admin.actor_kind',
-    'error.type',
+    'gateway.admin.action gateway.admin.actor_kind error.type',
   ),
   'gateway.reloads': counter('{reload}', 'Reloads of the configuration, by result', 'gateway.reload.result'),
   'gateway.build.info': gauge(
     '{build}',
     'Always 1; the labels identify gateway, Node.js and configuration',
-    'service.version',
-    'process.runtime.version',
-    'gateway.config.hash',
+    'service.version process.runtime.version gateway.config.hash',
   ),
-  'gateway.config.loaded_at': gauge('s', 'Load time of the current configuration, in seconds since 1970'),
-  'gateway.config.reload_ok': gauge('{state}', '1; 0 while the configuration files could not be loaded'),
-  'gateway.inflight': gauge('{request}', 'Requests of pipelines in flight'),
-  'gateway.connections': gauge('{connection}', 'Connections of clients'),
-  'gateway.connections.limit': gauge('{connection}', 'Limit on connections of clients'),
-  'gateway.bodies.held': gauge('By', 'Bytes of buffered bodies of requests in flight'),
-  'gateway.bodies.limit': gauge(
+  'gateway.config.loaded_at': level('s', 'Load time of the current configuration, in seconds since 1970'),
+  'gateway.config.reload_ok': level('{state}', '1; 0 while the configuration files could not be loaded'),
+  'gateway.inflight': level('{request}', 'Requests of pipelines in flight'),
+  'gateway.connections': level('{connection}', 'Connections of clients'),
+  'gateway.connections.limit': level('{connection}', 'Limit on connections of clients'),
+  'gateway.bodies.held': level('By', 'Bytes of buffered bodies of requests in flight'),
+  'gateway.bodies.limit': level(
     'By',
     'Limit on buffered bytes of bodies; above it requests are rejected as overloaded',
   ),
   'gateway.breaker.state': gauge(
     '{state}',
     '1 for the state of each upstream (the worst of its models), 0 for all other states: closed, open, half_open, limited, credential, model_missing, drained. In shadow mode the state has no effect',
-    'gateway.upstream',
-    'gateway.breaker.state',
-    'gateway.breaker.mode',
+    'gateway.upstream gateway.breaker.state gateway.breaker.mode',
   ),
   'gateway.upstream.models_unavailable': gauge(
     '{model}',
@@ -270,7 +238,7 @@ export const METRICS = {
     'gateway.upstream',
   ),
   'gateway.upstream.inflight': gauge('{request}', 'Requests in flight at an upstream', 'gateway.upstream'),
-  'gateway.database.up': gauge(
+  'gateway.database.up': level(
     '{state}',
     '1 while this process writes its heartbeat (every 5 seconds) to the database, otherwise 0',
   ),
@@ -295,34 +263,34 @@ export const METRICS = {
     'Audit records that are not in the database yet, in memory or in the spool',
     PLACE,
   ),
-  'gateway.audit.lost': counter(
+  'gateway.audit.lost': total(
     '{record}',
     'Audit records lost because the database was unavailable for too long or could not store them',
   ),
-  'gateway.spool.size': gauge('By', 'Size of the spool of this process on disk'),
-  'gateway.spool.limit': gauge('By', 'Size limit of the spool; above it no more requests are spooled'),
+  'gateway.spool.size': level('By', 'Size of the spool of this process on disk'),
+  'gateway.spool.limit': level('By', 'Size limit of the spool; above it no more requests are spooled'),
   'gateway.overshoot.bound': gauge(
     '{USD}',
     'Most US dollars by which requests in flight can exceed a money limit, as printed by appscli check --verbose, which also lists the exceptions',
     'gateway.rule',
   ),
-  'nodejs.eventloop.delay.p50': gauge(
+  'nodejs.eventloop.delay.p50': level(
     's',
     'Median delay of the event loop; the higher value of this minute and the last',
   ),
-  'nodejs.eventloop.delay.p99': gauge('s', '99th percentile of the delay of the event loop'),
-  'nodejs.eventloop.delay.max': gauge('s', 'Maximum delay of the event loop'),
+  'nodejs.eventloop.delay.p99': level('s', '99th percentile of the delay of the event loop'),
+  'nodejs.eventloop.delay.max': level('s', 'Maximum delay of the event loop'),
   'nodejs.eventloop.time': counter(
     's',
     'Active and idle time of the event loop; the active share is its utilization',
     'nodejs.eventloop.state',
   ),
   'process.cpu.time': counter('s', 'CPU time of this process, user and system', 'cpu.mode'),
-  'process.memory.usage': gauge('By', 'Physical memory of this process'),
-  'process.uptime': gauge('s', 'Uptime of this process'),
+  'process.memory.usage': level('By', 'Physical memory of this process'),
+  'process.uptime': level('s', 'Uptime of this process'),
   'v8js.memory.heap.used': gauge('By', 'Used memory of the JavaScript heap, by heap space', 'v8js.heap.space.name'),
-  'gateway.heap.limit': gauge('By', 'Size limit of the heap; above it the process runs out of memory'),
-  'gateway.telemetry.series': gauge('{series}', 'Series of all counters and histograms of this process'),
+  'gateway.heap.limit': level('By', 'Size limit of the heap; above it the process runs out of memory'),
+  'gateway.telemetry.series': level('{series}', 'Series of all counters and histograms of this process'),
   'gateway.telemetry.overflows': counter(
     '{measurement}',
     'Measurements in the overflow series of a metric, because it has reached its limit on series',
@@ -331,15 +299,12 @@ export const METRICS = {
   'gateway.telemetry.dropped': counter(
     '{item}',
     'Spans, log records, metric collections and export requests of clients that did not reach their destination, by reason',
-    'gateway.telemetry.signal',
-    'gateway.telemetry.destination',
-    'gateway.telemetry.reason',
+    'gateway.telemetry.signal gateway.telemetry.destination gateway.telemetry.reason',
   ),
   'gateway.telemetry.sends': counter(
     '{request}',
     "Export requests with the gateway's own telemetry, by outcome",
-    'gateway.telemetry.signal',
-    'gateway.telemetry.outcome',
+    'gateway.telemetry.signal gateway.telemetry.outcome',
   ),
   'gateway.telemetry.queue.length': gauge('{item}', 'Queued spans and log records', 'gateway.telemetry.signal'),
   'gateway.client_telemetry.received': counter(
@@ -350,14 +315,12 @@ export const METRICS = {
   'gateway.client_telemetry.refused': counter(
     '{request}',
     'Export requests of clients that the gateway rejected, by error code',
-    'gateway.telemetry.signal',
-    'gateway.error.code',
+    'gateway.telemetry.signal gateway.error.code',
   ),
   'gateway.client_telemetry.sent': counter(
     '{request}',
     'Export requests of clients that a destination accepted',
-    'gateway.telemetry.signal',
-    'gateway.telemetry.destination',
+    'gateway.telemetry.signal gateway.telemetry.destination',
   ),
   'gateway.client_telemetry.queue': gauge(
     'By',
@@ -372,11 +335,8 @@ type NamesOf<K extends MetricSpec['kind']> = {
   [N in MetricName]: (typeof METRICS)[N]['kind'] extends K ? N : never;
 }[MetricName];
 
-/** Metrics that only go up, by what is added to them. */
 export type CounterMetric = NamesOf<'counter'>;
-/** Metrics that keep how often values fell into each bucket. */
 export type HistogramMetric = NamesOf<'histogram'>;
-/** Metrics whose value is asked for when it is needed. */
 export type GaugeMetric = NamesOf<'gauge'>;
 
 /** What tells a series of a metric apart; a label that is left out is absent. */

@@ -9,7 +9,6 @@ interface AttributeSpec {
   /** A double has fractions; the SDK sends a whole one as an integer. */
   readonly kind: 'string' | 'number' | 'double' | 'boolean' | 'strings';
   readonly meaning: string;
-  /** The closed set of values, if any. */
   readonly values?: readonly string[];
   /** Only with this value of `telemetry.conventions`; absent: with any. */
   readonly conventions?: '1.41' | 'latest';
@@ -29,20 +28,21 @@ interface SpanSpec {
   readonly events: readonly string[];
 }
 
+const names = (all: string): readonly string[] => all.trim().split(/\s+/);
+
 const attribute =
   (kind: AttributeSpec['kind']) =>
-  (meaning: string, values?: readonly string[]): AttributeSpec => ({ kind, meaning, ...(values && { values }) });
+  (meaning: string, values?: string | readonly string[]): AttributeSpec => {
+    return { kind, meaning, ...(values && { values: typeof values === 'string' ? names(values) : values }) };
+  };
 const text = attribute('string');
 const number = attribute('number');
 const double = attribute('double');
 const flag = attribute('boolean');
 const list = attribute('strings');
 
-const names = (all: string): readonly string[] => all.trim().split(/\s+/);
-
 const LIFETIMES = ['none', '5m', '1h'];
 
-/** Attributes that are facts, as the table of facts describes them. */
 const FACT_ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = Object.fromEntries(
   Object.entries(FACTS).flatMap(([path, fact]) => {
     if (!('attribute' in fact)) return [];
@@ -161,7 +161,7 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'http.request.method': text('HTTP method'),
   'http.route': text('Path of the pipeline that served the request, such as `/v1/models/*`'),
   'http.response.status_code': number('HTTP status; 499 if the client disconnected before any'),
-  'url.scheme': text('Scheme of the public URL', ['http', 'https']),
+  'url.scheme': text('Scheme of the public URL', 'http https'),
   'server.address': text('Host of the public URL; for an attempt, host of the upstream'),
   'server.port': number('Port of that host'),
   'user_agent.name': text('Product name in the user-agent header, if it looks like one'),
@@ -172,12 +172,12 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'enduser.id': text('Pseudonym of the caller, a keyed hash; only with `telemetry.caller: pseudonym`'),
   'gateway.config.hash': text('Hash of the current configuration'),
   'gateway.pipeline': text('Pipeline that served the request'),
-  'gateway.protocol': text('Protocol of the pipeline', names('messages count_tokens models chat responses none')),
+  'gateway.protocol': text('Protocol of the pipeline', 'messages count_tokens models chat responses none'),
   'gateway.outcome': text(
     'Outcome: answered; refused (by the gateway); upstream_refused (the upstream found the request wrong); failed; aborted (by the client)',
-    ['answered', 'refused', 'upstream_refused', 'failed', 'aborted'],
+    'answered refused upstream_refused failed aborted',
   ),
-  'gateway.status_class': text('Class of the HTTP status', ['2xx', '3xx', '4xx', '5xx']),
+  'gateway.status_class': text('Class of the HTTP status', '2xx 3xx 4xx 5xx'),
   'gateway.model': text('Requested model of gateway.yaml, with aliases resolved'),
   'gateway.model.unknown': text(
     'Name of a requested model that does not exist, shortened, and only if it looks like a name',
@@ -207,7 +207,7 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'gateway.cache.requested': text('Longest requested lifetime of the prompt cache', LIFETIMES),
   'gateway.cache.effective': text('Longest lifetime in the request to the upstream', LIFETIMES),
   'gateway.cache.downgraded': flag('True if five minutes were requested instead of one hour'),
-  'gateway.cache.downgrade.reason': text('Reason of the downgrade', ['upstream_unsupported']),
+  'gateway.cache.downgrade.reason': text('Reason of the downgrade', 'upstream_unsupported'),
   'gateway.cost_usd': double('Cost in US dollars'),
   'gateway.cost.source': text('Source of the cost, if the upstream did not report usage'),
   'gateway.budget.rule': text('Rule of the money limit with the least headroom'),
@@ -219,21 +219,21 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'gateway.shadow': list('Matches in shadow mode, by name'),
   'gateway.sampled.reason': text(
     'Why the request is sampled regardless of the ratio; absent if sampled by the ratio',
-    names('refused upstream_refused failed fallback downgraded slow'),
+    'refused upstream_refused failed fallback downgraded slow',
   ),
   'gateway.rule': text('Name of the rule or policy that decided'),
-  'gateway.rule.mode': text('Mode of the rule', ['enforce', 'shadow']),
+  'gateway.rule.mode': text('Mode of the rule', 'enforce shadow'),
   'gateway.decision.kind': text(
     'Kind of rule: routing rule, access rule, spend rule, managed policy, token group or stage of the pipeline',
-    ['route', 'access', 'spend', 'policy', 'token_group', 'stage'],
+    'route access spend policy token_group stage',
   ),
   'gateway.decision.outcome': text(
     'Decision; `matched` for a rule in shadow mode, which has no effect',
-    names('routed refused served matched'),
+    'routed refused served matched',
   ),
   'gateway.limit.scope': text('Scope of the limit, such as `team` or `user+model`'),
   'gateway.limit.window': text('Window of the limit; `open` for concurrent requests', LIMIT_WINDOWS),
-  'gateway.limit.unit': text('Unit of the limit', ['usd', 'requests', 'tokens']),
+  'gateway.limit.unit': text('Unit of the limit', 'usd requests tokens'),
   'gateway.limit.limit': double('The limit, in its unit'),
   'gateway.limit.spent': double('Spent or used amount'),
   'gateway.limit.held': double('Amount reserved for other requests'),
@@ -241,9 +241,9 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'gateway.limit.resets_at': text('End of its window (RFC 3339)'),
   'gateway.token.type': text(
     'Price category of the tokens',
-    names('uncached_input cache_read cache_write_5m cache_write_1h output'),
+    'uncached_input cache_read cache_write_5m cache_write_1h output',
   ),
-  'gen_ai.operation.name': text('Operation of the model', ['chat', 'count_tokens']),
+  'gen_ai.operation.name': text('Operation of the model', 'chat count_tokens'),
   'gen_ai.provider.name': text('Provider by the address of the upstream, otherwise by its API'),
   'gen_ai.request.model': text('Model in the request to the upstream'),
   'gen_ai.request.max_tokens': number('Output limit in the request of the client'),
@@ -263,40 +263,39 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
     ...number('Input tokens written to the prompt cache, where there are any'),
     conventions: 'latest',
   },
-  'gen_ai.token.type': text('Whether tokens are input or output', ['input', 'output']),
+  'gen_ai.token.type': text('Whether tokens are input or output', 'input output'),
   'service.version': text('Version of the gateway'),
   'process.runtime.version': text('Version of Node.js'),
   'gateway.breaker.state': text(
     'State of an upstream',
-    names('closed open half_open limited credential model_missing drained'),
+    'closed open half_open limited credential model_missing drained',
   ),
-  'gateway.breaker.mode': text('Mode of the circuit breaker', ['enforce', 'shadow']),
-  'gateway.waiting.place': text('Place of rows and records that wait for the database', ['memory', 'spool']),
-  'gateway.reservation.path': text('Whether a reservation came from a budget lease, or waited for the database', [
-    'leased',
-    'waited',
-  ]),
+  'gateway.breaker.mode': text('Mode of the circuit breaker', 'enforce shadow'),
+  'gateway.waiting.place': text('Place of rows and records that wait for the database', 'memory spool'),
+  'gateway.reservation.path': text(
+    'Whether a reservation came from a budget lease, or waited for the database',
+    'leased waited',
+  ),
   'gateway.lease.event': text(
     'Event of a budget lease: taken, refused (too little budget is left), or recalled (before a rejection)',
-    ['taken', 'refused', 'recalled'],
+    'taken refused recalled',
   ),
-  'nodejs.eventloop.state': text('State of the event loop', ['active', 'idle']),
-  'cpu.mode': text('CPU mode', ['user', 'system']),
+  'nodejs.eventloop.state': text('State of the event loop', 'active idle'),
+  'cpu.mode': text('CPU mode', 'user system'),
   'v8js.heap.space.name': text('Space of the heap, such as `old_space`'),
   'gateway.telemetry.metric': text('Metric that has reached its limit on series'),
-  'gateway.telemetry.signal': text('OpenTelemetry signal', ['traces', 'metrics', 'logs']),
+  'gateway.telemetry.signal': text('OpenTelemetry signal', 'traces metrics logs'),
   'gateway.telemetry.destination': text(
     "`collector` for the gateway's own telemetry; the host of the destination for telemetry of clients",
   ),
   'gateway.telemetry.reason': text(
     'Reason of the drop: full queue; rejected permanently; all attempts failed; shutdown of the gateway; too many spans of one name in a second',
-    ['queue_full', 'refused', 'failed', 'closing', 'flood'],
+    'queue_full refused failed closing flood',
   ),
-  'gateway.telemetry.outcome': text('Outcome of an export request: taken; refused permanently; failed, and retried', [
-    'taken',
-    'refused',
-    'failed',
-  ]),
+  'gateway.telemetry.outcome': text(
+    'Outcome of an export request: taken; refused permanently; failed, and retried',
+    'taken refused failed',
+  ),
 };
 
 export const SPANS: Readonly<Record<string, SpanSpec>> = {

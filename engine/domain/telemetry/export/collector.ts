@@ -2,14 +2,14 @@ import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import { setImmediate } from 'node:timers/promises';
-import { createSecureContext, getCACertificates } from 'node:tls';
+import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { ISerializer } from '@opentelemetry/otlp-transformer';
 import type { Signal } from '../../../base/contract/client-telemetry.ts';
 import type { Log } from '../../../base/contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-error.ts';
-import { readCertificates } from '../../../base/kit/net/certificates.ts';
+import { authoritiesWith } from '../../../base/kit/net/certificates.ts';
 import { type Exchange, exchange } from '../../../base/kit/net/exchange.ts';
 import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
 import { openTlsTunnelInTime, placeOf, TunnelAgent } from '../../../base/kit/net/tunnel.ts';
@@ -109,10 +109,7 @@ function whyNotTaken({ status, headers }: Pick<Answered, 'status' | 'headers'>, 
   return { outcome: 'refused', why: `${why} and leads elsewhere, which is not followed` };
 }
 
-/**
- * Sends one body and evaluates the response. Never rejects.
- * @param rejectedIn reads the number of rejected items from a response body
- */
+/** Sends one body and evaluates the response; `rejectedIn` reads the number of rejected items. Never rejects. */
 export async function deliver(
   collector: Collector,
   bytes: Uint8Array,
@@ -179,25 +176,17 @@ function startable<T>(open: () => T): T {
   try {
     return open();
   } catch (error) {
+    if (error instanceof StartError) throw error;
     throw new StartError((error as Error).message, { exit_code: EXIT_CONFIGURATION, cause: error });
   }
 }
 
 function tlsOf({ ca_file, certificate_file, key_file }: Target) {
   return {
-    ...(ca_file !== undefined && { ca: [...getCACertificates('default'), ...authoritiesIn(ca_file)] }),
+    ...(ca_file !== undefined && { ca: authoritiesWith(ca_file, 'certificates for the collector') }),
     ...(certificate_file !== undefined && { cert: read(certificate_file, 'client certificate') }),
     ...(key_file !== undefined && { key: read(key_file, 'client key') }),
   };
-}
-
-function authoritiesIn(file: string): string[] {
-  try {
-    return readCertificates(file);
-  } catch (error) {
-    // Without the cause, which the log would repeat.
-    throw new Error(`the file ${file} (certificates for the collector) ${(error as Error).message}`);
-  }
 }
 
 function read(file: string, what: string): string {

@@ -40,6 +40,7 @@ import type { ReadableSpan, SpanProcessor } from '@opentelemetry/sdk-trace';
 import type { Log } from '../../../base/contract/services.ts';
 import type { MeasuredMetric, MetricRegistry, Series } from '../metric-registry.ts';
 import type { FinishedSpan, Attributes as GivenAttributes } from '../spans.ts';
+import type { ExportSettings } from './settings.ts';
 
 export const SERIALIZERS = {
   'http/protobuf': {
@@ -125,13 +126,6 @@ const SEVERITIES: Readonly<Record<number, readonly [number, string]>> = {
 const TRACE_ID = /^[0-9a-f]{32}$/;
 const SPAN_ID = /^[0-9a-f]{16}$/;
 
-interface WrittenError {
-  readonly type?: string;
-  readonly message?: string;
-  readonly stack?: string;
-}
-
-/** Converts a JSON log line to a log record of OpenTelemetry. */
 export function logRecordOf(line: string, resource: Resource, scope: Scope): ReadableLogRecord {
   const { level, time, msg, err, trace_id, span_id, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const [severityNumber, severityText] = SEVERITIES[Number(level)] ?? [0, ''];
@@ -145,7 +139,7 @@ export function logRecordOf(line: string, resource: Resource, scope: Scope): Rea
     body: String(msg),
     attributes: {
       ...fields,
-      ...exceptionOf(err as WrittenError | undefined),
+      ...exceptionOf(err),
     } as ReadableLogRecord['attributes'],
     ...(context && { spanContext: context }),
     resource,
@@ -160,21 +154,19 @@ function spanContextOf(trace_id: unknown, span_id: unknown): SpanContext | undef
   return { traceId: trace_id, spanId, traceFlags: TraceFlags.NONE };
 }
 
-function exceptionOf(err: WrittenError | undefined): Readonly<Record<string, string>> {
-  if (err === undefined || err === null) return {};
+function exceptionOf(err: unknown): Readonly<Record<string, string>> {
+  const { type, message, stack } = (err ?? {}) as Partial<Record<'type' | 'message' | 'stack', string>>;
   return {
-    ...(err.type !== undefined && { 'exception.type': err.type }),
-    ...(err.message !== undefined && { 'exception.message': err.message }),
-    ...(err.stack !== undefined && { 'exception.stacktrace': err.stack }),
+    ...(type !== undefined && { 'exception.type': type }),
+    ...(message !== undefined && { 'exception.message': message }),
+    ...(stack !== undefined && { 'exception.stacktrace': stack }),
   };
 }
 
 interface MetricProducerOptions {
   readonly registry: Pick<MetricRegistry, 'measure' | 'began_at'>;
   readonly scope: ScopeMetrics['scope'];
-  /** Temporality of counters and histograms; default cumulative. */
   readonly temporality?: AggregationTemporality;
-  /** Milliseconds since the epoch. */
   readonly now?: () => number;
 }
 
@@ -195,7 +187,6 @@ function lastValuesOf(registry: MetricProducerOptions['registry']): LastValues {
   return last;
 }
 
-/** The metrics of a registry as a producer of the SDK (`metricProducers`). */
 export function createMetricProducer(options: MetricProducerOptions): MetricProducer {
   const { registry, scope, temporality = AggregationTemporality.CUMULATIVE, now = Date.now } = options;
   const delta = temporality === AggregationTemporality.DELTA;
@@ -259,12 +250,10 @@ export function createMetricProducer(options: MetricProducerOptions): MetricProd
 /** A periodic reader of the metrics of the registry and of stages. @param take receives a collection; must not block */
 export function metricReader(
   { registry, scope }: Pick<MetricProducerOptions, 'registry' | 'scope'>,
-  settings: { readonly metrics_interval_ms: number; readonly metrics_temporality: 'cumulative' | 'delta' },
+  { metrics_interval_ms, metrics_as_deltas }: Pick<ExportSettings, 'metrics_interval_ms' | 'metrics_as_deltas'>,
   take: (metrics: ResourceMetrics) => void,
 ): PeriodicExportingMetricReader {
-  const { metrics_interval_ms: interval_ms, metrics_temporality } = settings;
-  const temporality =
-    metrics_temporality === 'delta' ? AggregationTemporality.DELTA : AggregationTemporality.CUMULATIVE;
+  const temporality = metrics_as_deltas ? AggregationTemporality.DELTA : AggregationTemporality.CUMULATIVE;
   return new PeriodicExportingMetricReader({
     exporter: {
       export(metrics, done) {
@@ -275,8 +264,8 @@ export function metricReader(
       shutdown: async () => {},
       selectAggregationTemporality: () => temporality,
     },
-    exportIntervalMillis: interval_ms,
-    exportTimeoutMillis: interval_ms,
+    exportIntervalMillis: metrics_interval_ms,
+    exportTimeoutMillis: metrics_interval_ms,
     metricProducers: [createMetricProducer({ registry, scope, temporality })],
   });
 }

@@ -18,7 +18,6 @@ interface QueueOptions<Item> {
   readonly delay_ms: number;
   /** Sends one batch; never rejects. */
   readonly send: (items: readonly Item[]) => Promise<Sent>;
-  /** Called when the queue is closed. */
   readonly closed: () => void;
   readonly events: QueueEvents;
   readonly clock: Clock;
@@ -92,7 +91,6 @@ export class ExportQueue<Item> {
     while (this.#sends.size > 0) await Promise.all(this.#sends);
   }
 
-  /** Sends batches up to the concurrency limit; while closing, also incomplete ones. */
   #flow(): void {
     this.#clearTimer();
     const { batch_items } = this.#options;

@@ -125,10 +125,7 @@ const COLLECTIONS: QueueSettings = { capacity: 4, batch_items: 1, delay_ms: 0 };
 
 const NOTHING: OpenSignals = { spans: undefined, logs: undefined, async close() {} };
 
-/**
- * Opens the exports of the configured signals. Raises StartError for unusable settings.
- * @param takeMade receives spans of stages, whose tracers outlive these exports
- */
+/** `takeMade` receives spans of stages, whose tracers outlive these exports. Raises StartError. */
 async function openSignals(
   settings: ExportSettings,
   { registry, clock, log }: { readonly registry: MetricRegistry; readonly clock: Clock; readonly log: Log },

@@ -12,10 +12,7 @@ export interface ProbeAnswer {
   readonly why: string | undefined;
 }
 
-/**
- * Sends one span, one log record, or metrics without values, as the gateway would, and returns the response. Raises Error with a short
- * reason if there is no response, or with the unreadable file.
- */
+/** Sends one span, log record or metrics without values, and returns the response. Raises Error with a short reason. */
 export async function probeCollector(
   signal: Signal,
   target: Target,

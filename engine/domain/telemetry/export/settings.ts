@@ -22,20 +22,7 @@ export interface Target {
   readonly way?: Way | undefined;
 }
 
-/** Export settings, from `telemetry` of gateway.yaml, otherwise from the standard variables. */
-export interface ExportSettings {
-  readonly traces: Target | undefined;
-  readonly metrics: Target | undefined;
-  readonly logs: Target | undefined;
-  /** Configured resource attributes, without the defaults of the gateway. */
-  readonly resource: Readonly<Record<string, string>>;
-  readonly schema_url: string | undefined;
-  readonly spans: QueueSettings;
-  readonly log_records: QueueSettings;
-  readonly metrics_interval_ms: number;
-  readonly metrics_temporality: 'cumulative' | 'delta';
-  readonly warnings: readonly string[];
-}
+export type ExportSettings = ReturnType<typeof exportSettings>;
 
 export interface QueueSettings {
   readonly capacity: number;
@@ -46,7 +33,6 @@ export interface QueueSettings {
 type Env = Readonly<Record<string, string | undefined>>;
 type Otlp = NonNullable<GatewayConfig['telemetry']['otlp']>;
 
-/** Default address of a collector on the same machine (OTLP/HTTP). */
 const DEFAULT_ENDPOINT = 'http://localhost:4318';
 const DEFAULT_TIMEOUT_SECONDS = 10;
 const DEFAULT_QUEUE_SPANS = 16_384;
@@ -54,7 +40,7 @@ const DEFAULT_QUEUE_SPANS = 16_384;
 const DEFAULT_BATCH = 256;
 
 /** Reads the export settings. Raises StartError with the key or variable, without secrets. */
-export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env): ExportSettings {
+export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env) {
   const { otlp } = telemetry;
   const { interval_seconds } = telemetry.metrics;
   const disabled = /^true$/i.test(env.OTEL_SDK_DISABLED?.trim() ?? '');
@@ -63,6 +49,7 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
     traces: to('traces'),
     metrics: to('metrics'),
     logs: to('logs'),
+    /** Configured ones, without the defaults of the gateway. */
     resource: { ...resourceFrom(env), ...telemetry.resource },
     schema_url: CONVENTIONS[conventionsOf({ telemetry }, env)].schema_url,
     spans: {
@@ -73,11 +60,9 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
     metrics_interval_ms: interval_seconds
       ? interval_seconds * 1000
       : (number(env, 'OTEL_METRIC_EXPORT_INTERVAL') ?? 60_000),
-    metrics_temporality: /^(delta|lowmemory)$/i.test(
+    metrics_as_deltas: /^(delta|lowmemory)$/i.test(
       text(env, 'OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE') ?? '',
-    )
-      ? 'delta'
-      : 'cumulative',
+    ),
     warnings: warningsOf(otlp, env, disabled),
   };
 }
@@ -116,13 +101,11 @@ function unknownExporter(signal: Signal, env: Env): string | undefined {
   return `${name} names no supported exporter for ${signal}: expected otlp or none${instead}`;
 }
 
-/** The first supported exporter of the variable. */
 function exporterOf(signal: Signal, env: Env): 'otlp' | 'none' | undefined {
   const names = text(env, `OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',') ?? [];
   return names.map((name) => name.trim()).find((name) => name === 'otlp' || name === 'none');
 }
 
-/** The variables of an export setting: that of the signal, then that of all signals. */
 const variablesOf = (signal: Signal, setting: string) =>
   [`OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_${setting}`, `OTEL_EXPORTER_OTLP_${setting}`] as const;
 
@@ -213,14 +196,21 @@ function headersIn(env: Env, name: string): Target['headers'] {
 /** Resource attributes from the standard variables. Raises StartError if they are invalid. */
 export function resourceFrom(env: Env): Record<string, string> {
   const attributes: Record<string, string> = {};
-  for (const [index, part] of (text(env, 'OTEL_RESOURCE_ATTRIBUTES') ?? '').split(',').entries()) {
-    if (part.trim() === '') continue;
-    const at = part.indexOf('=');
-    if (at < 1) throw wrong(`entry ${index + 1} of OTEL_RESOURCE_ATTRIBUTES is not name=value`);
-    attributes[part.slice(0, at).trim()] = percentDecoded(part.slice(at + 1).trim());
+  for (const { entry, name, value } of pairsIn(text(env, 'OTEL_RESOURCE_ATTRIBUTES') ?? '')) {
+    if (name === '') throw wrong(`entry ${entry} of OTEL_RESOURCE_ATTRIBUTES is not name=value`);
+    attributes[name] = value;
   }
   const service = text(env, 'OTEL_SERVICE_NAME');
   return service === undefined ? attributes : { ...attributes, 'service.name': service };
+}
+
+/** Entries `name=value` with percent-encoded values, separated by commas; the name is empty without a `=`. */
+function pairsIn(list: string): { readonly entry: number; readonly name: string; readonly value: string }[] {
+  return list.split(',').flatMap((part, index) => {
+    const at = part.indexOf('=');
+    const [name, value] = [part.slice(0, Math.max(at, 0)).trim(), percentDecoded(part.slice(at + 1).trim())];
+    return part.trim() === '' ? [] : [{ entry: index + 1, name, value }];
+  });
 }
 
 /** An environment variable; an empty one counts as unset, as in OpenTelemetry. */
@@ -275,24 +265,16 @@ const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Visible ASCII characters with inner spaces. */
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
-/**
- * Parses headers in the format of OpenTelemetry's variables: `name=value`, separated by commas, with percent-encoded values. Raises
- * Error without values.
- */
+/** Parses headers as in OpenTelemetry's variables: `name=value`, with commas. Raises Error without values. */
 export function parseHeaderList(text: string): Readonly<Record<string, string>> {
   const headers: Record<string, string> = {};
-  for (const [index, part] of text.split(',').entries()) {
-    if (part.trim() === '') continue;
-    const at = part.indexOf('=');
-    const name = part.slice(0, Math.max(at, 0)).trim().toLowerCase();
-    const value = percentDecoded(part.slice(at + 1).trim());
-    if (at < 0 || !NAME.test(name)) {
-      throw new Error(`entry ${index + 1} is not a header: expected name=value, separated by commas`);
-    }
+  for (const { entry, name, value } of pairsIn(text)) {
+    const header = name.toLowerCase();
+    if (!NAME.test(header)) throw new Error(`entry ${entry} is not a header: expected name=value, separated by commas`);
     if (!VALUE.test(value)) {
-      throw new Error(`the value of the header ${name} contains characters that are invalid in headers`);
+      throw new Error(`the value of the header ${header} contains characters that are invalid in headers`);
     }
-    headers[name] = value;
+    headers[header] = value;
   }
   return headers;
 }

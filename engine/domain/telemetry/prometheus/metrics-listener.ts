@@ -78,7 +78,6 @@ export async function startMetricsListener(options: {
   const address = server.address();
   return {
     listen,
-    /** The actual port, also if port 0 was configured. */
     port: typeof address === 'object' && address !== null ? address.port : port,
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -126,11 +125,7 @@ const SERIES_AT_ONCE = 200;
 /** Cached label text of a series, without braces; labels never change. */
 const LABELS = new WeakMap<Series, string>();
 
-/**
- * Writes the current metrics of a registry in Prometheus text format. The serializer of the SDK takes ten times as long and blocks the
- * event loop.
- * @param resource attributes for `target_info`
- */
+/** Writes the metrics; the serializer of the SDK takes ten times as long and blocks the event loop. */
 export async function writePrometheusText(
   registry: Pick<MetricRegistry, 'measure'>,
   resource: Readonly<Record<string, string>>,

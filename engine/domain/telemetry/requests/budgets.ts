@@ -2,12 +2,10 @@ import type { LimitStatus } from '../../../base/contract/money.ts';
 import { nanoToUsd } from '../../../base/kit/money.ts';
 import type { Metrics, Reading } from '../metric-registry.ts';
 
-/** Spent and reserved share of a money limit. */
 export function usedRatio({ limit, spent, reserved }: LimitStatus): number {
   return limit > 0 ? (spent + reserved) / limit : 1;
 }
 
-/** Remaining amount of a money limit, in US dollars. */
 export function remainingUsd({ limit, spent, reserved }: LimitStatus): number {
   return nanoToUsd(Math.max(0, limit - spent - reserved));
 }
@@ -44,10 +42,7 @@ interface Tracked {
 
 const ENDED_MAX = 200;
 
-/**
- * Tracks the key with the highest share for each rule and window, so that a rule by user has one series instead of one for each user.
- * It knows only the requests of this process.
- */
+/** The key with the highest share for each rule and window: a rule by user has one series, of this process. */
 export class Budgets {
   readonly #tracked = new Map<string, Tracked>();
   readonly #now: () => number;

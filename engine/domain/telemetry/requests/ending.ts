@@ -5,46 +5,12 @@ import type { EndedRequest } from '../../../base/contract/telemetry.ts';
 import { placeOf } from '../../../base/kit/net/tunnel.ts';
 import { pathFinder } from '../../../base/kit/path-patterns.ts';
 import { configHash } from '../config-hash.ts';
-import {
-  CONVENTIONS,
-  type Conventions,
-  conventionsOf,
-  type ModelUsage,
-  operationOf,
-  providerOf,
-} from '../conventions.ts';
-
-interface Address {
-  readonly scheme: string;
-  readonly host: string;
-  readonly port: number;
-}
-
-interface KnownUpstream {
-  readonly address: Address;
-  readonly region: string | undefined;
-  /** `gen_ai.provider.name`, by protocol. */
-  provider(protocol: string): string;
-}
+import { CONVENTIONS, conventionsOf, operationOf, providerOf } from '../conventions.ts';
 
 /** Precomputed values of a configuration. */
-export interface KnownConfiguration {
-  readonly config: GatewayConfig;
-  readonly hash: string;
-  readonly conventions: Conventions;
-  readonly ratio: number;
-  readonly slow_ms: number;
-  readonly tells_team: boolean;
-  readonly tells_caller: boolean;
-  readonly address: Address;
-  /** Whether a model id may be a label; without a section `models`, only the first `MODEL_LABELS_MAX` that responded. */
-  isModelLabel(id: string, answered: boolean): boolean;
-  readonly upstreams: ReadonlyMap<string, KnownUpstream>;
-  /** Order of the upstreams by routing rule; several can share a position. */
-  readonly places: ReadonlyMap<string, ReadonlyMap<string, number>>;
-}
+export type KnownConfiguration = ReturnType<typeof learnConfiguration>;
 
-export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv): KnownConfiguration {
+export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv) {
   const { telemetry, routing, server } = config;
   const routes = [{ name: 'default', upstreams: routing.default_upstreams }, ...routing.rules];
   return {
@@ -58,16 +24,14 @@ export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv
     address: addressOf(server.public_url),
     isModelLabel: modelLabels(config),
     upstreams: new Map(config.upstreams.map((upstream) => [upstream.name, learnUpstream(upstream)])),
+    /** Order of the upstreams by routing rule; several can share a position. */
     places: new Map(
       routes.map(({ name, upstreams }) => [name, new Map(upstreams.map(({ upstream, order }) => [upstream, order]))]),
     ),
   };
 }
 
-/**
- * Sampling ratio by gateway.yaml, otherwise by OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, otherwise 1. Parent-based sampling does
- * not apply, because any client could then fill the collector.
- */
+/** Not parent-based, because any client could then fill the collector. */
 export function ratioOf({ telemetry }: Pick<GatewayConfig, 'telemetry'>, env: NodeJS.ProcessEnv): number {
   const { ratio } = telemetry.sampling;
   if (ratio !== undefined) return ratio;
@@ -82,7 +46,8 @@ export function ratioOf({ telemetry }: Pick<GatewayConfig, 'telemetry'>, env: No
 /** Limit on label values: callers choose the ids, and labels stay until the process ends. */
 const MODEL_LABELS_MAX = 200;
 
-function modelLabels({ models, from_model_lists }: GatewayConfig): KnownConfiguration['isModelLabel'] {
+/** Whether a model id may be a label; without a section `models`, only the first that responded. */
+function modelLabels({ models, from_model_lists }: GatewayConfig): (id: string, answered: boolean) => boolean {
   const labels = new Set(models.map(({ id }) => id));
   if (!from_model_lists) return (id) => labels.has(id);
   return (id, answered) => {
@@ -91,18 +56,19 @@ function modelLabels({ models, from_model_lists }: GatewayConfig): KnownConfigur
   };
 }
 
-function addressOf(base_url: string): Address {
+function addressOf(base_url: string) {
   const url = new URL(base_url);
   return { scheme: url.protocol.slice(0, -1), ...placeOf(url) };
 }
 
-function learnUpstream({ base_url, region }: UpstreamConfig): KnownUpstream {
+function learnUpstream({ base_url, region }: UpstreamConfig) {
   const address = addressOf(base_url);
   const providers = new Map<string, string>();
   return {
     address,
     region,
-    provider(protocol) {
+    /** `gen_ai.provider.name`, by protocol. */
+    provider(protocol: string): string {
       const known = providers.get(protocol) ?? providerOf(address.host, protocol);
       providers.set(protocol, known);
       return known;
@@ -128,49 +94,12 @@ interface Decision {
 }
 
 /** An attempt, for spans and metrics; times on the monotonic clock. */
-export interface EndedAttempt {
-  readonly record: AttemptRecord;
-  readonly is_last: boolean;
-  readonly upstream: KnownUpstream | undefined;
-  readonly protocol: string;
-  readonly provider: string | undefined;
-  /** `error.type`, one word of a small closed set; `undefined` for a complete response. */
-  readonly error: string | undefined;
-  readonly began_at: number | undefined;
-  /** For the attempt that served: end of its response. */
-  readonly ended_at: number;
-}
+export type EndedAttempt = ReturnType<typeof attemptsOf>[number];
 
-export interface Ending {
-  readonly request: EndedRequest;
-  readonly known: KnownConfiguration;
-  readonly outcome: RequestOutcome;
-  readonly status: number;
-  readonly error_code: string | undefined;
-  readonly protocol: string;
-  readonly operation: string;
-  readonly method: string;
-  readonly route: string;
-  /** Absent for a model that gateway.yaml lacks. */
-  readonly model: string | undefined;
-  readonly upstream: string | undefined;
-  readonly team: string | undefined;
-  readonly duration_ms: number;
-  /** On the monotonic clock. */
-  readonly ended_at: number;
-  readonly attempts: readonly EndedAttempt[];
-  readonly fallbacks: readonly Fallback[];
-  readonly downgraded: boolean;
-  /** Decisions on the request, without limits that were not exceeded. */
-  readonly decisions: readonly Decision[];
-  /** The rule, policy or token group that rejected it. */
-  readonly refused_by: string | undefined;
-  /** Usage of the last attempt by the conventions; `undefined` if nothing was metered. */
-  readonly usage: ModelUsage | undefined;
-}
+export type Ending = ReturnType<typeof endingOf>;
 
 /** @param ended_at end of the response, disconnect of the client, or end of reading, on the monotonic clock */
-export function endingOf(request: EndedRequest, known: KnownConfiguration, ended_at: number): Ending {
+export function endingOf(request: EndedRequest, known: KnownConfiguration, ended_at: number) {
   const status = request.peek('outcome.status') ?? 499;
   const model = request.peek('request.model');
   const protocol = request.peek('request.protocol') ?? 'none';
@@ -185,14 +114,16 @@ export function endingOf(request: EndedRequest, known: KnownConfiguration, ended
     operation: operationOf(protocol),
     method: request.peek('request.method') ?? 'GET',
     route: routeOf(request),
+    /** Absent for a model that gateway.yaml lacks. */
     model: model !== undefined && known.isModelLabel(model, status < 400) ? model : undefined,
     upstream: request.peek('route.upstream'),
     team: request.peek('principal.team'),
     duration_ms: request.peek('outcome.duration_ms') ?? 0,
     ended_at,
-    attempts: attemptsOf(request, known, { outcome, protocol, ended_at }),
+    attempts: attemptsOf(request, known, outcome === 'failed', protocol, ended_at),
     fallbacks: findFallbacks(request, known),
     downgraded: request.peek('cache.downgraded') === true,
+    /** Without limits that were not exceeded. */
     decisions: decisionsOf(request),
     refused_by: refusedBy(request),
     usage: usageOf(request),
@@ -222,8 +153,10 @@ function routeOf(request: EndedRequest): string {
 function attemptsOf(
   request: EndedRequest,
   { upstreams }: KnownConfiguration,
-  { outcome, protocol: asked_in, ended_at }: Pick<Ending, 'outcome' | 'protocol' | 'ended_at'>,
-): EndedAttempt[] {
+  has_failed: boolean,
+  asked_in: string,
+  ended_at: number,
+) {
   const { attempts, notes } = request;
   return attempts.map((record, index) => {
     const is_last = index === attempts.length - 1;
@@ -234,8 +167,10 @@ function attemptsOf(
     return {
       ...{ record, is_last, upstream, protocol },
       provider: upstream?.provider(protocol),
-      error: errorOf(record, is_last && outcome === 'failed' ? notes.error?.code : undefined),
+      /** `error.type`, one word of a small closed set; `undefined` for a complete response. */
+      error: errorOf(record, is_last && has_failed ? notes.error?.code : undefined),
       began_at: times?.began_at,
+      /** For the attempt that served: end of its response. */
       ended_at: record.outcome === 'answered' ? ended_at : (times?.ended_at ?? ended_at),
     };
   });
@@ -320,7 +255,8 @@ function refusedBy(request: EndedRequest): string | undefined {
   return typeof by === 'string' ? by : undefined;
 }
 
-function usageOf(request: EndedRequest): ModelUsage | undefined {
+/** By the conventions: `input` includes cached tokens; `undefined` if nothing was metered. */
+function usageOf(request: EndedRequest) {
   const output = request.peek('usage.output_tokens');
   if (output === undefined) return undefined;
   const cache_read = request.peek('usage.cache_read_input_tokens') ?? 0;

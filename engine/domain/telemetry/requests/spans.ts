@@ -8,7 +8,6 @@ import { type EndedAttempt, type Ending, isUnconfirmed } from './ending.ts';
 
 /** Span data of a sampled request, beside its ending. */
 export interface Sampled {
-  /** Reason of the sampling. */
   readonly reason: string;
   /** Pseudonym of the caller, with `telemetry.caller: pseudonym`. */
   readonly caller: string | undefined;

@@ -30,7 +30,6 @@ import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
 import { type ForwardContext, type PreparedRequest, protocolAt, type Target } from '../target.ts';
 import type { Sending } from '../transports/transport.ts';
 
-/** Input of an attempt. */
 export interface AttemptPlan {
   readonly ctx: ForwardContext;
   readonly target: Target;
@@ -39,7 +38,6 @@ export interface AttemptPlan {
   readonly timeouts: GatewayConfig['server']['timeouts'];
   /** Whether the request can go to another upstream when this one times out. */
   readonly can_move_on: boolean;
-  /** Whether the body can be freed when this attempt has sent it. */
   readonly may_free: boolean;
   readonly first_byte_seconds: number;
 }
@@ -49,14 +47,12 @@ interface Sent {
   readonly sends: number;
   readonly resent: 'stale_socket' | undefined;
   readonly is_through: boolean;
-  /** When it was sent, on the monotonic clock. */
   readonly began_at: number;
   readonly ms: number;
   readonly request_id: string | undefined;
   readonly is_translated: boolean;
 }
 
-/** An attempt whose response goes to the client. */
 export interface ServedAttempt extends Sent {
   readonly relay: Relay;
 }
@@ -82,7 +78,6 @@ interface Failure {
   readonly code?: string | undefined;
 }
 
-/** A failed attempt. */
 export interface FailedAttempt extends Sent, Failure {
   readonly received_bytes?: number;
 }
@@ -90,7 +85,6 @@ export interface FailedAttempt extends Sent, Failure {
 const ERROR_SECONDS = 2;
 const REQUEST_ID_LENGTH = 200;
 
-/** Whether a request uses an API without a known protocol, such as files. */
 const isOther = (ctx: ForwardContext): boolean => ctx.get('request.protocol') === 'none';
 
 /** Sends a request to one upstream, and reads the response until it can be classified. */
@@ -199,7 +193,6 @@ function relayTo(
   return { kind: 'relay', response, idle_seconds, first_chunk_seconds, begun };
 }
 
-/** The relay of a late response, whose beginning was not read. */
 function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   const relay = relayTo(plan, response, []);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
@@ -228,15 +221,11 @@ function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions
 /** The beginning of a response, buffered before any of it is relayed. */
 export interface Beginning {
   readonly chunks: readonly Buffer[];
-  /**
-   * Why buffering ended. `complete`: reached `until`; `ended`, `broken`: the response ended or broke first; `silent`: idle timeout;
-   * `enough`: too long or too large, so the response is relayed.
-   */
+  /** Why buffering ended. `enough`: too long or too large, so the response is relayed. `silent`: idle timeout. */
   readonly by: 'complete' | 'ended' | 'broken' | 'silent' | 'enough';
   readonly event?: { readonly name: string; readonly data: string };
 }
 
-/** How much of a response to buffer. */
 export interface PeekOptions {
   /** Until any bytes, the first event, the first event behind the preamble, or the end. */
   readonly until: 'bytes' | 'event' | 'content' | 'end';
@@ -397,10 +386,7 @@ export function mayBeBilled({ outcome, certainty }: Pick<AttemptRecord, 'outcome
   return FAILOVER_TABLE[outcome as AttemptOutcome].billed === 'possibly';
 }
 
-/**
- * The effect of an attempt on the state of the upstream. Callers must not be able to forge it: an error about something else does
- * not mark the model as missing, and a 400 may quote the caller.
- */
+/** The effect of an attempt on the upstream's state. Callers must not be able to forge it: a 400 may quote them. */
 export function effectOf({ outcome, status = 0, names_model, by_phrase, full_context }: FailedAttempt): AttemptEffect {
   const { effect } = FAILOVER_TABLE[outcome];
   // An overflow with a 5xx status is neither a success nor a failure.
@@ -479,7 +465,6 @@ interface Answered {
   readonly response: UpstreamResponse;
   readonly beginning: Beginning;
   readonly name: string;
-  /** Milliseconds since the epoch. */
   readonly now: number;
   /** Whether everything except an HTML page is a valid response, as for files. */
   readonly is_other: boolean;
@@ -573,7 +558,6 @@ function classifyDocument(answered: Answered, status: number): Failure | undefin
 
 const ERROR_BYTES_MAX = 262_144;
 
-/** The text of an error response; empty where it cannot be decoded. */
 function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): string {
   const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   const encoding = headers['content-encoding'];
@@ -585,11 +569,7 @@ function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): st
   }
 }
 
-/**
- * The error for a non-API response: a redirect, a page, an empty body. Keeps an error status, because clients decide by it
- * whether to retry.
- * @param answered.reason error message in it, for the client
- */
+/** The error for a non-API response. It keeps an error status, because clients decide by it whether to retry. */
 function nonApiError(
   answered: Pick<Answered, 'response' | 'name' | 'now' | 'is_other'> & {
     readonly first: Buffer | undefined;

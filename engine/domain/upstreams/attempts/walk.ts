@@ -39,7 +39,6 @@ import { mustNotBeTried, unavailable } from '../routes.ts';
 import { type ForwardContext, type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
 import { attemptOnce, describeFailed, effectOf, type FailedAttempt, outcomeOf, type ServedAttempt } from './attempt.ts';
 
-/** Error codes for a response that an upstream broke off. */
 const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
 
 const BROKE_OFF = 'broke off its response';
@@ -50,16 +49,13 @@ const KEPT_CHARS_MAX = 16_384;
 const KEPT_EVENTS = 3;
 
 /** An error in a response; without a `fault` of the upstream it is about the request or the account. */
-interface ReportedError {
-  readonly fault: string | undefined;
-}
+type ReportedError = { readonly fault: string | undefined };
 
 function reported(status: number, error: ReadError | undefined): ReportedError {
   const { effect } = FAILOVER_TABLE[outcomeOf(status, error)];
   return { fault: effect === 'failure' ? `status ${status} in its answer` : undefined };
 }
 
-/** What attempts need. */
 export interface AttemptSurroundings {
   readonly services: Services;
   readonly targets: ReadonlyMap<string, Target>;
@@ -85,11 +81,9 @@ export class Attempts {
   #candidates: readonly Candidate[] = [];
   #refusal: unknown;
   #served: ServedAttempt | undefined;
-  /** Upstreams that could not be tried, as in the fact `route.dropped`. */
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
   #trial: Trial | undefined;
-  /** The first error that the response reported after its beginning. */
   #reported: ReportedError | undefined;
   readonly #last_events: string[] = [];
   /** The end that an event reported which was too long to be kept. */
@@ -145,7 +139,6 @@ export class Attempts {
     }
   }
 
-  /** The head of the response, before the client gets it. */
   see(head: ResponseHead): void {
     if (this.#retry_after === null) head.remove('retry-after');
     else if (this.#retry_after !== undefined) head.set('retry-after', this.#retry_after);
@@ -163,7 +156,6 @@ export class Attempts {
     if (said !== undefined) this.#reported ??= reported(statusOf(said), said);
   }
 
-  /** The request is over. @param error_code of the gateway's own error, if it ended with one */
   end(error_code: string | undefined): void {
     const trial = this.#trial;
     this.#trial = undefined;
@@ -191,7 +183,6 @@ export class Attempts {
     return BROKEN.has(error_code) || (error_code === undefined && this.#lacksItsEnd()) ? BROKE_OFF : undefined;
   }
 
-  /** An error that the response reported by its status. */
   #reportedByStatus(error_code: string | undefined): ReportedError | undefined {
     const status = error_code === 'upstream_failed' ? this.#ctx.get('error.status') : undefined;
     return status === undefined || status === ERRORS.upstream_failed.status ? undefined : reported(status, undefined);
@@ -211,7 +202,6 @@ export class Attempts {
     return [{ upstream, upstream_model: this.#ctx.get('route.upstream_model'), facts: {} }];
   }
 
-  /** Why a candidate takes no requests now. */
   #closed({ upstream, upstream_model }: Candidate) {
     return this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness);
   }
@@ -402,7 +392,6 @@ export class Attempts {
     throw given_up ?? new StageError('bad_http', 'The client disconnected.');
   }
 
-  /** Corrects the reason of the last attempt where no other followed. */
   #correctLast(reason: AttemptReason): void {
     const last = this.#ctx.attempts.at(-1);
     if (!last?.reason.startsWith('next_')) return;
@@ -442,14 +431,13 @@ export class Attempts {
     return reworded;
   }
 
-  /** Known times until upstreams may serve again, in seconds. */
   #waits(): readonly number[] {
     const now = this.#services.clock.now();
-    const windows = this.#candidates.flatMap((candidate) => {
-      const until = this.#closed(candidate)?.until;
-      return until === undefined ? [] : [(until - now) / 1000];
-    });
-    return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];
+    const windows = this.#candidates.flatMap((candidate) => this.#closed(candidate)?.until ?? []);
+    return [
+      ...windows.map((until) => (until - now) / 1000),
+      ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? []),
+    ];
   }
 
   #writeFacts(): void {
@@ -502,7 +490,6 @@ const OVERLOADED_MAX = 5;
 const WAIT_MS = 500;
 const JITTER_MS = 1000;
 
-/** Cancels the rest of a response that is not relayed. */
 function discard({ response, is_whole }: FailedAttempt): void {
   if (!is_whole) response?.destroy();
 }
@@ -531,10 +518,7 @@ type Final =
   | { readonly attempt: FailedAttempt; readonly retry_after: string | undefined }
   | { readonly attempt?: undefined; readonly error: StageError };
 
-/**
- * Chooses the response to the client among failed attempts; for a single upstream, the last.
- * @param waits_seconds known times until upstreams may serve again
- */
+/** Chooses the response to the client among failed attempts; for a single upstream, the last. */
 function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly number[]): Final {
   const last = failed.at(-1)!;
   const own = (attempt: FailedAttempt, retry_after?: string): Final =>
@@ -580,7 +564,6 @@ const OF_BYTES: ReadonlySet<string> = new Set([
 
 const nothing = () => undefined;
 
-/** A response with another body; headers that do not describe the body stay. */
 function inPlaceOf(
   { rawHeaders }: UpstreamResponse,
   { status, content_type, body }: ReturnType<typeof overflowAnswer>,
@@ -606,10 +589,7 @@ function inPlaceOf(
   return { response, begun: [bytes] };
 }
 
-/**
- * Rewords a context overflow so that clients of the protocol recognise it and compact the conversation. `undefined` where they
- * recognise the upstream's own error.
- */
+/** Rewords a context overflow so that clients compact the conversation; `undefined` where they recognise the original. */
 function rewordOverflow(
   protocol: Protocol,
   text: string,
@@ -624,7 +604,6 @@ function rewordOverflow(
   return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));
 }
 
-/** Message and code of an error, at the places where clients read them. */
 function inPlace(said: unknown): { readonly message: string; readonly code?: string } {
   if (!isObject(said)) return { message: '' };
   const found = isObject(said.response) ? said.response.error : said.error;

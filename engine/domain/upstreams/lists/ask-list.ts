@@ -101,7 +101,6 @@ const ID_CHARS_MAX = 200;
 /** Prefix of ids in one provider's lists; requests omit it. */
 const RESOURCE = /^models\//;
 
-/** Upper bound for `max_tokens` of an entry. */
 const TOKENS_MAX = 10_000_000;
 
 /** Properties of a listed model that translated requests use; lists have neither price nor context window. */

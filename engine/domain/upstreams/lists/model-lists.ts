@@ -11,7 +11,6 @@ export interface ModelLists {
   ids(upstream: string): readonly string[] | undefined;
   /** The entry of a model in an upstream's list, by its id with or without its date. */
   told(upstream: string, id: string): ModelListEntry | undefined;
-  /** Changes with each list. */
   version(): number;
 }
 
@@ -35,16 +34,14 @@ const ANSWER_SECONDS = 10;
 const AGAIN_MS = 10 * 60_000;
 const SOON_MS = 60_000;
 const TOLD_MAX = 20;
-/** Number of ids looked up per turn of the event loop. */
 const TURN = 50;
 
 interface List {
   readonly ids: ReadonlySet<string>;
   readonly priced: readonly string[];
-  /** Catalogue names of the listed models, with their ids without a date. */
-  readonly names: ReadonlySet<string>;
   readonly told: ReadonlyMap<string, ModelListEntry>;
-  readonly entries_of_names: ReadonlyMap<string, ModelListEntry>;
+  /** By catalogue name and id without a date. */
+  readonly by_name: ReadonlyMap<string, ModelListEntry | undefined>;
 }
 
 type ReadList = Exclude<FetchedList, { readonly why: string }>;
@@ -53,6 +50,7 @@ interface Asked {
   readonly upstream: UpstreamConfig;
   list: List | undefined;
   why: string | undefined;
+  timer?: Timer;
 }
 
 /** Opens the lists; `use` starts the fetches. */
@@ -61,7 +59,6 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
   let version = 0;
   let round: AbortController | undefined;
   let first: Promise<unknown> = Promise.resolve();
-  const timers = new Set<Timer>();
 
   async function ask(entry: Asked, asking: Asking & { readonly signal: AbortSignal }) {
     const { signal } = asking;
@@ -69,12 +66,8 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     if ('why' in answer) noteFailure(entry, answer.why, signal);
     else await noteList(entry, answer, signal);
     if (signal.aborted) return;
-    const timer = clock.after('why' in answer ? SOON_MS : AGAIN_MS, () => {
-      timers.delete(timer);
-      void ask(entry, asking);
-    });
-    timer.unref();
-    timers.add(timer);
+    entry.timer = clock.after('why' in answer ? SOON_MS : AGAIN_MS, () => void ask(entry, asking));
+    entry.timer.unref();
   }
 
   async function noteList(entry: Asked, answer: ReadList, signal: AbortSignal): Promise<void> {
@@ -89,7 +82,6 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     entry.why = undefined;
   }
 
-  /** Logs a failure once, not at each fetch. */
   function noteFailure(entry: Asked, why: string, signal: AbortSignal): void {
     if (signal.aborted || why === entry.why) return;
     entry.why = why;
@@ -98,20 +90,19 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
 
   function stop(): void {
     round?.abort(new Error('the configuration has changed'));
-    for (const timer of timers) timer.close();
-    timers.clear();
+    for (const { timer } of asked.values()) timer?.close();
   }
 
   return {
     has(upstream, id) {
       const found = asked.get(upstream);
       if (found?.list === undefined) return undefined;
-      return found.list.ids.has(id) || found.list.names.has(nameKey(id, found.upstream));
+      return found.list.ids.has(id) || found.list.by_name.has(nameKey(id, found.upstream));
     },
     ids: (upstream) => asked.get(upstream)?.list?.priced,
     told(upstream, id) {
       const found = asked.get(upstream);
-      return found?.list?.told.get(id) ?? found?.list?.entries_of_names.get(nameKey(id, found.upstream));
+      return found?.list?.told.get(id) ?? found?.list?.by_name.get(nameKey(id, found.upstream));
     },
     version: () => version,
     use(config, secret) {
@@ -123,12 +114,8 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
       version += 1;
       for (const upstream of wanted) {
         const old = before.get(upstream.name);
-        const is_same = old !== undefined && isSameServer(old.upstream, upstream);
-        asked.set(upstream.name, {
-          upstream,
-          list: is_same ? old.list : undefined,
-          why: is_same ? old.why : undefined,
-        });
+        const { list, why } = old !== undefined && isSameServer(old.upstream, upstream) ? old : {};
+        asked.set(upstream.name, { upstream, list, why });
       }
       const asking = { server: config.server, secret, seconds: ANSWER_SECONDS, signal: round.signal };
       first = Promise.allSettled([...asked.values()].map((entry) => ask(entry, asking)));
@@ -146,14 +133,10 @@ const CHANGED = 'the listed models of an upstream have changed; models without a
 const NOT_READ = 'the upstream does not list its models: the gateway serves those of the price catalogue';
 const KEPT = 'could not fetch the model list of an upstream: the last one stays in force';
 
+const SERVER = ['base_url', 'api_key_env', 'auth_token_env', 'append_v1', 'headers', 'query'] as const;
+
 function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
-  return (
-    one.base_url === other.base_url &&
-    one.api_key_env === other.api_key_env &&
-    one.auth_token_env === other.auth_token_env &&
-    one.append_v1 === other.append_v1 &&
-    isDeepStrictEqual([one.headers, one.query], [other.headers, other.query])
-  );
+  return SERVER.every((key) => isDeepStrictEqual(one[key], other[key]));
 }
 
 function isSameList(known: List, { ids, told }: ReadList): boolean {
@@ -161,25 +144,21 @@ function isSameList(known: List, { ids, told }: ReadList): boolean {
 }
 
 async function learn(upstream: UpstreamConfig, { ids, told }: ReadList): Promise<List> {
-  const names = new Set<string>();
-  const entries_of_names = new Map<string, ModelListEntry>();
+  const by_name = new Map<string, ModelListEntry | undefined>();
   const priced: string[] = [];
   for (const [index, id] of ids.entries()) {
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
     if (!hasPrice(id, upstream.base_url)) continue;
     priced.push(id);
     const name = nameKey(id, upstream);
-    names.add(name);
-    const said = told.get(id);
-    if (said !== undefined) entries_of_names.set(name, said);
+    by_name.set(name, told.get(id) ?? by_name.get(name));
   }
-  return { ids: new Set(ids), priced, names, told, entries_of_names };
+  return { ids: new Set(ids), priced, told, by_name };
 }
 
 /**
- * The name of a model, whatever the date in its id. Callers choose ids, and the catalogue knows models by their beginning and in any
- * case: another spelling must not slip past a rule about models, nor cost what some other model does. Ids that the catalogue does
- * not know begin with a blank, which no name does.
+ * The name of a model without the date. Callers choose ids, and the catalogue knows models by their beginning and in any case:
+ * another spelling must not slip past a rule, nor cost what another model does. Unknown ids begin with a blank.
  */
 function nameKey(id: string, { base_url }: UpstreamConfig): string {
   return `${nameOf(id, base_url) ?? ''} ${plainName(id)}`;

@@ -6,15 +6,12 @@ export type BreakerSettings = Omit<UpstreamConfig['breaker'], 'mode'>;
 export interface BreakerSurroundings {
   /** The number of the last trial that began; numbers rise by one. */
   readonly latest: () => number;
-  /** From 0 to 1. */
   readonly random: () => number;
   /** Called when the breaker opens from closed. @param failing_ms how long requests had been failing */
   readonly onOpen: (until: number, last: string | undefined, failing_ms: number) => void;
   /** Called when the half-open trial failed. @param failing_ms time since the last success or open time */
   readonly onReopen: (until: number, failing_ms: number) => void;
-  /** Called when the breaker closes. @param open_ms how long it was open */
   readonly onClose: (open_ms: number) => void;
-  /** Number of successes that close the breaker; 2 by default. */
   readonly successes_to_close?: number;
 }
 
@@ -25,8 +22,8 @@ interface Alone {
 }
 
 /**
- * An incident reported by another process. Own observations take precedence: it is ignored after a later success here, while
- * this breaker is open, and for a while after a wrong report (the other process may have a network problem).
+ * An incident reported by another process. It is ignored after a later success here, while this breaker is open, and for a while
+ * after a wrong report, as the other process may have a network problem.
  */
 export interface Heeded {
   readonly until: number;
@@ -57,7 +54,6 @@ export function createBreaker(
   let is_failing = false;
   let failing_since = 0;
   let succeeded_at = Number.NEGATIVE_INFINITY;
-  /** Whether the breaker is open because of another process. */
   let is_heeded = false;
   let disbelieving_until = 0;
   let open_until: number | undefined;
@@ -177,7 +173,6 @@ export function createBreaker(
       const until = alone?.breaker.until(now);
       return until === undefined ? undefined : { until, whose: alone!.whose };
     },
-    /** Number of callers for whom alone the breaker is open. */
     callersRefused: (now: number): number =>
       [...open_for.values()].filter(({ breaker }) => breaker.phase(now) === 'open').length,
     /** The end of the open time; `undefined` when a request may pass. */
@@ -314,7 +309,6 @@ function createOutcomes(window_ms: number) {
  * caller counts for at most half of the threshold. A failure of unknown origin counts as one of another caller.
  */
 class FailureRun {
-  /** Number of failures by caller and request. */
   readonly #of = new Map<string, Map<number, number>>();
   #unwitnessed = 0;
 

@@ -171,11 +171,7 @@ export async function drainUpstream(by: Changing, name: string, reason: string |
   if (!outcome!.alive) throw sessionEnded();
 }
 
-/**
- * Resumes a drained upstream.
- * Raises OperationError when it is not drained, credential_revoked when the session has ended, store_unavailable.
- * @returns who had drained it.
- */
+/** Resumes a drained upstream, and returns who had drained it. Raises OperationError if it is not, credential_revoked. */
 export async function resumeUpstream(by: Changing, name: string, reason: string | undefined): Promise<Drained> {
   const [outcome] = await by.database.query<{
     readonly alive: boolean;
@@ -209,7 +205,6 @@ export interface KeptIncident {
   readonly replica: string;
   readonly kind: Incident['kind'];
   readonly upstream: string;
-  /** `null` for the whole upstream. */
   readonly upstream_model: string | null;
   readonly began_at: Date;
   /** Time of the next trial, as last reported. */
@@ -221,20 +216,9 @@ export interface KeptIncident {
   readonly last: string | null;
 }
 
-interface Period {
-  readonly kind: Incident['kind'];
-  readonly upstream: string;
-  readonly upstream_model: string | null;
-  readonly began_at: number;
-  readonly until: number;
-  readonly ended_at: number | null;
-  readonly times: number;
-  readonly last: string | null;
-  /** For hints; see `Incident`. */
-  readonly failing_ms: number | undefined;
-}
+/** What is written of it, and for hints; see `Incident`. */
+type Period = Omit<KeptIncident, 'id' | 'replica'> & { readonly failing_ms: number | undefined };
 
-/** Time between two writes. */
 const GAP_MS = 1000;
 /** A recurrence within this time continues the incident: at a rate limit, 429 and success alternate many times a second. */
 const SAME_MS = 60_000;
@@ -269,21 +253,21 @@ export function createIncidentKeeper(options: {
 
   function change(key: string, period: Period): void {
     periods.set(key, period);
-    changed.note(`${key} ${period.began_at}`, period);
+    changed.note(`${key} ${period.began_at.getTime()}`, period);
   }
 
   return {
-    /** Identifies the hints of this process. */
     self,
-    note({ kind, upstream, upstream_model, until, last, failing_ms }: Incident): void {
+    note(incident: Incident): void {
+      const { kind, upstream, upstream_model = null, until, last, failing_ms } = incident;
       if (upstream.length + (upstream_model?.length ?? 0) > NAME_MAX) return;
       const now = clock.now();
-      const key = keyOf({ kind, upstream, ...(upstream_model !== undefined && { upstream_model }) });
+      const key = keyOf(incident);
       const known = periods.get(key);
-      const goes_on = known !== undefined && now - (known.ended_at ?? known.until) < SAME_MS;
-      const { began_at = now, times = 0, last: before = null } = goes_on ? known : {};
+      const goes_on = known !== undefined && now - (known.ended_at ?? known.until).getTime() < SAME_MS;
+      const { began_at = new Date(now), times = 0, last: before = null } = goes_on ? known : {};
       change(key, {
-        ...{ kind, upstream, upstream_model: upstream_model ?? null, began_at, until, ended_at: null, failing_ms },
+        ...{ kind, upstream, upstream_model, began_at, until: new Date(until), ended_at: null, failing_ms },
         times: times + 1,
         last: last === undefined ? before : brief(last),
       });
@@ -293,7 +277,7 @@ export function createIncidentKeeper(options: {
       const known = periods.get(key);
       // Incidents of other replicas are not recorded here.
       if (known === undefined || known.ended_at !== null) return;
-      change(key, { ...known, ended_at: clock.now() });
+      change(key, { ...known, ended_at: new Date(clock.now()) });
     },
     flush: changed.flush,
     close: changed.close,
@@ -312,16 +296,10 @@ async function writeIncidents(
 ): Promise<void> {
   // A duration, because clocks of machines differ.
   const hints = periods
-    .filter(({ until, ended_at }) => ended_at === null && until > now)
+    .filter(({ until, ended_at }) => ended_at === null && until.getTime() > now)
     .map(({ kind, upstream, upstream_model, until, last, failing_ms }) =>
-      JSON.stringify({ from: self, kind, upstream, upstream_model, ms: until - now, last, failing_ms }),
+      JSON.stringify({ from: self, kind, upstream, upstream_model, ms: until.getTime() - now, last, failing_ms }),
     );
-  const rows = periods.map(({ began_at, until, ended_at, ...rest }) => ({
-    ...rest,
-    began_at: new Date(began_at),
-    until: new Date(until),
-    ended_at: ended_at === null ? null : new Date(ended_at),
-  }));
   await database.query(
     'upstream_incidents_write',
     `with reported as (
@@ -337,15 +315,11 @@ async function writeIncidents(
          or began_at < (select began_at from upstream_incidents order by began_at desc offset ${ROWS_MAX} limit 1)
      )
      select pg_notify('${UPSTREAMS_CHANNEL}', hint)::text from unnest($4::text[]) as hint`,
-    [JSON.stringify(rows), REPLICA, new Date(now), hints],
+    [JSON.stringify(periods), REPLICA, new Date(now), hints],
   );
 }
 
-/**
- * Incidents of all replicas, the latest first.
- * @param only `before`: the id of an incident, for those that began earlier (the next page); `since`: those that ended later.
- * Raises store_unavailable.
- */
+/** Incidents of all replicas, the latest first. @param only `before`: an id, for the next page; `since`: ended later */
 export async function listIncidents(
   database: Pick<Database, 'query'>,
   only: { readonly upstream?: string; readonly before?: number; readonly since?: Date; readonly limit: number },

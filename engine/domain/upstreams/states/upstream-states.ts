@@ -23,10 +23,7 @@ import {
 
 /** Circuit breakers, rate limits and session affinity of the upstreams of a process. They outlive a reload. */
 export interface LastingUpstreamStates extends UpstreamStates {
-  /**
-   * Applies a new configuration: forgets upstreams that are gone, and which models were missing.
-   * @param renewed names of secrets with a new value: the states of their upstreams are reset.
-   */
+  /** Applies a new configuration. @param renewed names of secrets with a new value, whose upstreams start afresh */
   use(upstreams: readonly UpstreamConfig[], renewed?: ReadonlySet<string>): void;
   /** Replaces the list of drained upstreams, by name; the configuration need not have them yet. */
   setDrained(drained: ReadonlyMap<string, Drained>): void;
@@ -59,12 +56,7 @@ const NONE: ReadonlySet<string> = new Set();
 
 const NO_TRIAL: Trial = { tell() {}, leave() {} };
 
-/**
- * Creates the states of upstreams, which are all healthy at first.
- * @param options.random from 0 to 1, jitter for the time that breakers stay open.
- * @param options.onIncident called when this process begins to keep requests from an upstream.
- * @param options.onRecovery called when the upstream serves again.
- */
+/** Creates the states of upstreams, which are all healthy at first. @param options.random from 0 to 1, jitter */
 export function createUpstreamStates(options: {
   readonly upstreams: readonly UpstreamConfig[];
   readonly clock: Clock;
@@ -86,8 +78,17 @@ export function createUpstreamStates(options: {
   const epoch = (time: number) => Math.round(clock.now() + (time - now()));
 
   function announce(incident: Incident, is_news: boolean): void {
-    if (is_news) logIncident(log, incident, entries.get(incident.upstream)?.mode === 'enforce');
+    if (is_news) logIncident(incident);
     if (!heeding) onIncident(incident);
+  }
+
+  function logIncident({ kind, until, failing_ms: _, ...about }: Incident): void {
+    const fields = { ...about, until: new Date(until).toISOString() };
+    const goes_elsewhere = kind === 'limited' || entries.get(about.upstream)?.mode === 'enforce';
+    const follows = goes_elsewhere
+      ? 'requests go to other upstreams until it is tried again'
+      : 'it still gets requests (breaker.mode: shadow)';
+    log[kind === 'credential' ? 'error' : kind === 'limited' ? 'info' : 'warn'](fields, `${WHAT[kind]}; ${follows}`);
   }
 
   function surroundings(about: IncidentSubject): BreakerSurroundings {
@@ -99,7 +100,9 @@ export function createUpstreamStates(options: {
       },
       onReopen: (until, failing_ms) => announce({ ...about, until: epoch(until), failing_ms }, false),
       onClose(open_ms) {
-        logRecovery(log, about, open_ms);
+        const { kind, ...fields } = about;
+        const what = kind === 'credential' ? 'an upstream accepts the credential again' : 'an upstream serves again';
+        log.info({ ...fields, seconds: Math.round(open_ms / 1000) }, what);
         onRecovery(about);
       },
     };
@@ -314,22 +317,19 @@ function createUpstreamEntry(
     active: 0,
     retries: 0,
     model(upstream_model: string): ModelEntry {
-      let entry = models.get(upstream_model);
-      if (entry === undefined) {
-        const around = surroundings({ kind: 'open', upstream: name, upstream_model });
-        const breaker = createBreaker(settings, around);
-        const limited = createLimitedWindow(around.latest);
-        entry = {
-          upstream_model,
-          breaker,
-          limited,
-          limit_logged_at: Number.NEGATIVE_INFINITY,
-          missing_until: 0,
-          missing_last: undefined,
-          worked_at: Number.NEGATIVE_INFINITY,
-        };
-        models.set(upstream_model, entry);
-      }
+      const known = models.get(upstream_model);
+      if (known !== undefined) return known;
+      const around = surroundings({ kind: 'open', upstream: name, upstream_model });
+      const entry: ModelEntry = {
+        upstream_model,
+        breaker: createBreaker(settings, around),
+        limited: createLimitedWindow(around.latest),
+        limit_logged_at: Number.NEGATIVE_INFINITY,
+        missing_until: 0,
+        missing_last: undefined,
+        worked_at: Number.NEGATIVE_INFINITY,
+      };
+      models.set(upstream_model, entry);
       return entry;
     },
     use(next: UpstreamConfig): void {
@@ -353,10 +353,7 @@ function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | und
   return model === undefined || (model.breaker.is_quiet && model.limited.is_quiet && model.missing_until === 0);
 }
 
-/**
- * Why a request may not go to an upstream now; of several reasons, the one that lasts longest. Times are monotonic.
- * @param seen_by caller and request, where known
- */
+/** Why a request may not go to an upstream now: what lasts longest. Times are monotonic. */
 function whatCloses(
   entry: UpstreamEntry,
   upstream_model: string,
@@ -393,10 +390,7 @@ const LONGEST_MS = 3_600_000;
 
 type LimitedWindow = ReturnType<typeof createLimitedWindow>;
 
-/**
- * Back-off after 429: the gateway's account is at its rate limit, which is not a failure of the upstream. Without `retry-after`
- * it lasts 1 s, and doubles up to 30 s until a request is served.
- */
+/** Back-off after 429, no failure of the upstream: its `retry-after`, or 1 s, doubling up to 30 s until one is served. */
 function createLimitedWindow(latest: () => number) {
   let ends = 0;
   let next_ms = FIRST_MS;
@@ -518,46 +512,18 @@ const WHAT: Readonly<Record<Incident['kind'], string>> = {
   limited: 'an upstream rate-limits the gateway (429)',
 };
 
-/** Logs the start of an incident, once. */
-function logIncident(log: Log, { kind, until, failing_ms: _, ...about }: Incident, is_enforced: boolean): void {
-  const fields = { ...about, until: new Date(until).toISOString() };
-  const message =
-    is_enforced || kind === 'limited'
-      ? `${WHAT[kind]}; requests go to other upstreams until it is tried again`
-      : `${WHAT[kind]}; it still gets requests (breaker.mode: shadow)`;
-  if (kind === 'credential') log.error(fields, message);
-  else if (kind === 'limited') log.info(fields, message);
-  else log.warn(fields, message);
-}
-
-function logRecovery(log: Log, { kind, ...about }: IncidentSubject, open_ms: number): void {
-  const message = kind === 'credential' ? 'an upstream accepts the credential again' : 'an upstream serves again';
-  log.info({ ...about, seconds: Math.round(open_ms / 1000) }, message);
-}
-
 /** States, worst first. */
-const WORST_FIRST: readonly UpstreamState['state'][] = [
-  'drained',
-  'credential',
-  'open',
-  'half_open',
-  'limited',
-  'model_missing',
-  'closed',
-];
+const WORST_FIRST = ['drained', 'credential', 'open', 'half_open', 'limited', 'model_missing', 'closed'];
 
-const rank = ({ state }: UpstreamState) => WORST_FIRST.indexOf(state);
-
-/** Of two equally bad states, the one that ends first: then the upstream is tried. */
-function worse(a: UpstreamState, b: UpstreamState): UpstreamState {
-  const by_state = rank(a) - rank(b);
-  if (by_state !== 0) return by_state < 0 ? a : b;
-  return (b.until ?? Number.POSITIVE_INFINITY) < (a.until ?? Number.POSITIVE_INFINITY) ? b : a;
+/** By how bad a state is; of equally bad ones, the one that ends first comes first: then the upstream is tried. */
+function byWorst(a: UpstreamState, b: UpstreamState): number {
+  const by_state = WORST_FIRST.indexOf(a.state) - WORST_FIRST.indexOf(b.state);
+  return by_state || (a.until ?? Number.MAX_VALUE) - (b.until ?? Number.MAX_VALUE);
 }
 
 /**
- * Public summary of the upstreams by name: the worst state of each, its end (ISO 8601), and the number of affected models unless
- * it is the whole upstream. `mode` is set if breakers only report. Contains no host, model or error text.
+ * Public summary by upstream: the worst state, its end, and the number of affected models unless it is the whole upstream. `mode` is
+ * set if breakers only report. Contains no host, model or error text.
  */
 export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['told']> {
   const by_name = Map.groupBy(states, ({ upstream }) => upstream);
@@ -566,7 +532,8 @@ export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<H
 
 function tellOne(states: readonly UpstreamState[]): Readonly<Record<string, string | number>> {
   const whole = states.filter(({ upstream_model, state }) => upstream_model === undefined && state !== 'closed');
-  const { state, until, upstream_model, shadow } = (whole.length > 0 ? whole : states).reduce(worse);
+  const [worst] = (whole.length > 0 ? whole : states).toSorted(byWorst);
+  const { state, until, upstream_model, shadow } = worst!;
   const models = states.filter((other) => other.upstream_model !== undefined && other.state === state).length;
   return {
     state,

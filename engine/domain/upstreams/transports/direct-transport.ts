@@ -312,18 +312,14 @@ function hungUp(): NodeJS.ErrnoException {
   return Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' });
 }
 
-const ZERO = 48;
-const ONE = 49;
-const TWO = 50;
-const CR = 13;
-const LF = 10;
+const [LF, CR, ZERO, ONE, TWO] = [10, 13, 48, 49, 50];
 
 /** Position of the status in `HTTP/1.1 100 Continue`. */
 const STATUS_AT = 9;
 
 /**
- * Accepts an unrequested `100 Continue`, which any server may send (RFC 9110 section 15.2). undici treats it as an attack and
- * closes the connection. undici ignores other 1xx responses, so the status is changed to 102 in place.
+ * Accepts an unrequested `100 Continue` (RFC 9110 section 15.2), which undici treats as an attack. It ignores other 1xx responses, so
+ * the status is changed to 102 in place.
  */
 class Announcements {
   #awaiting = false;
@@ -389,10 +385,7 @@ type OnData = (chunk: Buffer) => void;
 type OnEnd = () => void;
 type OnError = (error: Error) => void;
 
-/**
- * A response of a connection: its head, and its body for one reader at a time. Buffers bytes, the end and an error until there is a
- * reader.
- */
+/** A response: its head, and its body for one reader at a time; bytes, end and error wait for the reader. */
 export class ReceivedAnswer implements UpstreamResponse {
   readonly statusCode: number;
   readonly statusMessage: string | undefined;

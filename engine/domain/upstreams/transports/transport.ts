@@ -76,10 +76,7 @@ export abstract class Delivery {
     this.#late?.reject(error);
   }
 
-  /**
-   * Whether the upstream had closed a kept-alive connection. RFC 9110 section 9.2.2 permits a retry: no response byte was received,
-   * and clients commonly retry once.
-   */
+  /** Whether the upstream had closed a kept-alive connection: no response byte came, so a retry is safe (RFC 9110, 9.2.2). */
   protected isStale({ code }: NodeJS.ErrnoException): boolean {
     return (
       this.resent === undefined &&
@@ -98,10 +95,7 @@ export abstract class Delivery {
 /** A request on its way. */
 export type Sending = { [member in keyof Delivery]: Delivery[member] };
 
-/**
- * A transport to one upstream: sends requests, tracks which bytes may have arrived, and returns a head and a body with
- * back-pressure.
- */
+/** A transport to one upstream: tracks which bytes may have arrived; returns head, and body with back-pressure. */
 export interface Transport {
   send(request: OutgoingRequest): Sending;
   close(): void;
@@ -119,10 +113,7 @@ export interface TransportOptions {
 /** Idle connections kept open per upstream. */
 export const IDLE_CONNECTIONS_MAX = 512;
 
-/**
- * A kept-alive connection that breaks within this time after a send had been closed before it. Later, the upstream may have
- * begun to process the request.
- */
+/** A kept-alive connection that breaks sooner had been closed before; later, the upstream may have begun to process. */
 const STALE_MS = 2000;
 
 /** Time for an upstream to read the rest of a request after its response, so that the connection can be reused. */
@@ -162,17 +153,11 @@ export function createReachability(options: { readonly connect_seconds: number; 
     };
   };
   return {
-    /**
-     * Like `watch`, for a connection that is not one socket yet, as through a proxy.
-     * @param end called when it is not ready in time.
-     * @returns who is told when it is ready, or over; or why it is not even tried.
-     */
+    /** Like `watch`, for a connection through a proxy. @param end called when it is late */
     begin,
     /**
-     * Ends a connection that is not ready in time, TLS included. After one that was not, a single request at a time probes the
-     * upstream, for a second at most; the others are refused at once, until a connection is ready.
-     * @param onReady called when a request can be sent.
-     * @returns why this connection is not even tried.
+     * Ends a connection that is not ready in time, TLS included. After that a single request at a time probes the upstream, for a second
+     * at most; others are refused until a connection is ready. @returns why this one is not even tried
      */
     watch(socket: Socket, onReady: () => void): Error | undefined {
       const trial = begin((error) => socket.destroy(error));

@@ -8,15 +8,12 @@ export interface UpstreamType {
   readonly protocols: readonly Protocol[];
   /** Valid values of `upstreams[].protocols`; if empty, the key is an error. */
   readonly selectable_protocols: readonly Protocol[];
-  /** Whether it supports token counting. */
   readonly counts_tokens: boolean;
   /** Whether a version in the base URL, such as `/v1`, replaces the version in request paths. */
   readonly versioned_base_url: boolean;
   /** Matches a base URL that ends with part of a request's path; the first group is that part. */
   readonly request_path: RegExp;
-  /** Headers that carry `api_key_env`. */
   readonly keyHeaders: (key: string) => Readonly<Record<string, string>>;
-  /** Headers that carry `auth_token_env`. */
   readonly tokenHeaders: (token: string) => Readonly<Record<string, string>>;
   readonly models: ModelListRequest;
   readonly init: InitTemplate;

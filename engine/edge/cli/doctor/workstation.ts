@@ -5,14 +5,13 @@ import { type DiagnosisScope, diagnoseWorkstation } from '../../doctor/diagnose-
 import { composeFixes } from '../../doctor/fixes.ts';
 import { type Diagnosis, openWorkstation, type Workstation } from '../../doctor/workstation.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
-import { type Input, namesOf, processInput, rootUrl, writeDrafts } from '../client/client-options.ts';
+import { namesOf, rootUrl, writeDrafts } from '../client.ts';
 import { type CommandContext, type CommandRow, EXIT_FINDINGS, option, usageError } from '../commands.ts';
 import { counted } from '../output.ts';
 import { defaultProfile, profileFilesInUse } from '../profiles.ts';
 import { openReport, REPORT_OPTIONS, type Report, type ReportOptions } from '../report.ts';
-import { programName } from '../terminal.ts';
+import { type Input, processInput, programName } from '../terminal.ts';
 
-/** Options of `appscli doctor` on a workstation. */
 export interface WorkstationOptions extends ReportOptions {
   readonly client?: ClientKind;
   readonly profile?: string;
@@ -22,18 +21,12 @@ export interface WorkstationOptions extends ReportOptions {
   readonly offline?: true;
 }
 
-interface DoctorDependencies {
-  readonly input?: Input;
-  readonly openWorkstation?: typeof openWorkstation;
-}
-
 const DOCTOR = { command: 'doctor' } as const;
 
-/** `appscli doctor` on a developer's workstation. Raises StartError. */
 export async function doctorWorkstation(
   context: CommandContext,
   options: WorkstationOptions,
-  dependencies: DoctorDependencies = {},
+  dependencies: { readonly input?: Input; readonly openWorkstation?: typeof openWorkstation } = {},
 ): Promise<number> {
   if (options.write && !options.fix) throw usageError('--write needs --fix');
   const question: DiagnosisScope = {
@@ -87,7 +80,6 @@ async function report_all(report: Report | undefined, question: DiagnosisScope, 
   return diagnoses;
 }
 
-/** A result with all known credentials masked, wherever they appear. */
 function resultOf(diagnosis: Diagnosis, { env }: Workstation, duration_ms: number, name: string): CheckResult {
   const { fixes, ...outcome } = diagnosis;
   const is_fixable = fixes !== undefined && outcome.verdict !== 'ok';
@@ -99,7 +91,6 @@ function resultOf(diagnosis: Diagnosis, { env }: Workstation, duration_ms: numbe
 
 const SECRET_LENGTH_MIN = 12;
 
-/** Values of variables whose names suggest credentials, except paths and sentences. */
 function secretsIn(env: NodeJS.ProcessEnv): string[] {
   return Object.entries(env).flatMap(([name, value = '']) =>
     /(?:TOKEN|KEY|SECRET|PASSWORD)$/i.test(name) && value.length >= SECRET_LENGTH_MIN && !/[\s/\\]/.test(value)
@@ -139,7 +130,6 @@ async function fix(
 
 const ofClients = (flags: string, about: string) => option(flags, about).conflicts('config');
 
-/** `appscli doctor` of the client package, without the gateway's host. */
 export const CLIENT_DOCTOR: CommandRow = {
   arguments: [['[client]', 'diagnose only this client', ['messages', 'coding-cli', 'build-cli']]],
   options: [

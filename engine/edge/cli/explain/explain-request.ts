@@ -13,10 +13,9 @@ import type { CaseRequest, Json, JsonObject } from '../../../pipeline/load/tests
 import { groupsOf } from '../../simulate/diff/routes.ts';
 import { describePlayed } from '../../simulate/dry-run.ts';
 import { type Played, play } from '../../simulate/suite/play.ts';
-import { type CommandContext, EXIT_FINDINGS, usageError } from '../commands.ts';
+import { type CommandContext, EXIT_FINDINGS, type Flags, type Texts, usageError } from '../commands.ts';
 import { useDatabase } from '../with-database.ts';
 
-/** Keys of a file that describes a complete request instead of only a body. */
 const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: unknown): boolean }>> = {
   method: {
     expected: 'an HTTP method, such as POST',
@@ -44,9 +43,7 @@ const LEFT_OUT = new Set([
   ...CREDENTIALS,
 ]);
 
-/**
- * Adds headers, each as `name: value`. Repeated names are joined, and replace the file's header. Raises StartError.
- */
+/** Adds `name: value` headers: repeated names are joined and replace the file's header. Raises StartError. */
 export function withHeaders(request: CaseRequest, lines: readonly string[]): CaseRequest {
   if (lines.length === 0) return request;
   const added = Object.groupBy(lines.map(headerOf), ([name]) => name);
@@ -106,10 +103,7 @@ function isWhole(value: Json | undefined): value is JsonObject {
   return keys.length > 0 && keys.every((key) => Object.hasOwn(KEYS, key));
 }
 
-/**
- * Reads a request from a file: a JSON object with `method`, `path`, `headers` and `json` or `text`; any other content is a
- * body. Drops connection headers and credentials, so that recorded requests can be pasted. Raises StartError.
- */
+/** A request from a file: `method`, `path`, `headers`, `json` or `text`; other content is a body. Raises StartError. */
 export function readRequest(file: string): CaseRequest {
   const text = readText(file);
   const value = parse(text);
@@ -124,27 +118,14 @@ export function readRequest(file: string): CaseRequest {
 }
 
 /** The caller of a request, by options. */
-export interface Caller {
-  readonly user?: string;
-  readonly group?: string;
+export interface Caller
+  extends Texts<'user' | 'group' | 'team' | 'project' | 'address' | 'region' | 'tokenName' | 'path'>,
+    Flags<'signedIn' | 'ledger'> {
   readonly memberOf?: readonly string[];
-  /** Whether the caller uses a sign-in session instead of an access token. */
-  readonly signedIn?: true;
-  readonly team?: string;
-  readonly project?: string;
-  readonly address?: string;
-  readonly region?: string;
-  /** Extra headers, as `name: value`. */
   readonly header?: readonly string[];
-  readonly tokenName?: string;
-  /** Milliseconds since the epoch; now by default. */
   readonly at?: number;
-  readonly path?: string;
-  /** Whether to read spending and drained upstreams from the database; both are empty otherwise. */
-  readonly ledger?: true;
 }
 
-/** The caller's token group; `undefined` for a session, whose group the configuration decides. Raises StartError. */
 function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | undefined {
   const groups = groupsOf(config);
   if (group === undefined && signedIn) return undefined;
@@ -153,12 +134,6 @@ function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | u
   if (group === undefined && only !== undefined) return only;
   const problem = group === undefined ? 'no token group;' : `unknown token group ${group};`;
   throw usageError(`${problem} use --group ${listed(groups)}`);
-}
-
-/** Rejects a region that the gateway could never see. Raises StartError. */
-function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
-  if (region === undefined || (server.region_header !== undefined && server.trusted_proxies.length > 0)) return;
-  throw usageError('--region needs server.region_header and server.trusted_proxies in gateway.yaml');
 }
 
 function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
@@ -175,7 +150,6 @@ function unserved({ pipelines }: Loaded, method: string, path: string, { respons
 
 const SOME_ANSWER = { json: {} };
 
-/** Runs a request through its pipeline without a network. Raises StartError. */
 export async function explainRequestFile(
   context: CommandContext,
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
@@ -194,7 +168,9 @@ export async function explainRequestFile(
   } = caller;
   const request = withHeaders(readRequest(file), caller.header ?? []);
   const group = groupOf(config, caller);
-  checkRegion(caller, config);
+  const { region_header, trusted_proxies } = config.server;
+  if (region !== undefined && (region_header === undefined || trusted_proxies.length === 0))
+    throw usageError('--region needs server.region_header and server.trusted_proxies in gateway.yaml');
   const known = caller.ledger
     ? await useDatabase(context, config, async (database) => ({
         counted: await readCounted(database, at, config.spend_limits?.time_zone ?? 'UTC'),
@@ -231,10 +207,7 @@ export async function explainRequestFile(
   );
 }
 
-/**
- * Evaluates a request of the audit log with the current configuration. No stage runs, because the log has no body. Raises
- * StartError.
- */
+/** Evaluates a request of the audit log with this configuration; without its body no stage runs. Raises StartError. */
 export async function explainPastRequest(
   context: CommandContext,
   usable: { readonly loaded: Loaded; readonly config: GatewayConfig },

@@ -15,8 +15,7 @@ import {
 } from '../commands.ts';
 import { paragraph, showReport } from '../output.ts';
 import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages.ts';
-import { describeDryRun } from './describe-dry-run.ts';
-import { describePipeline, describePipelines, describeRules, pipelineData } from './explain-pipeline.ts';
+import { describeDryRun, describePipeline, describePipelines, describeRules, pipelineData } from './describe.ts';
 import { type Caller, explainPastRequest, explainRequestFile } from './explain-request.ts';
 import {
   describeBlocks,
@@ -46,7 +45,6 @@ const REQUEST_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 const CODE = /^[CW]\d+$/i;
 const MENTIONS_MAX = 20;
 
-/** Whether a word is the path of a file; a directory may have the name of a stage. */
 const isFile = (word: string) => existsSync(word) && !statSync(word).isDirectory();
 
 /** `appscli explain`: a term of the reference, or a part of the configuration. Raises ConfigurationError, StartError. */
@@ -94,7 +92,6 @@ async function explainTerm(
   throw usageError(`there is no ${kind} ${term}; ${didYouMean(term, known, `see "appscli explain ${kind}"`)}`);
 }
 
-/** A word without a kind: in the configuration, else in the reference. Raises ConfigurationError, StartError. */
 async function explainWord(context: CommandContext, word: string, options: ExplainOptions): Promise<Explanation> {
   if (isFile(word) && /\.ya?ml$/i.test(word)) {
     throw usageError(`${word} is not a request file (JSON); see appscli check ${word}, or appscli explain pipelines`);
@@ -160,7 +157,6 @@ function ofStage(known: KnownStage): Explanation {
   };
 }
 
-/** Looks up a word in a loaded configuration, with the names of its pipelines. Raises ConfigurationError, StartError. */
 async function explainConfiguration(
   context: CommandContext,
   word: string,

@@ -1,4 +1,4 @@
-/** Index of the generated reference (`schemas/generated/reference/*.md`): terms are headings and rows of tables. @module */
+/** Index of the generated reference (`schemas/generated/reference/*.md`): terms are headings and rows of tables. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../../base/kit/package-root.ts';
@@ -19,13 +19,11 @@ export const KINDS: Readonly<Record<string, readonly string[]>> = {
   translation: ['translation'],
 };
 
-/** A block of a page, between two empty lines: a table, code, a heading, or text. */
 type Block =
   | {
       readonly kind: 'table';
       readonly titles: readonly string[];
       readonly rows: readonly (readonly string[])[];
-      /** Whether its rows link to sections of the page. */
       readonly is_contents: boolean;
     }
   | { readonly kind: 'code' | 'text'; readonly text: string }
@@ -41,7 +39,6 @@ export interface Entry {
   readonly below: readonly string[];
 }
 
-/** Columns with further names, besides the first column. */
 const NAMING = ['In Prometheus', 'Name'];
 const ALWAYS_PLAIN = ['diagnostics', 'stages', 'operators', 'errors', 'headers'];
 
@@ -123,7 +120,6 @@ export function findEntries(entries: readonly Entry[], text: string): readonly E
   return found.length > 0 ? found : entries.filter(({ word }) => bare(word).endsWith(`.${wanted}`));
 }
 
-/** Entries that contain a text as a word, such as a status. */
 export function mentioning(entries: readonly Entry[], text: string): readonly Entry[] {
   const word = new RegExp(`(?<![\\w-])${text.replaceAll(/\W/g, '\\$&')}(?![\\w-])`);
   return entries.filter(
@@ -131,7 +127,6 @@ export function mentioning(entries: readonly Entry[], text: string): readonly En
   );
 }
 
-/** Blocks of a page as text. */
 export function describeBlocks(blocks: readonly Block[]): string[] {
   return blocks.flatMap((block, i) => [...(i === 0 ? [] : ['']), ...describeBlock(block)]);
 }
@@ -159,7 +154,6 @@ function describeBlock(block: Block): string[] {
   ]);
 }
 
-/** Entries as text; equal entries are merged. */
 export function describeEntries(entries: readonly Entry[]): string[] {
   const alike = Map.groupBy(entries, ({ blocks }) => JSON.stringify(blocks));
   return [...alike.values()].flatMap(([entry], i) => {
@@ -174,7 +168,6 @@ export function describeEntries(entries: readonly Entry[]): string[] {
   });
 }
 
-/** Entries as JSON; rows become objects keyed by column titles. */
 export function entriesData(entries: readonly Entry[]): object[] {
   return entries.map(({ page, word, blocks, below }) => ({
     page,

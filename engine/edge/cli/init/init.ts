@@ -12,11 +12,10 @@ import {
   type UpstreamTypeName,
 } from '../../../domain/upstreams/types/index.ts';
 import { SHIPPED_PROFILE } from '../../../pipeline/load/profile.ts';
-import { type Input, processInput } from '../client/client-options.ts';
 import { type CommandContext, type CommandRow, choice, EXIT_OK, option, usageError } from '../commands.ts';
-
 import { enterDirectory, isTaken, programPath, shellWord, stagesTsconfig, writeNewFiles } from '../new-files.ts';
 import { installedClients, NEUTRAL_PROFILE } from '../profiles.ts';
+import { type Input, processInput } from '../terminal.ts';
 
 const TEMPLATES = join(PACKAGE_ROOT, 'engine/edge/cli/init/project');
 const FILES = ['gateway.yaml', 'gateway.test.yaml', join('pipelines', 'long-answers.yaml')];
@@ -33,13 +32,6 @@ set server.profile: ${SHIPPED_PROFILE} in gateway.yaml, and use --profile ${SHIP
 above.
 `;
 
-interface Written {
-  readonly upstream: NewUpstream;
-  readonly profile: NewProfile;
-  readonly npmrc: boolean;
-}
-
-/** A template with the schema path of this installation, for editors. */
 function fill(directory: string, name: string): string {
   const text = readFileSync(join(TEMPLATES, name), 'utf8');
   return text.replace(/(?<=^# yaml-language-server: \$schema=).+/, (schema) =>
@@ -49,12 +41,16 @@ function fill(directory: string, name: string): string {
   );
 }
 
-function nextSteps(directory: string, env: NodeJS.ProcessEnv, { upstream, profile, npmrc }: Written): string {
+function nextSteps(
+  directory: string,
+  env: NodeJS.ProcessEnv,
+  { base_url, key_env }: NewUpstream,
+  profile: NewProfile,
+  npmrc: boolean,
+): string {
   const appscli = 'appscli';
-  const { base_url, key_env } = upstream;
   const { line, is_there } = programPath(directory, env);
   const enter = `${enterDirectory(directory)}${line}`;
-  // On its own line, because the path may be long.
   const install = is_there
     ? ''
     : `  npm install ${npmrc ? '' : '--loglevel=error '}\\\n    ${shellWord(PACKAGE_ROOT)}\n`;
@@ -94,10 +90,7 @@ Troubleshooting:
 `;
 }
 
-/**
- * `appscli init`: writes a commented gateway.yaml, a pipeline with one rule, its tests, and a tsconfig.json for stages. On a
- * terminal it asks for the upstream, unless options name it. Raises StartError if a file exists; then nothing is written.
- */
+/** `appscli init`: on a terminal it asks for the upstream. Raises StartError if a file exists, and writes nothing. */
 async function init(
   { terminal, env }: CommandContext,
   options: UpstreamOptions & { readonly directory?: string; readonly profile?: string },
@@ -106,26 +99,26 @@ async function init(
   const input = processInput();
   const target = resolve(directory);
   const taken = FILES.filter((name) => isTaken(join(target, name)));
-  // Ask no questions if the files exist already.
   const answering = taken.length > 0 ? { ...input, answers: false } : input;
   const upstream = await chooseUpstream(options, answering, terminal.info);
-  // Ask no questions if options name the upstream.
   const asking = options.upstreamUrl === undefined ? answering : { ...answering, answers: false };
   const profile = await chooseProfile(options.profile, asking, env);
-  const text = (name: string) => withProfile(name, withUpstream(name, fill(target, name), upstream), profile);
+  const text = (name: string) => {
+    const filled = withUpstream(name, fill(target, name), upstream);
+    if (name !== 'gateway.yaml' || profile === NEUTRAL_PROFILE) return filled;
+    return filled.replace(/^ {2}# profile: shipped/m, '  profile: shipped');
+  };
   const files = Object.fromEntries(FILES.map((name) => [name, text(name)]));
-  // Keep existing ones of these files.
   const further = { '.gitignore': GITIGNORE, '.npmrc': NPMRC, 'tsconfig.json': stagesTsconfig(target) };
   for (const [name, text] of Object.entries(further)) if (!isTaken(join(target, name))) files[name] = text;
   await writeNewFiles(directory, files);
   terminal.data(printableLines(Object.keys(files).map((name) => join(directory, name))));
-  terminal.info(nextSteps(directory, env, { upstream, profile, npmrc: '.npmrc' in files }));
+  terminal.info(nextSteps(directory, env, upstream, profile, '.npmrc' in files));
   return EXIT_OK;
 }
 
 type NewProfile = typeof SHIPPED_PROFILE | typeof NEUTRAL_PROFILE;
 
-/** The profile: by option, by answer, or by the clients on the PATH. Raises StartError. */
 async function chooseProfile(options: string | undefined, input: Input, env: NodeJS.ProcessEnv): Promise<NewProfile> {
   if (options === SHIPPED_PROFILE || options === NEUTRAL_PROFILE) return options;
   if (options !== undefined)
@@ -137,16 +130,10 @@ async function chooseProfile(options: string | undefined, input: Input, env: Nod
   if (!input.answers) return usual;
   const here = found.length > 0 ? `; here: ${found.map(({ program }) => program).join(', ')}` : '';
   const [yes, no] = usual === SHIPPED_PROFILE ? ['Y', 'n'] : ['y', 'N'];
-  const line = (
-    await input.line(`Will people use claude, codex or grok (names of real clients${here})? [${yes}/${no}] `, false)
-  ).trim();
+  const question = `Will people use claude, codex or grok (names of real clients${here})? [${yes}/${no}] `;
+  const line = (await input.line(question, false)).trim();
   if (line === '') return usual;
   return /^y(?:es)?$/i.test(line) ? SHIPPED_PROFILE : NEUTRAL_PROFILE;
-}
-
-function withProfile(name: string, text: string, profile: NewProfile): string {
-  if (name !== 'gateway.yaml' || profile === NEUTRAL_PROFILE) return text;
-  return text.replace(/^ {2}# profile: shipped/m, '  profile: shipped');
 }
 
 interface UpstreamOptions {
@@ -156,7 +143,6 @@ interface UpstreamOptions {
 }
 
 interface NewUpstream {
-  /** `undefined` for the mock on this machine. */
   readonly base_url: string | undefined;
   readonly type: UpstreamTypeName;
   readonly key_env: string;
@@ -168,7 +154,6 @@ function typesSaid(said: (name: string, speaks: string) => string): string {
   return UPSTREAM_TYPE_NAMES.map((name) => said(name, UPSTREAM_TYPES[name].init.speaks)).join(' or ');
 }
 
-/** What is wrong with an answer, in words that do not repeat it: somebody may have pasted a key. */
 const PROBLEMS = {
   url: (text: string): string | undefined => {
     const problem = urlProblem(text, 'base');
@@ -208,13 +193,10 @@ export async function chooseUpstream(
   const base_url = await ask('Address of your provider (Enter: a mock on this machine): ', '', PROBLEMS.url);
   if (base_url === '') return { base_url: undefined, ...usual };
   const types = typesSaid((name, speaks) => `${speaks} (${name})`);
+  const question = `Does it speak ${types}? [${DEFAULT_UPSTREAM_TYPE}] `;
   return {
     base_url,
-    type: (await ask(
-      `Does it speak ${types}? [${DEFAULT_UPSTREAM_TYPE}] `,
-      DEFAULT_UPSTREAM_TYPE,
-      PROBLEMS.type,
-    )) as UpstreamTypeName,
+    type: (await ask(question, DEFAULT_UPSTREAM_TYPE, PROBLEMS.type)) as UpstreamTypeName,
     key_env: key_env ?? (await ask(`Name of the variable with its key [${KEY_ENV}]: `, KEY_ENV, PROBLEMS.key_env)),
   };
 }

@@ -25,17 +25,13 @@ import {
 } from '../output.ts';
 import type { UsageOptions } from './usage.ts';
 
-/** Most dimensions in a table. */
 export const IN_TABLE = 2;
 
-/** Options of `appscli usage --base-url`. */
 export interface GatewayUsageOptions extends Omit<UsageOptions, 'config' | 'csv'> {
   readonly baseUrl?: string;
 }
 
-/**
- * `appscli usage --base-url`: usage at a gateway, and the caller's limits. Users see their own usage, administrators all.
- */
+/** `appscli usage --base-url`: users see their own usage and limits, administrators all. */
 export async function gatewayUsage(context: CommandContext, options: GatewayUsageOptions): Promise<number> {
   const { by = ['model'], json } = options;
   if (by.length > IN_TABLE && !json) throw usageError(`--by ${by.join(',')} has more than two dimensions: add --json`);
@@ -122,7 +118,6 @@ function dimensions(text: string): readonly UsageDimension[] {
   return known;
 }
 
-/** Filter and grouping options of usage reports. */
 export const USAGE_OPTIONS = [
   option('--since <when>', 'from this time: 7d, 12h or a date', dayOrMoment),
   option('--until <when>', 'until this time (exclusive): 1d, 12h or a date', dayOrMoment),

@@ -5,8 +5,9 @@ import {
   type UsageDimension,
   type UsageFilter,
   type UsageRow,
+  usageCsv,
+  usageJson,
 } from '../../../domain/budget/reports/usage.ts';
-import { usageCsv, usageJson } from '../../../domain/budget/reports/usage-summary.ts';
 import {
   assertPeriod,
   byFieldNames,
@@ -20,7 +21,6 @@ import { formatTable, numbers, paragraph, roundedUsd } from '../output.ts';
 import { withDatabase } from '../with-database.ts';
 import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
 
-/** Options of `appscli usage`; further filters keep the names of their options. */
 export interface UsageOptions {
   readonly config: string;
   readonly user?: string;
@@ -55,12 +55,16 @@ const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'
 
 interface Layout {
   readonly title: string;
-  /** `undefined` for a table without headings. */
   headingOf(row: UsageRow): string | undefined;
   nameOf(row: UsageRow): string;
 }
 
-const BY_CALLER: Layout = { title: 'USER, MODEL', headingOf: callerOf, nameOf: modelOf };
+const BY_CALLER: Layout = {
+  title: 'USER, MODEL',
+  headingOf: ({ user, team, project }) =>
+    [user, team && `team ${team}`, project && `project ${project}`].filter(Boolean).join(', '),
+  nameOf: ({ model, upstream, protocol }) => `${PROTOCOL_LABELS.get(protocol) ?? ''}${model} at ${upstream}`,
+};
 
 function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
   if (by === undefined) return BY_CALLER;
@@ -73,12 +77,14 @@ function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
   };
 }
 
-/** A table of usage with a total row. */
 export function describeUsage(rows: readonly UsageRow[], line_width: number, by?: readonly UsageDimension[]): string[] {
   const { title, headingOf, nameOf } = layoutOf(by);
   const groups = Map.groupBy(rows, headingOf);
   const adjusted = rows.some((row) => row.adjusted_nano_usd !== 0n);
-  const counts = (some: readonly UsageRow[]) => (adjusted ? [...numbersOf(some), adjustedOf(some)] : numbersOf(some));
+  const counts = (some: readonly UsageRow[]) => {
+    const sum = some.reduce((total, row) => total + row.adjusted_nano_usd, 0n);
+    return [...numbersOf(some), ...(adjusted ? [sum === 0n ? '' : roundedUsd(sum, 6)] : [])];
+  };
   const cells = [...groups].flatMap(([heading, own]) =>
     own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...counts([row])]),
   );
@@ -102,19 +108,11 @@ function describePossible(rows: readonly UsageRow[]): string[] {
   return notes.flatMap((note) => (note === false ? [] : paragraph(note)));
 }
 
-function callerOf({ user, team, project }: UsageRow): string {
-  return [user, team && `team ${team}`, project && `project ${project}`].filter(Boolean).join(', ');
-}
-
 /** Distinguishes rows of one model at one upstream; the first protocol is the usual one and has no label. */
 const PROTOCOL_LABELS: ReadonlyMap<string | null | undefined, string> = new Map([
   ['count_tokens', 'count: '],
   ...PROTOCOLS.slice(1).map((name) => [name, `${name}: `] as const),
 ]);
-
-function modelOf({ model, upstream, protocol }: UsageRow): string {
-  return `${PROTOCOL_LABELS.get(protocol) ?? ''}${model} at ${upstream}`;
-}
 
 function numbersOf(rows: readonly UsageRow[]): string[] {
   const sum = (count: (row: UsageRow) => number) => rows.reduce((total, row) => total + count(row), 0);
@@ -131,12 +129,6 @@ function numbersOf(rows: readonly UsageRow[]): string[] {
   ];
 }
 
-function adjustedOf(rows: readonly UsageRow[]): string {
-  const total = rows.reduce((sum, row) => sum + row.adjusted_nano_usd, 0n);
-  return total === 0n ? '' : roundedUsd(total, 6);
-}
-
-/** A count in at most seven characters: exact up to a million, then with four digits and a unit. */
 function briefly(count: number): string {
   if (count < 1_000_000) return String(count);
   const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];

@@ -1,8 +1,9 @@
 import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
-import { Facts, mono, PageHead, say, soft, Tabs, TimeText, To } from '../parts/basic.tsx';
 import { Panel } from '../parts/dialog.tsx';
 import { type Filter, PERIOD } from '../parts/field.tsx';
+import { Facts, PageHead, Tabs, To } from '../parts/page.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
+import { mono, say, soft, TimeText } from '../parts/words.tsx';
 
 /** Audit page: changes and refused sign-ins, with exports. */
 export function Page() {
@@ -136,7 +137,6 @@ function valueWords(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** E-mail address of the person a change is about; `undefined` if it is about none. */
 function personIn({ action, subject, before, after }: Change): string | undefined {
   const user = [before?.user, after?.user].find((each) => typeof each === 'string');
   if (typeof user === 'string') return user;

@@ -1,27 +1,10 @@
 import { type ReactNode, useEffect, useMemo, useRef } from 'react';
 import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
-import {
-  Badge,
-  Card,
-  CopyBlock,
-  counted,
-  EmptyState,
-  Facts,
-  Icon,
-  Lines,
-  Loaded,
-  longTime,
-  mono,
-  PageHead,
-  say,
-  soft,
-  Tabs,
-  TimeText,
-  To,
-  timeAt,
-} from '../parts/basic.tsx';
+import { Badge, CopyBlock, Icon, Loaded, Query } from '../parts/basic.tsx';
 import { type Filter, Filters, type Option } from '../parts/field.tsx';
+import { Card, EmptyState, Facts, Lines, PageHead, Tabs, To } from '../parts/page.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
+import { counted, longAt, longTime, mono, say, soft, timeAt } from '../parts/words.tsx';
 
 type Version = AnswerOf<'getConfigVersion'>;
 type Rule = NonNullable<Version['rules']>[number];
@@ -44,28 +27,12 @@ function viewOf({ view, rule, file, from, to }: PageSearch): View {
   return from !== undefined && to !== undefined ? 'loads' : 'rules';
 }
 
-interface HereProps {
-  readonly to: PageSearch;
-  readonly children: ReactNode;
-  readonly title?: string;
-  readonly className?: string;
-  readonly 'aria-current'?: true | undefined;
-}
-
-/** A link to another part of the shown version. */
-function Here({ to, ...rest }: HereProps) {
+function Here({ to, ...rest }: Omit<Parameters<typeof To>[0], 'page'> & { readonly to: PageSearch }) {
   const [{ version }] = usePageSearch();
   return <To page={['/config', { version, ...to }]} {...rest} />;
 }
 
-interface PlaceProps {
-  readonly file: string;
-  readonly line: number | null;
-  /** Version, if not the shown one. */
-  readonly version?: string | null;
-}
-
-function Place({ file, line, version }: PlaceProps) {
+function Place({ file, line, version }: { file: string; line: number | null; version?: string | null }) {
   const of_version = version == null ? {} : { version };
   return (
     <p className="small">
@@ -79,7 +46,6 @@ function Place({ file, line, version }: PlaceProps) {
   );
 }
 
-/** Key of a rule in URLs; several limits of one entry share it. */
 function ruleKey({ kind, name }: Pick<Rule, 'kind' | 'name'>): string {
   return `${kind}:${name}`;
 }
@@ -88,11 +54,7 @@ function ships(name: string): boolean {
   return name.startsWith('appscli/');
 }
 
-const CAUSES = {
-  start: 'the gateway started',
-  files: 'files changed',
-  signal: 'of a SIGHUP',
-} as const;
+const CAUSES = { start: 'the gateway started', files: 'files changed', signal: 'of a SIGHUP' } as const;
 
 function linesByFile(files: Version['files']): ReadonlyMap<string, readonly string[] | null> {
   return new Map(files.map(({ name, text }) => [name, text?.replace(/\n$/, '').split('\n') ?? null]));
@@ -100,7 +62,7 @@ function linesByFile(files: Version['files']): ReadonlyMap<string, readonly stri
 
 function Note({ children }: { children: ReactNode }) {
   return (
-    <p className="config-note row boxed">
+    <p className="note row boxed">
       <Icon name="info" />
       <span>{children}</span>
     </p>
@@ -125,7 +87,6 @@ function Findings({ findings, version = null }: { findings: FoundLoad['findings'
 
 type State = AnswerOf<'getConfig'>;
 
-/** Active versions of the replicas, and the failure of a newer one. */
 function InForce({ state }: { state: State }) {
   const { replicas, version, failing } = state;
   return (
@@ -161,8 +122,7 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
       <div className="stack flush">
         <h2>The last reload failed</h2>
         <p>
-          <TimeText at={at} form="long" />, on {replica}. The previous configuration stays active. Correct the files;
-          the gateway reloads them.
+          {say`${longAt(at)}, on ${replica}. The previous configuration stays active. Correct the files; the gateway reloads them.`}
         </p>
         {problem !== null && <p>{problem}</p>}
         <Findings findings={findings.slice(0, 1)} version={load.version} />
@@ -241,7 +201,6 @@ interface ShownLine {
   readonly kind?: 'same' | 'marked' | 'added' | 'removed' | 'hunk';
 }
 
-/** Signs of diff lines, and their texts for screen readers. */
 const SIGNS = { same: [' ', ''], added: ['+', 'Added: '], removed: ['-', 'Removed: '] } as const;
 
 function Line({ line: { number, text, kind } }: { line: ShownLine }) {
@@ -284,7 +243,6 @@ function Text({ label, of }: { label: string; of: readonly ShownLine[] }) {
   );
 }
 
-/** A whole file, scrolled to the marked line. */
 function WholeFile({ name, lines, marked }: { name: string; lines: readonly string[]; marked: number }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -342,7 +300,11 @@ function FileList({ title, files, open }: { title: string; files: Version['files
       <ul className="page-list bare any">
         {files.map(({ name }) => (
           <li key={name}>
-            <Here to={{ view: 'files', file: name }} className="page-link" aria-current={name === open || undefined}>
+            <Here
+              to={{ view: 'files', file: name }}
+              className="page-link row"
+              aria-current={name === open || undefined}
+            >
               {name.replace(/^appscli\//, '')}
             </Here>
           </li>
@@ -357,11 +319,9 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
   const texts = useMemo(() => linesByFile(files), [files]);
   if (rules === null) {
     return (
-      <Card>
-        <EmptyState title="This configuration has errors">
-          See its <Here to={{ view: 'findings' }}>findings</Here>.
-        </EmptyState>
-      </Card>
+      <EmptyState is_card title="This configuration has errors">
+        See its <Here to={{ view: 'findings' }}>findings</Here>.
+      </EmptyState>
     );
   }
   // By key, or by name only, as in links of other pages.
@@ -393,11 +353,9 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
     <div className="stack apart">
       {selected !== undefined && !rules.some(isSelected) && <Note>Rule {selected} is not in this version.</Note>}
       {own.length === 0 && (
-        <Card>
-          <EmptyState title="No own rules">
-            Write routing rules and limits in gateway.yaml, conditions of stages in pipelines.
-          </EmptyState>
-        </Card>
+        <EmptyState is_card title="No own rules">
+          Write routing rules and limits in gateway.yaml, conditions of stages in pipelines.
+        </EmptyState>
       )}
       {listOf(own)}
       {shipped.length > 0 && (
@@ -412,7 +370,6 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
 
 interface RuleText {
   readonly rule: Rule;
-  /** Lines of the file; `null` if its text is not stored. */
   readonly lines: readonly string[] | null;
 }
 
@@ -454,7 +411,6 @@ function RuleWords({ rule }: { rule: Rule }) {
   );
 }
 
-/** YAML of a rule, without its indentation. */
 function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
   if (lines === null) return <p className="soft small">The text of this file is not stored.</p>;
   const cut = lines.slice(first_line - 1, last_line);
@@ -469,23 +425,18 @@ function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
 type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
 
 function ShadowView({ files }: { files: Version['files'] }) {
-  const shadows = useOperation('listShadowRules', {}, { every_seconds: 60 });
   const texts = linesByFile(files);
   return (
-    <Loaded query={shadows}>
+    <Query operation="listShadowRules" every_seconds={60}>
       {({ rules, since }) =>
         rules.length === 0 ? (
-          <Card>
-            <EmptyState title="No rule is in shadow mode">
-              A routing rule, limit or stage with <code>mode: shadow</code> is evaluated but not enforced. This page
-              shows what it would have changed.
-            </EmptyState>
-          </Card>
+          <EmptyState is_card title="No rule is in shadow mode">
+            A routing rule, limit or stage with <code>mode: shadow</code> is evaluated but not enforced. This page shows
+            what it would have changed.
+          </EmptyState>
         ) : (
           <div className="stack apart">
-            <p className="soft small">
-              From audit records since <TimeText at={since} form="long" />.
-            </p>
+            <p className="soft small">{say`From audit records since ${longAt(since)}.`}</p>
             {rules.map((rule) => (
               <ShadowCard
                 key={`${ruleKey(rule)} ${rule.file} ${rule.line}`}
@@ -496,7 +447,7 @@ function ShadowView({ files }: { files: Version['files'] }) {
           </div>
         )
       }
-    </Loaded>
+    </Query>
   );
 }
 
@@ -558,23 +509,17 @@ type Diff = AnswerOf<'diffConfigVersions'>;
 type FileDiff = Diff['files'][number];
 
 function DiffView({ from, to }: { from: string; to: string }) {
-  const diff = useOperation('diffConfigVersions', { from, to });
   return (
-    <Loaded query={diff}>
+    <Query operation="diffConfigVersions" input={{ from, to }}>
       {({ files, rules }) => (
         <div className="stack apart">
-          {files.length === 0 && (
-            <Card>
-              <EmptyState title="No differences" />
-            </Card>
-          )}
-          {files.length > 0 && <RuleChanges rules={rules} />}
+          {files.length === 0 ? <EmptyState is_card title="No differences" /> : <RuleChanges rules={rules} />}
           {files.map((file) => (
             <FileChange key={file.name} file={file} />
           ))}
         </div>
       )}
-    </Loaded>
+    </Query>
   );
 }
 
@@ -727,19 +672,16 @@ function Compare({ loads }: { loads: readonly Load[] }) {
 /** Configuration page: rules, files, findings, loads and diffs, shadow rules. */
 export function Page() {
   const [search] = usePageSearch();
-  const state = useOperation('getConfig', {}, { every_seconds: 15 });
   return (
     <>
       <PageHead title="Configuration" intro="The loaded configuration, read-only. Change it in its files." />
-      <Loaded query={state} lines={8}>
+      <Query operation="getConfig" every_seconds={15} lines={8}>
         {(answer) => {
           const version = search.version ?? answer.version;
           return version === null ? (
-            <Card>
-              <EmptyState title="No loads yet">
-                A gateway records its configuration within seconds. Is its database reachable?
-              </EmptyState>
-            </Card>
+            <EmptyState is_card title="No loads yet">
+              A gateway records its configuration within seconds. Is its database reachable?
+            </EmptyState>
           ) : (
             <div className="stack apart">
               <InForce state={answer} />
@@ -747,7 +689,7 @@ export function Page() {
             </div>
           );
         }}
-      </Loaded>
+      </Query>
     </>
   );
 }

@@ -2,68 +2,43 @@ import { useState } from 'react';
 import { isSpendWindow, perWindow } from '../../../base/contract/windows.ts';
 import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
-import {
-  ago,
-  Badge,
-  Button,
-  Card,
-  CopyBlock,
-  EmptyState,
-  Figures,
-  Icon,
-  Loaded,
-  longAt,
-  Meter,
-  num,
-  PageHead,
-  Part,
-  say,
-  share,
-  short,
-  small,
-  To,
-  Trend,
-  usd,
-  When,
-} from '../parts/basic.tsx';
+import { Badge, Button, CopyBlock, Icon, Meter, Query } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
 import { Filters } from '../parts/field.tsx';
+import { Card, EmptyState, Figures, Lines, PageHead, Part, To } from '../parts/page.tsx';
 import { type Columns, DataTable } from '../parts/table.tsx';
+import { ago, longAt, mono, num, say, share, short, small, soft, Trend, usd } from '../parts/words.tsx';
 import { dayAfter, mondayBefore, today } from '../ranges.ts';
 import { amountWords, counterId, useWhose } from './limit-words.ts';
 
-/** Client setup for this gateway, with one of the person's models. */
 function Connect() {
   const { public_url, sign_in } = useSession();
   const [search] = usePageSearch();
-  const me = useOperation('getMe', {});
   return (
-    <Card title="Connect a client">
-      <Loaded query={me}>
-        {({ models, no_models_because }) => {
-          if (models.length === 0) {
-            return <EmptyState title="No models available to you">{no_models_because}</EmptyState>;
-          }
-          const model = models.find((each) => each === search.model) ?? models[0]!;
-          return (
-            <div className="stack apart">
-              <p className="soft">
-                {sign_in === 'provider'
-                  ? say`Sign in once on your machine, then run the command of your client. On machines without sign-in, use an ${<To page={['/tokens']}>access token</To>}.`
-                  : say`A client needs an access token: ${<To page={['/tokens']}>create one</To>}. Then run the command of your client.`}{' '}
-                Commands ask before they change a file.
-              </p>
-              {models.length > 1 && <Filters of={[{ name: 'model', options: models, value: model }]} />}
-              <ClientSetup model={model} credential={sign_in === 'provider' ? 'sign-in' : 'access-token'} />
-              <Part title="Other clients of Messages, chat completions or Responses">
-                <p className="soft">Base URL; for SDKs of chat completions or Responses append /v1.</p>
-                <CopyBlock text={public_url} label="Base URL of this gateway" />
-              </Part>
-            </div>
-          );
-        }}
-      </Loaded>
-    </Card>
+    <Query operation="getMe" title="Connect a client">
+      {({ models, no_models_because }) => {
+        if (models.length === 0) {
+          return <EmptyState title="No models available to you">{no_models_because}</EmptyState>;
+        }
+        const model = models.find((each) => each === search.model) ?? models[0]!;
+        return (
+          <div className="stack apart">
+            <p className="soft">
+              {sign_in === 'provider'
+                ? say`Sign in once on your machine, then run the command of your client. On machines without sign-in, use an ${<To page={['/tokens']}>access token</To>}.`
+                : say`A client needs an access token: ${<To page={['/tokens']}>create one</To>}. Then run the command of your client.`}{' '}
+              Commands ask before they change a file.
+            </p>
+            {models.length > 1 && <Filters of={[{ name: 'model', options: models, value: model }]} />}
+            <ClientSetup model={model} credential={sign_in === 'provider' ? 'sign-in' : 'access-token'} />
+            <Part title="Other clients of Messages, chat completions or Responses">
+              <p className="soft">Base URL; for SDKs of chat completions or Responses append /v1.</p>
+              <CopyBlock text={public_url} label="Base URL of this gateway" />
+            </Part>
+          </div>
+        );
+      }}
+    </Query>
   );
 }
 
@@ -71,11 +46,10 @@ function Week() {
   const { person, time_zone } = useSession();
   const monday = mondayBefore(today(time_zone));
   const before = dayAfter(monday, -7);
-  const week = useOperation('getUsage', { user: person.email, since: monday }, { every_seconds: 60 });
   const week_before = useOperation('getUsage', { user: person.email, since: before, until: monday });
   const own = { ...(person.is_admin && { user: person.email }), by: 'model' };
   return (
-    <Loaded query={week} lines={3}>
+    <Query operation="getUsage" input={{ user: person.email, since: monday }} every_seconds={60} lines={3}>
       {({ total }) => (
         <Figures
           of={[
@@ -98,13 +72,12 @@ function Week() {
           ]}
         />
       )}
-    </Loaded>
+    </Query>
   );
 }
 
 const SHORT_DAY = new Intl.DateTimeFormat('en', { weekday: 'long', month: 'short', day: 'numeric', timeZone: 'UTC' });
 
-/** Filter for one's own entries on pages of administrators. */
 function useOwn(): { readonly user?: string } {
   const { person } = useSession();
   return person.is_admin ? { user: person.email } : {};
@@ -112,30 +85,24 @@ function useOwn(): { readonly user?: string } {
 
 function Limits() {
   const own = useOwn();
-  const limits = useOperation('listLimits', own, { every_seconds: 30 });
+  const link = <To page={['/limits', own]}>All my limits</To>;
   return (
-    <Card title="My limits" actions={<To page={['/limits', own]}>All my limits</To>}>
-      <Loaded query={limits}>
-        {({ limits: all, written }) => {
-          // Minute windows change too fast to read.
-          const shown = all.filter(({ limit, window }) => limit !== null && isSpendWindow(window));
-          if (shown.length > 0) {
-            return (
-              <ul className="bare stack">
-                {shown.map((limit) => (
-                  <Limit key={counterId(limit)} limit={limit} />
-                ))}
-              </ul>
-            );
-          }
-          const rules = [...all.flatMap((each) => each.rules), ...written];
-          const is_limited = rules.some(({ mode }) => mode === 'enforce');
+    <Query operation="listLimits" input={own} every_seconds={30} title="My limits" actions={link}>
+      {({ limits: all, written }) => {
+        // Minute windows change too fast to read.
+        const shown = all.filter(({ limit, window }) => limit !== null && isSpendWindow(window));
+        if (shown.length > 0) {
           return (
-            <EmptyState title={is_limited ? 'Some of your requests are limited' : 'No spend limit applies to you'} />
+            <Lines className="bare stack" of={shown.map((limit) => <Limit key={counterId(limit)} limit={limit} />)} />
           );
-        }}
-      </Loaded>
-    </Card>
+        }
+        const rules = [...all.flatMap((each) => each.rules), ...written];
+        const is_limited = rules.some(({ mode }) => mode === 'enforce');
+        return (
+          <EmptyState title={is_limited ? 'Some of your requests are limited' : 'No spend limit applies to you'} />
+        );
+      }}
+    </Query>
   );
 }
 
@@ -144,14 +111,14 @@ function Limit({ limit: each }: { limit: LimitInForce }) {
   const { of, window, unit, spent, reserved, limit, resets_at } = each;
   const whose = useWhose(each);
   return (
-    <li className="stack near">
+    <div className="stack near">
       <Meter
         label={`${of.user === person.email ? whose : `Your ${whose}`} ${perWindow(window)}`}
         share={limit === 0 ? 1 : (spent + reserved) / limit!}
         words={`${amountWords(spent, unit)} of ${amountWords(limit!, unit)}`}
       />
       {resets_at !== null && <p className="soft small">{say`Resets ${ago(resets_at)}, ${longAt(resets_at)}`}</p>}
-    </li>
+    </div>
   );
 }
 
@@ -159,42 +126,38 @@ const TOKENS = 4;
 
 function Tokens() {
   const { person, sign_in } = useSession();
-  const tokens = useOperation('listTokens', { user: person.email, state: 'in_force', limit: 1000 });
+  const link = <To page={['/tokens', useOwn()]}>All my tokens</To>;
+  const input = { user: person.email, state: 'in_force', limit: 1000 } as const;
   return (
-    <Card title="My tokens" actions={<To page={['/tokens', useOwn()]}>All my tokens</To>}>
-      <Loaded query={tokens}>
-        {({ tokens: usable }) => {
-          if (usable.length === 0) {
-            return (
-              <EmptyState title="No access tokens yet">
-                {sign_in === 'provider' ? 'Only clients without sign-in need one.' : 'Clients need one.'}{' '}
-                <To page={['/tokens']}>Create one</To>.
-              </EmptyState>
-            );
-          }
-          const latest = usable.toSorted((a, b) =>
-            (b.last_used_at ?? b.created_at).localeCompare(a.last_used_at ?? a.created_at),
-          );
+    <Query operation="listTokens" input={input} title="My tokens" actions={link}>
+      {({ tokens: usable }) => {
+        if (usable.length === 0) {
           return (
-            <ul className="bare stack">
-              {latest.slice(0, TOKENS).map(({ id, name, group, last_used_at, state }) => (
-                <li key={id} className="row">
-                  <span>
-                    {name} <span className="soft">{group}</span>
-                  </span>
-                  {state !== 'active' && <Badge tone="warn">{state}</Badge>}
-                  <span className="soft small at-end">
-                    {last_used_at !== null && 'used '}
-                    <When at={last_used_at} otherwise="never used" />
-                  </span>
-                </li>
-              ))}
-              {latest.length > TOKENS && <li className="soft">{`and ${latest.length - TOKENS} more`}</li>}
-            </ul>
+            <EmptyState title="No access tokens yet">
+              {sign_in === 'provider' ? 'Only clients without sign-in need one.' : 'Clients need one.'}{' '}
+              <To page={['/tokens']}>Create one</To>.
+            </EmptyState>
           );
-        }}
-      </Loaded>
-    </Card>
+        }
+        const latest = usable.toSorted((a, b) =>
+          (b.last_used_at ?? b.created_at).localeCompare(a.last_used_at ?? a.created_at),
+        );
+        return (
+          <ul className="bare stack">
+            {latest.slice(0, TOKENS).map(({ id, name, group, last_used_at, state }) => (
+              <li key={id} className="row">
+                <span>{say`${name} ${soft(group)}`}</span>
+                {state !== 'active' && <Badge tone="warn">{state}</Badge>}
+                <span className="soft small at-end">
+                  {last_used_at === null ? 'never used' : say`used ${ago(last_used_at)}`}
+                </span>
+              </li>
+            ))}
+            {latest.length > TOKENS && <li className="soft">{`and ${latest.length - TOKENS} more`}</li>}
+          </ul>
+        );
+      }}
+    </Query>
   );
 }
 
@@ -204,17 +167,16 @@ type LookAt = Home['look_at'][number];
 const AT_ONCE = 3;
 
 function State() {
-  const home = useOperation('getHome', {}, { every_seconds: 30 });
   return (
-    <Loaded query={home} lines={8}>
-      {(answer) => (
+    <Query operation="getHome" every_seconds={30} lines={8}>
+      {(home) => (
         <div className="stack apart">
-          <ToLookAt home={answer} />
-          <Today home={answer} />
-          {answer.refused.requests > 0 && <Refused home={answer} />}
+          <ToLookAt home={home} />
+          <Today home={home} />
+          {home.refused.requests > 0 && <Refused home={home} />}
         </div>
       )}
-    </Loaded>
+    </Query>
   );
 }
 
@@ -314,7 +276,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
 function Refused({ home: { refused, since } }: { home: Home }) {
   const columns: Columns<Home['refused']['by_error'][number]> = [
     { title: 'Reason', cell: ({ meaning, error }) => meaning ?? error },
-    { title: 'Code', cell: ({ error }) => <code>{error}</code> },
+    { title: 'Code', cell: ({ error }) => mono(error) },
     {
       title: 'Requests',
       is_number: true,
@@ -326,14 +288,10 @@ function Refused({ home: { refused, since } }: { home: Home }) {
     },
     { title: 'People', is_number: true, cell: 'people' },
   ];
+  const title = 'Rejected or failed today';
   return (
-    <Card title="Rejected or failed today">
-      <DataTable
-        label="Rejected or failed today"
-        columns={columns}
-        rows={refused.by_error}
-        keyOf={({ error }) => error}
-      />
+    <Card title={title}>
+      <DataTable label={title} columns={columns} rows={refused.by_error} keyOf={({ error }) => error} />
     </Card>
   );
 }

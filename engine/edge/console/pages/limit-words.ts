@@ -1,12 +1,11 @@
-import { LIMIT_WINDOWS, perWindow } from '../../../base/contract/windows.ts';
+import { perWindow } from '../../../base/contract/windows.ts';
 import { useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
-import { counted } from '../parts/basic.tsx';
 
 /** A counter: scopes, window and unit. */
 export type Counter = Pick<LimitInForce, 'of' | 'window' | 'unit'>;
-/** Scope of a limit. */
-export type Scope = keyof LimitInForce['of'];
+
+type Scope = keyof LimitInForce['of'];
 
 /** Scopes in display order, with their names. */
 export const SCOPES: readonly { readonly scope: Scope; readonly one: string; readonly many: string }[] = [
@@ -29,22 +28,6 @@ export function amountWords(amount: number, unit: LimitInForce['unit']): string 
   return `${Number.isInteger(amount) ? NUMBER.format(amount) : MONEY.format(amount)} USD`;
 }
 
-/** An amount without its unit. */
-export function bareAmount(amount: number, unit: LimitInForce['unit']): string {
-  const words = amountWords(amount, unit);
-  return words.slice(0, words.lastIndexOf(' '));
-}
-
-/** Amounts of a rule, per group if they differ: `50 USD for science, 5 USD for others`. */
-export function amountsWords(
-  { limit, by_group }: Pick<LimitInForce['rules'][number], 'limit' | 'by_group'>,
-  unit: LimitInForce['unit'],
-): string {
-  const groups = Object.entries(by_group ?? {}).map(([group, amount]) => `${amountWords(amount, unit)} for ${group}`);
-  const others = limit === null ? [] : [`${amountWords(limit, unit)}${groups.length > 0 ? ' for others' : ''}`];
-  return [...groups, ...others].join(', ') || 'By group';
-}
-
 /** Scopes in words: `ana@example.com`, `team search and model coder-1`. */
 export function whoseWords(of: LimitInForce['of']): string {
   const keys = SCOPES.flatMap(({ scope }) => (of[scope] === undefined ? [] : [{ scope, key: of[scope] }]));
@@ -64,24 +47,7 @@ export function counterWords({ of, window }: Pick<Counter, 'of' | 'window'>): st
   return `${whoseWords(of)} ${perWindow(window)}`;
 }
 
-/** A count of scopes in words: `1 person`, `3 teams`, `2 combinations of user and model`. */
-export function howMany(count: number, scope: string): string {
-  const words = SCOPES.find((each) => each.scope === scope);
-  if (words !== undefined) return counted(count, words.one, words.many);
-  return `${counted(count, 'combination')} of ${scope.split('+').join(' and ')}`;
-}
-
 /** Key of a counter, for lists and URLs. */
 export function counterId({ of, window, unit }: Counter): string {
   return new URLSearchParams({ ...of, window, unit }).toString();
-}
-
-/** Parses a text of `counterId`; `undefined` for any other text, as it comes from a URL. */
-export function counterOf(id: string): Counter | undefined {
-  const fields = Object.fromEntries(new URLSearchParams(id));
-  const window = LIMIT_WINDOWS.find((each) => each === fields.window);
-  const unit = (['usd', 'requests', 'tokens'] as const).find((each) => each === fields.unit);
-  const of = Object.fromEntries(SCOPES.flatMap(({ scope }) => (fields[scope] ? [[scope, fields[scope]]] : [])));
-  if (window === undefined || unit === undefined || Object.keys(of).length === 0) return undefined;
-  return { of, window, unit };
 }

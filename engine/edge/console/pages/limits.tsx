@@ -1,50 +1,49 @@
 import { useState } from 'react';
-import { isSpendWindow, perWindow, WINDOWS } from '../../../base/contract/windows.ts';
+import { isSpendWindow, LIMIT_WINDOWS, perWindow, WINDOWS } from '../../../base/contract/windows.ts';
 import { type InputOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { CountedLimit, Grant, LimitInForce, LimitRule, WrittenLimit } from '../operations.ts';
-import {
-  ago,
-  Badge,
-  Button,
-  Card,
-  CopyBlock,
-  counted,
-  EmptyState,
-  Icon,
-  Lines,
-  Loaded,
-  longAt,
-  longTime,
-  Meter,
-  mono,
-  Opens,
-  PageHead,
-  say,
-  soft,
-  TimeText,
-  To,
-  timeAt,
-} from '../parts/basic.tsx';
+import { Badge, Button, CopyBlock, Icon, Meter, Opens, Query } from '../parts/basic.tsx';
 import { OperationForm, Panel } from '../parts/dialog.tsx';
 import { ENDED, Field, type Filter, Filters, filtersIn, type Option, titleOf } from '../parts/field.tsx';
+import { EmptyState, Lines, PageHead, To } from '../parts/page.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
+import { ago, counted, longAt, longTime, mono, say, soft, strong, TimeText, timeAt } from '../parts/words.tsx';
 import { endOfWindow, rangeOfWindow } from '../ranges.ts';
-import {
-  amountsWords,
-  amountWords,
-  bareAmount,
-  type Counter,
-  counterId,
-  counterOf,
-  counterWords,
-  howMany,
-  SCOPES,
-  type Scope,
-  useWhose,
-  whoseWords,
-} from './limit-words.ts';
+import { amountWords, type Counter, counterId, counterWords, SCOPES, useWhose, whoseWords } from './limit-words.ts';
 
-type Keys = Partial<Record<Scope, string>>;
+type Keys = LimitInForce['of'];
+
+function bareAmount(amount: number, unit: LimitInForce['unit']): string {
+  const words = amountWords(amount, unit);
+  return words.slice(0, words.lastIndexOf(' '));
+}
+
+/** Amounts of a rule, per group if they differ: `50 USD for science, 5 USD for others`. */
+function amountsWords(
+  { limit, by_group }: Pick<LimitInForce['rules'][number], 'limit' | 'by_group'>,
+  unit: LimitInForce['unit'],
+): string {
+  const groups = Object.entries(by_group ?? {}).map(([group, amount]) => `${amountWords(amount, unit)} for ${group}`);
+  const others = limit === null ? [] : [`${amountWords(limit, unit)}${groups.length > 0 ? ' for others' : ''}`];
+  return [...groups, ...others].join(', ') || 'By group';
+}
+
+/** A count of scopes in words: `1 person`, `3 teams`, `2 combinations of user and model`. */
+function howMany(count: number, scope: string): string {
+  const words = SCOPES.find((each) => each.scope === scope);
+  if (words !== undefined) return counted(count, words.one, words.many);
+  return `${counted(count, 'combination')} of ${scope.split('+').join(' and ')}`;
+}
+
+/** Parses a text of `counterId`; `undefined` for any other text, as it comes from a URL. */
+function counterOf(id: string): Counter | undefined {
+  const fields = Object.fromEntries(new URLSearchParams(id));
+  const window = LIMIT_WINDOWS.find((each) => each === fields.window);
+  const unit = (['usd', 'requests', 'tokens'] as const).find((each) => each === fields.unit);
+  const of = Object.fromEntries(SCOPES.flatMap(({ scope }) => (fields[scope] ? [[scope, fields[scope]]] : [])));
+  if (window === undefined || unit === undefined || Object.keys(of).length === 0) return undefined;
+  return { of, window, unit };
+}
 
 function CounterCard({ limit }: { limit: LimitInForce }) {
   const whose = useWhose(limit);
@@ -125,11 +124,7 @@ function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   const used = window === 'open' ? in_flight : spent;
   if (limit.limit === null) {
     const is_for_some = limit.rules.some(({ mode }) => mode === 'enforce');
-    return (
-      <p>
-        {amountWords(used, unit)}, {is_for_some ? 'limited for some requests.' : 'unlimited.'}
-      </p>
-    );
+    return <p>{`${amountWords(used, unit)}, ${is_for_some ? 'limited for some requests.' : 'unlimited.'}`}</p>;
   }
   const left = room === 0 ? 'nothing' : bareAmount(room ?? 0, unit);
   const words = `${bareAmount(used, unit)} of ${amountWords(limit.limit, unit)}, ${left} left`;
@@ -137,7 +132,6 @@ function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   return <Meter label={label} share={limit.limit === 0 ? 1 : taken / limit.limit} words={words} />;
 }
 
-/** Origin of a limit: rules of gateway.yaml, an override, temporary raises. */
 function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: LimitInForce }) {
   const because = (reason: string | null) => (reason === null ? '.' : `: ${reason}`);
   const by = (who: string | null, otherwise: string) => (who === null ? otherwise : ` by ${who}`);
@@ -209,7 +203,7 @@ function Grants({ of }: { of: Keys }) {
       title: 'Actions',
       cell: (grant) =>
         grant.state === 'active' && (
-          <span className="row-actions">
+          <span className="row-actions row">
             <Opens
               kind="quiet"
               aria-label={`Revoke the raise for ${whoseWords(grant.of)}`}
@@ -248,60 +242,48 @@ function RevokeGrant({ grant }: { grant: Grant }) {
       title={`Revoke the raise for ${whoseWords(of)}`}
       action={`Revoke ${amountWords(amount, unit)}`}
       kind="danger"
-    >
-      <p>
-        {granted_by} granted {amountWords(amount, unit)} more {perWindow(window)} until{' '}
-        <TimeText at={expires_at} form="long" />
-        {reason === null ? '' : `: ${reason}`}. This takes effect with the next request.
-      </p>
-    </OperationForm>
+      intro={say`${granted_by} granted ${amountWords(amount, unit)} more ${perWindow(window)} until ${longAt(expires_at)}${reason !== null && `: ${reason}`}. This takes effect with the next request.`}
+    />
   );
-}
-
-interface LimitsProps {
-  readonly title: string;
-  readonly of?: Keys;
-  /** Filters and sorts the limits. */
-  readonly chosen?: (limits: readonly LimitInForce[]) => readonly LimitInForce[];
-  readonly empty: readonly [title: string, why: string];
 }
 
 const SHOWN = 6;
 
-/** Limits as cards: of the given scopes, by default one's own or, for administrators, all. */
-function Limits({ title, of = {}, chosen, empty: [empty_title, empty_hint] }: LimitsProps) {
+function Limits(props: {
+  readonly title: string;
+  readonly of?: Keys;
+  readonly chosen?: (limits: readonly LimitInForce[]) => readonly LimitInForce[];
+  readonly empty: readonly [title: string, why: string];
+}) {
+  const { title, of = {}, chosen, empty } = props;
   const [is_long, setLong] = useState(false);
-  const query = useOperation('listLimits', of, { every_seconds: 15 });
   return (
-    <Card title={title}>
-      <Loaded query={query}>
-        {({ limits, written }) => {
-          const found = chosen?.(limits) ?? limits;
-          const is_cut = chosen === nearest && found.length > SHOWN;
-          const also = chosen === undefined ? written : [];
-          return (
-            <>
-              {found.length + also.length === 0 && <EmptyState title={empty_title}>{empty_hint}</EmptyState>}
-              <div className="fitted widest">
-                {(is_cut && !is_long ? found.slice(0, SHOWN) : found).map((limit) => (
-                  <CounterCard key={counterId(limit)} limit={limit} />
-                ))}
-              </div>
-              {is_cut && (
-                <Button kind="quiet" onClick={() => setLong(!is_long)}>
-                  {is_long ? 'Show fewer' : `Show all ${found.length}`}
-                </Button>
-              )}
-              {also.length > 0 && <AlsoWritten written={also} />}
-            </>
-          );
-        }}
-      </Loaded>
-    </Card>
+    <Query operation="listLimits" input={of} every_seconds={15} title={title}>
+      {({ limits, written }) => {
+        const found = chosen?.(limits) ?? limits;
+        const is_cut = chosen === nearest && found.length > SHOWN;
+        const also = chosen === undefined ? written : [];
+        return (
+          <>
+            {found.length + also.length === 0 && <EmptyState title={empty[0]}>{empty[1]}</EmptyState>}
+            <div className="fitted widest">
+              {(is_cut && !is_long ? found.slice(0, SHOWN) : found).map((limit) => (
+                <CounterCard key={counterId(limit)} limit={limit} />
+              ))}
+            </div>
+            {is_cut && (
+              <Button kind="quiet" onClick={() => setLong(!is_long)}>
+                {is_long ? 'Show fewer' : `Show all ${found.length}`}
+              </Button>
+            )}
+            {also.length > 0 && <AlsoWritten written={also} />}
+          </>
+        );
+      }}
+    </Query>
   );
 }
 
-/** Other limits of gateway.yaml that apply to the same requests. */
 function AlsoWritten({ written }: { written: readonly WrittenLimit[] }) {
   return (
     <>
@@ -329,26 +311,22 @@ function changed(limits: readonly LimitInForce[]): readonly LimitInForce[] {
 }
 
 function Rules() {
-  const query = useOperation('listLimitRules', {}, { every_seconds: 30 });
   return (
-    <Card title="Rules">
-      <Loaded query={query} lines={6}>
-        {({ rules, since }) =>
-          rules.length === 0 ? (
-            <EmptyState title="No limits yet">
-              Add one to gateway.yaml, such as <code>spend_limits: {'{ defaults: { user_daily_usd: 50 } }'}</code>.
-              Usage is counted without limits, too.
-            </EmptyState>
-          ) : (
-            <ul className="bare ruled any">
-              {rules.map((rule) => (
-                <Rule key={rule.rule} rule={rule} since={since} />
-              ))}
-            </ul>
-          )
-        }
-      </Loaded>
-    </Card>
+    <Query operation="listLimitRules" every_seconds={30} title="Rules" lines={6}>
+      {({ rules, since }) =>
+        rules.length === 0 ? (
+          <EmptyState title="No limits yet">
+            {say`Add one to gateway.yaml, such as ${mono('spend_limits: { defaults: { user_daily_usd: 50 } }')}. Usage is counted without limits, too.`}
+          </EmptyState>
+        ) : (
+          <ul className="bare ruled any">
+            {rules.map((rule) => (
+              <Rule key={rule.rule} rule={rule} since={since} />
+            ))}
+          </ul>
+        )
+      }
+    </Query>
   );
 }
 
@@ -367,11 +345,7 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
           <Counted limit={limit} />
         </p>
       ))}
-      {rule.condition !== null && (
-        <p className="small">
-          where <code>{rule.condition}</code>
-        </p>
-      )}
+      {rule.condition !== null && <p className="small">{say`where ${mono(rule.condition)}`}</p>}
       <Refused rule={rule} since={since} />
     </li>
   );
@@ -474,10 +448,7 @@ const SPANS: readonly Option[] = [
 const moreWords = (unit: Counter['unit']) => `Raise by (${unit === 'usd' ? 'USD' : unit})`;
 const REASON = { required: true, hint: 'Recorded in the audit log.' };
 
-interface CounterDialog {
-  readonly counter: Counter;
-  readonly onClose: () => void;
-}
+type CounterDialog = { readonly counter: Counter; readonly onClose: () => void };
 
 function GrantDialog({ counter, amount, onClose }: CounterDialog & { amount: string }) {
   const { of, window, unit } = counter;
@@ -506,9 +477,7 @@ function GrantDialog({ counter, amount, onClose }: CounterDialog & { amount: str
     >
       {(field, { [unit]: much }) => (
         <>
-          <p>
-            Limit of <strong>{whoseWords(of)}</strong> {perWindow(window)}
-          </p>
+          <p>{say`Limit of ${strong(whoseWords(of))} ${perWindow(window)}`}</p>
           <div className="fitted">{[unit, 'span'].map(field)}</div>
           {field('reason')}
           <div className="stack boxed flush" aria-live="polite">
@@ -525,23 +494,22 @@ function GrantDialog({ counter, amount, onClose }: CounterDialog & { amount: str
 }
 
 function Preview({ of }: { of: InputOf<'previewGrant'> }) {
-  const preview = useOperation('previewGrant', of);
   return (
-    <Loaded query={preview} lines={3}>
+    <Query operation="previewGrant" input={of} lines={3}>
       {({ before, after, notes }) => (
         <div className="stack">
           <Used limit={before} label="Now" />
           <Used limit={after} label="With the raise" />
           {after.forecast !== null && <p className="soft small">{after.forecast.words}</p>}
           {notes.map((note) => (
-            <p key={note} className="limits-note">
+            <p key={note} className="limits-note note row">
               <Icon name="alarm" />
               {note}
             </p>
           ))}
         </div>
       )}
-    </Loaded>
+    </Query>
   );
 }
 
@@ -608,10 +576,7 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
       kind="danger"
     >
       {set !== null && (
-        <p>
-          It was set to {amountWords(set.limit, unit)} by {set.set_by}
-          {set.reason === null ? '' : `: ${set.reason}`}.
-        </p>
+        <p>{`It was set to ${amountWords(set.limit, unit)} by ${set.set_by}${set.reason === null ? '' : `: ${set.reason}`}.`}</p>
       )}
       {rules.every(({ mode }) => mode !== 'enforce') ? (
         <p>gateway.yaml has no limit for it: from the next request it is unlimited.</p>

@@ -5,7 +5,7 @@ interface PageEntry {
   readonly path: string;
   readonly title: string;
   readonly icon: IconName;
-  readonly for_admins: boolean;
+  readonly for_admins?: true;
   readonly load: () => Promise<{ readonly Page: ComponentType }>;
 }
 
@@ -13,11 +13,11 @@ const mySessions = () => import('./people.tsx').then(({ MySessions }) => ({ Page
 
 /** All pages, in the order of the navigation. A new page is a file here and an entry in this list. */
 export const PAGES: readonly PageEntry[] = [
-  { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./home.tsx') },
-  { path: '/requests', title: 'Requests', icon: 'requests', for_admins: false, load: () => import('./requests.tsx') },
-  { path: '/usage', title: 'Usage', icon: 'usage', for_admins: false, load: () => import('./usage.tsx') },
-  { path: '/limits', title: 'Limits', icon: 'limits', for_admins: false, load: () => import('./limits.tsx') },
-  { path: '/tokens', title: 'Tokens', icon: 'tokens', for_admins: false, load: () => import('./tokens.tsx') },
+  { path: '/', title: 'Home', icon: 'home', load: () => import('./home.tsx') },
+  { path: '/requests', title: 'Requests', icon: 'requests', load: () => import('./requests.tsx') },
+  { path: '/usage', title: 'Usage', icon: 'usage', load: () => import('./usage.tsx') },
+  { path: '/limits', title: 'Limits', icon: 'limits', load: () => import('./limits.tsx') },
+  { path: '/tokens', title: 'Tokens', icon: 'tokens', load: () => import('./tokens.tsx') },
   {
     path: '/upstreams',
     title: 'Upstreams',
@@ -26,10 +26,10 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./upstreams.tsx'),
   },
   { path: '/config', title: 'Configuration', icon: 'config', for_admins: true, load: () => import('./config.tsx') },
-  { path: '/policies', title: 'Policies', icon: 'policies', for_admins: false, load: () => import('./policies.tsx') },
+  { path: '/policies', title: 'Policies', icon: 'policies', load: () => import('./policies.tsx') },
   { path: '/people', title: 'People', icon: 'people', for_admins: true, load: () => import('./people.tsx') },
   { path: '/audit', title: 'Audit', icon: 'audit', for_admins: true, load: () => import('./audit.tsx') },
-  { path: '/sessions', title: 'My sessions', icon: 'sessions', for_admins: false, load: mySessions },
+  { path: '/sessions', title: 'My sessions', icon: 'sessions', load: mySessions },
 ];
 
 /** Preloads all pages when the browser is idle, so that they work while the gateway is unreachable. */

@@ -1,27 +1,10 @@
-import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
-import {
-  ago,
-  Badge,
-  below,
-  Card,
-  counted,
-  EmptyState,
-  Facts,
-  Loaded,
-  mono,
-  Opens,
-  PageHead,
-  Part,
-  say,
-  soft,
-  TimeText,
-  To,
-  timeAt,
-  When,
-} from '../parts/basic.tsx';
+import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
+import { Badge, Opens, Query } from '../parts/basic.tsx';
 import { OperationForm, Panel } from '../parts/dialog.tsx';
 import { ENDED, type Filter } from '../parts/field.tsx';
+import { Card, EmptyState, Facts, PageHead, Part, To } from '../parts/page.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
+import { ago, below, counted, mono, say, soft, TimeText, timeAt, When } from '../parts/words.tsx';
 
 type Person = AnswerOf<'listPeople'>['people'][number];
 
@@ -40,13 +23,15 @@ const PEOPLE_COLUMNS: Columns<Person> = [
 
 type Sessions = Pick<Person, 'client_sessions' | 'console_sessions'>;
 
-/** Sessions in words: `2 programs, 1 browser`. */
 function sessionsInWords({ client_sessions: programs, console_sessions: browsers }: Sessions): string {
   const parts = [programs > 0 && counted(programs, 'program'), browsers > 0 && counted(browsers, 'browser')];
   return parts.filter((part) => part !== false).join(', ') || 'none';
 }
 
-/** The first groups; the title has all. */
+function allSessions({ client_sessions, console_sessions }: Sessions): string {
+  return counted(client_sessions + console_sessions, 'session');
+}
+
 function Groups({ groups, shown = 3 }: { groups: readonly string[]; shown?: number }) {
   if (groups.length === 0) return <span className="soft">none</span>;
   const rest = groups.length - shown;
@@ -128,15 +113,13 @@ function EndAll({ person }: { person: Person }) {
       title={`End all sessions of ${email}?`}
       action="End all sessions"
       kind="danger"
-    >
-      <p>
-        Signs out within a second: {sessionsInWords(person)}. Access tokens stay valid, and {email} can sign in again.
-      </p>
-    </OperationForm>
+      intro={`Signs out within a second: ${sessionsInWords(person)}. Access tokens stay valid, and ${email} can sign in again.`}
+    />
   );
 }
 
-function Deprovision({ person: { email, tokens, own_tokens, ...sessions } }: { person: Person }) {
+function Deprovision({ person }: { person: Person }) {
+  const { email, tokens, own_tokens } = person;
   return (
     <OperationForm
       operation="deprovision"
@@ -162,17 +145,14 @@ function Deprovision({ person: { email, tokens, own_tokens, ...sessions } }: { p
       title={`Deprovision ${email}?`}
       action="Deprovision"
       kind="danger"
-    >
-      <p>
-        Ends {counted(sessions.client_sessions + sessions.console_sessions, 'session')} within a second. First disable
-        the account at the identity provider, otherwise the person can sign in again.
-      </p>
-    </OperationForm>
+      intro={`Ends ${allSessions(person)} within a second. First disable the account at the identity provider, otherwise the person can sign in again.`}
+    />
   );
 }
 
 function Rebind({ person }: { person: Person }) {
-  const { email, subject: former, tokens, client_sessions, console_sessions } = person;
+  const { email, subject: former, tokens } = person;
+  const loses = former === null ? 'No account has the address yet.' : `The account ${former} loses the address.`;
   return (
     <OperationForm
       operation="rebind"
@@ -211,13 +191,8 @@ function Rebind({ person }: { person: Person }) {
       title={`Reassign ${email} to another account?`}
       action="Reassign address"
       kind="danger"
-    >
-      <p>
-        {former === null ? 'No account has the address yet. ' : `The account ${former} loses the address. `}
-        Ends {counted(client_sessions + console_sessions, 'session')} within a second. Limits and spending stay with the
-        address.
-      </p>
-    </OperationForm>
+      intro={`${loses} Ends ${allSessions(person)} within a second. Limits and spending stay with the address.`}
+    />
   );
 }
 
@@ -296,17 +271,15 @@ function EndSession({ session }: { session: Session }) {
       title="End this session?"
       action="End session"
       kind="danger"
-    >
-      <p>{ends}</p>
-    </OperationForm>
+      intro={ends}
+    />
   );
 }
 
 function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }) {
-  const people = useOperation('listPeople', { user: email });
   return (
     <Panel kind="drawer" onClose={onClose} title={email}>
-      <Loaded query={people}>
+      <Query operation="listPeople" input={{ user: email }}>
         {({ people: [person] }) =>
           person === undefined ? (
             <EmptyState title="Unknown address">It has never signed in or had an access token.</EmptyState>
@@ -314,7 +287,7 @@ function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }
             <PersonDetails person={person} />
           )
         }
-      </Loaded>
+      </Query>
     </Panel>
   );
 }
@@ -432,11 +405,7 @@ function EndOthers() {
       title="Sign out everywhere else?"
       action="Sign out everywhere else"
       kind="danger"
-    >
-      <p>
-        Programs and other browsers that are signed in as you lose access within a second. This browser stays signed in,
-        and your access tokens stay valid.
-      </p>
-    </OperationForm>
+      intro="Programs and other browsers that are signed in as you lose access within a second. This browser stays signed in, and your access tokens stay valid."
+    />
   );
 }

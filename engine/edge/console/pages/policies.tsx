@@ -1,27 +1,10 @@
 import { type ReactNode, useEffect, useRef } from 'react';
-import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
-import {
-  ago,
-  Badge,
-  Button,
-  Card,
-  CopyBlock,
-  EmptyState,
-  Facts,
-  Loaded,
-  mono,
-  num,
-  PageHead,
-  say,
-  small,
-  soft,
-  strong,
-  To,
-  type Tone,
-  When,
-} from '../parts/basic.tsx';
+import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
+import { Badge, Button, CopyBlock, Query, type Tone } from '../parts/basic.tsx';
 import { Filters } from '../parts/field.tsx';
+import { Card, EmptyState, Facts, PageHead, To } from '../parts/page.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
+import { ago, mono, num, say, small, soft, strong, When } from '../parts/words.tsx';
 
 /** A section that scrolls into view and gets focus when its subject changes by a link elsewhere on the page. */
 function FocusSection({ label, subject, children }: { label: string; subject: string; children: ReactNode }) {
@@ -41,7 +24,6 @@ function FocusSection({ label, subject, children }: { label: string; subject: st
   );
 }
 
-/** A link to this page with other query parameters. */
 function Here({ search, children }: { search: object; children: ReactNode }) {
   const [before] = usePageSearch();
   return (
@@ -84,7 +66,6 @@ const SETTING_COLUMNS: Columns<Origin> = [
 
 const keyOf = ({ path, value }: Origin) => `${path.join('\u0000')} ${JSON.stringify(value)}`;
 
-/** Effective policies of a person: reasons, settings with their origins, and the state of their clients. */
 function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: boolean }) {
   const { user, policies, settings, origins, models, models_policy, enabled } = effective;
   if (!enabled) {
@@ -203,11 +184,10 @@ function audienceOf({ is_default, groups, email_domains }: Policy): string {
   return words.length === 0 ? 'no one' : words.join(', ');
 }
 
-/** Preview of a person's settings, optionally in other groups. */
 function Preview() {
   const [{ user = '', groups = '' }] = usePageSearch();
   const { email } = useSession().person;
-  const query = useOperation('getEffectivePolicy', { user: user || email, ...(groups !== '' && { groups }) });
+  const input = { user: user || email, ...(groups !== '' && { groups }) };
   return (
     <FocusSection label="Effective policy" subject={user}>
       <Card title="Effective policy">
@@ -217,9 +197,9 @@ function Preview() {
             { name: 'groups', label: 'Groups, comma-separated', placeholder: 'groups of the last sign-in' },
           ]}
         />
-        <Loaded query={query}>
+        <Query operation="getEffectivePolicy" input={input}>
           {(effective) => <EffectivePolicy effective={effective} is_own={effective.user === email} />}
-        </Loaded>
+        </Query>
       </Card>
     </FocusSection>
   );
@@ -270,16 +250,13 @@ export function Page() {
           is_admin ? 'Managed settings of clients, by person.' : 'Managed settings of your clients, with their origins.'
         }
       />
-      {is_admin ? <AdminPage /> : <OwnPolicy />}
+      {is_admin ? (
+        <AdminPage />
+      ) : (
+        <Query operation="getEffectivePolicy" title="Settings of your clients">
+          {(effective) => <EffectivePolicy effective={effective} is_own />}
+        </Query>
+      )}
     </>
-  );
-}
-
-function OwnPolicy() {
-  const query = useOperation('getEffectivePolicy', {});
-  return (
-    <Card title="Settings of your clients">
-      <Loaded query={query}>{(effective) => <EffectivePolicy effective={effective} is_own />}</Loaded>
-    </Card>
   );
 }

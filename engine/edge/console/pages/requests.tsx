@@ -1,41 +1,11 @@
 import { useEffect, useRef, useState } from 'react';
-import {
-  type AnswerOf,
-  addressOf,
-  type InputOf,
-  type PageSearch,
-  useOperation,
-  usePageSearch,
-  useSession,
-} from '../api.ts';
-import {
-  Badge,
-  Button,
-  CopyBlock,
-  CopyButton,
-  Facts,
-  Icon,
-  Lines,
-  Loaded,
-  longAt,
-  Meter,
-  num,
-  PageHead,
-  Part,
-  say,
-  short,
-  small,
-  soft,
-  strong,
-  TimeText,
-  To,
-  type Tone,
-  took,
-  usd,
-} from '../parts/basic.tsx';
+import { type AnswerOf, addressOf, type InputOf, type PageSearch, usePageSearch, useSession } from '../api.ts';
+import { Badge, Button, CopyBlock, CopyButton, Icon, Meter, Query, type Tone } from '../parts/basic.tsx';
 import { Panel } from '../parts/dialog.tsx';
 import { type Filter, filtersIn, type Option, PERIOD } from '../parts/field.tsx';
+import { Facts, Lines, PageHead, Part, To } from '../parts/page.tsx';
 import { type Columns, Files, ListPage } from '../parts/table.tsx';
+import { longAt, num, say, short, small, soft, strong, TimeText, took, usd } from '../parts/words.tsx';
 
 const RESULTS: readonly Option[] = [
   ['', 'Any'],
@@ -129,7 +99,6 @@ function Result({ request: { status, error, aborted } }: { request: RequestRow }
 const NOTHING = <span className="soft">–</span>;
 const count = (of: number | null) => (of === null ? NOTHING : short(of));
 
-/** Columns of the list; the time opens a request. */
 const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
   { title: 'Time', cell: 'at' },
   is_admin
@@ -166,7 +135,6 @@ const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
 ];
 const COLUMNS = { admin: columnsFor(true), own: columnsFor(false) };
 
-/** Requested, sent and answering model, where they differ. */
 function ModelPath({ request: { asked_model, sent_model, answered_model } }: { request: RequestRow }) {
   const all = [asked_model, sent_model, answered_model].filter((name) => name !== null);
   const names = all.filter((name, i) => i === 0 || name !== all[i - 1]);
@@ -207,16 +175,8 @@ function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | n
           <Lines of={dropped.map((words) => `Not tried: ${words}`)} className="bare stack any soft" />
         </Part>
       )}
-      {routing.length > 0 && (
-        <Part title="Routing rules">
-          <Rules rules={routing} version={config} decided={decided} />
-        </Part>
-      )}
-      {spending.length > 0 && (
-        <Part title="Spend rules">
-          <Rules rules={spending} version={config} decided={refused_by ?? undefined} />
-        </Part>
-      )}
+      <Rules title="Routing rules" rules={routing} version={config} decided={decided} />
+      <Rules title="Spend rules" rules={spending} version={config} decided={refused_by ?? undefined} />
       {shadow.length > 0 && (
         <Part title="Matched in shadow mode">
           <Lines of={shadow} />
@@ -282,37 +242,38 @@ function Reasons({ reasons }: { reasons: readonly Reason[] }) {
 
 const matchWords = (held: boolean | null) => (held === null ? 'not evaluated' : held ? 'matched' : 'did not match');
 
-interface RulesProps {
+function Rules(props: {
+  readonly title: string;
   readonly rules: Trace['rules'];
   readonly version: string | null;
   readonly decided: string | undefined;
-}
-
-function Rules({ rules, version, decided }: RulesProps) {
+}) {
+  const { title, rules, version, decided } = props;
   const { is_admin } = useSession().person;
+  if (rules.length === 0) return null;
   return (
-    <ol className="requests-stages bare ruled">
-      {rules.map(({ name, mode, held, condition, effect, reasons, file, line }) => (
-        <li key={name} className={name === decided ? 'decided' : undefined}>
-          <p>
-            {name === decided ? <Badge tone="info">decided</Badge> : soft(matchWords(held))} <strong>{name}</strong>{' '}
-            {mode === 'shadow' && '(shadow) '}
-            {effect}
-          </p>
-          {condition !== 'always' && condition !== 'otherwise' && <p className="soft small">when {condition}</p>}
-          <Reasons reasons={reasons} />
-          {file !== null && (
-            <p className="small">
-              {is_admin ? (
-                <To page={['/config', { rule: name, ...(version !== null && { version }) }]}>{`${file}:${line}`}</To>
-              ) : (
-                soft(`${file}:${line}`)
+    <Part title={title}>
+      <ol className="requests-stages bare ruled">
+        {rules.map(({ name, mode, held, condition, effect, reasons, file, line }) => {
+          const search = { rule: name, ...(version !== null && { version }) };
+          const place = `${file}:${line}`;
+          return (
+            <li key={name} className={name === decided ? 'decided' : undefined}>
+              <p>
+                {name === decided ? <Badge tone="info">decided</Badge> : soft(matchWords(held))} {strong(name)}{' '}
+                {mode === 'shadow' && '(shadow) '}
+                {effect}
+              </p>
+              {condition !== 'always' && condition !== 'otherwise' && <p className="soft small">when {condition}</p>}
+              <Reasons reasons={reasons} />
+              {file !== null && (
+                <p className="small">{is_admin ? <To page={['/config', search]}>{place}</To> : soft(place)}</p>
               )}
-            </p>
-          )}
-        </li>
-      ))}
-    </ol>
+            </li>
+          );
+        })}
+      </ol>
+    </Part>
   );
 }
 
@@ -331,17 +292,15 @@ function Version({ trace: { config, rules_known } }: { trace: Trace }) {
   );
 }
 
-/** Replay of the request under the active configuration, on demand. */
 function WhatIf({ id }: { id: string }) {
   const [is_enabled, enable] = useState(false);
-  const query = useOperation('explainRequest', { id }, { enabled: is_enabled });
   return (
     <Part title="Replay">
       {is_enabled ? (
         <div aria-live="polite">
-          <Loaded query={query} lines={3}>
+          <Query operation="explainRequest" input={{ id }} lines={3}>
             {(replay) => <Replay replay={replay} />}
-          </Loaded>
+          </Query>
         </div>
       ) : (
         <>
@@ -358,9 +317,7 @@ function WhatIf({ id }: { id: string }) {
 function Replay({ replay: { words, limits, rules, upstreams } }: { replay: AnswerOf<'explainRequest'> }) {
   return (
     <div className="stack boxed">
-      <p>
-        <strong>{words}</strong>
-      </p>
+      <p>{strong(words)}</p>
       <Lines of={limits.map((limit) => `${limit.rule}: ${limit.words}`)} />
       <Lines
         of={rules
@@ -380,10 +337,9 @@ function Replay({ replay: { words, limits, rules, upstreams } }: { replay: Answe
 type Found = AnswerOf<'getRequest'>;
 
 function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
-  const query = useOperation('getRequest', { id });
   return (
     <Panel kind="drawer" onClose={onClose} title="Request">
-      <Loaded query={query} lines={12}>
+      <Query operation="getRequest" input={{ id }} lines={12}>
         {({ request, trace, ledger, record }) => (
           <div key={id} className="stack far any flush">
             <p className="requests-why large">
@@ -405,7 +361,7 @@ function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
             </details>
           </div>
         )}
-      </Loaded>
+      </Query>
     </Panel>
   );
 }
@@ -501,10 +457,8 @@ export function Page() {
         <Files of={{ CSV: 'exportRequestsCsv', 'JSON lines': 'exportRequests' }} input={input} />
       </PageHead>
       {is_live && (
-        <p className={`requests-live row flush ${tone}`} role="status">
-          <span className="requests-live-mark" aria-hidden="true" />
-          {words}
-          {live.rows.length > 0 && ` ${live.rows.length} so far.`}
+        <p className="requests-live badges flush" role="status">
+          <Badge tone={tone}>{live.rows.length > 0 ? `${words} ${live.rows.length} so far.` : words}</Badge>
         </p>
       )}
       <ListPage
@@ -535,7 +489,6 @@ export function Page() {
   );
 }
 
-/** Listed requests below the live ones. */
 function withLive(live: readonly RequestRow[], listed: readonly RequestRow[]): readonly RequestRow[] {
   const known = new Set(listed.map(({ id }) => id));
   return [...live.filter(({ id }) => !known.has(id)), ...listed];

@@ -1,29 +1,13 @@
 import type { ReactNode } from 'react';
 import { type InputOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { ServiceScope, ServiceToken, Token, TokenGroup } from '../operations.ts';
-import {
-  ago,
-  Badge,
-  Button,
-  below,
-  Card,
-  CopyBlock,
-  counted,
-  EmptyState,
-  Loaded,
-  longAt,
-  Opens,
-  PageHead,
-  say,
-  Tabs,
-  To,
-  type Tone,
-  When,
-} from '../parts/basic.tsx';
+import { Badge, Button, CopyBlock, Opens, Query, type Tone } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
 import { CloseButton, OperationForm, Panel } from '../parts/dialog.tsx';
 import type { Option } from '../parts/field.tsx';
+import { EmptyState, PageHead, Tabs, To } from '../parts/page.tsx';
 import { type Column, type Columns, ListPage } from '../parts/table.tsx';
+import { ago, below, counted, longAt, say, When } from '../parts/words.tsx';
 
 const DAY_SECONDS = 86_400;
 const LIVES: readonly Option[] = [
@@ -40,7 +24,6 @@ const OVERLAPS: readonly Option[] = [
   ['0', 'revoked at once (leaked)'],
 ];
 
-/** Colours of states, and explanations where needed. */
 const STATES: Readonly<Record<ServiceToken['state'] | Token['state'], readonly [tone: Tone, means?: string]>> = {
   active: ['good'],
   replaced: ['info', 'Rotated; valid until it expires.'],
@@ -60,7 +43,7 @@ const ACTIONS: Column<Token | ServiceToken> = {
   cell: (token) =>
     token.state !== 'revoked' &&
     token.state !== 'expired' && (
-      <span className="row-actions">
+      <span className="row-actions row">
         {token.state !== 'replaced' && (
           <Opens kind="quiet" aria-label={`Rotate ${token.name}`} shows={<RotateDialog token={token} />}>
             Rotate
@@ -73,14 +56,13 @@ const ACTIONS: Column<Token | ServiceToken> = {
     ),
 };
 
-interface Made {
-  readonly token: string;
-  readonly name: string;
-  readonly group?: string;
+interface MadeProps {
+  readonly made: { readonly token: string; readonly group?: string };
+  readonly title: string;
+  readonly onClose?: () => void;
 }
 
-/** Shows a new token, once; an access token with client setup. */
-function MadeDialog({ made, title, onClose }: { made: Made; title: string; onClose?: () => void }) {
+function MadeDialog({ made, title, onClose }: MadeProps) {
   return (
     <Panel onClose={onClose} title={title}>
       <p>
@@ -107,9 +89,7 @@ function NextSteps({ group }: { group: string }) {
   );
 }
 
-interface TokenDialog {
-  readonly token: Token | ServiceToken;
-}
+type TokenDialog = { readonly token: Token | ServiceToken };
 
 const isOfModels = (token: Token | ServiceToken): token is Token => 'group' in token;
 
@@ -131,12 +111,12 @@ function RotateDialog({ token }: TokenDialog) {
       })}
       title={of_models ? `Rotate ${token.name}` : `Rotate the token of ${token.name}`}
       action="Create the new token"
-    >
-      <p>
-        {of_models
+      intro={
+        of_models
           ? 'Creates a new token with the same owner, group, name and expiry.'
-          : 'Creates a new token with the same name and scopes; you become its owner.'}
-      </p>
+          : 'Creates a new token with the same name and scopes; you become its owner.'
+      }
+    >
       {of_models && <Used token={token} />}
     </OperationForm>
   );
@@ -144,6 +124,7 @@ function RotateDialog({ token }: TokenDialog) {
 
 function RevokeDialog({ token }: TokenDialog) {
   const of_models = isOfModels(token);
+  const prefix = <code>{token.prefix}…</code>;
   return (
     <OperationForm
       operation={of_models ? 'revokeToken' : 'revokeServiceToken'}
@@ -156,21 +137,13 @@ function RevokeDialog({ token }: TokenDialog) {
       title={of_models ? `Revoke ${token.name}` : `Revoke the token of ${token.name}`}
       action="Revoke the token"
       kind="danger"
+      intro={
+        of_models
+          ? say`Clients that use ${prefix} of ${token.user} are rejected within a second. This cannot be undone; to replace the token without downtime, rotate it.`
+          : say`Programs that use ${prefix} lose these scopes: ${token.scopes.join(', ')}. This cannot be undone.`
+      }
     >
-      {of_models ? (
-        <>
-          <p>
-            Clients that use <code>{token.prefix}…</code> of {token.user} are rejected within a second. This cannot be
-            undone; to replace the token without downtime, rotate it.
-          </p>
-          <Used token={token} />
-        </>
-      ) : (
-        <p>
-          Programs that use <code>{token.prefix}…</code> lose these scopes: {token.scopes.join(', ')}. This cannot be
-          undone.
-        </p>
-      )}
+      {of_models && <Used token={token} />}
     </OperationForm>
   );
 }
@@ -180,11 +153,7 @@ function Used({ token: { last_used_at } }: { token: Token }) {
   return <p className="soft">{say`Last used ${ago(last_used_at)}, ${longAt(last_used_at)}.`}</p>;
 }
 
-interface Creating {
-  readonly onClose: () => void;
-}
-
-function CreateDialog({ group: wanted, onClose }: Creating & { group: string | undefined }) {
+function CreateDialog({ group: wanted, onClose }: { group: string | undefined; onClose: () => void }) {
   const { person, sign_in } = useSession();
   const groups = useOperation('listTokenGroups', {});
   const open = groups.data?.token_groups.filter(({ may_make }) => may_make) ?? [];
@@ -265,7 +234,7 @@ const SCOPES: Readonly<Record<ServiceScope, string>> = {
   'changes:read': 'see the audit log of changes',
 };
 
-function CreateServiceToken({ onClose }: Creating) {
+function CreateServiceToken({ onClose }: { onClose: () => void }) {
   return (
     <OperationForm
       operation="createServiceToken"
@@ -285,25 +254,22 @@ function CreateServiceToken({ onClose }: Creating) {
 }
 
 function TokenGroups() {
-  const query = useOperation('listTokenGroups', {});
   return (
-    <Card title="Token groups">
-      <Loaded query={query} lines={4}>
-        {({ token_groups }) =>
-          token_groups.length === 0 ? (
-            <EmptyState title="You are not in any token group">
-              Ask your administrator to add one of your groups to a token group in gateway.yaml.
-            </EmptyState>
-          ) : (
-            <ul className="fitted wide bare any">
-              {token_groups.map((group) => (
-                <Group key={group.name} group={group} />
-              ))}
-            </ul>
-          )
-        }
-      </Loaded>
-    </Card>
+    <Query operation="listTokenGroups" title="Token groups" lines={4}>
+      {({ token_groups }) =>
+        token_groups.length === 0 ? (
+          <EmptyState title="You are not in any token group">
+            Ask your administrator to add one of your groups to a token group in gateway.yaml.
+          </EmptyState>
+        ) : (
+          <ul className="fitted wide bare any">
+            {token_groups.map((group) => (
+              <Group key={group.name} group={group} />
+            ))}
+          </ul>
+        )
+      }
+    </Query>
   );
 }
 

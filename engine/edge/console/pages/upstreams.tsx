@@ -1,50 +1,26 @@
 import { type ReactNode, useId } from 'react';
 import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import { BarChart } from '../parts/bar-chart.tsx';
-import {
-  ago,
-  Badge,
-  counted,
-  EmptyState,
-  Facts,
-  Lines,
-  Loaded,
-  mono,
-  num,
-  Opens,
-  PageHead,
-  ProblemBox,
-  say,
-  share,
-  shortTime,
-  soft,
-  strong,
-  To,
-  type Tone,
-  timeAt,
-  took,
-} from '../parts/basic.tsx';
+import { Badge, Loaded, Opens, ProblemBox, type Tone } from '../parts/basic.tsx';
 import { OperationForm } from '../parts/dialog.tsx';
 import { Filters, type Option } from '../parts/field.tsx';
+import { EmptyState, Facts, Lines, PageHead, To } from '../parts/page.tsx';
 import { type Column, type Columns, DataTable, ListPage } from '../parts/table.tsx';
+import { ago, counted, mono, num, say, share, shortTime, soft, strong, timeAt, took } from '../parts/words.tsx';
 
 type Upstream = AnswerOf<'listUpstreams'>['upstreams'][number];
 type Traffic = AnswerOf<'getUpstreamTraffic'>['upstreams'][number];
 type Incident = AnswerOf<'listUpstreamIncidents'>['incidents'][number];
 
-const STATES: Readonly<Record<Upstream['state'], { word: string; tone: Tone; means: string }>> = {
-  closed: { word: 'Available', tone: 'good', means: 'Circuit breaker closed' },
-  open: { word: 'Breaker open', tone: 'alarm', means: 'Circuit breaker open after repeated failures' },
-  half_open: { word: 'Probing', tone: 'warn', means: 'Circuit breaker half-open: probe requests only' },
-  limited: {
-    word: 'Rate-limited',
-    tone: 'warn',
-    means: 'It responded 429: the rate limit of the account is exhausted',
-  },
-  credential: { word: 'Credential rejected', tone: 'alarm', means: 'It rejected the credential of the gateway' },
-  model_missing: { word: 'Model missing', tone: 'warn', means: 'It does not serve this model' },
-  drained: { word: 'Drained', tone: 'info', means: 'It gets no new requests' },
-  unknown: { word: 'Unknown', tone: 'plain', means: 'This replica has no state of it' },
+const STATES: Readonly<Record<Upstream['state'], readonly [word: string, tone: Tone, means: string]>> = {
+  closed: ['Available', 'good', 'Circuit breaker closed'],
+  open: ['Breaker open', 'alarm', 'Circuit breaker open after repeated failures'],
+  half_open: ['Probing', 'warn', 'Circuit breaker half-open: probe requests only'],
+  limited: ['Rate-limited', 'warn', 'It responded 429: the rate limit of the account is exhausted'],
+  credential: ['Credential rejected', 'alarm', 'It rejected the credential of the gateway'],
+  model_missing: ['Model missing', 'warn', 'It does not serve this model'],
+  drained: ['Drained', 'info', 'It gets no new requests'],
+  unknown: ['Unknown', 'plain', 'This replica has no state of it'],
 };
 
 const INCIDENTS: Readonly<Record<Incident['kind'], string>> = {
@@ -54,29 +30,26 @@ const INCIDENTS: Readonly<Record<Incident['kind'], string>> = {
   limited: 'Rate-limited (429)',
 };
 
-const SECOND = 1000;
-const UNITS = [
-  ['d', 86_400 * SECOND],
-  ['h', 3600 * SECOND],
-  ['min', 60 * SECOND],
-  ['s', SECOND],
-] as const;
+const UNITS = { d: 86_400_000, h: 3_600_000, min: 60_000, s: 1000, ms: 1 } as const;
 
 /** A duration in its two largest units: `2 min 5 s`. */
 function duration(ms: number): string {
-  if (ms < SECOND) return `${Math.round(ms)} ms`;
-  const at = UNITS.findIndex(([, size]) => ms >= size);
-  const [unit, size] = UNITS[at]!;
-  const next = UNITS[at + 1];
-  const whole = Math.floor(ms / size);
-  const rest = next === undefined ? 0 : Math.floor((ms % size) / next[1]);
-  return rest === 0 ? `${whole} ${unit}` : `${whole} ${unit} ${rest} ${next![0]}`;
+  const sizes = Object.entries(UNITS);
+  const at = sizes.findIndex(([, size]) => ms >= size);
+  let left = ms;
+  const parts = sizes.slice(at, ms < UNITS.min ? at + 1 : at + 2).flatMap(([unit, size]) => {
+    const whole = Math.floor(left / size);
+    left -= whole * size;
+    return whole === 0 ? [] : `${whole} ${unit}`;
+  });
+  return parts.join(' ') || '0 ms';
 }
 
 const routeNames = (names: readonly string[]) => names.map((name) => `"${name}"`).join(', ');
 
 function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upstream }) {
   const left_alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
+  const finish = in_flight ? `${counted(in_flight, 'request')} in flight at this replica` : 'Requests in flight';
   return (
     <OperationForm
       operation="drainUpstream"
@@ -90,11 +63,8 @@ function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upst
       title={`Drain ${name}?`}
       action={`Drain ${name}`}
       kind={left_alone.length > 0 ? 'danger' : 'primary'}
+      intro={`No replica sends it new requests until it is resumed. ${finish} will finish.`}
     >
-      <p>
-        No replica sends it new requests until it is resumed.
-        {in_flight ? ` ${counted(in_flight, 'request')} in flight at this replica` : ' Requests in flight'} will finish.
-      </p>
       {left_alone.length > 0 && (
         <div className="problem" role="alert">
           <p>
@@ -109,6 +79,7 @@ function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upst
 
 function ResumeDialog({ upstream: { name, drained, configured } }: { upstream: Upstream }) {
   const reason = drained?.reason == null ? '.' : `: ${drained.reason}`;
+  const by = drained === null ? '' : `Drained by ${drained.by}${reason} `;
   return (
     <OperationForm
       operation="resumeUpstream"
@@ -118,20 +89,15 @@ function ResumeDialog({ upstream: { name, drained, configured } }: { upstream: U
       ]}
       title={`Resume ${name}?`}
       action={`Resume ${name}`}
-    >
-      <p>
-        {drained !== null && `Drained by ${drained.by}${reason} `}
-        Every replica sends it new requests again.
-      </p>
-    </OperationForm>
+      intro={`${by}Every replica sends it new requests again.`}
+    />
   );
 }
 
-/** State of an upstream, or of its worst model. */
 function StateBadge({ upstream: { state, models, configured, elsewhere } }: { upstream: Upstream }) {
   if (!configured) return <Badge tone="warn">Not in gateway.yaml</Badge>;
-  const worst = models.find((model) => STATES[model.state].tone === 'alarm') ?? models[0];
-  const { word, tone } = STATES[state === 'closed' && worst !== undefined ? worst.state : state];
+  const worst = models.find((model) => STATES[model.state][1] === 'alarm') ?? models[0];
+  const [word, tone] = STATES[state === 'closed' && worst !== undefined ? worst.state : state];
   if (state !== 'closed' || models.length + elsewhere.length === 0) return <Badge tone={tone}>{word}</Badge>;
   if (worst === undefined) return <Badge tone="warn">Incident at another replica</Badge>;
   return <Badge tone={tone}>{`${word} for ${models.length === 1 ? 'one model' : `${models.length} models`}`}</Badge>;
@@ -163,7 +129,7 @@ function StateLines({ upstream }: { upstream: Upstream }) {
 function StateWords({ state, until, last_failure }: Pick<Upstream, 'state' | 'until' | 'last_failure'>) {
   const why = last_failure === null ? '' : ` (${last_failure})`;
   const end = until !== null && say`, until ${timeAt(until)} (${ago(until)})`;
-  return say`${STATES[state].means}${why}${end}`;
+  return say`${STATES[state][2]}${why}${end}`;
 }
 
 type Model = Traffic['models'][number];
@@ -192,13 +158,7 @@ const MODEL_COLUMNS: Columns<Model> = [
   time('First byte p95', 'p95_ms'),
 ];
 
-/** Period of traffic, with the length of its buckets. */
-type Span = Pick<AnswerOf<'getUpstreamTraffic'>, 'since' | 'until' | 'part_seconds'>;
-
-interface TrafficProps {
-  readonly traffic: Traffic;
-  readonly span: Span;
-}
+type TrafficProps = { readonly traffic: Traffic; readonly span: AnswerOf<'getUpstreamTraffic'> };
 
 function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
   const { time_zone } = useSession();
@@ -218,21 +178,14 @@ function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
         bars={bars}
         format={String}
       />
-      <p className="small soft">
-        From {timeOf(0)} to {timeOf(parts.length)}, {time_zone}
-      </p>
+      <p className="small soft">{`From ${timeOf(0)} to ${timeOf(parts.length)}, ${time_zone}`}</p>
     </div>
   );
 }
 
-interface Shown {
-  readonly upstream: Upstream;
-  readonly traffic: Traffic | undefined;
-  readonly span: Span | undefined;
-}
-
-function UpstreamCard({ upstream, traffic, span }: Shown) {
+function UpstreamCard({ upstream, span }: { upstream: Upstream; span: AnswerOf<'getUpstreamTraffic'> | undefined }) {
   const { name, drained, in_flight, routes } = upstream;
+  const traffic = span?.upstreams.find((each) => each.upstream === name);
   const id = useId();
   return (
     <section className="card stack" aria-labelledby={id}>
@@ -392,12 +345,7 @@ export function Page() {
               <EmptyState title="No upstreams">Add them under upstreams in gateway.yaml.</EmptyState>
             )}
             {upstreams.map((upstream) => (
-              <UpstreamCard
-                key={upstream.name}
-                upstream={upstream}
-                traffic={traffic.data?.upstreams.find((each) => each.upstream === upstream.name)}
-                span={traffic.data}
-              />
+              <UpstreamCard key={upstream.name} upstream={upstream} span={traffic.data} />
             ))}
           </div>
         )}

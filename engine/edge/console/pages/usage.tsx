@@ -1,42 +1,15 @@
 import { type ReactNode, useMemo } from 'react';
 import { REPORT_TIMES, type ReportTime } from '../../../base/contract/windows.ts';
-import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type AnswerOf, type PageSearch, usePageSearch, useSession } from '../api.ts';
 import { OPERATIONS } from '../operations.ts';
 import { type Bar, BarChart } from '../parts/bar-chart.tsx';
-import {
-  Button,
-  Card,
-  Choice,
-  EmptyState,
-  Figures,
-  Loaded,
-  num,
-  PageHead,
-  say,
-  share,
-  short,
-  shortUsd,
-  soft,
-  To,
-  Trend,
-  trendWords,
-  usd,
-} from '../parts/basic.tsx';
+import { Button, Choice, Query } from '../parts/basic.tsx';
 import { Field, type Filter, Filters, filtersIn, PERIOD, titleOf } from '../parts/field.tsx';
+import { Card, EmptyState, Figures, PageHead, To } from '../parts/page.tsx';
 import { type Column, type Columns, DataTable, Files } from '../parts/table.tsx';
-import {
-  dayAfter,
-  momentWords,
-  periodOf,
-  periodOfStep,
-  placesOf,
-  RANGE_TITLES,
-  rangeOf,
-  stepOf,
-  stepsBetween,
-  stepWords,
-  today,
-} from '../ranges.ts';
+import { num, say, share, short, shortUsd, soft, Trend, trendWords, usd } from '../parts/words.tsx';
+import { dayAfter, momentWords, periodOf, RANGE_TITLES, rangeOf, today } from '../ranges.ts';
+import { periodOfStep, placesOf, stepOf, stepsBetween, stepWords } from '../steps.ts';
 
 const DIMENSIONS = {
   user: 'Person',
@@ -76,7 +49,6 @@ function dimensionsOf({ by }: PageSearch, fallback: Dimension): Dimension[] {
   return named.length === 0 ? [fallback] : [...new Set(named)].slice(0, MOST);
 }
 
-/** Next dimension for a drill-down. */
 function finer(by: readonly Dimension[], name: Dimension): Dimension {
   const order: readonly Dimension[] = ['team', 'user', 'model', 'token', 'upstream'];
   const rest = order.filter((each) => each !== name && !by.includes(each));
@@ -142,24 +114,16 @@ type Usage = AnswerOf<'getUsage'>;
 
 const SERIES = 4;
 
-interface ChartProps {
-  readonly query: object;
-  readonly first: Dimension;
-  readonly step: ReportTime;
-  readonly since: string | null;
-}
-
-/** Cost over time, split by the first dimension of the table. */
-function UsageChart({ query, first, step, since }: ChartProps) {
-  const split = isTime(first) ? undefined : first;
-  const by = split === undefined ? step : `${step},${split}`;
+function UsageChart({ query, usage: { by, since, until } }: { query: object; usage: Usage }) {
+  const step = stepOf(since, until);
+  const split = isTime(by[0]!) ? undefined : (by[0] as Dimension);
   const compare = since === null ? {} : ({ compare: 'previous' } as const);
-  const usage = useOperation('getUsage', { ...query, ...compare, by, limit: SERIES });
+  const input = { ...query, ...compare, by: split === undefined ? step : `${step},${split}`, limit: SERIES };
   return (
     <Card>
-      <Loaded query={usage} lines={6}>
-        {(answer) => <Drawn usage={answer} split={split} step={step} />}
-      </Loaded>
+      <Query operation="getUsage" input={input} lines={6}>
+        {(usage) => <Drawn usage={usage} split={split} step={step} />}
+      </Query>
     </Card>
   );
 }
@@ -248,11 +212,7 @@ function Summary({ usage: { total, previous } }: { usage: Usage }) {
         { title: 'Cost', figure: usd(total.cost_usd), below: trend((sums) => sums.cost_usd) },
         { title: 'Requests', figure: num(total.requests), below: trend((sums) => sums.requests) },
         { title: 'Input tokens', figure: short(tokensIn(total)), below: trend(tokensIn) },
-        {
-          title: 'Output tokens',
-          figure: short(total.output_tokens),
-          below: trend((of) => of.output_tokens),
-        },
+        { title: 'Output tokens', figure: short(total.output_tokens), below: trend((of) => of.output_tokens) },
         {
           title: 'Cache hits',
           figure: <Ratio of={total.cache_hit_ratio} />,
@@ -281,7 +241,6 @@ type UsageRow = Usage['rows'][number];
 interface Row extends UsageRow {
   readonly key: string;
   readonly before: number | undefined;
-  /** Of the total cost, from 0 to 1. */
   readonly share: number;
 }
 
@@ -313,7 +272,6 @@ function rowsOf({ rows, previous, total }: Usage): Row[] {
   }));
 }
 
-/** A numeric column; by default a count. */
 function numbers(title: string, of: (sums: Sums) => number, cell?: (row: Row) => ReactNode): Column<Row> {
   return {
     title,
@@ -332,10 +290,10 @@ function columnsOf(
   const period = { ...(since !== null && { since }), until };
   return [
     ...by.map(
-      (name, i): Column<Row> => ({
+      (name): Column<Row> => ({
         title: DIMENSIONS[name],
         sort: ({ of }) => of[name] ?? '',
-        cell: (row) => <Name row={row} name={name} is_first={i === 0} by={by} />,
+        cell: (row) => <Name row={row} name={name} by={by} />,
       }),
     ),
     numbers(
@@ -392,16 +350,9 @@ function requestsOf(names: UsageRow['of']): PageSearch | undefined {
   return Object.entries(names).every(is_known) ? (names as PageSearch) : undefined;
 }
 
-interface NameProps {
-  readonly row: Row;
-  readonly name: Dimension;
-  readonly is_first: boolean;
-  readonly by: readonly Dimension[];
-}
-
-function Name({ row, name, is_first, by }: NameProps) {
+function Name({ row, name, by }: { row: Row; name: Dimension; by: readonly Dimension[] }) {
   const [search] = usePageSearch();
-  if (row.others > 0) return is_first ? <em>{`${row.others} others`}</em> : null;
+  if (row.others > 0) return name === by[0] ? <em>{`${row.others} others`}</em> : null;
   const value = row.of[name];
   const words = valueWords(name, value);
   const to = value === null || value === undefined ? undefined : narrowed(name, value, by);
@@ -447,7 +398,6 @@ export function Page() {
   const compare = period.since === undefined ? {} : ({ compare: 'previous' } as const);
   const query = { ...period, ...filters, by: by.join(',') };
   const limit = search.rows === 'all' ? ALL_ROWS : ROWS;
-  const usage = useOperation('getUsage', { ...query, ...compare, limit });
   return (
     <>
       <PageHead
@@ -456,7 +406,7 @@ export function Page() {
       >
         <Files of={{ 'Download CSV': 'exportUsage' }} input={query} />
       </PageHead>
-      <div className="usage-controls">
+      <div className="usage-controls filters">
         <Ranges />
         <Grouping by={by} />
         <Filters
@@ -465,14 +415,12 @@ export function Page() {
           resets={{ rows: undefined }}
         />
       </div>
-      <Loaded query={usage} lines={8}>
+      <Query operation="getUsage" input={{ ...query, ...compare, limit }} lines={8}>
         {(answer) =>
           answer.total.requests === 0 && answer.total.cost_usd === 0 && answer.rows.length === 0 ? (
-            <Card>
-              <EmptyState title="No requests in this period">
-                Choose a longer period or remove a filter. Requests appear here when they are finished.
-              </EmptyState>
-            </Card>
+            <EmptyState is_card title="No requests in this period">
+              Choose a longer period or remove a filter. Requests appear here when they are finished.
+            </EmptyState>
           ) : (
             <div className="stack apart">
               <p className="soft small">
@@ -480,17 +428,12 @@ export function Page() {
                 {answer.previous !== null && `, compared with ${words(answer.previous, time_zone)}`}
               </p>
               <Summary usage={answer} />
-              <UsageChart
-                query={query}
-                first={answer.by[0] as Dimension}
-                step={stepOf(answer.since, answer.until)}
-                since={answer.since}
-              />
+              <UsageChart query={query} usage={answer} />
               <UsageTable usage={answer} filters={filters} />
             </div>
           )
         }
-      </Loaded>
+      </Query>
     </>
   );
 }

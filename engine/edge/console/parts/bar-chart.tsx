@@ -1,5 +1,5 @@
 import { type PointerEvent, useId, useMemo, useState } from 'react';
-import { roundSteps } from '../ranges.ts';
+import { roundSteps } from '../steps.ts';
 import { Button } from './basic.tsx';
 import { type Column, type Columns, DataTable } from './table.tsx';
 
@@ -21,7 +21,6 @@ interface ChartProps {
   /** Formats a value; for the axis with the distance of the grid lines, which decides the precision. */
   readonly format: (value: number, step?: number) => string;
   readonly before_name?: string;
-  /** Called when a bar is pressed, or its button in the table. */
   readonly onChoose?: (bar: Bar) => void;
 }
 
@@ -52,7 +51,7 @@ export function BarChart(props: ChartProps) {
         </>
       )}
       {!is_table && (series.length > 1 || before_name !== undefined) && (
-        <ul className="chart-legend row bare">
+        <ul className="small row bare">
           {series.length > 1 &&
             series.map((name, i) => (
               <li key={name}>
@@ -98,7 +97,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
   const pointed = at === undefined ? undefined : bars[at];
   return (
     <div className="chart-area" aria-hidden="true">
-      <div className="chart-steps soft number">
+      <div className="chart-steps soft small number">
         {steps.map((step) => (
           <span key={step} style={{ insetBlockEnd: `${height(step)}%` }}>
             {format(step, steps[1])}
@@ -132,7 +131,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
         ))}
         {pointed !== undefined && (
           <div
-            className={at! * 2 < bars.length ? 'chart-tip' : 'chart-tip left'}
+            className={at! * 2 < bars.length ? 'chart-tip small' : 'chart-tip small left'}
             style={{ insetInlineStart: `${(at! + 0.5) * width}%` }}
           >
             <strong>{pointed.title}</strong>
@@ -151,7 +150,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
           </div>
         )}
       </div>
-      <div className="chart-names soft">
+      <div className="chart-names soft small">
         {bars.map((bar, i) =>
           i % every === 0 ? (
             <span

@@ -1,10 +1,7 @@
 import type { UseQueryResult } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import {
   type ButtonHTMLAttributes,
   createContext,
-  createElement,
-  Fragment,
   type ReactNode,
   use,
   useCallback,
@@ -13,8 +10,8 @@ import {
   useRef,
   useState,
 } from 'react';
-import { type PageSearch, type ProblemError, useSession } from '../api.ts';
-import { dayIn, today } from '../ranges.ts';
+import { type AnswerOf, type InputOf, type OperationName, type ProblemError, useOperation } from '../api.ts';
+import { Card } from './page.tsx';
 
 const SHAPES = {
   menu: 'M4 7h16M4 12h16M4 17h16',
@@ -121,7 +118,7 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
 /** A text to copy, such as a command or a token. */
 export function CopyBlock({ text, label }: { text: string; label: string }) {
   return (
-    <div className="copy-block">
+    <div className="copy-block row">
       {/* Focusable, so that keyboard users can scroll and select. */}
       <pre tabIndex={0} role="region" aria-label={label} className="boxed">
         <code>{text}</code>
@@ -136,7 +133,7 @@ export function Meter({ label, share, words }: { label: string; share: number; w
   const full = Math.min(1, Math.max(0, share));
   const tone = share >= 1 ? 'alarm' : share >= 0.8 ? 'warn' : 'info';
   return (
-    <div className="meter">
+    <div className="stack near">
       <div className="row spread">
         <span>{label}</span>
         <span className="soft">{words}</span>
@@ -153,154 +150,6 @@ export function Meter({ label, share, words }: { label: string; share: number; w
         <div className={`meter-fill ${tone}`} style={{ inlineSize: `${full * 100}%` }} />
       </div>
     </div>
-  );
-}
-
-const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
-const SHORT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-const CENTS = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const TINY = new Intl.NumberFormat('en', { maximumSignificantDigits: 2, maximumFractionDigits: 9 });
-const PERCENT = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 });
-
-/** A rounded amount in USD, with the exact one as title. */
-export const usd = (amount: string | number) => (
-  <span className="number" title={`${amount} USD`}>
-    {shortUsd(amount)}
-  </span>
-);
-
-/** An amount in USD with two decimals, below a cent with two significant digits. */
-export function shortUsd(amount: string | number): string {
-  const value = Number(amount);
-  const small = value !== 0 && Math.abs(value) < 0.01;
-  const digits = small ? TINY.format(value) : CENTS.format(value);
-  return value < 0 ? `-$${digits.slice(1)}` : `$${digits}`;
-}
-
-/** A number with what is counted: `1 token`, `3 tokens`, `1,200 requests`. */
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${WHOLE.format(count)} ${count === 1 ? one : many}`;
-}
-
-/** A whole number with thousands separators. */
-export const num = (of: number) => <span className="number">{WHOLE.format(of)}</span>;
-/** A share between 0 and 1. */
-export const share = (of: number) => <span className="number">{PERCENT.format(of)}</span>;
-/** A number in compact notation, with the whole one as title. */
-export const short = (of: number) => (
-  <span className="number" title={WHOLE.format(of)}>
-    {SHORT.format(of)}
-  </span>
-);
-
-const RELATIVE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
-const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[] = [
-  ['day', 86_400],
-  ['hour', 3600],
-  ['minute', 60],
-  ['second', 1],
-];
-
-const FORMS = { short: shortTime, long: longTime, relative: relativeTime } as const;
-
-/** A time in the gateway's time zone; the title has it with its zone and in UTC. */
-export function TimeText({ at, form = 'short' }: { at: string; form?: keyof typeof FORMS }) {
-  const { time_zone } = useSession();
-  const date = new Date(at);
-  return (
-    <time dateTime={at} title={`${longTime(date, time_zone)} (${date.toISOString()})`} className="time">
-      {FORMS[form](date, time_zone)}
-    </time>
-  );
-}
-
-/** Template tag for a sentence with elements, such as times or links. */
-export function say(words: TemplateStringsArray, ...parts: readonly ReactNode[]): ReactNode {
-  return createElement(Fragment, null, ...words.flatMap((text, i) => [text, parts[i]]));
-}
-
-/** A list of lines; `false` is omitted. */
-export function Lines({ of, className = 'bare stack any' }: { of: readonly ReactNode[]; className?: string }) {
-  const lines = of.filter((line) => line !== false);
-  if (lines.length === 0) return null;
-  return (
-    <ul className={className}>
-      {lines.map((line, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
-        <li key={i}>{line}</li>
-      ))}
-    </ul>
-  );
-}
-
-/** Short time, for `say`. */
-export const timeAt = (moment: string) => <TimeText at={moment} />;
-/** Relative time, for `say`. */
-export const ago = (moment: string) => <TimeText at={moment} form="relative" />;
-/** Time with its zone, for `say`. */
-export const longAt = (moment: string) => <TimeText at={moment} form="long" />;
-/** Monospaced text. */
-export const mono = (text: ReactNode) => <code>{text}</code>;
-/** Muted text. */
-export const soft = (text: ReactNode) => <span className="soft">{text}</span>;
-/** Bold text. */
-export const strong = (text: ReactNode) => <strong>{text}</strong>;
-/** Small muted text. */
-export const small = (text: ReactNode) => <span className="soft small">{text}</span>;
-/** Small muted text on its own line. */
-export const below = (text: ReactNode) => <span className="line soft small">{text}</span>;
-/** A relative time, or a text for `null`. */
-export function When({ at, otherwise = 'never' }: { at: string | null; otherwise?: string }) {
-  return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
-}
-
-/** Time of day for today, else date and time. */
-export function shortTime(date: Date, time_zone: string): string {
-  const time = date.toLocaleTimeString('en-GB', { timeZone: time_zone });
-  const day = dayIn(date, time_zone);
-  return day === today(time_zone) ? time : `${day} ${time.slice(0, 5)}`;
-}
-
-/** Date, time and zone. */
-export function longTime(date: Date, time_zone: string): string {
-  return `${dayIn(date, time_zone)} ${date.toLocaleTimeString('en-GB', { timeZone: time_zone, timeZoneName: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' })}`;
-}
-
-/** Relative time: `3 minutes ago`, `in 2 hours`. */
-function relativeTime(date: Date): string {
-  const seconds = (date.getTime() - Date.now()) / 1000;
-  const [unit, size] = STEPS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1];
-  return RELATIVE.format(Math.round(seconds / size), unit);
-}
-
-/** A duration: `0.4 ms`, `840 ms` or `2.4 s`; a dash for `null`. */
-export function took(ms: number | null): string {
-  if (ms === null) return '–';
-  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
-  return `${ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)} ms`;
-}
-
-interface Figure {
-  readonly title: ReactNode;
-  readonly figure: ReactNode;
-  readonly below: ReactNode;
-}
-
-/** Key figures, side by side. */
-export function Figures({ of }: { of: readonly Figure[] }) {
-  return (
-    <dl className="fitted figures">
-      {of.map(({ title, figure, below }, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order.
-        <div key={i} className="figure-card">
-          <dt>{title}</dt>
-          <dd>
-            <span className="figure">{figure}</span>
-            <span className="soft small">{below}</span>
-          </dd>
-        </div>
-      ))}
-    </dl>
   );
 }
 
@@ -327,114 +176,6 @@ export function Choice(props: {
   );
 }
 
-/** Relative change to an earlier value; empty if that is unknown. */
-export function Trend({ now, before, than = 'before' }: { now: number; before: number | undefined; than?: string }) {
-  if (before === undefined) return null;
-  if (before === 0) return `none ${than}`;
-  return <span className="number">{`${trendWords(now, before)} vs. ${than}`}</span>;
-}
-
-/** A relative change in words: `+12%`, `−3.4%`, `+15×`. */
-export function trendWords(now: number, before: number): string {
-  const share = (now - before) / Math.abs(before);
-  const sign = share > 0 ? '+' : share < 0 ? '−' : '±';
-  const size = Math.abs(share);
-  return `${sign}${size >= 10 ? `${Math.round(size)}×` : `${(size * 100).toFixed(size < 0.1 ? 1 : 0)}%`}`;
-}
-
-/** Page header: title, intro, actions. */
-export function PageHead({ title, intro, children }: { title: string; intro?: ReactNode; children?: ReactNode }) {
-  return (
-    <header className="page-head row spread">
-      <div>
-        <h1>{title}</h1>
-        {intro !== undefined && <p className="soft">{intro}</p>}
-      </div>
-      {children && <div className="row">{children}</div>}
-    </header>
-  );
-}
-
-/** A section of a page. */
-export function Card({ title, children, actions }: { title?: string; children: ReactNode; actions?: ReactNode }) {
-  return (
-    <section className="card stack">
-      {title !== undefined && (
-        <header className="row spread">
-          <h2>{title}</h2>
-          {actions}
-        </header>
-      )}
-      {children}
-    </section>
-  );
-}
-
-/** A section of a card or drawer. */
-export function Part({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <section className="stack top flush">
-      <h3>{title}</h3>
-      {children}
-    </section>
-  );
-}
-
-/** Names with values; empty values are omitted. */
-export function Facts({ of, look = '' }: { of: Readonly<Record<string, ReactNode>>; look?: string }) {
-  return (
-    <dl className={`facts ${look}`}>
-      {Object.entries(of)
-        .filter(([, value]) => value !== null && value !== '' && value !== false && value !== undefined)
-        .map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-    </dl>
-  );
-}
-
-/** A link to a page of the console, with query parameters. */
-export function To({
-  page: [to, search = {}],
-  ...rest
-}: { readonly [Name in 'className' | 'title' | 'aria-label']?: string } & {
-  readonly 'aria-current'?: true | undefined;
-  readonly page: readonly [path: string, search?: object | undefined];
-  readonly resetScroll?: boolean;
-  readonly children: ReactNode;
-}) {
-  return <Link to={to as never} search={search as never} {...(rest as object)} />;
-}
-
-interface Tab {
-  readonly text: string;
-  readonly search: PageSearch;
-  readonly is_shown: boolean;
-}
-
-/** Links between the lists or views of one page. */
-export function Tabs({ label, path, tabs }: { label: string; path: string; tabs: readonly Tab[] }) {
-  return (
-    <nav className="tabs" aria-label={label}>
-      {tabs.map(({ text, search, is_shown }) => (
-        <Link
-          key={text}
-          to={path as never}
-          search={search as never}
-          // Without `exact`, the router marks a tab as active if the URL has more parameters.
-          activeOptions={{ exact: true }}
-          {...(is_shown && { 'aria-current': 'page' })}
-        >
-          {text}
-        </Link>
-      ))}
-    </nav>
-  );
-}
-
 /** Delay before the skeleton, so that fast responses do not flicker. */
 const QUIET_MS = 90;
 
@@ -448,7 +189,7 @@ export function Skeleton({ lines = 3, label = 'Loading' }: { lines?: number; lab
     return () => clearTimeout(timer);
   }, []);
   return (
-    <div className="skeleton" role="status" aria-busy="true">
+    <div className="skeleton stack" role="status" aria-busy="true">
       <span className="unseen">{label}</span>
       {is_shown &&
         LINES.slice(0, lines).map((line) => <span key={line} className="skeleton-line" aria-hidden="true" />)}
@@ -468,16 +209,6 @@ export function ProblemBox({ problem, onRetry }: { problem: ProblemError; onRetr
         {request_id !== undefined && <p className="soft small">Request {request_id}</p>}
         {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
       </div>
-    </div>
-  );
-}
-
-/** Empty state: a title and a hint. */
-export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
-  return (
-    <div className="empty">
-      <p className="empty-title">{title}</p>
-      {children !== undefined && <div className="soft">{children}</div>}
     </div>
   );
 }
@@ -502,6 +233,32 @@ export function Loaded<Answer>({
       {error !== null && <ProblemBox problem={error} onRetry={retry} />}
       {children(data)}
     </div>
+  );
+}
+
+interface QueryProps<Name extends OperationName> {
+  readonly operation: Name;
+  readonly input?: InputOf<Name>;
+  readonly every_seconds?: number;
+  readonly lines?: number;
+  readonly title?: string;
+  readonly actions?: ReactNode;
+  readonly children: (answer: AnswerOf<Name>) => ReactNode;
+}
+
+/** What an operation returns: skeleton, error with retry, or content. */
+export function Query<Name extends OperationName>(props: QueryProps<Name>) {
+  const { operation, input = {} as InputOf<Name>, every_seconds, title, actions, lines, children } = props;
+  const loaded = (
+    <Loaded query={useOperation(operation, input, { every_seconds })} lines={lines}>
+      {children}
+    </Loaded>
+  );
+  if (title === undefined) return loaded;
+  return (
+    <Card title={title} actions={actions}>
+      {loaded}
+    </Card>
   );
 }
 

@@ -1,5 +1,6 @@
 import { useSession } from '../api.ts';
-import { CopyBlock, Part } from './basic.tsx';
+import { CopyBlock } from './basic.tsx';
+import { Part } from './page.tsx';
 
 const CLIENTS = [
   { client: 'messages', title: 'Messages client', with_token: 'variables' },
@@ -7,16 +8,11 @@ const CLIENTS = [
   { client: 'coding-cli', title: 'Coding CLI', with_token: 'asks' },
 ] as const;
 
-interface Setup {
-  readonly model: string;
-  readonly credential: 'access-token' | 'sign-in';
-}
-
 /**
  * Commands that set up each client for this gateway. With an access token, they read it from a variable or a prompt; with sign-in, the
  * client runs the gateway's program as key helper.
  */
-export function ClientSetup({ model, credential }: Setup) {
+export function ClientSetup({ model, credential }: { model: string; credential: 'access-token' | 'sign-in' }) {
   const { client_url, client_sha256, client_profile } = useSession();
   // npx runs the gateway's own package without a registry; the package contains the gateway's address.
   const program = `npx --yes ${quoted(client_url)}`;

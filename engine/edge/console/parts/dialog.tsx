@@ -12,9 +12,7 @@ interface PanelProps {
   readonly children: ReactNode;
 }
 
-/**
- * A modal dialog, or a drawer, which is full-screen on narrow screens. Escape closes it and returns the focus.
- */
+/** A modal dialog, or a drawer, which is full-screen on narrow screens. Escape closes it and returns the focus. */
 export function Panel({ title, onClose, children, kind = 'dialog' }: PanelProps & { kind?: 'dialog' | 'drawer' }) {
   const body = useRef<HTMLDivElement>(null);
   const around = use(CloseContext);
@@ -62,12 +60,10 @@ interface FormField extends Omit<InputHTMLAttributes<HTMLInputElement>, 'value' 
 
 type Fields = Readonly<Record<string, FormField>>;
 type Values = Readonly<Record<string, string>>;
-/** A value, or a function of the form's values. */
 type Derived<Type> = Type | ((values: Values) => Type);
 
 interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps, 'children'> {
   readonly operation: Name;
-  /** Input in addition to the fields. */
   readonly input?: Derived<Partial<InputOf<Name>>>;
   readonly fields?: Derived<Fields>;
   /** Notice after success, or an element that replaces the form. */
@@ -77,6 +73,7 @@ interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps
   ) => readonly [text: string, tone?: Tone] | { readonly shows: ReactNode };
   readonly action: Derived<string>;
   readonly kind?: ButtonKind;
+  readonly intro?: ReactNode;
   /** Content before the fields, or a function that places the fields. */
   readonly children?: ReactNode | ((field: (name: string) => ReactNode, values: Values) => ReactNode);
 }
@@ -86,7 +83,7 @@ interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps
  * names one.
  */
 export function OperationForm<Name extends OperationName>(props: OperationFormProps<Name>) {
-  const { operation, input = {}, fields = {}, done, action, kind = 'primary', children } = props;
+  const { operation, input = {}, fields = {}, done, action, kind = 'primary', intro, children } = props;
   const change = useChange(operation);
   const notify = useNotify();
   const around = use(CloseContext);
@@ -125,6 +122,7 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
   return (
     <Panel title={props.title} onClose={close}>
       <form className="stack" onSubmit={submit}>
+        {intro !== undefined && <p>{intro}</p>}
         {typeof children === 'function' ? children(field, values) : children}
         {typeof children !== 'function' && Object.keys(described).map(field)}
         {change.error !== null && (about === undefined || !(about in described)) && (
@@ -145,14 +143,12 @@ function derive<Type>(derived: Derived<Type>, values: Values): Type {
   return typeof derived === 'function' ? (derived as (values: Values) => Type)(values) : derived;
 }
 
-/** Value of a field: the typed one, if it is still an option. */
 function currentValue({ initial, options }: FormField, typed: string | undefined): string {
   const choices = options?.map((each) => (typeof each === 'string' ? each : each[0]));
   const value = typed !== undefined && choices?.includes(typed) !== false ? typed : initial;
   return value ?? choices?.[0] ?? '';
 }
 
-/** Typed values as input of the operation, without empty ones. */
 function inputOf(known: Readonly<Record<string, DescribedField>>, values: Values): object {
   const filled = Object.entries(values).filter(([name, value]) => name in known && value.trim() !== '');
   return Object.fromEntries(
@@ -164,7 +160,6 @@ function inputOf(known: Readonly<Record<string, DescribedField>>, values: Values
   );
 }
 
-/** Attributes of a number field; `number` allows decimals. */
 function amountField(type: DescribedField['type']) {
   const pattern = type === 'integer' ? ' *[0-9]{1,12} *' : ' *[0-9]{1,7}([.][0-9]{1,9})? *';
   return { inputMode: 'decimal', pattern, title: 'Digits, such as 20' } as const;

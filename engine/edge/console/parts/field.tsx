@@ -10,7 +10,6 @@ interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, 'onChan
   readonly label: string;
   readonly hint?: ReactNode;
   readonly error?: string | undefined;
-  /** Options of a select; absent: a text input. */
   readonly options?: readonly Option[] | undefined;
   readonly onValue: (value: string) => void;
 }
@@ -88,11 +87,9 @@ export interface Filter {
   /** End date: the field shows the last day, the URL has the day after (exclusive). */
   readonly is_end?: boolean;
   readonly placeholder?: string;
-  /** Whether it is behind "More filters". */
   readonly is_minor?: boolean;
   /** Value, if it is not that of the URL parameter. */
   readonly value?: string;
-  /** URL parameters for a value. */
   readonly searchFor?: (value: string) => PageSearch;
 }
 
@@ -112,7 +109,6 @@ export const ENDED: Filter = {
   ],
 };
 
-/** URL parameters that clear the filters. */
 function clearedFilters(of: readonly Filter[]): PageSearch {
   return Object.fromEntries(of.flatMap(({ name, searchFor }) => Object.entries(searchFor?.('') ?? { [name]: '' })));
 }

@@ -10,8 +10,10 @@ import {
   useSession,
 } from '../api.ts';
 import { OPERATIONS } from '../operations.ts';
-import { Button, Card, EmptyState, Icon, Loaded, num, TimeText } from './basic.tsx';
+import { Button, Icon, Loaded } from './basic.tsx';
 import { type Filter, Filters, filtersIn } from './field.tsx';
+import { Card, EmptyState } from './page.tsx';
+import { num, TimeText } from './words.tsx';
 
 type Key<Row> = keyof Row & string;
 
@@ -20,7 +22,6 @@ export interface Column<Row> {
   readonly title: string;
   /** By default the title. */
   readonly id?: string;
-  /** Content: a field of the row, or a function. */
   readonly cell: Key<Row> | ((row: Row) => ReactNode);
   /** Sort key; absent: not sortable. */
   readonly sort?: Key<Row> | ((row: Row) => string | number);
@@ -35,9 +36,7 @@ interface TableProps<Row> {
   readonly columns: Columns<Row>;
   readonly rows: readonly Row[];
   readonly keyOf?: ((row: Row) => string) | undefined;
-  /** Called by the button in the first column. */
   readonly onOpen?: ((row: Row) => void) | undefined;
-  /** Key of the open row. */
   readonly open?: string | undefined;
 }
 
@@ -158,7 +157,6 @@ type Empty = readonly [title: string, more?: ReactNode];
 
 interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowOf<Name>>, 'label' | 'rows'> {
   readonly operation: Name;
-  /** Input in addition to the filters. */
   readonly input?: InputOf<Name>;
   readonly title: string;
   /** Without a card of its own. */
@@ -170,7 +168,6 @@ interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowO
   readonly filters?: readonly Filter[];
   readonly clear?: string;
   readonly empty: Empty | ((answer: AnswerOf<Name>) => Empty);
-  /** Empty state with active filters. */
   readonly narrowed?: Empty;
   /** Rows of the response; by default its list. */
   readonly rows?: (answer: AnswerOf<Name>) => readonly RowOf<Name>[];
@@ -245,7 +242,6 @@ export function ListPage<Name extends OperationName>(props: ListPageProps<Name>)
   );
 }
 
-/** Buttons to the next and the first page; `name` is the URL parameter of the cursor. */
 function Turn({ name, next }: { name: string; next: string | number | null }) {
   const [search, change] = usePageSearch();
   if (search[name] === undefined && next === null) return null;

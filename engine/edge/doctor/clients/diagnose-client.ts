@@ -3,15 +3,22 @@ import { isTable } from '../../client-files/broken-file.ts';
 import { CLIENTS, type ClientKind, type ClientSpec, isRight } from '../../client-files/clients.ts';
 import { platformOf } from '../../client-files/key-helper.ts';
 import type { ClientDiagnosis, Diagnosis, Workstation } from '../workstation.ts';
-import { readBuildCli } from './build-cli.ts';
-import { readCodingCli } from './coding-cli.ts';
-import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
-import { folderFiles, readMessages } from './messages.ts';
-import { checkFileMode, compare, fixFor, idOf, readSources, type Source, type Sources } from './sources.ts';
+import { folderFiles, readBuildCli, readCodingCli, readMessages } from './readers.ts';
+import {
+  checkFileMode,
+  compare,
+  fixFor,
+  idOf,
+  isKeyAnywhere,
+  readKeyText,
+  readSources,
+  readVariableText,
+  type Source,
+  type Sources,
+} from './sources.ts';
 
 const READERS = { messages: readMessages, 'coding-cli': readCodingCli, 'build-cli': readBuildCli } as const;
 
-/** Id of the row that configures the context window. */
 const WINDOW = 'context_window';
 
 /** Compares the files and variables of a client to what `appscli client` would write. Sends no requests. */
@@ -103,7 +110,6 @@ function authoritiesOf(client: ClientKind, sources: Sources): string[] {
 
 const OF_CREDENTIALS = /(?:_?key|token|secret|password|_headers|authorization)$/i;
 
-/** Credentials in a file: by the name of their key, or because they are unmistakable. */
 function secretsIn(value: unknown, key = ''): string[] {
   if (Array.isArray(value)) return value.flatMap((each) => secretsIn(each, key));
   if (isTable(value)) return Object.entries(value).flatMap(([name, inner]) => secretsIn(inner, name));
@@ -115,7 +121,6 @@ function secretsIn(value: unknown, key = ''): string[] {
   return is_secret || isKeyAnywhere(value) ? [value, value.trim().replace(/^bearer\s+/i, '')] : [];
 }
 
-/** Reports a credential in a file that other people can read. */
 function checkSharedSecret(client: ClientKind, { kind, path }: Source): Diagnosis[] {
   if (kind !== 'project' && kind !== 'managed') return [];
   const whose =

@@ -40,7 +40,6 @@ export function checkSignIn(
 
 const BYTES_MAX = 64 * 1024;
 
-/** Result of running a client's key helper. The diagnosis shows nothing of its output. */
 interface TriedHelper {
   readonly diagnosis: Diagnosis;
   readonly token: string | undefined;

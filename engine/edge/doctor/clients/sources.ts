@@ -12,7 +12,6 @@ import { platformOf } from '../../client-files/key-helper.ts';
 import { pathOfFile } from '../../client-files/names.ts';
 import { lineInToml } from '../../client-files/toml-text.ts';
 import type { Diagnosis, Fix, HelperCommand, Workstation } from '../workstation.ts';
-import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
 
 /** A configuration source of a client: its environment, or a file. */
 export interface Source {
@@ -32,7 +31,6 @@ export interface Found {
 /** All configuration sources of a client. */
 export interface Sources {
   readonly client: ClientKind;
-  /** The user's file, and the key file. */
   readonly paths: { readonly user: string; readonly auth: string | undefined };
   /** In order of precedence, lowest first. */
   readonly all: readonly Source[];
@@ -49,7 +47,6 @@ export interface Sources {
 /** The id of a client's diagnosis: lower-case words with a dot between them. */
 export const idOf = (client: ClientKind, what: string) => `${client.replaceAll('-', '_')}.${what}`;
 
-/** Reads the files and variables of a client; `folder_files` are the files of its working directory. */
 export function readSources(
   workstation: Workstation,
   client: ClientKind,
@@ -143,7 +140,6 @@ function lineInJson(text: string, keys: readonly string[]): number | undefined {
   }
 }
 
-/** A value for display; one that may be a key is masked. */
 function shownValue(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   if ([text, ...text.split(/[^\w=+-]+/)].some(isKeyAnywhere)) return 'a key';
@@ -230,7 +226,6 @@ function fixOf(client: ClientKind, path: string, row: Row, hides: readonly strin
   return { path, change: (before) => withRows(client, row.file, before, [row]), secret: hides.length > 0, hides };
 }
 
-/** A fix that sets one key in the user's own file. */
 export function fixFor(sources: Sources, row: Row, hides: readonly string[]): Pick<Diagnosis, 'fixes'> {
   const owner = sources.find(row.path)?.source;
   if (owner !== undefined && owner.kind !== 'user') return {};
@@ -239,7 +234,6 @@ export function fixFor(sources: Sources, row: Row, hides: readonly string[]): Pi
 
 const OTHERS = 0o077;
 
-/** Reports a credential file that other users can access. */
 export function checkFileMode(
   workstation: Pick<Workstation, 'rights'>,
   path: string | undefined,
@@ -258,7 +252,6 @@ export function checkFileMode(
 
 /** A client's configuration for its gateway. */
 export interface Reading {
-  /** The set-up that the configuration intends; `undefined` where it names no gateway. */
   readonly spec?: ClientSpec | undefined;
   /** The credential that the client would send, if known without running a helper. */
   readonly token?: string | undefined;
@@ -268,7 +261,6 @@ export interface Reading {
   readonly others?: readonly ClientSpec[];
   /** Whether a project file, which is untrusted, names the gateway. */
   readonly is_of_folder?: boolean;
-  /** Findings beyond the comparison of keys. */
   readonly findings?: readonly Diagnosis[];
 }
 
@@ -284,7 +276,6 @@ export function rootOf(text: unknown): string | undefined {
     : undefined;
 }
 
-/** The diagnosis of an invalid gateway address. */
 export function noAddress(client: ClientKind, { source, value }: Found, path: readonly string[]): Diagnosis {
   const problem = typeof value === 'string' ? urlProblem(value.trim(), 'base') : 'not a text';
   return failed(
@@ -297,12 +288,10 @@ export function noAddress(client: ClientKind, { source, value }: Found, path: re
   );
 }
 
-/** The diagnosis of a missing key. */
 export function noKey({ client }: Sources, where: string, found: string, remedy: string): Diagnosis {
   return failed(found, remedy, { id: idOf(client, 'key'), title: `key of the ${CLIENTS[client].title}`, where });
 }
 
-/** A key helper from a TOML table: a command and its arguments. */
 export function helperOf(table: unknown, where: string): HelperCommand | undefined {
   const { command, args = [] } = isTable(table) ? table : {};
   if (typeof command !== 'string' || command === '') return undefined;
@@ -318,3 +307,65 @@ export function windowOf(value: unknown): number | undefined {
 
 /** Assumed context window of long-context models, in tokens. */
 export const USUAL_WINDOW = 500_000;
+
+type VariableText =
+  | { readonly kind: 'name' | 'reference'; readonly name: string }
+  | { readonly kind: 'key'; readonly key: string }
+  | { readonly kind: 'empty' };
+
+/** Classification of a text in a field for a key: a usable key, or a common mistake. */
+type KeyText =
+  | { readonly kind: 'key' | 'padded'; readonly key: string }
+  | { readonly kind: 'reference'; readonly name: string }
+  | { readonly kind: 'placeholder' | 'empty' };
+
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const REFERENCE = /^\$(?:env:)?\{?([A-Za-z_][A-Za-z0-9_]*)\}?$/;
+const BEARER = /^bearer\s+/i;
+const PLACEHOLDER = /^(?:<.*>|(?:your|my|the)[-_ ]?(?:api[-_ ]?)?(?:key|token).*|x{3,}|\.{3,}|…|changeme|todo)$/i;
+
+/** Classifies the value of a variable-name field. The name of a set variable is always a name. */
+export function readVariableText(text: string, env: NodeJS.ProcessEnv): VariableText {
+  const trimmed = text.trim();
+  if (trimmed === '' || PLACEHOLDER.test(trimmed)) return { kind: 'empty' };
+  if (env[trimmed] !== undefined) return { kind: 'name', name: trimmed };
+  const reference = REFERENCE.exec(trimmed)?.[1];
+  if (reference !== undefined) return { kind: 'reference', name: reference };
+  const key = trimmed.replace(BEARER, '');
+  if (!VARIABLE.test(key)) return { kind: 'key', key };
+  const is_like_a_name = key === key.toUpperCase() || !/\d/.test(key);
+  return !is_like_a_name && looksLikeKey(key) ? { kind: 'key', key } : { kind: 'name', name: trimmed };
+}
+
+/** Classifies the value of a key field. A variable name in capitals and `$NAME` count as references. */
+export function readKeyText(text: string): KeyText {
+  const trimmed = text.trim();
+  if (trimmed === '') return { kind: 'empty' };
+  if (PLACEHOLDER.test(trimmed)) return { kind: 'placeholder' };
+  const reference = REFERENCE.exec(trimmed)?.[1];
+  if (reference !== undefined) return { kind: 'reference', name: reference };
+  if (/^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)$/.test(trimmed)) return { kind: 'reference', name: trimmed };
+  const key = trimmed.replace(BEARER, '');
+  return { kind: key === text ? 'key' : 'padded', key };
+}
+
+/** The key in a configured value, without a `Bearer` prefix or white space; `undefined` if there is none. */
+export function keyIn(value: unknown): string | undefined {
+  const text = typeof value === 'string' ? readKeyText(value) : undefined;
+  return text !== undefined && 'key' in text ? text.key : undefined;
+}
+
+const BEGINNING = /^(?:gw|sk|pk|xai|key)[-_](?=.*\d)[A-Za-z0-9_-]{8,}$/i;
+const WITHOUT_WORDS = /^(?=.*\d)(?=.*[a-z])[A-Za-z0-9_=+]{32,}$/;
+
+/** Whether a text is unmistakably a key in any context. Model ids do not match. */
+export function isKeyAnywhere(text: string): boolean {
+  const key = text.trim().replace(BEARER, '');
+  return BEGINNING.test(key) || WITHOUT_WORDS.test(key);
+}
+
+/** Whether a text resembles a credential: long, with letters and digits, unlike a sentence, address or name. */
+function looksLikeKey(text: string): boolean {
+  if (/^(?:gw|sk|pk|xai|key)[-_][A-Za-z0-9_-]{8,}$/i.test(text)) return true;
+  return /^[A-Za-z0-9_\-.=+/]{24,}$/.test(text) && /\d/.test(text) && /[a-z]/.test(text);
+}

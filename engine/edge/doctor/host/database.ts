@@ -4,10 +4,8 @@ import { failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { StartError } from '../../../base/contract/start-error.ts';
 import { secretIn, secretPlace } from '../../../base/kit/secret-names.ts';
-import { findServer } from '../../../base/store/database-server.ts';
-import { DATABASE, USER } from '../../../base/store/embedded/postgres-cluster.ts';
-import { findExistingHome } from '../../../base/store/embedded/postgres-home.ts';
-import { readServerState } from '../../../base/store/embedded/postgres-process.ts';
+import { findServer } from '../../../base/store/database.ts';
+import { DATABASE, findExistingHome, readServerState, USER } from '../../../base/store/embedded-postgres.ts';
 import {
   migrationState,
   migrations,
@@ -18,9 +16,8 @@ import {
   roleProblem,
   unknownSchema,
 } from '../../../base/store/migrate.ts';
-import { describeOutage } from '../../../base/store/postgres-client.ts';
-import { clientConfig, type PostgresSettings } from '../../../base/store/postgres-connection.ts';
-import { listForeignSpools } from '../../../base/store/spool/spool-files.ts';
+import { clientConfig, describeOutage, type PostgresSettings } from '../../../base/store/postgres-client.ts';
+import { listForeignSpools } from '../../../base/store/spool-files.ts';
 import type { Diagnosis } from '../workstation.ts';
 import { type Host, type Machine, placeOf } from './host.ts';
 import { diagnosisOf, type LiveOutcome, SILENT, wrong } from './live/probe.ts';
@@ -38,7 +35,6 @@ export function checkDatabase(
   );
 }
 
-/** Runs `look` over a read-only connection to the configured database; the failure if it cannot connect. */
 async function lookIntoDatabase<T>(
   { config, env, timeout_seconds }: Pick<Host, 'config' | 'env' | 'timeout_seconds'>,
   look: (client: pg.Client) => Promise<T>,
@@ -128,14 +124,7 @@ async function unknownSpools(client: pg.Client, spool_dir: string): Promise<stri
   }
 }
 
-/** The diagnoses of the database, and the offset of its clock from this machine's, in milliseconds. */
-interface FoundDatabase {
-  readonly diagnoses: readonly Diagnosis[];
-  readonly ahead_ms: number | undefined;
-}
-
-/** Diagnoses the database over one read-only connection. Starts no server and waits for no lock. */
-export async function diagnoseDatabase(host: Host): Promise<FoundDatabase> {
+export async function diagnoseDatabase(host: Host) {
   const { config, env } = host;
   const where = placeOf(host, '/database');
   const base = { id: 'database.reach', title: 'database', where };
@@ -157,7 +146,6 @@ export async function diagnoseDatabase(host: Host): Promise<FoundDatabase> {
   };
 }
 
-/** Evaluates the facts about a database. */
 export function evaluateDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
   const { version } = facts;
   const remedy = 'upgrade the server to a version that is still maintained';
@@ -187,15 +175,11 @@ function evaluateConnections(facts: DatabaseFacts, { config, running }: Pick<Hos
   return [warning(is_tight ? found : `${found}; during an upgrade two run at once`, remedy, base)];
 }
 
-/** Facts that a database reports about itself. */
 export interface DatabaseFacts {
-  /** Major version. */
   readonly version: number;
-  /** Connections available to programs, connections in use, and the setting that limits them. */
   readonly usable: number;
   readonly in_use: number;
   readonly limited_by: string;
-  /** Offset of its clock from this machine's. */
   readonly ahead_ms: number | undefined;
 }
 

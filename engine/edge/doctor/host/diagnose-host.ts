@@ -1,35 +1,46 @@
-import { type CheckResult, skipped } from '../../../base/contract/checks.ts';
+import { type CheckResult, failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
 import type { Exchange } from '../../../base/kit/net/exchange.ts';
 import { secretIn, secretPlace } from '../../../base/kit/secret-names.ts';
+import type { Loaded } from '../../../base/source/spec.ts';
+import { createSecrets, namedSecrets } from '../../../base/store/secrets.ts';
+import { load } from '../../../pipeline/load/index.ts';
 import type { Diagnosis } from '../workstation.ts';
-import { checkConfiguration, checkVariables } from './configuration.ts';
 import { diagnoseDatabase } from './database.ts';
-import { type ClockReading, checkClock, clockIn, type Host, type HostOptions, placeOf } from './host.ts';
-import { checkListener, checkReadiness } from './listening.ts';
+import {
+  type ClockReading,
+  checkClock,
+  checkListener,
+  checkReadiness,
+  clockIn,
+  counted,
+  type Host,
+  type HostOptions,
+  placeOf,
+} from './host.ts';
 import { checkUpstream } from './live/check-live.ts';
 import { diagnosisOf } from './live/probe.ts';
 import { checkProvider } from './live/provider.ts';
 import { checkPublicUrl } from './public-url.ts';
 
-/**
- * Diagnoses the host of a gateway. Yields each result as soon as it is known. Read-only: starts nothing, binds no port, and
- * sends no request that costs anything.
- */
+/** Yields each result as soon as it is known. Read-only: starts nothing, binds no port, sends nothing that costs. */
 export async function* diagnoseHost(options: HostOptions): AsyncGenerator<CheckResult> {
   const since = stopwatch();
   const { loaded, diagnosis } = await checkConfiguration(options);
   yield since(diagnosis);
   const { config } = loaded;
   if (config === undefined) return;
-  const { diagnoses, running, direct } = await checkListener({ ...options, loaded, config });
+  const { diagnosis: listener, running, direct } = await checkListener({ ...options, loaded, config });
   const host: Host = { ...options, loaded, config, running, direct };
   // Requests run concurrently; results are reported in the order of a manual search.
   const database = diagnoseDatabase(host);
-  const services = diagnoseServices(host);
+  const services = [
+    diagnoseProvider(host),
+    ...host.config.upstreams.map((upstream, index) => diagnoseUpstream(host, upstream, index)),
+  ];
   // Not awaited yet: a rejection must not be unhandled in the meantime.
   for (const pending of [database, ...services]) pending.catch(() => {});
-  for (const found of diagnoses) yield since(found);
+  yield since(listener);
   if (running !== undefined) yield since(checkReadiness(running));
   yield since(checkVariables(options, loaded, running !== undefined));
   const { diagnoses: of_database, ahead_ms } = await database;
@@ -44,7 +55,6 @@ export async function* diagnoseHost(options: HostOptions): AsyncGenerator<CheckR
   for await (const found of checkPublicUrl(host)) yield since(found);
 }
 
-/** Adds to each result the time since the previous one. */
 function stopwatch(): (found: Diagnosis) => CheckResult {
   let last = performance.now();
   return ({ fixes: _, ...found }) => {
@@ -60,15 +70,6 @@ interface FoundService {
   readonly clock?: ClockReading;
 }
 
-/** Diagnoses the HTTP services of the gateway concurrently: identity provider and upstreams. Costs nothing. */
-function diagnoseServices(host: Host): Promise<FoundService>[] {
-  return [
-    diagnoseProvider(host),
-    ...host.config.upstreams.map((upstream, index) => diagnoseUpstream(host, upstream, index)),
-  ];
-}
-
-/** A service's diagnosis, with the clock offset in its first response. */
 async function found(
   host: Host,
   of: string,
@@ -107,4 +108,66 @@ async function diagnoseUpstream(host: Host, upstream: UpstreamConfig, index: num
     const unknown = `reachable; the credential was not tested, because ${secretPlace(missing)} is not set here`;
     return skipped(unknown, base);
   });
+}
+
+const FINDINGS_MAX = 10;
+/** Findings that `host.variables` reports in more detail. */
+const OF_VARIABLES: readonly string[] = ['W7004'];
+
+/** Loads the configuration and reports its findings, except for missing variables (`checkVariables`). */
+export async function checkConfiguration(
+  options: HostOptions,
+): Promise<{ readonly loaded: Loaded; readonly diagnosis: Diagnosis }> {
+  const { config_file, stages, env } = options;
+  const loaded = await load(config_file, { stages, env, environment: 'ignored' });
+  const findings = loaded.diagnostics.filter(({ code }) => !OF_VARIABLES.includes(code));
+  const errors = findings.filter(({ severity }) => severity === 'error').length;
+  const base = { id: 'host.configuration', title: 'the configuration', where: config_file };
+  if (findings.length === 0) {
+    const { models = [], upstreams = [] } = loaded.config ?? {};
+    const found = `loads without findings: ${counted(upstreams.length, 'upstream')}, ${counted(models.length, 'model')}, ${counted(loaded.pipelines.length, 'pipeline')}`;
+    return { loaded, diagnosis: ok(found, base) };
+  }
+  const remedy = `appscli check --config ${config_file} shows each with its line and remedy`;
+  const others = findings.length - FINDINGS_MAX;
+  const lines = findings.slice(0, FINDINGS_MAX).map(({ code, severity, message, file, line }) => {
+    return `${severity} ${code} ${file}${line === undefined ? '' : `:${line}`}: ${message}`;
+  });
+  const details = [...lines, ...(others > 0 ? [`and ${others} more`] : [])];
+  const diagnosis =
+    errors > 0
+      ? failed(`invalid: ${counted(errors, 'error')}`, remedy, { ...base, details })
+      : warning(`valid, with ${counted(findings.length, 'warning')}`, remedy, { ...base, details });
+  return { loaded, diagnosis };
+}
+
+/** Whether the secrets that the configuration names are set and usable. Never shows them. */
+export function checkVariables({ env }: Pick<HostOptions, 'env'>, loaded: Loaded, is_running: boolean): Diagnosis {
+  const base = { id: 'host.variables', title: 'environment variables' };
+  const entries = loaded.pipelines.flatMap(({ stages, on_error, finally: last }) => [...stages, ...on_error, ...last]);
+  const named = namedSecrets([loaded.config, entries.map(({ options }) => options)]);
+  const names = [...new Set(named.map(({ name }) => name))];
+  const missing = names.filter((name) => (secretIn(name, env) ?? '') === '');
+  if (missing.length > 0) {
+    const keysOf = (name: string) => new Set(named.filter((one) => one.name === name).map(({ key }) => key));
+    const places = missing.map((name) => `${secretPlace(name)} (${[...keysOf(name)].join(', ')})`);
+    const found = `not set here: ${places.join(', ')}`;
+    if (!is_running) {
+      const remedy =
+        'set them for the gateway (EnvironmentFile= of a service, env_file of a container); if they are set there, run the doctor with the same environment';
+      return failed(found, remedy, base);
+    }
+    return warning(
+      `${found}; the running gateway has its own environment, so its services cannot be checked from here`,
+      'run the doctor with the environment of the gateway: its env_file or EnvironmentFile=',
+      base,
+    );
+  }
+  try {
+    createSecrets(loaded, env, () => {});
+  } catch (error) {
+    return failed((error as Error).message, 'copy the value again, without a line break', base);
+  }
+  if (names.length === 0) return ok('the configuration uses none', base);
+  return ok(`all ${names.length} are set: ${names.map(secretPlace).join(', ')}`, base);
 }

@@ -7,17 +7,15 @@ import { formatNetworkError } from '../../../base/kit/net/format-network-error.t
 import { printableLine } from '../../../base/kit/text/printable.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
 import { REQUEST_ID_HEADER } from '../../../pipeline/run/headers.ts';
-import { CALLBACK_PATH, CONSOLE_SIGN_IN_PATH, PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
+import { PATHS } from '../../http/sign-in/paths.ts';
 import { type Answer, nonApiResponse, readAnswer, shortText } from '../../selfcheck/answer.ts';
-import { noResponse } from '../../selfcheck/ask.ts';
 import { checkWithoutToken } from '../../selfcheck/checks.ts';
+import { noResponse } from '../../selfcheck/run.ts';
 import type { Diagnosis } from '../workstation.ts';
-import { type Host, placeOf } from './host.ts';
-import { type DirectAsk, isOfConfiguration, recognise } from './listening.ts';
+import { type DirectAsk, type Host, isOfConfiguration, placeOf, recognise } from './host.ts';
 
 interface PublicUrlProbe {
   readonly host: Host;
-  /** Without a trailing slash. */
   readonly root_url: string;
   readonly where: string;
   readonly ask: DirectAsk;
@@ -48,7 +46,7 @@ async function checkDestination(
   const none = skipped('no gateway runs here');
   let answer: Answer;
   try {
-    answer = await readAnswer(await ask(PROTOCOL_PATH, { seconds: timeout_seconds }));
+    answer = await readAnswer(await ask(PATHS.protocol, { seconds: timeout_seconds }));
   } catch (error) {
     if (running === undefined) return result(none);
     const { found, remedy } = noResponse(error, root_url, timeout_seconds);
@@ -76,14 +74,13 @@ function classifyNonApiResponse(answer: Answer): CheckOutcome {
   // The page is Markdown, so a response without JSON is normal.
   const foreign = answer.status === 200 && answer.text.startsWith('#') ? undefined : nonApiResponse(answer);
   if (foreign !== undefined)
-    return failed(`GET ${PROTOCOL_PATH} does not reach the gateway, but returns ${foreign.found}`, foreign.remedy);
+    return failed(`GET ${PATHS.protocol} does not reach the gateway, but returns ${foreign.found}`, foreign.remedy);
   return failed(
-    `another server responds to GET ${PROTOCOL_PATH} (status ${answer.status})`,
+    `another server responds to GET ${PATHS.protocol} (status ${answer.status})`,
     'configure the proxy to forward everything below the public URL to the gateway',
   );
 }
 
-/** Whether API requests reach the gateway anyway, for example behind a sign-in proxy for browsers. */
 async function servesClients({ ask, host }: PublicUrlProbe): Promise<boolean> {
   try {
     const { status, json, headers } = await readAnswer(await ask('/v1/models', { seconds: host.timeout_seconds }));
@@ -104,13 +101,12 @@ async function checkModelList({ ask, host, root_url, where }: PublicUrlProbe): P
   }
 }
 
-/** Whether the console's sign-in page redirects to the identity provider, if one is configured. Follows no redirect. */
 async function checkSignIn({ host, ask, root_url, where }: PublicUrlProbe): Promise<Diagnosis[]> {
   if (host.config.auth?.oidc === undefined) return [];
   const base = { id: 'public_url.sign_in', title: 'sign-in to the console', where };
   const request = { seconds: host.timeout_seconds, headers: { accept: 'text/html' } };
   try {
-    const answer = await readAnswer(await ask(CONSOLE_SIGN_IN_PATH, request));
+    const answer = await readAnswer(await ask(PATHS.console_sign_in, request));
     return [{ ...base, ...classifySignIn(root_url, answer) }];
   } catch (error) {
     return [skipped(`unknown: ${formatNetworkError(error, host.timeout_seconds)}`, base)];
@@ -122,11 +118,11 @@ function classifySignIn(root_url: string, answer: Answer): CheckOutcome {
   const to = URL.canParse(location, root_url) ? new URL(location, root_url) : undefined;
   if (to?.searchParams.has('client_id') !== true) {
     const { found } = nonApiResponse(answer) ?? { found: `status ${answer.status}` };
-    const remedy = `make the proxy forward ${CONSOLE_SIGN_IN_PATH} and ${CALLBACK_PATH} with the host and port of the request (nginx: proxy_set_header Host $http_host), without its own redirect or sign-in`;
+    const remedy = `make the proxy forward ${PATHS.console_sign_in} and ${PATHS.callback} with the host and port of the request (nginx: proxy_set_header Host $http_host), without its own redirect or sign-in`;
     return failed(`expected a redirect to the identity provider, got ${found}`, remedy);
   }
   const back = to.searchParams.get('redirect_uri');
-  if (back === null || back === new URL(`${root_url}${CALLBACK_PATH}`).href)
+  if (back === null || back === new URL(`${root_url}${PATHS.callback}`).href)
     return ok(`redirects to the identity provider at ${shortText(to.origin)}`);
   const remedy = 'correct server.public_url, or the target of the proxy';
   return failed(`the redirect URI ${shortText(back)} is not below this address`, remedy);
@@ -150,10 +146,7 @@ async function checkBodySize({ host, root_url, where }: PublicUrlProbe): Promise
   return [failed(`a proxy on the way rejects ${requests} (status 413)`, remedy, base)];
 }
 
-/**
- * Announces a large body with `Expect: 100-continue` (RFC 9110 section 10.1.1) and no credential. A server that rejects the size
- * responds at once; no body is sent. Returns the status; `undefined` without a response in time.
- */
+/** Announces a body with `Expect: 100-continue` (RFC 9110 section 10.1.1); sends none. `undefined` if late. */
 export function announceBody(
   root_url: string,
   { bytes, seconds }: { readonly bytes: number; readonly seconds: number },

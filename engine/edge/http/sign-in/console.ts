@@ -42,15 +42,9 @@ import {
   sessionCookie,
   signInCookies,
 } from './cookies.ts';
-import { html, mark } from './pages.ts';
-import {
-  CONSOLE_LINK_PATH,
-  CONSOLE_PATH,
-  CONSOLE_SESSION_PATH,
-  CONSOLE_SIGN_IN_PATH,
-  CONSOLE_SIGN_OUT_PATH,
-  CONSOLE_SIGNED_OUT_PATH,
-} from './paths.ts';
+import { readQuery, refuseCrossSiteEmbed, requireRequestRate } from './forms.ts';
+import { html, outcome } from './pages.ts';
+import { PATHS } from './paths.ts';
 import {
   identifyPerson,
   providerFailure,
@@ -59,46 +53,28 @@ import {
   type SignInFlow,
   storeFailure,
 } from './refusals.ts';
-import {
-  type Answer,
-  errorAnswer,
-  logged,
-  mountRoutes,
-  type Route,
-  readQuery,
-  refuseCrossSiteEmbed,
-  requireRequestRate,
-  type SignIn,
-  type Visit,
-} from './routes.ts';
+import { type Answer, errorAnswer, logged, mountRoutes, type Route, type SignIn, type Visit } from './routes.ts';
 import { suspendUnlessVerified } from './token.ts';
 
 const PAGE_MAX_CHARS = 1000;
-const NO_PAGES = [
-  CONSOLE_SIGN_IN_PATH,
-  CONSOLE_SESSION_PATH,
-  CONSOLE_LINK_PATH,
-  CONSOLE_SIGN_OUT_PATH,
-  CONSOLE_SIGNED_OUT_PATH,
-];
+const NO_PAGES: readonly string[] = Object.values(PATHS).filter((path) => path.startsWith('/console/'));
 const ANY_BASE = 'http://gateway.invalid';
 
 /**
- * Validates the return path of a sign-in: path and query of a console page below the public URL. Anything else, such as an
- * address of another site, becomes the first page (no open redirect).
- * @param prefix path of the public URL, which may precede the path of the page.
+ * The return path of a sign-in: path and query of a console page, below the path `prefix` of the public URL. Anything else, such
+ * as an address of another site, becomes the first page (no open redirect).
  */
 export function returnPath(given: string | undefined, prefix: string): string {
   const text = prefix !== '' && given?.startsWith(`${prefix}/`) ? given.slice(prefix.length) : given;
-  if (text === undefined || text.length > PAGE_MAX_CHARS || !/^\/console(?:[/?]|$)/.test(text)) return CONSOLE_PATH;
-  if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, ANY_BASE)) return CONSOLE_PATH;
+  if (text === undefined || text.length > PAGE_MAX_CHARS || !/^\/console(?:[/?]|$)/.test(text)) return PATHS.console;
+  if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, ANY_BASE)) return PATHS.console;
   const { origin, pathname, search } = new URL(text, ANY_BASE);
-  const is_page = origin === ANY_BASE && (pathname === CONSOLE_PATH || pathname.startsWith(`${CONSOLE_PATH}/`));
+  const is_page = origin === ANY_BASE && (pathname === PATHS.console || pathname.startsWith(`${PATHS.console}/`));
   const page = `${pathname}${search}`;
   // The path is stored in a cookie, and percent-encoding can make it nine times as long.
   return is_page && !NO_PAGES.includes(pathname.replace(/\/+$/, '')) && page.length <= PAGE_MAX_CHARS
     ? page
-    : CONSOLE_PATH;
+    : PATHS.console;
 }
 
 const BROWSERS: readonly (readonly [RegExp, string])[] = [
@@ -151,8 +127,7 @@ const CONSOLE_HEADER = 'x-console';
 /**
  * CSRF protection for requests with the session cookie. A change requires a same-origin proof, the console's header and, with a
  * body, JSON. A read requires the same-origin proof, or the console's header if the browser sends no origin (downloads and event
- * streams have no such header). Raises forbidden.
- * @param origin the gateway's own, from its public URL, never from the Host header.
+ * streams have no such header). The origin is that of the public URL, never from the Host header. Raises forbidden.
  */
 function requireSameOrigin({ method, headers }: Pick<IncomingMessage, 'method' | 'headers'>, origin: string): void {
   const marked = headers[CONSOLE_HEADER] !== undefined;
@@ -174,17 +149,10 @@ function notSameOrigin(): StageError {
   );
 }
 
-/** Interval of checks at the identity provider. */
 const DUE_MS = 15 * 60_000;
 /** Delay before the next check after a failed one. */
 const RETRY_MS = 60_000;
 const MAX_TRIED = 10_000;
-
-interface Checked {
-  readonly person: Person;
-  /** Whether the identity provider just confirmed it. */
-  readonly is_anew: boolean;
-}
 
 /**
  * Makes the function that rechecks the person of a session at the identity provider every 15 minutes. During an outage of the
@@ -195,7 +163,7 @@ function createRecheck(asking: AccountCheckContext) {
   const tried = new LRUCache<string, number>(atMost(MAX_TRIED));
   const longest_ms = (config.auth?.session.ttl_minutes ?? 0) * 60_000;
 
-  return async (about: NonNullable<ConsoleSession['person']>): Promise<Checked> => {
+  return async (about: NonNullable<ConsoleSession['person']>): Promise<{ person: Person; is_anew: boolean }> => {
     const { session_id, person, groups, checked_at } = about;
     const known = {
       person: { ...person, groups: person.groups.filter((group) => groups.includes(group)) },
@@ -258,17 +226,11 @@ function providerUnavailable(wait_ms: number): StageError {
 
 interface ConsoleCallerOptions {
   readonly config: GatewayConfig;
-  /** Absent without an identity provider: then a link opens the console. */
   readonly identity: Identity | undefined;
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly telemetry: Pick<Telemetry, 'operation'>;
-}
-
-interface ConsoleVisit {
-  readonly caller: Caller;
-  readonly session: ConsoleSession;
 }
 
 /** Authentication by the console's cookie, for one configuration. */
@@ -299,7 +261,6 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
   return {
     cookie,
     sessions,
-    /** Whether a request has the console's cookie or header. */
     concerns: ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
       cookie.read(headers) !== undefined || headers[CONSOLE_HEADER] !== undefined,
     /** The session of a console request, without a check of its person. Raises forbidden. */
@@ -313,7 +274,7 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
      * Authenticates a console request. Rotates the cookie if the person's groups changed. A background request without recent
      * user activity (`x-console: 0`) does not extend the session. Raises credential_missing, credential_expired, credential_revoked, forbidden, temporarily_unavailable, store_unavailable.
      */
-    async identify(req: IncomingMessage, res: ServerResponse): Promise<ConsoleVisit> {
+    async identify(req: IncomingMessage, res: ServerResponse) {
       const text = cookie.read(req.headers);
       if (text === undefined) throw new StageError('credential_missing', 'You are signed out. Sign in to the console.');
       requireSameOrigin(req, origin);
@@ -365,7 +326,7 @@ function createCallerOf(options: ConsoleCallerOptions, sessions: ConsoleSessions
 }
 
 function signInAgain({ issuer }: Pick<SignIn, 'issuer'>, to: string, other_account = false): RetryLink {
-  const href = `${issuer}${CONSOLE_SIGN_IN_PATH}?back_to=${encodeURIComponent(to)}`;
+  const href = `${issuer}${PATHS.console_sign_in}?back_to=${encodeURIComponent(to)}`;
   return other_account ? { href: `${href}&other=1`, label: 'Use another account' } : { href, label: 'Try again' };
 }
 
@@ -377,7 +338,7 @@ export function beginConsole(sign_in: SignIn): Route {
   const isExposed = !issuer.startsWith('https:') && !isLoopbackUrl(issuer);
   return {
     // Some proxies write a trailing slash.
-    path: [CONSOLE_SIGN_IN_PATH, `${CONSOLE_SIGN_IN_PATH}/`],
+    path: [PATHS.console_sign_in, `${PATHS.console_sign_in}/`],
     speaks: 'page',
     operation: 'gateway.sign_in',
     head: false,
@@ -402,7 +363,6 @@ export function beginConsole(sign_in: SignIn): Route {
   };
 }
 
-/** Refuses a sign-in over plain HTTP: the cookie could be intercepted. */
 function overHttp(visit: Visit): Answer {
   const texts = {
     title: 'The console needs HTTPS',
@@ -412,10 +372,7 @@ function overHttp(visit: Visit): Answer {
   return errorAnswer(visit, 403, texts, { outcome: 'refused', error_type: 'http' });
 }
 
-/**
- * Completes a sign-in to the console, in the browser that began it. Always creates a new session (no session fixation) and ends
- * the previous one.
- */
+/** Completes a sign-in to the console, in the browser that began it, with a new session (no session fixation). */
 export async function finishConsoleSignIn(sign_in: SignIn, visit: Visit, attempt: ConsoleAttempt): Promise<Answer> {
   const { issuer } = sign_in;
   const cleared = signInCookies(issuer).clear(attempt.state);
@@ -447,7 +404,6 @@ async function finish(sign_in: SignIn, visit: Visit, flow: SignInFlow, attempt: 
   return { status: 303, location: `${issuer}${attempt.to}`, headers, result: { outcome: 'approved' } };
 }
 
-/** Ends the session of the browser's previous cookie, which the new one replaces. */
 async function endFormer({ identity, issuer }: SignIn, { req }: Visit): Promise<void> {
   const cookie = sessionCookie(issuer).read(req.headers);
   if (cookie === undefined || !identity.tokens.tags.fit(cookie)) return;
@@ -477,7 +433,7 @@ function consoleLink(
 ): Route {
   const issuer = issuerOf(config);
   return {
-    path: CONSOLE_LINK_PATH,
+    path: PATHS.console_link,
     speaks: 'page',
     head: false,
     async get(visit) {
@@ -496,13 +452,13 @@ function consoleLink(
       if (opened === undefined) return no(404, 'It was already used, or is older than a minute.');
       log.info({ operator: opened.operator, ...logged(visit) }, 'a console session began with a link');
       const headers = { 'set-cookie': cookie.keep(opened.cookie) };
-      return { status: 303, location: `${issuer}${CONSOLE_PATH}`, headers };
+      return { status: 303, location: `${issuer}${PATHS.console}`, headers };
     },
   };
 }
 
 const WITHOUT_PROVIDER: Route = {
-  path: CONSOLE_SIGN_IN_PATH,
+  path: PATHS.console_sign_in,
   speaks: 'page',
   any: (visit) =>
     errorAnswer(visit, 404, {
@@ -514,19 +470,20 @@ const WITHOUT_PROVIDER: Route = {
 
 function signedOut(issuer: string, atProvider: () => Promise<URL | undefined>): Route {
   return {
-    path: CONSOLE_SIGNED_OUT_PATH,
+    path: PATHS.console_signed_out,
     speaks: 'page',
     async get() {
       // The page does not depend on the provider.
       const at_provider = await atProvider().catch(() => undefined);
-      const content = html`${mark('good')}
-<div role="status">
-<h1>You are signed out of the console</h1>
-<p>The session in this browser has ended. Programs in your terminal stay signed in.</p>
-</div>
-${at_provider && html`<p class="soft">You may still be signed in at your identity provider, which then needs no password. On a shared computer, <a href="${at_provider.href}" rel="noreferrer">sign out there, too</a>.</p>`}
-<p class="actions"><a class="button primary" href="${issuer}${CONSOLE_PATH}">Sign in again</a></p>`;
-      return { status: 200, page: { title: 'Signed out', content } };
+      const content = outcome(
+        'good',
+        'You are signed out of the console',
+        'The session in this browser has ended. Programs in your terminal stay signed in.',
+        at_provider &&
+          html`You may still be signed in at your identity provider, which then needs no password. On a shared computer, <a href="${at_provider.href}" rel="noreferrer">sign out there, too</a>.`,
+      );
+      const again = html`<p class="actions"><a class="button primary" href="${issuer}${PATHS.console}">Sign in again</a></p>`;
+      return { status: 200, page: { title: 'Signed out', content: html`${content}\n${again}` } };
     },
   };
 }
@@ -558,17 +515,7 @@ function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
   };
 }
 
-/**
- * Routes of the console's session.
- *
- * | path                | what happens                                                        |
- * |---------------------|---------------------------------------------------------------------|
- * | /console/sign-in    | goes to the identity provider, which sends back to /oauth/callback  |
- * | /console/link       | opens the console where there is no identity provider               |
- * | /console/session    | returns who is signed in                                            |
- * | /console/sign-out   | ends the session                                                    |
- * | /console/signed-out | shows that the session has ended                                    |
- */
+/** Routes of the console's session: who is signed in, sign-out and, without an identity provider, the one-time link. */
 export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: ConsoleCallers): Router {
   const { config, identity, log } = options;
   const issuer = issuerOf(config);
@@ -577,7 +524,7 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
   const without_provider = identity === undefined ? [WITHOUT_PROVIDER, consoleLink(config, callers, log)] : [];
   const pages = [signedOut(issuer, provider), ...without_provider];
   const router = Router({ caseSensitive: true, strict: true });
-  router.use(CONSOLE_PATH, (_req, res, next) => {
+  router.use(PATHS.console, (_req, res, next) => {
     res.setHeaders(new Headers(CONSOLE_HEADERS));
     next();
   });
@@ -585,8 +532,8 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
     mountRoutes(pages, { ...options, branding: config.branding, provider_url: config.auth?.oidc?.issuer_url }),
   );
   const readState = createConsoleState(config, callers);
-  serve(router, CONSOLE_SESSION_PATH, 'GET', readState);
-  serve(router, CONSOLE_SIGN_OUT_PATH, 'POST', async (req, res) => {
+  serve(router, PATHS.console_session, 'GET', readState);
+  serve(router, PATHS.console_sign_out, 'POST', async (req, res) => {
     // A form of another site has no cookie, but the response would clear the cookie all the same.
     requireSameOrigin(req, origin);
     // Works without the provider, and for a session that is already over.
@@ -595,7 +542,7 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
     const person = session?.person;
     if (person !== undefined) await identity?.sessions.end(person.session_id, 'signed out', 'person');
     res.setHeader('set-cookie', callers.cookie.cleared);
-    return { location: `${issuer}${CONSOLE_SIGNED_OUT_PATH}` };
+    return { location: `${issuer}${PATHS.console_signed_out}` };
   });
   return router;
 }

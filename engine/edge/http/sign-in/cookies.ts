@@ -5,9 +5,8 @@ import type { PendingGrant } from '../../../domain/identity/sessions/device-gran
 import type { SessionTokens } from '../../../domain/identity/sessions/session-tokens.ts';
 
 /**
- * CSRF check: whether a page of this origin sent the request. Only browsers can write these two headers, so pages need no CSRF
- * token. The origin `null` (a page without an origin) proves nothing, and neither do missing headers.
- * @param origin the gateway's own, from its public URL, never from the Host header.
+ * CSRF check: whether a page of this origin (of the public URL, never of the Host header) sent the request. Only browsers can write
+ * these two headers. The origin `null` (a page without an origin) proves nothing, and neither do missing headers.
  */
 export function isSameOrigin(headers: IncomingHttpHeaders, origin: string): boolean {
   const { 'sec-fetch-site': site } = headers;
@@ -51,10 +50,7 @@ export function signInCookies(issuer: string) {
   return {
     /** The value for a state; `undefined` if it is missing, oversized or duplicated. */
     read: (headers: IncomingHttpHeaders, state: string) => onlyValue(headers, nameOf(state), MAX_CHARS),
-    /**
-     * `set-cookie` lines that store a value for the longest duration of a sign-in.
-     * @param headers of the request, whose oldest cookies are removed if there are too many.
-     */
+    /** `set-cookie` lines that store a value for the longest duration of a sign-in, and remove the oldest of too many. */
     keep(headers: IncomingHttpHeaders, state: string, value: string): string[] {
       const name = nameOf(state);
       // Browsers send the oldest cookies first (RFC 6265 section 5.4).
@@ -71,7 +67,6 @@ function pairsOf({ cookie = '' }: IncomingHttpHeaders): string[] {
   return cookie.split(';').map((pair) => pair.trim());
 }
 
-/** The value of a cookie; `undefined` if it is missing, empty, oversized or duplicated. */
 function onlyValue(headers: IncomingHttpHeaders, name: string, max_chars: number): string | undefined {
   const [found, ...others] = pairsOf(headers).filter((pair) => pair.startsWith(`${name}=`));
   if (found === undefined || others.length > 0 || found.length > max_chars) return undefined;
@@ -83,7 +78,6 @@ const SESSION_MAX_CHARS = 200;
 /**
  * Session cookie of the console. The `__Host-` prefix keeps other hosts of the domain from setting it. Without TLS, on a loopback
  * address, the name contains the port, as cookies of one host are shared by all ports.
- * @param issuer the public URL.
  */
 export function sessionCookie(issuer: string) {
   const { protocol, port } = new URL(issuer);
@@ -92,10 +86,8 @@ export function sessionCookie(issuer: string) {
   // Lax: a link to the console opens it signed in. Changes need more than the cookie (CSRF check).
   const attributes = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
   return {
-    /** Its value; `undefined` if it is missing, oversized or duplicated. */
     read: (headers: IncomingHttpHeaders): string | undefined => onlyValue(headers, name, SESSION_MAX_CHARS),
     keep: (value: string): string => `${name}=${value}; ${attributes}`,
-    /** `set-cookie` that removes it. */
     cleared: `${name}=; ${attributes}; Max-Age=0`,
   };
 }
@@ -106,7 +98,6 @@ export type SessionCookie = ReturnType<typeof sessionCookie>;
 /** An authorization request for a device sign-in, stored encrypted in the browser's cookie. */
 export interface BrowserAttempt extends SignInAttempt {
   readonly grant_id: string;
-  /** Milliseconds since the epoch. */
   readonly expires_at: number;
 }
 
@@ -114,7 +105,6 @@ export interface BrowserAttempt extends SignInAttempt {
 export interface ConsoleAttempt extends SignInAttempt {
   /** The requested page: path and query below the public URL. */
   readonly to: string;
-  /** Milliseconds since the epoch. */
   readonly expires_at: number;
 }
 

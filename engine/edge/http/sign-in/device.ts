@@ -12,18 +12,9 @@ import {
   openAttempt,
   signInCookies,
 } from './cookies.ts';
+import { OAuthError, readForm, readQuery, refuseCrossSiteEmbed, requireRequestRate, tooManyRequests } from './forms.ts';
 import { confirmPage, declinedPage, enterCodePage, expiredPage, signInOffPage, successPage } from './pages.ts';
-import {
-  CALLBACK_PATH,
-  DEVICE_AUTHORIZATION_PATH,
-  DEVICE_GRANT,
-  DEVICE_PATH,
-  DISCOVERY_PATH,
-  PROTOCOL_PATH,
-  REFRESH_GRANT,
-  REVOCATION_PATH,
-  TOKEN_PATH,
-} from './paths.ts';
+import { DEVICE_GRANT, PATHS, REFRESH_GRANT } from './paths.ts';
 import {
   backTo,
   deviceFlow,
@@ -38,15 +29,9 @@ import {
   errorAnswer,
   logged,
   mountRoutes,
-  OAuthError,
   type Route,
-  readForm,
-  readQuery,
-  refuseCrossSiteEmbed,
-  requireRequestRate,
   type SignIn,
   type SignInOptions,
-  tooManyRequests,
   type Visit,
 } from './routes.ts';
 
@@ -59,21 +44,20 @@ const CACHE_SECONDS = 300;
 export function discovery({ issuer }: SignIn): Route {
   const json = {
     issuer,
-    device_authorization_endpoint: `${issuer}${DEVICE_AUTHORIZATION_PATH}`,
-    token_endpoint: `${issuer}${TOKEN_PATH}`,
-    revocation_endpoint: `${issuer}${REVOCATION_PATH}`,
+    device_authorization_endpoint: `${issuer}${PATHS.device_authorization}`,
+    token_endpoint: `${issuer}${PATHS.token}`,
+    revocation_endpoint: `${issuer}${PATHS.revocation}`,
     grant_types_supported: [DEVICE_GRANT, REFRESH_GRANT],
-    // There is no authorization endpoint.
     response_types_supported: [],
     token_endpoint_auth_methods_supported: ['none'],
     revocation_endpoint_auth_methods_supported: ['none'],
-    service_documentation: `${issuer}${PROTOCOL_PATH}`,
+    service_documentation: `${issuer}${PATHS.protocol}`,
   };
   const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
   const { pathname } = new URL(issuer);
   // Other characters have a meaning in router patterns.
-  const at_root = pathname !== '/' && /^[\w./~-]+$/.test(pathname) ? [`${DISCOVERY_PATH}${pathname}`] : [];
-  return { path: [DISCOVERY_PATH, ...at_root], speaks: 'json', get: () => ({ status: 200, headers, json }) };
+  const at_root = pathname !== '/' && /^[\w./~-]+$/.test(pathname) ? [`${PATHS.discovery}${pathname}`] : [];
+  return { path: [PATHS.discovery, ...at_root], speaks: 'json', get: () => ({ status: 200, headers, json }) };
 }
 
 /** Begins a sign-in: issues a device code to the program and a user code for the person (RFC 8628 section 3.1). */
@@ -82,7 +66,7 @@ export function deviceAuthorization(sign_in: SignIn): Route {
   const { device_grants, attempts } = identity;
   const login_notice = config.auth?.login_notice;
   return {
-    path: DEVICE_AUTHORIZATION_PATH,
+    path: PATHS.device_authorization,
     speaks: 'json',
     operation: 'gateway.sign_in',
     async post({ req }) {
@@ -96,7 +80,7 @@ export function deviceAuthorization(sign_in: SignIn): Route {
         throw tooManyRequests(problem, limit.retry_after_seconds);
       }
       const begun = await device_grants.begin(deviceOf(req.headers, address, surface));
-      const verification_uri = `${issuer}${DEVICE_PATH}`;
+      const verification_uri = `${issuer}${PATHS.device}`;
       const json = {
         device_code: begun.device_code,
         user_code: begun.user_code,
@@ -117,7 +101,6 @@ export function device(sign_in: SignIn): Route {
   const { device_grants, attempts } = identity;
   const login_notice = config.auth?.login_notice;
 
-  /** The form again, with an error about the code. */
   const formWithError = (status: number, typed: string | undefined, problem: string): Answer => {
     // Truncated: the page never repeats a longer text.
     const user_code = typed?.slice(0, TYPED_CHARS);
@@ -128,7 +111,6 @@ export function device(sign_in: SignIn): Route {
   const unknown = (typed: string) =>
     formWithError(404, typed, 'Unknown code. It may be mistyped, already used, or older than ten minutes.');
 
-  /** The pending sign-in of a user code. Raises OAuthError after too many wrong codes. */
   const enter = async (address: string, typed: string | undefined): Promise<PendingGrant | undefined> => {
     const entered = await attempts.enterCode(address, typed);
     if ('grant' in entered) return entered.grant;
@@ -136,7 +118,7 @@ export function device(sign_in: SignIn): Route {
   };
 
   return {
-    path: DEVICE_PATH,
+    path: PATHS.device,
     speaks: 'page',
     operation: 'gateway.sign_in',
     async get({ req }) {
@@ -187,17 +169,16 @@ const TOO_LATE = {
 /** Redirects the address with a trailing slash to the page. */
 export function deviceWithSlash({ issuer }: SignIn): Route {
   return {
-    path: `${DEVICE_PATH}/`,
+    path: `${PATHS.device}/`,
     speaks: 'page',
     get({ req }) {
       const typed = readQuery(req.originalUrl).get('user_code');
       const query = typed === undefined ? '' : `?user_code=${encodeURIComponent(typed)}`;
-      return { status: 308, location: `${issuer}${DEVICE_PATH}${query}` };
+      return { status: 308, location: `${issuer}${PATHS.device}${query}` };
     },
   };
 }
 
-/** Redirects the browser to the identity provider, and binds the sign-in to it with a cookie. */
 async function redirectToProvider(
   sign_in: SignIn,
   visit: Visit,
@@ -224,7 +205,7 @@ export function callback(sign_in: SignIn): Route {
   const { identity, clock, issuer } = sign_in;
   const cookies = signInCookies(issuer);
   return {
-    path: CALLBACK_PATH,
+    path: PATHS.callback,
     speaks: 'page',
     operation: 'gateway.sign_in',
     // A HEAD request must not complete a sign-in.
@@ -259,7 +240,6 @@ const EXPIRED: Answer = {
   result: { outcome: 'refused', error_type: 'expired' },
 };
 
-/** Response at the end of a sign-in, with what the cookie keeps of a successful one. */
 type Ended = Answer & { readonly finished?: FinishedAttempt };
 
 function nothingToFinish({ issuer }: Pick<SignIn, 'issuer'>, visit: Visit): Answer {
@@ -314,11 +294,11 @@ export function signInOff(
   return mountRoutes(
     [
       {
-        path: [DISCOVERY_PATH, DEVICE_AUTHORIZATION_PATH, TOKEN_PATH, REVOCATION_PATH],
+        path: [PATHS.discovery, PATHS.device_authorization, PATHS.token, PATHS.revocation],
         speaks: 'json',
         any: () => ({ status: 404, json }),
       },
-      { path: [DEVICE_PATH, `${DEVICE_PATH}/`, CALLBACK_PATH], speaks: 'page', any: () => ({ status: 404, page }) },
+      { path: [PATHS.device, `${PATHS.device}/`, PATHS.callback], speaks: 'page', any: () => ({ status: 404, page }) },
     ],
     options,
   );

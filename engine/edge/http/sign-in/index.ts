@@ -5,7 +5,7 @@ import { createOriginReader } from '../client.ts';
 import { beginConsole } from './console.ts';
 import { callback, device, deviceAuthorization, deviceWithSlash, discovery } from './device.ts';
 import { html, type Page } from './pages.ts';
-import { CONSOLE_PATH, DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './paths.ts';
+import { PATHS } from './paths.ts';
 import { type Answer, mountRoutes, type SignIn, type SignInOptions } from './routes.ts';
 import { revoke, token } from './token.ts';
 
@@ -19,9 +19,9 @@ export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'lo
     status: 'ok',
     name: config.branding?.name ?? 'Model gateway',
     base_urls: { messages: root, chat_completions: `${root}/v1`, responses: `${root}/v1` },
-    protocol: `${root}${PROTOCOL_PATH}`,
-    console: `${root}${CONSOLE_PATH}`,
-    ...(signs_in && { sign_in: `${root}${DISCOVERY_PATH}` }),
+    protocol: `${root}${PATHS.protocol}`,
+    console: `${root}${PATHS.console}`,
+    ...(signs_in && { sign_in: `${root}${PATHS.discovery}` }),
     ...(config.branding?.support_url !== undefined && { support_url: config.branding.support_url }),
   };
   const page = frontPage(root, signs_in);
@@ -32,7 +32,7 @@ export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'lo
 
 /** @param root the public URL without a slash at its end. */
 export function frontPage(root: string, signs_in: boolean): Page {
-  const device = `${root}${DEVICE_PATH}`;
+  const device = `${root}${PATHS.device}`;
   const credential = signs_in
     ? html`<p>Sign in from your terminal with your company account:</p>
 <pre><code>${clientCommand(root, 'login')}</code></pre>
@@ -41,14 +41,14 @@ export function frontPage(root: string, signs_in: boolean): Page {
   return {
     title: 'Model gateway',
     content: html`<h1>This is a gateway to language models</h1>
-<p class="soft">It serves clients such as the coding client in your terminal. For people there is <a href="${root}${CONSOLE_PATH}">the console</a>.</p>
+<p class="soft">It serves clients such as the coding client in your terminal. For people there is <a href="${root}${PATHS.console}">the console</a>.</p>
 ${credential}
 <h2>Address for your client</h2>
 <dl>
 <dt>Messages</dt><dd><code>${root}</code></dd>
 <dt>All others</dt><dd><code>${root}/v1</code></dd>
 </dl>
-<p class="small"><a href="${root}${PROTOCOL_PATH}">Protocol reference for client authors</a></p>`,
+<p class="small"><a href="${root}${PATHS.protocol}">Protocol reference for client authors</a></p>`,
   };
 }
 
@@ -58,19 +58,7 @@ export { signInOff } from './device.ts';
 export { type ProtocolOptions, protocolRoute } from './protocol.ts';
 export type { SignInOptions } from './routes.ts';
 
-/**
- * HTTP routes of sign-in for one configuration: OAuth 2.0 device authorization and the console's sign-in.
- *
- * | path                                    | caller   | what happens                                          |
- * |-----------------------------------------|----------|-------------------------------------------------------|
- * | /.well-known/oauth-authorization-server | program  | reads the endpoints (RFC 8414)                        |
- * | /oauth/device_authorization             | program  | gets a device code and a user code (RFC 8628)         |
- * | /device                                 | browser  | confirms the user code, goes to the identity provider |
- * | /oauth/callback                         | browser  | returns; the person is admitted or refused            |
- * | /oauth/token                            | program  | gets, and later renews, its session token             |
- * | /oauth/revoke                           | program  | signs out (RFC 7009)                                  |
- * | /console/sign-in                        | browser  | goes to the identity provider for the console         |
- */
+/** HTTP routes of sign-in for one configuration: OAuth 2.0 device authorization and the console's sign-in. */
 export function signInRoutes(options: SignInOptions): Router {
   const { config } = options;
   const origin_reader = createOriginReader(config.server);

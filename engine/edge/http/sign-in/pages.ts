@@ -30,14 +30,11 @@ function markupOf(value: HtmlValue): string {
   return 'markup' in value ? value.markup : value.map(({ markup }) => markup).join('');
 }
 
-/**
- * HTML template that escapes every value, for element content and quoted attributes; not for scripts, styles or untrusted URLs.
- */
+/** HTML template that escapes every value, for element content and quoted attributes; not for scripts, styles or untrusted URLs. */
 export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
   return { markup: strings.reduce((markup, text, index) => markup + markupOf(values[index - 1]) + text) };
 }
 
-/** Inline style of every page, so that a page needs no other request. */
 const PAGE_STYLE = `
 :root {
   color-scheme: light dark;
@@ -163,15 +160,22 @@ const MARKS = {
   alarm: html`<circle cx="20" cy="20" r="18"/><path d="M20 11.5v10.5M20 28v.1"/>`,
 } as const;
 
-/** Decorative sign above a heading, hidden from screen readers. */
-export function mark(kind: keyof typeof MARKS): Html {
-  return html`<svg class="mark ${kind}" viewBox="0 0 40 40" fill="none" stroke="currentColor" stroke-width="2.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">${MARKS[kind]}</svg>`;
+/** How something ended: a decorative sign, what a screen reader announces, and advice. */
+export function outcome(
+  kind: keyof typeof MARKS,
+  heading: string,
+  sentence: string | Html,
+  advice?: string | Html,
+): Html {
+  return html`<svg class="mark ${kind}" viewBox="0 0 40 40" fill="none" stroke="currentColor" stroke-width="2.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">${MARKS[kind]}</svg>
+<div role="${kind === 'good' ? 'status' : 'alert'}">
+<h1>${heading}</h1>
+<p>${sentence}</p>
+</div>
+${advice && html`<p class="soft">${advice}</p>`}`;
 }
 
-/**
- * Headers of every sign-in page, including the content type.
- * @param provider_origin origin of the identity provider's issuer; absent if sign-in is off. Raises TypeError for an invalid URL.
- */
+/** Headers of every sign-in page, whose form may end at the identity provider. Raises TypeError for an invalid URL. */
 export function pageHeaders(provider_origin?: string): Readonly<Record<string, string>> {
   // Browsers apply form-action to redirects after a form, too. The identity provider may redirect to a company's own sign-in on
   // unknown hosts: hence every https host. The form itself posts to this origin only.
@@ -200,17 +204,14 @@ export function pageHeaders(provider_origin?: string): Readonly<Record<string, s
 
 // Form actions are relative, as public_url may have a path; the forms are shown at /device only.
 
-/**
- * The page where a person types the user code. Sends `GET /device?user_code=...`, which approves nothing.
- */
-export function enterCodePage(
-  options: {
-    readonly user_code?: string | undefined;
-    readonly problem?: string | undefined;
-    readonly login_notice?: string | undefined;
-  } = {},
-): Page {
-  const { user_code, problem, login_notice } = options;
+/** The page where a person types the user code. Sends `GET /device?user_code=...`, which approves nothing. */
+export function enterCodePage({
+  user_code,
+  problem,
+  login_notice,
+}: {
+  readonly [Name in 'user_code' | 'problem' | 'login_notice']?: string | undefined;
+} = {}): Page {
   const invalid = problem === undefined ? undefined : html` aria-invalid="true"`;
   return {
     title: problem === undefined ? 'Enter your code' : 'Check your code',
@@ -231,12 +232,15 @@ ${problem === undefined ? undefined : html`<p class="alert" role="alert" id="pro
  * The page where a person confirms that a sign-in is theirs. Sends `POST /device` with `user_code` and `action` (approve, other or
  * deny).
  */
-export function confirmPage(options: {
+export function confirmPage({
+  grant,
+  now,
+  login_notice,
+}: {
   readonly grant: PendingGrant;
   readonly now: Date;
   readonly login_notice?: string | undefined;
 }): Page {
-  const { grant, now, login_notice } = options;
   return {
     title: 'Confirm sign-in',
     content: html`<h1>Is this you signing in?</h1>
@@ -262,15 +266,9 @@ ${notice(login_notice)}
 
 /** The page after a successful sign-in. */
 export function successPage({ email, client = '' }: { readonly email: string; readonly client?: string }): Page {
-  return {
-    title: 'Signed in',
-    content: html`${mark('good')}
-<div role="status">
-<h1>You are signed in</h1>
-<p>${client === '' ? 'Your terminal' : client} now works as <strong>${email}</strong>.</p>
-</div>
-<p class="soft">You can close this window and go back to your terminal.</p>`,
-  };
+  const sentence = html`${client === '' ? 'Your terminal' : client} now works as <strong>${email}</strong>.`;
+  const advice = 'You can close this window and go back to your terminal.';
+  return { title: 'Signed in', content: outcome('good', 'You are signed in', sentence, advice) };
 }
 
 /** The page for a person whom the identity provider or the gateway refuses. */
@@ -296,15 +294,10 @@ export function deniedPage(options: {
 
 /** The page after "This was not me". */
 export function declinedPage(): Page {
-  return {
-    title: 'Sign-in refused',
-    content: html`${mark('good')}
-<div role="status">
-<h1>The sign-in was refused</h1>
-<p>Nobody was signed in, and the code is no longer valid.</p>
-</div>
-<p class="soft">If somebody asked you to enter that code, tell your administrator: it may have been an attempt to use your account. You can close this window.</p>`,
-  };
+  const sentence = 'Nobody was signed in, and the code is no longer valid.';
+  const advice =
+    'If somebody asked you to enter that code, tell your administrator: it may have been an attempt to use your account. You can close this window.';
+  return { title: 'Sign-in refused', content: outcome('good', 'The sign-in was refused', sentence, advice) };
 }
 
 /** The page for an expired or used code. */
@@ -336,12 +329,7 @@ export interface ErrorTexts {
 export function errorPage({ title, sentence, advice, again, more }: ErrorTexts, reference?: Reference): Page {
   return {
     title,
-    content: html`${mark('alarm')}
-<div role="alert">
-<h1>${title}</h1>
-<p>${sentence}</p>
-</div>
-<p class="soft">${advice}</p>
+    content: html`${outcome('alarm', title, sentence, advice)}
 ${more}
 ${again && html`<p class="actions"><a class="button primary" href="${again.href}">${again.label}</a></p>`}
 ${reference && html`<p class="reference">For your administrator: request ${reference.request_id}, <time datetime="${reference.at.toISOString()}">${reference.at.toISOString().slice(0, 10)} ${clockTime(reference.at)}</time></p>`}`,

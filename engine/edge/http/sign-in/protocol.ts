@@ -8,22 +8,11 @@ import type { PipelineSpec } from '../../../base/source/spec.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
 import { definitionOf } from '../../../domain/protocols/index.ts';
 import { REQUEST_ID_HEADER } from '../../../pipeline/run/headers.ts';
-import {
-  CALLBACK_PATH,
-  DEVICE_AUTHORIZATION_PATH,
-  DEVICE_GRANT,
-  DEVICE_PATH,
-  DISCOVERY_PATH,
-  PROTOCOL_PATH,
-  REFRESH_GRANT,
-  REVOCATION_PATH,
-  TOKEN_PATH,
-} from './paths.ts';
+import { DEVICE_GRANT, PATHS, REFRESH_GRANT } from './paths.ts';
 import { mountRoutes, type SignInOptions } from './routes.ts';
 
 /** Input of the protocol reference. */
 export interface ProtocolOptions extends Pick<SignInOptions, 'config' | 'clock' | 'log'> {
-  /** Program version. */
   readonly version: string;
   readonly pipelines: readonly Pick<PipelineSpec, 'match' | 'summary'>[];
 }
@@ -35,7 +24,7 @@ export function protocolRoute(options: ProtocolOptions): Router {
   const markdown = protocolText(options);
   const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
   const get = () => ({ status: 200, headers, markdown });
-  return mountRoutes([{ path: PROTOCOL_PATH, speaks: 'json', get }], options);
+  return mountRoutes([{ path: PATHS.protocol, speaks: 'json', get }], options);
 }
 
 /** The protocol reference in Markdown. Public: names no upstream and no identity provider. */
@@ -77,12 +66,12 @@ const ENVELOPES: Readonly<Record<PipelineSpec['match']['protocol'], string>> = {
 };
 
 const SIGN_IN_ENDPOINTS: readonly (readonly string[])[] = [
-  ['GET', `\`${DISCOVERY_PATH}\``, 'OAuth server metadata.', 'OAuth'],
-  ['POST', `\`${DEVICE_AUTHORIZATION_PATH}\``, 'Begins a sign-in.', 'OAuth'],
-  ['GET, POST', `\`${DEVICE_PATH}\``, 'Confirms a code, in a browser.', 'a page'],
-  ['GET', `\`${CALLBACK_PATH}\``, 'Redirect URI of the identity provider, in a browser.', 'a page'],
-  ['POST', `\`${TOKEN_PATH}\``, 'Issues and renews session tokens.', 'OAuth'],
-  ['POST', `\`${REVOCATION_PATH}\``, 'Signs out.', 'OAuth'],
+  ['GET', `\`${PATHS.discovery}\``, 'OAuth server metadata.', 'OAuth'],
+  ['POST', `\`${PATHS.device_authorization}\``, 'Begins a sign-in.', 'OAuth'],
+  ['GET, POST', `\`${PATHS.device}\``, 'Confirms a code, in a browser.', 'a page'],
+  ['GET', `\`${PATHS.callback}\``, 'Redirect URI of the identity provider, in a browser.', 'a page'],
+  ['POST', `\`${PATHS.token}\``, 'Issues and renews session tokens.', 'OAuth'],
+  ['POST', `\`${PATHS.revocation}\``, 'Signs out.', 'OAuth'],
 ];
 
 function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean): string {
@@ -91,7 +80,7 @@ function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean
   );
   const fixed = [
     ['GET', '`/`', 'Front page: HTML for browsers, JSON for programs.', ''],
-    ['GET', `\`${PROTOCOL_PATH}\``, 'This document.', ''],
+    ['GET', `\`${PATHS.protocol}\``, 'This document.', ''],
     ['GET', '`/admin/api/openapi.json`', 'The administration API, as OpenAPI.', 'Messages'],
   ];
   return `## Endpoints
@@ -101,7 +90,6 @@ ${table(['method', 'path', 'what it does', 'error envelope'], [...rows, ...(has_
 Paths match exactly, without the query, which is passed on; a trailing \`/*\` matches everything below. Endpoints never redirect.`;
 }
 
-/** Paths and base URLs of model requests per protocol, and what the gateway does with them. */
 function modelRequests(pipelines: ProtocolOptions['pipelines']): string | undefined {
   const rows = PROTOCOLS.flatMap((protocol) =>
     pipelines
@@ -144,22 +132,22 @@ function signIn({ session, limits, login_notice }: AuthConfig): string {
 OAuth 2.0 device authorization (RFC 8628), without client identifier and client secret; other parameters are ignored. Bodies are
 forms (\`application/x-www-form-urlencoded\`), responses are JSON.
 
-1. \`GET ${DISCOVERY_PATH}\` returns the endpoints (RFC 8414), all on this origin.
-2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` returns \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
+1. \`GET ${PATHS.discovery}\` returns the endpoints (RFC 8414), all on this origin.
+2. \`POST ${PATHS.device_authorization}\` returns \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
    \`expires_in\` and \`interval\` (both in seconds).${notice} The optional \`surface\` is the program's name, shown to the person.
-3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in at the
-   identity provider, which redirects the browser to \`${CALLBACK_PATH}\`.
-4. Meanwhile poll \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
+3. The person opens \`verification_uri_complete\` (or \`${PATHS.device}\`, and types the code), confirms it and signs in at the
+   identity provider, which redirects the browser to \`${PATHS.callback}\`.
+4. Meanwhile poll \`POST ${PATHS.token}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
    Success is 200 with \`access_token\`, \`token_type\` (\`Bearer\`), \`expires_in\`, \`refresh_token\` and \`email\`. Until then it is 400 with
    \`authorization_pending\`, or \`slow_down\`: add five seconds to the interval. \`access_denied\`, \`expired_token\` and
    \`invalid_grant\` end the attempt; \`error_description\` is a sentence for the person with the reason. A device code is valid for one
    session: after a lost response, poll again within half a minute. Later, or once the session was renewed, a second use ends the session.
-5. A session token is valid for ${session.ttl_minutes} minutes. Renew it with \`POST ${TOKEN_PATH}\`, \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the response is
+5. A session token is valid for ${session.ttl_minutes} minutes. Renew it with \`POST ${PATHS.token}\`, \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the response is
    that of step 4, with a new refresh token in place of the old one. A session lasts ${session.refresh_days} days. After a lost response, send
    the same refresh token again; processes that share one get the same successor within half a minute.
    503 with \`temporarily_unavailable\` once, then 401 with \`invalid_grant\`: read the stored credentials again, as another process may have renewed them; if none did, sign in again.
    Any 503 with \`temporarily_unavailable\`: nothing is decided; retry after \`retry-after\`.
-6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session or refresh token, ends the session (RFC 7009). Its tokens are rejected
+6. \`POST ${PATHS.revocation}\` with \`token\`, a session or refresh token, ends the session (RFC 7009). Its tokens are rejected
    everywhere within a second.
 
 Errors have the form of RFC 6749: \`{"error": "...", "error_description": "..."}\`. Limits per address and ${limits.window_seconds} seconds:

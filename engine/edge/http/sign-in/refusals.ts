@@ -13,7 +13,7 @@ import type { Device, PendingGrant } from '../../../domain/identity/sessions/dev
 import type { ClaimProblem } from '../../../domain/identity/sessions/people.ts';
 import { notePerson } from '../request-identity.ts';
 import { deniedPage } from './pages.ts';
-import { CALLBACK_PATH, DEVICE_PATH } from './paths.ts';
+import { PATHS } from './paths.ts';
 import { type Answer, errorAnswer, logged, type SignIn, type Visit } from './routes.ts';
 
 const CLIENT_CHARS = 80;
@@ -41,10 +41,8 @@ export function deviceOf(headers: IncomingHttpHeaders, address: string, surface?
   };
 }
 
-/** A name such as `claude_code`. */
 const PROGRAM_NAME = /^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$/i;
 
-/** Display name of a program, with its version if the user-agent header names the same program. */
 function nameOf(surface: string, product: string): string {
   const name = surface.replace(/(?:^|[_-])([a-z0-9])/gi, (_, letter: string) => ` ${letter.toUpperCase()}`).trim();
   const [agent = '', version] = product.split('/');
@@ -62,7 +60,7 @@ export interface RetryLink {
 
 /** Link back to a sign-in that is still pending in a terminal. */
 export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant): RetryLink {
-  const href = `${issuer}${DEVICE_PATH}?user_code=${encodeURIComponent(user_code)}`;
+  const href = `${issuer}${PATHS.device}?user_code=${encodeURIComponent(user_code)}`;
   return { href, label: 'Try again', pending: 'The code in your terminal is still valid.' };
 }
 
@@ -77,31 +75,23 @@ export function providerFailure(
   const fields = { reason: message, ...logged(visit) };
   if (problem === 'unavailable') {
     sign_in.log.warn(fields, 'a sign-in is delayed: the identity provider is unavailable');
-    const answer = errorAnswer(
-      visit,
-      503,
-      {
-        title: 'The identity provider is unavailable',
-        sentence: "Your company's sign-in is not available at the moment.",
-        advice: waitAdvice(again),
-        again,
-      },
-      { outcome: 'failed', error_type: 'provider_unavailable' },
-    );
+    const texts = {
+      title: 'The identity provider is unavailable',
+      sentence: "Your company's sign-in is not available at the moment.",
+      advice: waitAdvice(again),
+      again,
+    };
+    const answer = errorAnswer(visit, 503, texts, { outcome: 'failed', error_type: 'provider_unavailable' });
     return { ...answer, headers: { 'retry-after': '5' } };
   }
   sign_in.log.error(fields, 'a sign-in failed: invalid response from the identity provider');
-  return errorAnswer(
-    visit,
-    502,
-    {
-      title: 'Invalid response from the identity provider',
-      sentence: "The gateway could not process the response of your company's sign-in.",
-      advice: 'Try again. If it fails again, tell your administrator; the log of the gateway has the reason.',
-      again,
-    },
-    { outcome: 'failed', error_type: 'provider_invalid' },
-  );
+  const texts = {
+    title: 'Invalid response from the identity provider',
+    sentence: "The gateway could not process the response of your company's sign-in.",
+    advice: 'Try again. If it fails again, tell your administrator; the log of the gateway has the reason.',
+    again,
+  };
+  return errorAnswer(visit, 502, texts, { outcome: 'failed', error_type: 'provider_invalid' });
 }
 
 /** Error page for an outage of the database. Raises any other error. */
@@ -118,19 +108,11 @@ const LOGGED_CHARS = 200;
 
 /** A sign-in in progress: of a device or of the console. */
 export interface SignInFlow {
-  /** Display name of the program or browser. */
   readonly client: string;
   readonly client_address: string;
   readonly again: RetryLink;
-  /** Ends the sign-in with an error page. */
-  refuse(refusal: Refusal): Promise<Answer>;
-}
-
-interface Refusal {
-  readonly message: string;
-  readonly advice?: string;
-  /** `error_type` in telemetry. */
-  readonly reason: string;
+  /** @param refusal its reason is the `error_type` in telemetry. */
+  refuse(refusal: { readonly message: string; readonly advice?: string; readonly reason: string }): Promise<Answer>;
 }
 
 /** Device sign-in: a refusal ends it in the terminal and in the browser, which offers to sign in with another account. */
@@ -160,7 +142,7 @@ export async function identifyPerson(
 ): Promise<Answer | { readonly person: Person; readonly grant: ProviderGrant }> {
   const { identity, issuer, log } = sign_in;
   const { req } = visit;
-  const url = new URL(`${issuer}${CALLBACK_PATH}`);
+  const url = new URL(`${issuer}${PATHS.callback}`);
   url.search = req.originalUrl.slice(req.originalUrl.indexOf('?'));
   const identified = await identity.provider.identify(url, attempt).catch((error: unknown) => {
     if (error instanceof ProviderError) return error;
@@ -204,13 +186,10 @@ async function refusePerson(
   return flow.refuse({ message, reason: refused });
 }
 
-const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
-  other_account: (email) =>
-    `You are signed in as ${email}, but at this gateway another account of the identity provider owns that address.`,
-  other_provider: (email) =>
-    `You are signed in as ${email}, but at this gateway an account of the previous identity provider owns that address.`,
-  administrator_made: (email) =>
-    `You are signed in as ${email}, but administrators created access tokens for that address; a sign-in does not take them over.`,
+const CLAIM_REASON: Readonly<Record<ClaimProblem, string>> = {
+  other_account: 'at this gateway another account of the identity provider owns that address.',
+  other_provider: 'at this gateway an account of the previous identity provider owns that address.',
+  administrator_made: 'administrators created access tokens for that address; a sign-in does not take them over.',
 };
 
 /** Refuses an account that claims the address of another account. Nothing of the owner ends; an administrator decides. */
@@ -221,15 +200,13 @@ export async function refuseAddress(
   { person, problem }: { readonly person: Person; readonly problem: ClaimProblem },
 ): Promise<Answer> {
   const { email, subject, issuer } = person;
-  const detail = `the address is bound to another account, or to access tokens; "appscli users reassign" changes that`;
-  const { request_id } = visit.reference;
-  sign_in.log.warn(
-    { email, subject, issuer, client: flow.client, problem, ...logged(visit) },
-    `a sign-in was refused: ${detail}`,
-  );
-  const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
   const { client, client_address } = flow;
-  await noteRefusal(sign_in, { ...noted, client, client_address, request_id });
+  const detail = `the address is bound to another account, or to access tokens; "appscli users reassign" changes that`;
+  const fields = { email, subject, issuer, client, problem, ...logged(visit) };
+  sign_in.log.warn(fields, `a sign-in was refused: ${detail}`);
+  const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
+  await noteRefusal(sign_in, { ...noted, client, client_address, request_id: visit.reference.request_id });
   const advice = 'If the address is yours, ask your administrator to assign it to your account, then sign in again.';
-  return flow.refuse({ message: CLAIM_REASON[problem](email), advice, reason: problem });
+  const message = `You are signed in as ${email}, but ${CLAIM_REASON[problem]}`;
+  return flow.refuse({ message, advice, reason: problem });
 }

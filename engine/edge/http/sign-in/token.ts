@@ -17,21 +17,10 @@ import type {
 } from '../../../domain/identity/sessions/sessions.ts';
 import { endTokensTheyLost } from '../../../domain/identity/tokens/tokens.ts';
 import { notePerson } from '../request-identity.ts';
-import { DEVICE_GRANT, REFRESH_GRANT, REVOCATION_PATH, TOKEN_PATH } from './paths.ts';
-import {
-  type Answer,
-  logged,
-  OAuthError,
-  type OAuthErrorCode,
-  type Route,
-  readForm,
-  type SignIn,
-  temporarilyUnavailable,
-  tooManyRequests,
-  type Visit,
-} from './routes.ts';
+import { OAuthError, type OAuthErrorCode, readForm, temporarilyUnavailable, tooManyRequests } from './forms.ts';
+import { DEVICE_GRANT, PATHS, REFRESH_GRANT } from './paths.ts';
+import { type Answer, logged, type Route, type SignIn, type Visit } from './routes.ts';
 
-/** A session issued to a device, and how it was obtained. */
 interface Opened {
   readonly session: OpenSession;
   readonly outcome: 'began' | 'repeated' | 'renewed';
@@ -71,7 +60,7 @@ async function lookUp<Found>(
  */
 async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Promise<Opened> {
   const { sessions } = sign_in.identity;
-  if (!isRefreshToken(refresh_token)) throw notRenewable('The refresh token is unknown; sign in again.', 'unknown');
+  if (!isRefreshToken(refresh_token)) throw notRenewable(USELESS.unknown, 'unknown');
   const presented = { refresh_token, client_address: sign_in.addressOf(visit.req) };
   const begun = await lookUp(sign_in, visit, refresh_token, {
     find: () => sessions.beginRefresh(presented),
@@ -80,24 +69,23 @@ async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Pr
   });
   switch (begun.outcome) {
     case 'ready':
-      break;
-    case 'busy':
-      throw temporarilyUnavailable('Another request is renewing this session; use its result.', {
-        reason: 'busy',
-      });
+      return { session: await renew(sign_in, begun.session, presented, visit), outcome: 'renewed' };
     case 'repeated':
       return { session: begun.session, outcome: 'repeated' };
+    case 'busy':
+      throw temporarilyUnavailable('Another request is renewing this session; use its result.', { reason: 'busy' });
     case 'replaced':
       throw refuseReplaced(sign_in, begun, presented, visit);
-    case 'expired':
-      throw notRenewable('The session is over; sign in again.', 'expired');
-    case 'revoked':
-      throw notRenewable('The session was ended; sign in again.', 'revoked');
-    case 'unknown':
-      throw notRenewable('The refresh token is unknown; sign in again.', 'unknown');
+    default:
+      throw notRenewable(USELESS[begun.outcome], begun.outcome);
   }
-  return { session: await renew(sign_in, begun.session, presented, visit), outcome: 'renewed' };
 }
+
+const USELESS = {
+  expired: 'The session is over; sign in again.',
+  revoked: 'The session was ended; sign in again.',
+  unknown: 'The refresh token is unknown; sign in again.',
+} as const;
 
 /**
  * Reuse of a rotated refresh token: another process of the same installation has stored the newer one, or the token was copied.
@@ -138,12 +126,11 @@ async function renew(
     throw temporarilyUnavailable('The client disconnected; its refresh token is still valid.', { reason: 'gone' });
   }
   const renewed = await finish(sign_in, session, { ...presented, person, sealed_grant });
-  if (renewed === undefined) throw notRenewable('The session was ended; sign in again.', 'revoked');
+  if (renewed === undefined) throw notRenewable(USELESS.revoked, 'revoked');
   log.debug({ email: person.email, session: session.id, ...logged(visit) }, 'a session was renewed');
   return renewed;
 }
 
-/** The error for a session that was not renewed; ends or suspends it first where necessary. */
 async function notRenewed(
   sign_in: SignIn,
   session: TakenSession,
@@ -212,7 +199,7 @@ export async function suspendUnlessVerified(
 export function token(sign_in: SignIn): Route {
   const { form } = sign_in;
   return {
-    path: TOKEN_PATH,
+    path: PATHS.token,
     speaks: 'json',
     operation: 'gateway.session',
     async post(visit) {
@@ -315,7 +302,7 @@ export function revoke(sign_in: SignIn): Route {
     });
   };
   return {
-    path: REVOCATION_PATH,
+    path: PATHS.revocation,
     speaks: 'json',
     operation: 'gateway.session',
     async post(visit) {

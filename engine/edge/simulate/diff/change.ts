@@ -29,16 +29,12 @@ export interface Change {
   readonly subject: string;
   readonly change: string;
   readonly details?: readonly string[];
-  /** Number of affected past requests, and their people. */
   readonly requests?: number;
   readonly people?: readonly { readonly person: string; readonly requests: number }[];
 }
 
 /** Names in both, only in the old, and only in the new list, in order of appearance. */
-export function compareNames(
-  old_names: Iterable<string>,
-  new_names: Iterable<string>,
-): { readonly kept: string[]; readonly lost: string[]; readonly gained: string[] } {
+export function compareNames(old_names: Iterable<string>, new_names: Iterable<string>) {
   const before = new Set(old_names);
   const after = new Set(new_names);
   return {
@@ -112,10 +108,7 @@ function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/**
- * The innermost differing values, each as `300 -> 60` with its keys joined by dots; lists as a whole, long lists by removed and added
- * items. The path is empty when the compared values themselves differ.
- */
+/** The innermost differing values, as `300 -> 60` with keys joined by dots; of long lists, removed and added items. */
 export function compareValues(
   before: unknown,
   after: unknown,

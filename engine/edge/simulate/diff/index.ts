@@ -7,10 +7,7 @@ import { diffPolicies } from './policies.ts';
 import { diffModels, diffRoutes } from './routes.ts';
 import { diffPipelines, diffSettings, diffUpstreams } from './settings.ts';
 
-/**
- * Effects of a new configuration: models, access rules, policies, routes, limits, prices, upstreams, pipelines, other settings.
- * Reports nothing twice, and no difference without effect.
- */
+/** Effects of a new configuration. Reports nothing twice, and no difference without effect. */
 export async function diffConfigurations(
   before: Usable,
   after: Usable,

@@ -1,4 +1,4 @@
-import type { GatewayConfig, SpendScope } from '../../../base/contract/config.ts';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { type SpendWindow, WINDOWS } from '../../../base/contract/windows.ts';
 import { formatUsd } from '../../../base/kit/money.ts';
 import { formatCondition } from '../../../base/rules/format-condition.ts';
@@ -35,12 +35,9 @@ function formatLimits(limits: Limits): string {
   return `${amounts}${logic === true ? '' : ` when ${formatCondition(logic)}`}${shadow}`;
 }
 
-/** Key of a row for a scope; the ledger does not record which conditions matched. */
-const partOf = (row: SpendingRow, scope: SpendScope): string | null =>
-  scope === 'rule' ? null : row[scope === 'token' ? 'token_id' : scope];
-
+/** `undefined` with the scope `rule`: the ledger does not record which conditions matched. */
 function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
-  const keys = scopes.map((scope) => partOf(row, scope));
+  const keys = scopes.map((scope) => (scope === 'rule' ? null : row[scope === 'token' ? 'token_id' : scope]));
   return keys.every((key) => key !== null) ? counterKey(keys) : undefined;
 }
 
@@ -59,7 +56,6 @@ function mayApply(limit: Limit, row: SpendingRow): boolean {
   return simplify(limit.logic, known) !== false;
 }
 
-/** Whether a configuration with these limits has counters for this one. */
 function isCounted({ scope, window }: Limit, limits: readonly Limit[]): boolean {
   return [...ALWAYS_COUNTED, ...limits].some((other) => other.scope === scope && other.window === window);
 }

@@ -65,7 +65,9 @@ function diffOrder(before: Usable, after: Usable): Change[] {
   const kept = matched(after).filter(({ name }) => ranks.has(name));
   return kept.flatMap((policy, index) => {
     const below = kept.slice(0, index).filter((other) => ranks.get(other.name)! > ranks.get(policy.name)!);
-    const overtaken = below.filter((other) => isContradicted(other, policy, after)).map(({ name }) => name);
+    const checksum = (policies: Policy[]) => layOver(policies, after.config).checksum;
+    const contradicted = below.filter((other) => checksum([other, policy]) !== checksum([policy, other]));
+    const overtaken = contradicted.map(({ name }) => name);
     if (overtaken.length === 0) return [];
     const change = `now overrides ${overtaken.join(', ')}, for people who get both`;
     return [{ section: 'policies' as const, subject: `policy ${policy.name}`, change }];
@@ -74,10 +76,6 @@ function diffOrder(before: Usable, after: Usable): Change[] {
 
 function matched({ config, policies }: Usable): readonly Policy[] {
   return inOrder(policies).filter(({ name }) => name !== config.policies?.managed?.default_policy);
-}
-
-function isContradicted(a: Policy, b: Policy, { config }: Usable): boolean {
-  return layOver([a, b], config).checksum !== layOver([b, a], config).checksum;
 }
 
 function diffAudiences(before: Usable, after: Usable): Change[] {

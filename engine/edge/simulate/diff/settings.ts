@@ -7,10 +7,7 @@ import { ownBoundary, ownPool } from '../../../pipeline/load/config-shape.ts';
 import { type Change, compareNames, compareValues, diffByName, isSame, relativePaths, type Usable } from './change.ts';
 
 /** What is written of an upstream: what it has for want of a name follows from the rest. */
-function asWritten(
-  { cache_pool, state_boundary, ...upstream }: UpstreamConfig,
-  directory: string,
-): object & { readonly base_url: string } {
+function asWritten({ cache_pool, state_boundary, ...upstream }: UpstreamConfig, directory: string) {
   return {
     ...(relativePaths(upstream, directory) as typeof upstream),
     ...(cache_pool !== ownPool(upstream) && { cache_pool }),

@@ -132,7 +132,7 @@ function routeStep(pipeline: PipelineSpec, config: GatewayConfig, catalog: Catal
     facts.set(modelFacts(model));
     const rule = findRoute(facts, recordShadow);
     if (rule !== undefined && 'end' in rule) return rule;
-    const chosen = choose(model, rule && config.routing.rules[rule.index], facts.all);
+    const chosen = choose(model, rule, facts.all);
     if ('refusal' in chosen) {
       return { end: 'refused', by: `route of ${model.id}`, with: codeWords(chosen.refusal.code) };
     }

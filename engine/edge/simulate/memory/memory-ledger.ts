@@ -18,7 +18,7 @@ import type {
 } from '../../../base/contract/services.ts';
 import { beginningOfWindow, LIMIT_WINDOWS } from '../../../base/contract/windows.ts';
 import { momentOf, wallClock } from '../../../base/kit/zoned-time.ts';
-import { countsOf } from '../../../domain/budget/ledger/batch-rows.ts';
+import { countsOf } from '../../../domain/budget/ledger/ledger-statements.ts';
 import {
   assertReservable,
   BookedReservation,
@@ -40,11 +40,11 @@ import {
   isLimit,
   lackOf,
   limitsOn,
+  NO_CHANGES,
   neededIn,
   statusesOf,
   withCounters,
 } from '../../../domain/budget/limits/headroom.ts';
-import { NO_CHANGES } from '../../../domain/budget/limits/limits-in-force.ts';
 import { alwaysCounted } from '../../../domain/budget/limits/spend-limits.ts';
 import { isUncounted } from '../../../domain/budget/reports/spending.ts';
 
@@ -73,8 +73,6 @@ interface OpenRequest {
   readonly unreserved: boolean;
 }
 
-type ChangedBy = Pick<NonNullable<LimitChanges['set']>, 'at' | 'by'>;
-
 /** In-memory ledger with the same rules as the database. What requests in flight have reserved is computed when it is asked for. */
 export class MemoryLedger implements Ledger, Books {
   readonly attempts: Attempt[] = [];
@@ -83,10 +81,8 @@ export class MemoryLedger implements Ledger, Books {
   readonly #time_zone: string;
   readonly #isAway: () => boolean;
   readonly #open = new Map<string, OpenRequest>();
-  /** What was spent, or taken over from another ledger. */
   readonly #entries: (Place & Balance)[] = [];
-  readonly #settings = new Map<string, NonNullable<Counted['settings']>[number]>();
-  readonly #grants: NonNullable<Counted['grants']>[number][] = [];
+  readonly #changed = new Map<string, NonNullable<Counted['changed']>[number]>();
 
   constructor(options: { readonly clock: Clock; readonly time_zone?: string; readonly isAway?: () => boolean }) {
     const { clock, time_zone = 'UTC', isAway = () => false } = options;
@@ -152,7 +148,9 @@ export class MemoryLedger implements Ledger, Books {
     const has_room = exceeded.length === 0;
     this.#open.set(request_id, has_room ? moved : open);
     const was_sent = held.some(({ upstream, sends }) => upstream === open.request.upstream && sends > 0);
-    if (has_room && was_sent) this.#countSent(open, moved);
+    // The per-upstream counters that it leaves count what was sent.
+    const left = has_room && was_sent ? open.places.filter((place) => !moved.places.includes(place)) : [];
+    for (const place of left) if (place.unit === 'requests' && place.window !== 'open') this.#spend(place, 1);
     this.attempts.push({ request, statuses: this.#look(request), exceeded });
     if (!has_room) return { ...MOVED, exceeded, decided_at: this.#clock.now() };
     return { exceeded, shadows, statuses: this.#statuses(request.demands).filter(isLimit) };
@@ -190,7 +188,6 @@ export class MemoryLedger implements Ledger, Books {
     return this.#statuses(demands).map((status) => this.#withSpentByDay(status));
   }
 
-  /** Total reserved for requests in flight, in nano-USD. */
   reserved(): number {
     return [...this.#open.values()].reduce((sum, open) => sum + (open.unreserved ? 0 : open.amount_nano_usd), 0);
   }
@@ -204,39 +201,36 @@ export class MemoryLedger implements Ledger, Books {
     this.#entries.push({ ...balance, ...this.#at(balance) });
   }
 
-  count({ balances, settings = [], grants = [] }: Counted): void {
+  count({ balances, changed = [] }: Counted): void {
     for (const balance of balances) this.put(balance);
-    for (const setting of settings) this.#settings.set(counterId(setting), setting);
-    this.#grants.push(...grants);
+    for (const each of changed) this.#changed.set(counterId(each), each);
   }
 
   /** Overrides the configured limits of a counter; in its unit. */
   set(name: CounterName, amount: number): void {
-    this.#settings.set(counterId(name), { ...name, amount, changed: this.#byNobody() });
+    const { grants } = this.#changesOf(name);
+    const set = { amount, at: this.#clock.now(), by: 'nobody' };
+    this.#changed.set(counterId(name), { ...name, changes: { set, grants } });
   }
 
   /** Raises a limit until a time, in milliseconds since the epoch. */
   grant(name: CounterName, amount: number, expires_at: number): void {
-    this.#grants.push({ ...name, amount, expires_at, changed: this.#byNobody() });
+    const { set, grants } = this.#changesOf(name);
+    const grant = { id: `grant ${grants.length + 1}`, amount, expires_at, at: this.#clock.now(), by: 'nobody' };
+    const all = [...grants, grant].toSorted((a, b) => a.expires_at - b.expires_at);
+    this.#changed.set(counterId(name), { ...name, changes: { set, grants: all } });
   }
 
   changes(name: CounterName): LimitChanges {
     return this.#numbers(name).changes ?? NO_CHANGES;
   }
 
-  #byNobody(): ChangedBy {
-    return { at: this.#clock.now(), by: 'nobody' };
+  #changesOf(name: CounterName): LimitChanges {
+    return this.#changed.get(counterId(name))?.changes ?? NO_CHANGES;
   }
 
   #spend(place: Place, spent: number): void {
     this.#entries.push({ ...place, spent, reserved: 0 });
-  }
-
-  /** Counts a sent request on the per-upstream counters that it leaves. */
-  #countSent(open: OpenRequest, moved: OpenRequest): void {
-    for (const place of open.places) {
-      if (place.unit === 'requests' && place.window !== 'open' && !moved.places.includes(place)) this.#spend(place, 1);
-    }
   }
 
   #at({ scope, key, window, unit }: CounterName): Place {
@@ -253,7 +247,7 @@ export class MemoryLedger implements Ledger, Books {
     const balances = [...this.#entries, ...[...this.#open.values()].flatMap(holdingsOf)].filter(
       ({ window, start }) => windows.get(window)!.start === start,
     );
-    const known = { balances, settings: [...this.#settings.values()], grants: this.#grants };
+    const known = { balances, changed: [...this.#changed.values()] };
     const counted = withCounters(demands, known, now);
     const dated = new Map(
       counted.map(([{ window }, counter]) => [counter, { ...counter, resets_at: windows.get(window)!.end }]),
@@ -360,10 +354,7 @@ function away(): StageError {
 
 const MINUTE_MS = 60_000;
 
-/**
- * Start and end of the window of a moment, in milliseconds since the epoch. The window `open` (concurrent requests) has no start and
- * the end `null`.
- */
+/** Start and end of the window of a moment, in ms since the epoch. Of concurrent requests (`open`): no start, end `null`. */
 function windowAt(kind: LimitWindow, at_ms: number, time_zone: string): { start: number; end: number | null } {
   if (kind === 'open') return { start: Number.NEGATIVE_INFINITY, end: null };
   if (kind === 'minute') {

@@ -20,11 +20,7 @@ import { MemoryLedger } from './memory-ledger.ts';
 /** Prefix of every fake secret, to detect leaks. */
 export const SECRET_MARK = 'secret-of-';
 
-interface Recorded {
-  readonly audit: AuditRecord[];
-  readonly log: LogRecord[];
-  readonly refused: { destination: string; stage: string | undefined }[];
-}
+type Refused = { destination: string; stage: string | undefined };
 
 function createLog(records: LogRecord[]): SharedServices['log'] {
   const at = (level: LogRecord['level']) => (fields: object, message: string) => {
@@ -34,10 +30,7 @@ function createLog(records: LogRecord[]): SharedServices['log'] {
   return { debug() {}, info() {}, warn: at('warn'), error: at('error') };
 }
 
-/**
- * Opens services on a stopped clock. `isAway()` simulates an outage of the database.
- * @param options.upstreams as configured, with their real addresses and credentials.
- */
+/** Services on a stopped clock. `isAway()`: an outage of the database. `options.upstreams`: with real addresses and credentials. */
 export function openMemoryServices(options: {
   readonly loaded: Pick<Loaded, 'pipelines' | 'policies'> & { readonly config: GatewayConfig };
   readonly upstreams: readonly UpstreamConfig[];
@@ -46,7 +39,7 @@ export function openMemoryServices(options: {
 }) {
   const { loaded, clock, isAway } = options;
   const { config } = loaded;
-  const recorded: Recorded = { audit: [], log: [], refused: [] };
+  const recorded = { audit: [] as AuditRecord[], log: [] as LogRecord[], refused: [] as Refused[] };
   const log = createLog(recorded.log);
   const ledger = new MemoryLedger({ clock, time_zone: config.spend_limits?.time_zone ?? 'UTC', isAway });
   const tokens = openMemoryTokens({ clock, log, isAway });
@@ -135,20 +128,9 @@ function openMemoryTokens(options: { readonly clock: Clock; readonly log: Log; r
       const token = generateToken();
       const hash = hashToken(token);
       const email = user.toLowerCase();
-      rows.set(hash, {
-        ...{
-          hash,
-          id,
-          name,
-          token_group: group,
-          team: team ?? null,
-          project: project ?? null,
-          principal_id: `user:${email}`,
-          email,
-          groups,
-        },
-        ...{ expires_at: dateOf(expires_at), revoked_at: dateOf(revoked_at) },
-      });
+      const dates = { expires_at: dateOf(expires_at), revoked_at: dateOf(revoked_at) };
+      const about = { token_group: group, team: team ?? null, project: project ?? null, email, groups };
+      rows.set(hash, { hash, id, name, principal_id: `user:${email}`, ...about, ...dates });
       return token;
     },
   };

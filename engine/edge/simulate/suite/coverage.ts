@@ -1,9 +1,9 @@
 /** Which decisions of a configuration the tests have seen fall one way, and which the other. */
 
 import { compileCondition } from '../../../base/rules/compile.ts';
-import { accessRules, routingRules } from '../../../base/rules/config-rules.ts';
+import { type AccessRule, accessRules, routingRules } from '../../../base/rules/config-rules.ts';
 import type { SourcePosition } from '../../../base/source/node.ts';
-import type { Loaded, PipelineSpec, StageEntry } from '../../../base/source/spec.ts';
+import type { Loaded, PipelineSpec } from '../../../base/source/spec.ts';
 import { spendLimits } from '../../../domain/budget/limits/spend-limits.ts';
 import { constantGuard } from '../../../pipeline/load/lints.ts';
 import type { Played } from './play.ts';
@@ -25,10 +25,7 @@ interface OpenPoint extends Point {
   readonly use?: Use | undefined;
 }
 
-interface Use {
-  readonly pipeline: string;
-  readonly id: string;
-}
+type Use = { readonly pipeline: string; readonly id: string };
 
 function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefined): string {
   return [kind, placeOf(position), use?.pipeline, use?.id].join('\n');
@@ -36,15 +33,51 @@ function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefin
 
 const placeOf = ({ file, line, column }: SourcePosition): string => `${file}\n${line}\n${column}`;
 
-/** An empty record. */
 export function createCoverage() {
   const points = new Map<string, OpenPoint>();
 
-  const expectPoint = (...[position, kind, name, outcomes, use]: ExpectPoint): void => {
+  function expectPoint(
+    position: SourcePosition,
+    kind: Point['kind'],
+    name: string,
+    outcomes: readonly string[],
+    use?: Use,
+  ): void {
     const key = keyOf(position, kind, use);
     if (points.has(key)) return;
     points.set(key, { position, kind, name, use, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
-  };
+  }
+
+  function expectStages(spec: PipelineSpec, isOurs: (position: SourcePosition) => boolean): void {
+    const { name: pipeline, file, match, stages, on_error, finally: last } = spec;
+    for (const { id, when, when_position } of [...stages, ...on_error, ...last]) {
+      if (when_position === undefined || !isOurs(when_position)) continue;
+      // What an entry of all pipelines says of paths, say, is settled in each of them.
+      const settled = when_position.file === file ? undefined : constantGuard(when, match);
+      if (settled === undefined) expectPoint(when_position, 'guard', id, ['true', 'false'], { pipeline, id });
+    }
+    // A clause in shadow mode is never entered.
+    for (const { position, id, mode } of on_error) {
+      if (mode !== 'shadow' && isOurs(position)) expectPoint(position, 'on_error', id, ['entered'], { pipeline, id });
+    }
+  }
+
+  function expectRules({ config, positionOf }: Loaded, file: string): void {
+    if (config === undefined) return;
+    const expectRule = (pointer: string, kind: Point['kind'], name: string, outcomes: readonly string[]) => {
+      const position = positionOf(pointer);
+      if (position?.file === file) expectPoint(position, kind, name, outcomes);
+    };
+    const BOTH = ['matching', 'not matching'];
+    for (const { pointer, name, logic } of routingRules(config))
+      expectRule(pointer, 'routing rule', name, logic === true ? ['matching'] : BOTH);
+    for (const { pointer, name } of accessRules(config)) expectRule(pointer, 'access rule', name, BOTH);
+    // A rule with several amounts is one decision: it refuses when any of them has no room.
+    for (const { pointer, name } of spendLimits(config)) {
+      if (pointer.startsWith('/spend_limits/rules/'))
+        expectRule(pointer, 'spend rule', name, ['refusing', 'letting pass']);
+    }
+  }
 
   function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string, use?: Use): void {
     const outcomes = position && points.get(keyOf(position, kind, use))?.outcomes;
@@ -63,21 +96,20 @@ export function createCoverage() {
   /** Rules are asked in order until one decides, those in shadow mode besides: routing, and access once the route is chosen. */
   function seeRules({ config, positionOf }: Loaded, { facts }: Played): void {
     const { rule, upstream } = (facts.route as { rule?: string; upstream?: string } | undefined) ?? {};
-    const asked = (
-      section: string,
+    const asked = <Rule extends Pick<AccessRule, 'pointer' | 'logic' | 'mode'>>(
       kind: Point['kind'],
-      rules: readonly Pick<ReturnType<typeof accessRules>[number], 'index' | 'name' | 'logic' | 'mode'>[],
-      decides: (rule: { name: string; mode: string }, holds: boolean) => boolean,
+      rules: readonly Rule[],
+      decides: (rule: Rule, holds: boolean) => boolean,
     ) => {
       for (const one of rules) {
-        const holds = Boolean(compileCondition(one.logic)(facts));
-        note(positionOf(`/${section}/rules/${one.index}`), kind, holds ? 'matching' : 'not matching');
+        const holds = compileCondition(one.logic)(facts);
+        note(positionOf(one.pointer), kind, holds ? 'matching' : 'not matching');
         if (one.mode !== 'shadow' && decides(one, holds)) return;
       }
     };
     if (config === undefined) return;
-    if (rule !== undefined) asked('routing', 'routing rule', routingRules(config), ({ name }) => name === rule);
-    if (upstream !== undefined) asked('access', 'access rule', accessRules(config), (_, holds) => holds);
+    if (rule !== undefined) asked('routing rule', routingRules(config), ({ name }) => name === rule);
+    if (upstream !== undefined) asked('access rule', accessRules(config), (_, holds) => holds);
   }
 
   function seeSpending(loaded: Loaded, { reservations }: Played): void {
@@ -91,7 +123,6 @@ export function createCoverage() {
     }
   }
 
-  /** The decisions of each file, with the number of outcomes seen and of all. */
   function files() {
     const by_file = Map.groupBy(named(points.values()), ({ position }) => position.file);
     return [...by_file].map(([file, all]) => {
@@ -104,8 +135,8 @@ export function createCoverage() {
   return {
     /** Adds the decisions of the pipelines that stand in some files and, where it was read from a file, of gateway.yaml. */
     expect(loaded: Loaded, isOurs: (position: SourcePosition) => boolean, gateway_file: string | undefined): void {
-      for (const pipeline of loaded.pipelines) expectStages(pipeline, isOurs, expectPoint);
-      if (gateway_file !== undefined) expectRules(loaded, gateway_file, expectPoint);
+      for (const pipeline of loaded.pipelines) expectStages(pipeline, isOurs);
+      if (gateway_file !== undefined) expectRules(loaded, gateway_file);
     },
     see(loaded: Loaded, played: Played): void {
       seeStages(played);
@@ -128,48 +159,4 @@ function named(points: Iterable<OpenPoint>): readonly Point[] {
   return [...by_place.values()].flatMap((uses) =>
     uses.length === 1 ? uses : uses.map((point) => ({ ...point, name: `${point.use?.pipeline}/${point.name}` })),
   );
-}
-
-type ExpectPoint = [
-  position: SourcePosition,
-  kind: Point['kind'],
-  name: string,
-  outcomes: readonly string[],
-  use?: Use,
-];
-
-function expectStages(
-  spec: PipelineSpec,
-  isOurs: (position: SourcePosition) => boolean,
-  expectPoint: (...point: ExpectPoint) => void,
-): void {
-  const { name: pipeline, file, match, stages, on_error, finally: last } = spec;
-  const expectGuard = ({ id, when, when_position }: StageEntry) => {
-    if (when_position === undefined || !isOurs(when_position)) return;
-    // What an entry of all pipelines says of paths, say, is settled in each of them.
-    const settled = when_position.file === file ? undefined : constantGuard(when, match);
-    if (settled === undefined) expectPoint(when_position, 'guard', id, ['true', 'false'], { pipeline, id });
-  };
-  for (const entry of [...stages, ...on_error, ...last]) expectGuard(entry);
-  // A clause in shadow mode is never entered.
-  for (const { position, id, mode } of on_error) {
-    if (mode !== 'shadow' && isOurs(position)) expectPoint(position, 'on_error', id, ['entered'], { pipeline, id });
-  }
-}
-
-function expectRules({ config, positionOf }: Loaded, file: string, expectPoint: (...point: ExpectPoint) => void): void {
-  if (config === undefined) return;
-  const expectRule = (pointer: string, kind: Point['kind'], name: string, outcomes: readonly string[]) => {
-    const position = positionOf(pointer);
-    if (position?.file === file) expectPoint(position, kind, name, outcomes);
-  };
-  const BOTH = ['matching', 'not matching'];
-  for (const { index, name, logic } of routingRules(config))
-    expectRule(`/routing/rules/${index}`, 'routing rule', name, logic === true ? ['matching'] : BOTH);
-  for (const { index, name } of accessRules(config)) expectRule(`/access/rules/${index}`, 'access rule', name, BOTH);
-  // A rule with several amounts is one decision: it refuses when any of them has no room.
-  for (const { pointer, name } of spendLimits(config)) {
-    if (pointer.startsWith('/spend_limits/rules/'))
-      expectRule(pointer, 'spend rule', name, ['refusing', 'letting pass']);
-  }
 }

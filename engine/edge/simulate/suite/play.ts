@@ -1,8 +1,4 @@
-/**
- * Simulates requests through the real pipelines of a configuration, with a stopped clock, in-memory ledger and tokens, and scripted
- * upstreams.
- * @module
- */
+/** Simulates requests through real pipelines: stopped clock, in-memory ledger and tokens, scripted upstreams. @module */
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../../base/contract/config.ts';
 import type { ChargedAttempt } from '../../../base/contract/money.ts';
 import type { AttemptRecord, AuditRecord, FactView } from '../../../base/contract/services.ts';
@@ -17,13 +13,11 @@ import { rolesOf, tokenGroupOf } from '../../../domain/identity/deprovisioning/d
 import { generateToken } from '../../../domain/identity/tokens/token-format.ts';
 import {
   type Caller,
-  type CaseRequest,
-  type CaseUpstream,
-  type CaseUpstreams,
   DEFAULT_CALLER,
   DEFAULT_START,
   type Granted,
   type Spent,
+  type Step,
 } from '../../../pipeline/load/tests/test-case.ts';
 import { buildPlan } from '../../../pipeline/run/plan.ts';
 import { servePlan } from '../../http/app.ts';
@@ -40,11 +34,9 @@ import { createWatch, type RequestTrace } from './watch.ts';
 /** A request as an upstream received it. */
 export interface Call extends Received {
   readonly upstream: string;
-  /** Path and query string below the upstream's base URL, base path included. */
   readonly url: string;
 }
 
-/** A record of the gateway's log. */
 export interface LogRecord {
   readonly level: 'warn' | 'error';
   readonly message: string;
@@ -63,7 +55,6 @@ export interface Played {
   readonly unscripted: readonly string[];
   /** Whether the test says of no upstream what it does: all of them answered with an empty body. */
   readonly is_unscripted: boolean;
-  /** What happened inside; `undefined` when no pipeline took the request. */
   readonly trace: RequestTrace | undefined;
   /** All facts at the end; empty when no pipeline took the request. */
   readonly facts: FactView;
@@ -79,14 +70,8 @@ export interface Played {
   readonly broken_promises: readonly string[];
 }
 
-interface PlayInput {
-  readonly request: CaseRequest;
-  /** Path of a request that names none. */
-  readonly path: string;
-  readonly caller?: Caller;
-  readonly upstream?: CaseUpstream | undefined;
-  readonly upstreams?: CaseUpstreams | undefined;
-}
+/** `path`: that of a request that names none. */
+type PlayInput = Pick<Step, 'request' | 'upstream' | 'upstreams'> & { readonly path: string; readonly caller?: Caller };
 
 interface PlayOptions {
   readonly loaded: Loaded;
@@ -96,7 +81,6 @@ interface PlayOptions {
   readonly database?: 'there' | 'away';
   /** Whether callers have an address or region, which a trusted proxy then tells. */
   readonly behind_proxy?: boolean;
-  /** Stands for all upstreams. */
   readonly upstream: ScriptedUpstream;
 }
 

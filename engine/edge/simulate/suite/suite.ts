@@ -10,11 +10,12 @@ import { type PipelineCase, stepPointer } from '../../../pipeline/load/tests/tes
 import {
   checkAgainstPipeline,
   checkCase,
+  gatewayFileFor,
   isTestFile,
   readTestFile,
   type TestFile,
 } from '../../../pipeline/load/tests/test-file.ts';
-import { changesConfiguration, gatewayFileFor, loadUnderTest } from '../configuration.ts';
+import { changesConfiguration, loadUnderTest } from '../configuration.ts';
 import type { ScriptedUpstream } from '../upstream.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
 import { type Mismatch, mismatches } from './expectations.ts';
@@ -60,11 +61,6 @@ function createMistakes() {
   };
 }
 
-/** Whether a decision is to be covered: the operator's, and those of the shipped pipelines by their own tests. */
-function isCovered({ file }: SourcePosition, test_file: string): boolean {
-  return dirname(test_file) === SHIPPED_PIPELINES || !file.startsWith(SHIPPED_PIPELINES + sep);
-}
-
 /** Loads the configuration of every case; cases that change nothing share one. `undefined` after a mistake. */
 async function loadSubject(
   test: TestFile,
@@ -93,11 +89,7 @@ async function loadSubject(
 
 type Subject = NonNullable<Awaited<ReturnType<typeof loadSubject>>>;
 
-/**
- * Reads all test files and loads what they are about. Nothing runs yet but the operator's own stage modules.
- * @param options.paths test files, or directories of them
- * @param options.config the gateway.yaml under test; the nearest to each test file where absent
- */
+/** Reads test files and loads their configurations, running operators' modules. Without `config`, the nearest gateway.yaml. */
 export async function openSuite(options: {
   readonly paths: readonly string[];
   readonly config?: string | undefined;
@@ -118,7 +110,10 @@ export async function openSuite(options: {
     const gateway_file = config === undefined ? gatewayFileFor(file) : resolve(config);
     const subject = await loadSubject(test, gateway_file, stages, mistakes);
     if (subject === undefined) continue;
-    coverage.expect(subject.unchanged, (position) => isCovered(position, file), gateway_file);
+    // Decisions of shipped pipelines are for their own tests to cover.
+    const covers_shipped = dirname(file) === SHIPPED_PIPELINES;
+    const isCovered = (at: SourcePosition) => covers_shipped || !at.file.startsWith(SHIPPED_PIPELINES + sep);
+    coverage.expect(subject.unchanged, isCovered, gateway_file);
     subjects.push(subject);
   }
   const upstream = await openSilentUpstream();

@@ -129,13 +129,13 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
       ...(rewrite && {
         rewrite:
           mode === 'shadow'
-            ? rewrite.bind(hooks)
+            ? (ctx) => confinement.run(id, () => rewrite.call(hooks, ctx))
             : (ctx) => watch(ctx, () => rewrite.call(hooks, ctx)) as Rewriting | undefined,
       }),
-      ...(event && { event: event.bind(hooks) }),
+      ...(event && { event: (ctx, sent) => confinement.run(id, () => event.call(hooks, ctx, sent)) }),
       ...((finish || is_observer) && { finish: (ctx) => watch(ctx, () => finish?.call(hooks, ctx)) }),
       ...(last && { finally: (ctx) => watch(ctx, () => last.call(hooks, ctx)) }),
-      ...(close && { close: close.bind(hooks) }),
+      ...(close && { close: () => confinement.run(id, () => close.call(hooks)) }),
     } satisfies StageHooks;
   }
 

@@ -34,14 +34,15 @@ export function linkAuth(root: MapNode, findings: Findings): void {
   }
   for (const issuer of textsAt(oidc, 'issuer_url')) checkIssuer(issuer, oidc, findings);
   for (const url of textsAt(root, 'server.public_url')) checkPublicUrl(url, root, findings);
-  checkCredential(oidc, findings);
+  const private_key = secretEntryOf(oidc, 'private_key_env');
+  reportExclusiveSecrets(oidc, ['client_secret_env', 'private_key_env'], findings);
+  if (private_key !== undefined) reportExclusive(oidc, ['token_endpoint_auth_method', private_key.key], findings);
   checkScopes(childOf(oidc, 'scopes'), findings);
   checkVerification(oidc, findings);
   for (const key of CLAIM_KEYS) for (const claim of textsAt(oidc, key)) checkClaim(key, claim, findings);
   for (const path of GROUPS) for (const { node } of textsAt(root, path)) checkGroupName(node, findings);
 }
 
-/** Reports sign-in settings without an identity provider. */
 function reportUnused(root: MapNode, auth: Node | undefined, findings: Findings): void {
   const members = itemsAt(root, 'token_groups').flatMap((group) => entryOf(group, 'members') ?? []);
   for (const { key, key_mark } of [...entriesOf(auth), ...members]) {
@@ -100,12 +101,6 @@ function checkPublicUrl({ text: url, mark }: Written, root: MapNode, findings: F
   }
 }
 
-function checkCredential(oidc: Node, findings: Findings): void {
-  const private_key = secretEntryOf(oidc, 'private_key_env');
-  reportExclusiveSecrets(oidc, ['client_secret_env', 'private_key_env'], findings);
-  if (private_key !== undefined) reportExclusive(oidc, ['token_endpoint_auth_method', private_key.key], findings);
-}
-
 function checkScopes(node: Node | undefined, findings: Findings): void {
   const scopes = itemsOf(node).flatMap((item) => textOf(item) ?? []);
   // Validation has reported a scope with spaces, which is several.
@@ -159,12 +154,6 @@ export const GROUPS = [
 export function checkGroupName(node: Node, findings: Findings): void {
   const group = textOf(node);
   if (group === undefined || !group.includes('*')) return;
-  findings.report(
-    'W7055',
-    node.mark,
-    `globs do not work here: this matches only a group named exactly ${quote(group)}`,
-    {
-      help: 'list the groups',
-    },
-  );
+  const message = `globs do not work here: this matches only a group named exactly ${quote(group)}`;
+  findings.report('W7055', node.mark, message, { help: 'list the groups' });
 }

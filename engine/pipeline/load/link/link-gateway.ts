@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import type { GatewayConfig, RouteUpstream } from '../../../base/contract/config.ts';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { NO_MODEL } from '../../../base/contract/no-model.ts';
 import { matchesGlob } from '../../../base/kit/glob.ts';
 import { isLoopbackUrl, parseListenAddress, urlProblem } from '../../../base/kit/net/addresses.ts';
@@ -13,7 +13,6 @@ import {
   type Entry,
   entriesOf,
   entryOf,
-  itemsOf,
   keyName,
   type MapNode,
   type Mark,
@@ -126,7 +125,6 @@ function typeNameOf(upstream: Node): UpstreamTypeName {
   return isUpstreamType(name) ? name : DEFAULT_UPSTREAM_TYPE;
 }
 
-/** Reports keys that an upstream of this type cannot have. */
 function checkType(upstream: Node, findings: Findings): void {
   const name = typeNameOf(upstream);
   const { protocols, selectable_protocols, summary, counts_tokens } = UPSTREAM_TYPES[name];
@@ -152,7 +150,6 @@ function checkType(upstream: Node, findings: Findings): void {
 
 const OFFERED: readonly string[] = Object.values(UPSTREAM_TYPES).flatMap((type) => type.selectable_protocols);
 
-/** Reports a base URL with a part of the request path, and one without encryption. */
 function checkBaseUrl(upstream: Node, findings: Findings): void {
   for (const { text: url, mark } of textsAt(upstream, 'base_url')) {
     const path = UPSTREAM_TYPES[typeNameOf(upstream)].request_path.exec(url)?.[1];
@@ -230,11 +227,8 @@ function linkAllowed(upstream: Node, findings: Findings): void {
     const keys = field.replaceAll('[]', '').split('.');
     const { rule = 'pass' } = fieldRule(keys.at(-1)!, keys.length === 1) ?? {};
     if (field === 'tools[]' || rule !== 'pass') continue;
-    report(
-      mark,
-      `the field ${quote(field)} needs no allowance: it is never rejected`,
-      didYouMean(field, PRIVILEGED_NAMES, otherwise),
-    );
+    const message = `the field ${quote(field)} needs no allowance: it is never rejected`;
+    report(mark, message, didYouMean(field, PRIVILEGED_NAMES, otherwise));
   }
   const known = PRIVILEGED_HEADERS.map(({ name }) => name);
   for (const { text: header, mark } of textsAt(upstream, 'allow_headers.*')) {
@@ -258,7 +252,6 @@ function checkModels({ root, names: { upstream: upstreams }, findings }: Linked)
   });
 }
 
-/** The aliases of a model, for all callers or for some groups. */
 const aliasesOf = (model: Node) =>
   itemsAt(model, 'aliases').map((item) => {
     const node = childOf(item, 'name') ?? item;
@@ -316,9 +309,9 @@ function checkMatch({ text, mark }: Written, code: 'W7002' | 'C4004', { root, na
 }
 
 /** Reports a route with both forms (one upstream, several), and repeated upstreams. */
-function linkRoute(owner: Node | undefined, [one, several]: readonly [string, string], findings: Findings): void {
-  reportExclusive(owner, [one, several], findings);
-  const names = itemsOf(childOf(owner, several)).map((entry) => childOf(entry, 'upstream') ?? entry);
+function linkRoute(owner: Node | undefined, key: string, findings: Findings): void {
+  reportExclusive(owner, [key, `${key}s`], findings);
+  const names = itemsAt(owner, `${key}s`).map((entry) => childOf(entry, 'upstream') ?? entry);
   for (const [node, first] of repeated(names, textOf)) {
     findings.report('C3010', node.mark, `${quote(textOf(node)!)} is listed twice`, {
       help: `remove one of the two: the first is in line ${first.mark.line}; \`weight\` sets the share of requests`,
@@ -328,16 +321,15 @@ function linkRoute(owner: Node | undefined, [one, several]: readonly [string, st
 
 function checkRouting(linked: Linked): void {
   const { root, findings } = linked;
-  linkRoute(childOf(root, 'routing'), ['default_upstream', 'default_upstreams'], findings);
+  linkRoute(childOf(root, 'routing'), 'default_upstream', findings);
   for (const rule of itemsAt(root, 'routing.rules')) {
-    linkRoute(rule, ['upstream', 'upstreams'], findings);
+    linkRoute(rule, 'upstream', findings);
     for (const glob of textsAt(rule, 'models.*')) checkMatch(glob, 'C4004', linked);
     const group = childOf(rule, 'group');
     if (group !== undefined) checkGroupName(group, findings);
   }
 }
 
-/** Headers with credentials. */
 const CREDENTIALS = /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|api-key)$|token|secret|password/;
 
 function checkHeaders({ root, findings }: Linked): void {
@@ -470,23 +462,17 @@ function flagOf(node: Node, key: string): boolean | undefined {
   return flag?.kind === 'scalar' && typeof flag.value === 'boolean' ? flag.value : undefined;
 }
 
-/** A route after defaults, with its position in the file. */
-export interface WrittenRoute {
-  /** The name of the rule, or `default`. */
-  readonly name: string;
-  readonly upstreams: readonly RouteUpstream[];
-  /** JSON pointer of the list; `undefined` for the short form with one upstream. */
-  readonly pointer: string | undefined;
-}
+/** A route after defaults, with the JSON pointer of its list; `undefined` for the short form with one upstream. */
+export type WrittenRoute = ReturnType<typeof writtenRoutes>[number];
 
 /** The routes of a configuration, those in shadow mode included, the default one last. */
-export function writtenRoutes({ routing }: GatewayConfig, root: MapNode): readonly WrittenRoute[] {
+export function writtenRoutes({ routing }: GatewayConfig, root: MapNode) {
   const listAt = (pointer: string) => (nodeAt(root, pointer).kind === 'list' ? pointer : undefined);
   return [
-    ...routing.rules.map(({ name, upstreams }, index) => {
-      return { name, upstreams, pointer: listAt(`/routing/rules/${index}/upstreams`) };
+    ...routing.rules.map(({ upstreams }, index) => {
+      return { upstreams, pointer: listAt(`/routing/rules/${index}/upstreams`) };
     }),
-    { name: 'default', upstreams: routing.default_upstreams, pointer: listAt('/routing/default_upstreams') },
+    { upstreams: routing.default_upstreams, pointer: listAt('/routing/default_upstreams') },
   ];
 }
 
@@ -511,7 +497,6 @@ export function checkRoutes(config: GatewayConfig, root: MapNode, findings: Find
   });
 }
 
-/** Reports an order in which no upstream has a weight above 0. */
 function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): void {
   const { upstreams, pointer } = route;
   for (const [order, entries] of pointer === undefined ? [] : Map.groupBy(upstreams, (entry) => entry.order)) {
@@ -524,7 +509,6 @@ function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): v
 }
 
 type Options = Pick<AnnotationContext, 'env' | 'environment' | 'findings'> & {
-  /** Base of relative paths in gateway.yaml. */
   readonly directory: string;
 };
 

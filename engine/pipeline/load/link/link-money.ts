@@ -10,7 +10,6 @@ import {
   entryOf,
   itemsOf,
   type MapNode,
-  type Mark,
   type Node,
   nodeAt,
   quote,
@@ -184,13 +183,10 @@ function checkPriced(
     const after = Number.isFinite(gap.from) ? ` from ${date(gap.from)}` : '';
     const when = `${after}${before}`;
     const where = config.upstreams.length > 1 || when !== '' ? ` at ${quote(name)}${when}` : '';
-    findings.report('C4041', markOf(root, id), `the model ${quote(id)} has no price${where}`, {
+    const { mark } = textsAt(root, 'models.*.id').find(({ text }) => text === id)!;
+    findings.report('C4041', mark, `the model ${quote(id)} has no price${where}`, {
       help: 'the price catalogue does not have it: add `pricing` to the model, or `rows` or `unknown_model` under `prices`',
     });
     return;
   }
-}
-
-function markOf(root: MapNode, id: string): Mark {
-  return textsAt(root, 'models.*.id').find(({ text }) => text === id)!.mark;
 }

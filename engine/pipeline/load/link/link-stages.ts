@@ -11,14 +11,12 @@ import { validate } from '../../../base/source/validate.ts';
 import { type AnnotationContext, checkAnnotations } from '../annotations.ts';
 import type { StageSet } from '../stage-modules.ts';
 
-/** A stage entry with its positions, for the flow check. */
 export interface LinkedStage {
   readonly entry: ErrorClause;
   readonly mark: Mark;
   /** `undefined` when the guard has findings already. */
   readonly guard_mark: Mark | undefined;
   readonly guard_reads: readonly FactRead[];
-  /** The positions of the error codes of a clause. */
   readonly error_marks: ReadonlyMap<ErrorCode, Mark>;
 }
 
@@ -28,7 +26,6 @@ export interface LinkContext extends AnnotationContext {
   readonly config: GatewayConfig | undefined;
 }
 
-/** Default timeout of the hooks of operators' stages. */
 const OWN_STAGE_SECONDS = 10;
 
 type List = 'stages' | 'on_error' | 'finally';
@@ -117,7 +114,6 @@ function errorCodes(node: Node | undefined, { findings }: LinkContext): Readonly
   return codes;
 }
 
-/** @returns whether the stage belongs into the list */
 function checkList(definition: StageDefinition, name: Node, list: List, { findings, stages }: LinkContext): boolean {
   if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
   const problem = list === 'on_error' ? 'cannot respond to an error' : `does not belong under \`${list}\``;

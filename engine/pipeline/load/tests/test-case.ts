@@ -63,9 +63,6 @@ export interface UpstreamExpectation {
   readonly unchanged?: true;
 }
 
-/** Events that must not happen. */
-type Unwanted = 'upstream_call' | 'ledger_row' | 'audit_record' | 'network_call';
-
 export interface Expectations {
   readonly status?: number;
   readonly error?: string | null;
@@ -86,7 +83,7 @@ export interface Expectations {
   readonly shadow?: readonly string[];
   readonly ledger?: JsonObject;
   readonly audit?: JsonObject;
-  readonly never?: readonly Unwanted[];
+  readonly never?: readonly ('upstream_call' | 'ledger_row' | 'audit_record' | 'network_call')[];
 }
 
 /** Usage of a limit before the first request: money, requests or tokens. */
@@ -114,7 +111,6 @@ export interface Step {
   readonly request: CaseRequest;
   /** Names of upstreams that an administrator has drained. */
   readonly drained: readonly string[];
-  /** The behaviour of every upstream. */
   readonly upstream?: CaseUpstream | undefined;
   /** The behaviour of each upstream, in place of `upstream`. */
   readonly upstreams?: CaseUpstreams | undefined;

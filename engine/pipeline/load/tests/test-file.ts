@@ -29,24 +29,12 @@ import { validate } from '../../../base/source/validate.ts';
 import { midnightOf } from '../../../domain/budget/prices/prices.ts';
 import { checkAnnotations } from '../annotations.ts';
 import { reportExclusive, reportUnknown, textsAt } from '../link/link-keys.ts';
-import {
-  type Caller,
-  type CaseRequest,
-  type CaseUpstream,
-  type CaseUpstreams,
-  DEFAULT_START,
-  type Expectations,
-  type Granted,
-  type PipelineCase,
-  type Spent,
-  type Step,
-} from './test-case.ts';
+import { DEFAULT_START, type PipelineCase, type Step } from './test-case.ts';
 
 /** Names at a path. A value of another type counts as the empty name, which is always unknown. */
 const writtenNamesAt = (root: Node, path: string) =>
   scalarsAt(root, path.split('.')).map((node) => ({ text: textOf(node) ?? '', mark: node.mark }));
 
-/** Checks the caller of a step of a case. */
 function checkCaller(step: Node, config: GatewayConfig, findings: Findings): void {
   const token_groups = config.token_groups.map(({ name }) => name);
   if (token_groups.length > 0)
@@ -59,8 +47,6 @@ function checkCaller(step: Node, config: GatewayConfig, findings: Findings): voi
     });
   }
 }
-
-// Checks `spent` and `grants` of a case.
 
 /** The amounts of a window, by key. */
 const AMOUNTS: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
@@ -105,9 +91,6 @@ function checkKey(item: Node, caller: Node | undefined, findings: Findings): voi
   });
 }
 
-// Checks the upstreams of a case.
-
-/** The behaviours of all upstreams in a step. */
 function scriptNodes(step: Node, first: Node): readonly Node[] {
   const owner = (childOf(step, 'upstream') ?? childOf(step, 'upstreams')) ? step : first;
   const one = childOf(owner, 'upstream');
@@ -117,12 +100,6 @@ function scriptNodes(step: Node, first: Node): readonly Node[] {
   return one === undefined ? named : [one, ...named];
 }
 
-function checkScripts(step: Node, findings: Findings): void {
-  reportExclusive(step, ['upstream', 'upstreams'], findings);
-  for (const script of scriptNodes(step, step)) reportExclusive(script, ['json', 'text', 'events'], findings);
-}
-
-/** Checks the upstream names of a step. @param known those of the configuration */
 function checkUpstreamNames(step: Node, known: readonly string[], findings: Findings): void {
   const owners = [childOf(step, 'upstreams'), childOf(step, 'expect', 'upstreams'), childOf(step, 'expect', 'dropped')];
   const keys = owners.flatMap((owner) => entriesOf(owner).map(({ key, key_mark }) => ({ text: key, mark: key_mark })));
@@ -135,11 +112,16 @@ function checkUpstreamNames(step: Node, known: readonly string[], findings: Find
 export interface TestFile {
   readonly file: string;
   readonly root: MapNode;
-  /** Name of the pipeline under test, and where it is written. */
   readonly pipeline: string;
   readonly cases: readonly PipelineCase[];
   /** The position of a JSON pointer, or of its nearest existing parent. */
   position(pointer: string): SourcePosition;
+}
+
+/** The gateway.yaml in a test file's directory or its parent, if any. */
+export function gatewayFileFor(test_file: string): string | undefined {
+  const directory = dirname(test_file);
+  return [directory, dirname(directory)].map((place) => join(place, 'gateway.yaml')).find((file) => existsSync(file));
 }
 
 export function isTestFile(name: string): boolean {
@@ -202,7 +184,8 @@ function checkCases(root: MapNode, findings: Findings): void {
     }
     for (const step of stepNodes(node)) {
       reportExclusive(childOf(step, 'request'), ['json', 'text'], findings);
-      checkScripts(step, findings);
+      reportExclusive(step, ['upstream', 'upstreams'], findings);
+      for (const script of scriptNodes(step, step)) reportExclusive(script, ['json', 'text', 'events'], findings);
       checkFacts(step, findings);
       checkLeaving(step, node, findings);
     }
@@ -213,22 +196,11 @@ function checkCases(root: MapNode, findings: Findings): void {
   }
 }
 
-interface RawStep {
-  readonly at?: string;
-  readonly caller?: Caller;
-  readonly request?: CaseRequest;
-  readonly drained?: readonly string[];
-  readonly upstream?: CaseUpstream;
-  readonly upstreams?: CaseUpstreams;
-  readonly expect: Expectations;
-}
+type RawStep = Partial<Step> & Pick<Step, 'expect'>;
 
 type RawCase = RawStep &
-  Pick<PipelineCase, 'name' | 'database'> & {
-    readonly spent?: readonly Spent[];
-    readonly grants?: readonly Granted[];
-    readonly then?: readonly RawStep[];
-  };
+  Pick<PipelineCase, 'name' | 'database'> &
+  Partial<Pick<PipelineCase, 'spent' | 'grants'>> & { readonly then?: readonly RawStep[] };
 
 const SILENT = { upstream: undefined, upstreams: undefined };
 
@@ -243,10 +215,7 @@ function shapeCase(raw: RawCase, start: string): PipelineCase {
   return { name, at, database, spent, grants, steps: [first, ...later] };
 }
 
-/**
- * Reads and checks a test file. `checkAgainstPipeline` checks its stage names once the pipeline is known.
- * @returns `undefined` after an error
- */
+/** Reads and checks a test file, its stage names excepted (`checkAgainstPipeline`). `undefined` after an error. */
 export function readTestFile(file: string, findings: Findings): TestFile | undefined {
   const before = findings.errors();
   const root = readSource(file, findings);

@@ -45,7 +45,6 @@ type Last = 'finish' | 'finally';
 
 interface Timeout {
   readonly id: string;
-  /** No timeout where absent. */
   readonly timeout_seconds: number | undefined;
   readonly clock: Clock;
 }
@@ -277,7 +276,6 @@ const BODY_ACCESSIBLE: Readonly<Record<keyof RequestBody, boolean>> = {
   ...{ rewritten: true, replaced: true },
 };
 
-/** Longest recorded name of a shadow rule, in characters. */
 const SHADOW_NAME_LENGTH_MAX = 200;
 
 /** Whether a value has the type of the fact. */
@@ -289,10 +287,7 @@ function fits(path: FactPath, value: unknown): boolean {
   return typeof value === kind && (values?.includes(value as string) ?? true);
 }
 
-/**
- * The context of one hook of a contained stage, with frozen facts and copied bytes. Actions are attributed to the stage.
- * After the hook or its timeout, it rejects every access.
- */
+/** The context of one hook of a contained stage, with frozen facts and copied bytes. Ends with the hook or its timeout. */
 class Guard implements ProxyHandler<object>, AuditFieldSink {
   readonly context: StageContext;
   readonly #ctx: RequestContext;
@@ -313,7 +308,6 @@ class Guard implements ProxyHandler<object>, AuditFieldSink {
     if (this.#onCancel !== undefined && this.#ctx.cancel === this.#onCancel) this.#ctx.cancel = undefined;
   }
 
-  /** Calls the stage's `onCancel` listener. */
   cancel(reason: StageError): void {
     try {
       this.#onCancel?.(reason);
@@ -439,7 +433,6 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 interface Wait {
-  /** Ended by the timeout. */
   readonly guard?: Guard;
   readonly onLateValue?: (value: unknown) => void;
   readonly onLateError: (error: unknown) => void;

@@ -16,15 +16,11 @@ import { UPSTREAM_TYPES } from '../../../../domain/upstreams/types/index.ts';
 import { type LiveCheck, type LiveOutcome, wrong } from './probe.ts';
 import { checkProvider } from './provider.ts';
 
-/** Default timeout of each check, in seconds. */
 const LIVE_TIMEOUT_SECONDS = 5;
 
 type Reach = (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout_seconds: number) => Promise<LiveOutcome>;
 
-/**
- * Checks that every service in a configuration is reachable, concurrently, each with a timeout. Costs nothing: no prompts, no
- * redirects, no changes. Collectors receive one span named after the command.
- */
+/** Checks all services concurrently. Costs nothing: no prompts, no redirects. Collectors get one span. */
 export async function checkLive(
   config: GatewayConfig,
   env: NodeJS.ProcessEnv,
@@ -43,16 +39,15 @@ export async function checkLive(
     ...(auth?.oidc === undefined ? [] : [['identity provider', checkProvider] as const]),
     ...telemetryTrials(config, env, timeout_seconds),
   ];
-  return Promise.all(reaches.map(([name, reach]) => timed(name, () => reach(config, env, timeout_seconds))));
+  return Promise.all(
+    reaches.map(async ([name, reach]) => {
+      const started = performance.now();
+      const outcome = await reach(config, env, timeout_seconds);
+      return { name, ...outcome, duration_ms: Math.round(performance.now() - started) };
+    }),
+  );
 }
 
-async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<LiveCheck> {
-  const started = performance.now();
-  const outcome = await reach();
-  return { name, ...outcome, duration_ms: Math.round(performance.now() - started) };
-}
-
-/** What a check of a service goes by. */
 interface LiveOptions {
   readonly config: GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
@@ -104,7 +99,6 @@ async function reachUpstream(
   }
 }
 
-/** The network path to an upstream, and the setting that decided it; the error of an unusable proxy. */
 function upstreamWay({ base_url, proxy }: UpstreamConfig, env: NodeJS.ProcessEnv): Way | UnusableProxy {
   try {
     return proxy === undefined
@@ -159,7 +153,6 @@ function notFound(upstream: UpstreamConfig): string {
 
 const SHOWN_MAX = 10;
 
-/** Adds which models on its list a gateway.yaml without `models` serves. */
 async function withListedModels(
   outcome: LiveOutcome,
   upstream: UpstreamConfig,

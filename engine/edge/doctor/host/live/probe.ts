@@ -1,7 +1,6 @@
 import { failed, ok, warning } from '../../../../base/contract/checks.ts';
 import type { Diagnosis } from '../../workstation.ts';
 
-/** Result of one live check. Contains no secrets. */
 export interface LiveOutcome {
   readonly ok: boolean;
   readonly what: string;
@@ -22,7 +21,6 @@ export interface LiveCheck extends LiveOutcome {
   readonly duration_ms: number;
 }
 
-/** A live check as a diagnosis; one with warnings only becomes a warning. */
 export function diagnosisOf(
   base: Pick<Diagnosis, 'id' | 'title' | 'where'>,
   { ok: is_ok, what, help, warnings = [], notes: more = [], way }: LiveOutcome,

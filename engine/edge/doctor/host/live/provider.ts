@@ -26,10 +26,7 @@ const ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as co
 /** The default if a provider does not list its methods (OpenID Connect Discovery 1.0 section 3). */
 const ASSUMED_METHODS = ['client_secret_basic'];
 
-/**
- * Checks the identity provider: its discovery document and keys, its features against the configuration, and whether it accepts
- * the gateway as a client. Calls `seen` with each response.
- */
+/** Checks discovery document, keys, features, and acceptance of the client. Calls `seen` with each response. */
 export async function checkProvider(
   config: GatewayConfig,
   env: NodeJS.ProcessEnv,
@@ -39,23 +36,19 @@ export async function checkProvider(
   const oidc = config.auth!.oidc!;
   try {
     const way = describeProxyRoute(proxyRouteTo(new URL(oidc.issuer_url), env));
-    return { ...(await askProvider(config, oidc, { env, timeout_seconds, seen })), way };
+    return { ...(await askProvider(config, oidc, env, timeout_seconds, seen)), way };
   } catch (error) {
     if (!(error instanceof UnusableProxy)) throw error;
     return wrong(error.message, `correct ${error.by}`);
   }
 }
 
-interface ProviderProbe {
-  readonly env: NodeJS.ProcessEnv;
-  readonly timeout_seconds: number;
-  readonly seen: (answer: Exchange) => void;
-}
-
 async function askProvider(
   config: GatewayConfig,
   oidc: OidcConfig,
-  { env, timeout_seconds, seen }: ProviderProbe,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+  seen: (answer: Exchange) => void,
 ): Promise<LiveOutcome> {
   let ca: readonly string[] | undefined;
   try {
@@ -100,7 +93,11 @@ async function askProvider(
   if (!client.ok) return client;
   const deciding = decidingGroups(config, {});
   const uses_groups = deciding.any || deciding.names.size > 0;
-  const gaps = (kind: ScopeGap['kind']) => gapsOf(document, oidc, uses_groups, kind);
+  const listed = textsOf(document.scopes_supported);
+  const wanted = scopeGaps(oidc, { asked: requestedScopes(oidc, listed), listed }).filter(
+    ({ claims }) => uses_groups || !claims.includes(oidc.groups_claim),
+  );
+  const gaps = (kind: ScopeGap['kind']) => wanted.flatMap((gap) => (gap.kind === kind ? `it ${gap.hint}` : []));
   return {
     ok: true,
     what: ['discovery document and keys found, issuer matches', client.what].filter((part) => part !== '').join('; '),
@@ -157,19 +154,10 @@ function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   ].flat();
 }
 
-/** Scopes that the gateway does not request, and the claims that may be missing as a result. */
-function gapsOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean, kind: ScopeGap['kind']): string[] {
-  const listed = textsOf(document.scopes_supported);
-  const found = scopeGaps(oidc, { asked: requestedScopes(oidc, listed), listed });
-  const wanted = found.filter(({ claims }) => uses_groups || !claims.includes(oidc.groups_claim));
-  return wanted.flatMap((gap) => (gap.kind === kind ? `it ${gap.hint}` : []));
-}
-
 interface ClientCheck {
   readonly oidc: OidcConfig;
   readonly env: NodeJS.ProcessEnv;
   readonly redirect_uri: string;
-  /** The provider's discovery document. */
   readonly document: Readonly<Record<string, unknown>>;
   readonly timeout_seconds: number;
   /** Requests a page without following redirects. Rejects without a response. */
@@ -186,12 +174,9 @@ type Sent =
   | 'unclear'
   | { readonly says: string };
 
-/**
- * Whether the provider accepts the client id, its secret or key, and the redirect URI. Simulates a sign-in: an authorization
- * request with `prompt=none`, and a made-up code. Signs nobody in, and reports no secret.
- */
+/** Simulates a sign-in with `prompt=none` and a made-up code. Signs nobody in, and reports no secret. */
 async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
-  const { oidc, env } = check;
+  const { oidc, document, env } = check;
   const variable = oidc.client_secret_env ?? oidc.private_key_env ?? '';
   const proof = `the ${oidc.client_secret_env === undefined ? 'private key' : 'secret'} in ${secretPlace(variable)}`;
   // Another check reports a missing secret.
@@ -208,7 +193,9 @@ async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
     const note = `unknown whether it accepts the client id and ${proof}: ${redeemed.unclear}`;
     return { ok: true, what: '', notes: [note] };
   }
-  const other = otherMethod(usedMethod(check));
+  const other = otherMethod(
+    secretMethod(oidc.token_endpoint_auth_method, document.token_endpoint_auth_methods_supported),
+  );
   if (
     oidc.client_secret_env !== undefined &&
     (await redeem(check, { ...oidc, token_endpoint_auth_method: other })) === 'client accepted'
@@ -329,7 +316,3 @@ const OPERATORS: ReadonlySet<string> = new Set([
   'unauthorized_client',
   'unsupported_response_type',
 ]);
-
-function usedMethod({ oidc, document }: ClientCheck) {
-  return secretMethod(oidc.token_endpoint_auth_method, document.token_endpoint_auth_methods_supported);
-}

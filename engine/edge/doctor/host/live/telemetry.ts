@@ -10,7 +10,6 @@ import { exportSettings, publicUrl, type Target } from '../../../../domain/telem
 import { destinationTarget } from '../../../../domain/telemetry/relay.ts';
 import { type LiveOutcome, wrong } from './probe.ts';
 
-/** One test of a collector or a destination, by name. */
 type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
 
 const SENT: Readonly<Record<Signal, string>> = {
@@ -18,10 +17,8 @@ const SENT: Readonly<Record<Signal, string>> = {
   metrics: 'metrics without a value',
   logs: 'one log record',
 };
-/** Longest quote of a collector's message. */
 const WORDS_MAX = 200;
 
-/** Tests of all telemetry targets: each signal at the collector, and each destination of client telemetry. */
 export function telemetryTrials(
   { telemetry }: GatewayConfig,
   env: NodeJS.ProcessEnv,
