@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import type { Surroundings } from './configuration.ts';
 import { type Child, startChild } from './processes.ts';
 import { startPublicGateway } from './public-gateway.ts';
-import { type Server, serverOf } from './servers.ts';
+import { ownServer, type Server } from './servers.ts';
 import { checkOut, directoryFor } from './verdicts/against.ts';
 
 /** The participants of a run. */
@@ -40,11 +40,11 @@ export async function startCast(directory: string): Promise<Cast> {
   const governed = await start('governed');
   return {
     servers: [
-      serverOf('direct', { url: upstream.ready.url, token: 'none' }, upstream.pid, { reference: true }),
-      serverOf('bare', { url: bare.ready.url, token: governed.target.token }, bare.pid),
+      ownServer('direct', { url: upstream.ready.url, token: 'none' }, upstream, true),
+      ownServer('bare', { url: bare.ready.url, token: governed.target.token }, bare),
       governed,
     ],
-    load: await startChild<object>('generator.ts'),
+    load: await startChild<object>('load/generator.ts'),
   };
 }
 
@@ -55,8 +55,8 @@ export async function startCastAgainst(directory: string, revision: string): Pro
   const before = await start('before', checkout);
   const governed = await start('governed');
   return {
-    servers: [serverOf('bare', { url: bare.ready.url, token: governed.target.token }, bare.pid), before, governed],
-    load: await startChild<object>('generator.ts'),
+    servers: [ownServer('bare', { url: bare.ready.url, token: governed.target.token }, bare), before, governed],
+    load: await startChild<object>('load/generator.ts'),
     commit,
   };
 }

@@ -1,6 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { BodyName } from './bodies.ts';
-import type { RequestsJob, RequestsResult, StreamsJob, StreamsResult, Target } from './generator.ts';
+import type { RequestsJob, RequestsResult, StreamsJob, StreamsResult, Target } from './load/generator.ts';
 import type { StreamPart } from './options.ts';
 import type { Child } from './processes.ts';
 import type { Server } from './servers.ts';
@@ -95,16 +94,18 @@ export type Rounds<Round> = Readonly<Record<string, readonly Round[]>>;
 /** Decides when the rounds so far are enough. */
 export type Enough<Round> = (seen: Rounds<Round>) => boolean;
 
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** The load generator, with one server's address filled in: the work of a load, and the cost of each of its units. */
 function loadOn(load: Child<unknown>, server: Server) {
   const { target } = server;
-  async function sample<Result>(running: () => Promise<Result>, unitsOf: (result: Result) => number) {
-    server.resetPeak();
+  async function sample<Result>(run: () => Promise<Result>, unitsOf: (result: Result) => number) {
+    await server.resetPeak();
     const database_before = server.databaseCpu();
-    const before = server.usage();
-    const result = await running();
-    await delay(SETTLE_MS);
-    const after = server.usage();
+    const before = await server.usage();
+    const result = await run();
+    await pause(SETTLE_MS);
+    const after = await server.usage();
     const units = unitsOf(result);
     return {
       result,
@@ -116,14 +117,18 @@ function loadOn(load: Child<unknown>, server: Server) {
   const requests = (job: Omit<RequestsJob, keyof Target>) =>
     load.ask<RequestsResult>('requests', { ...target, ...job });
   const streams = (job: Omit<StreamsJob, keyof Target>) => load.ask<StreamsResult>('streams', { ...target, ...job });
-  const [requestsOf, eventsOf] = [
-    (done: RequestsResult) => done.requests,
-    (done: StreamsResult) => done.events_expected,
-  ];
   return {
     requests,
-    costOfRequests: (job: Omit<RequestsJob, keyof Target>) => sample(() => requests(job), requestsOf),
-    costOfStreams: (job: Omit<StreamsJob, keyof Target>) => sample(() => streams(job), eventsOf),
+    costOfRequests: (job: Omit<RequestsJob, keyof Target>) =>
+      sample(
+        () => requests(job),
+        (done) => done.requests,
+      ),
+    costOfStreams: (job: Omit<StreamsJob, keyof Target>) =>
+      sample(
+        () => streams(job),
+        (done) => done.events_expected,
+      ),
   };
 }
 

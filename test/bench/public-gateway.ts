@@ -12,7 +12,7 @@ import {
   writeConfiguration,
 } from './configuration.ts';
 import { endWithBench } from './processes.ts';
-import { type Server, serverOf } from './servers.ts';
+import { otherServer, type Server } from './servers.ts';
 
 const run = promisify(execFile);
 
@@ -62,5 +62,5 @@ export async function startPublicGateway(
     env,
   });
   const { token } = JSON.parse(created.stdout) as { token: string };
-  return serverOf(name, { url, token }, child.pid!, { data_dir: dataDirectory(surroundings) });
+  return otherServer(name, { url, token }, child.pid!, dataDirectory(surroundings));
 }

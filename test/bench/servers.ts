@@ -1,4 +1,5 @@
-import type { Target } from './generator.ts';
+import type { Target } from './load/generator.ts';
+import type { Child } from './processes.ts';
 import { cpuOfAll, descendantsOf, type ProcessUsage, resetPeakOf, usageOf } from './servers/process-usage.ts';
 
 /** A server under load, and its resource meter. */
@@ -7,27 +8,34 @@ export interface Server {
   readonly target: Target;
   /** Whether it only shows the cost of the load itself. */
   readonly reference?: boolean;
-  usage(): ProcessUsage;
-  resetPeak(): void;
+  usage(): Promise<ProcessUsage>;
+  resetPeak(): Promise<void>;
   /** CPU time so far of the database that it brought with it, in microseconds. */
   databaseCpu(): number;
   /** The location of that database. */
   readonly data_dir?: string;
 }
 
-/** A server in a process of its own, which is looked at from outside (Linux). */
-export function serverOf(
-  name: string,
-  target: Target,
-  pid: number,
-  more: Pick<Server, 'reference' | 'data_dir'> = {},
-): Server {
+/** One of the bench's own processes. */
+export function ownServer(name: string, target: Target, child: Child<unknown>, reference = false): Server {
   return {
     name,
     target,
-    ...more,
-    usage: () => usageOf(pid),
-    resetPeak: () => resetPeakOf(pid),
+    reference,
+    usage: () => child.ask<ProcessUsage>('usage'),
+    resetPeak: () => child.ask<void>('reset_peak'),
+    databaseCpu: () => cpuOfAll(descendantsOf(child.pid)),
+  };
+}
+
+/** A process that the bench doesn't talk to (Linux). */
+export function otherServer(name: string, target: Target, pid: number, data_dir: string): Server {
+  return {
+    name,
+    target,
+    data_dir,
+    usage: async () => usageOf(pid),
+    resetPeak: async () => resetPeakOf(pid),
     databaseCpu: () => cpuOfAll(descendantsOf(pid)),
   };
 }

@@ -2,11 +2,13 @@
  * The gateway's baseline: express 5 and http-proxy-3 with a keep-alive pool. It reads the body, parses it as
  * JSON (any gateway has to look at the model) and proxies it. No token, no budget, no meter, no audit, no limits.
  */
+import { once } from 'node:events';
 import { Agent, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import express from 'express';
 import { createProxyServer } from 'http-proxy-3';
-import { serveHttp } from './parent.ts';
+import { serveParent } from './parent.ts';
 
 const upstream = process.argv[2] as string;
 const agent = new Agent({ keepAlive: true, maxSockets: Number.POSITIVE_INFINITY, maxFreeSockets: 1024 });
@@ -30,4 +32,12 @@ app.use((req, res) => {
   });
 });
 
-serveHttp(createServer(app));
+const server = createServer(app);
+server.keepAliveTimeout = 600_000;
+server.listen(0, '127.0.0.1');
+await once(server, 'listening');
+const { port } = server.address() as AddressInfo;
+serveParent({ url: `http://127.0.0.1:${port}` }, {}, async () => {
+  server.close();
+  server.closeAllConnections();
+});

@@ -1,5 +1,4 @@
-import type { Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type ProcessUsage, resetPeakOf } from './process-usage.ts';
 
 /** A question from the bench to one of its processes. */
 export interface Ask {
@@ -13,6 +12,11 @@ export interface Reply {
   readonly error?: string;
 }
 
+function usage(): ProcessUsage {
+  const { user, system } = process.cpuUsage();
+  return { cpu_us: user + system, peak_rss_bytes: process.resourceUsage().maxRSS * 1024 };
+}
+
 /**
  * Makes this process a child of the bench: sends `ready`, serves queries one at a time, and ends with its parent.
  * Ctrl-C reaches every process of the group, so it is the parent alone that acts on it.
@@ -22,6 +26,7 @@ export function serveParent(
   responses: Record<string, (argument: unknown) => Promise<unknown> | unknown>,
   stop: () => Promise<void>,
 ): void {
+  const known: typeof responses = { usage, reset_peak: () => resetPeakOf('self'), ...responses };
   const end = () => stop().finally(() => process.exit(0));
   process.on('SIGINT', () => {});
   process.on('SIGTERM', end);
@@ -29,7 +34,7 @@ export function serveParent(
   process.on('message', async (message: Ask) => {
     if (message.ask === 'stop') return end();
     try {
-      const value = await responses[message.ask]?.(message.argument);
+      const value = await known[message.ask]?.(message.argument);
       process.send?.({ value } satisfies Reply);
     } catch (error) {
       process.send?.({ error: String(error) } satisfies Reply);
@@ -38,16 +43,4 @@ export function serveParent(
   // The parent may have ended while this process was still starting.
   if (process.connected) process.send?.({ value: ready } satisfies Reply);
   else void end();
-}
-
-/** Makes this process a server of the bench: tells the parent its URL, and ends with it. */
-export function serveHttp(server: Server): void {
-  server.keepAliveTimeout = 600_000;
-  server.listen(0, '127.0.0.1', () => {
-    const { port } = server.address() as AddressInfo;
-    serveParent({ url: `http://127.0.0.1:${port}` }, {}, async () => {
-      server.close();
-      server.closeAllConnections();
-    });
-  });
 }

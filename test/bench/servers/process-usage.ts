@@ -82,8 +82,9 @@ export function usageOf(pid: number): ProcessUsage {
 }
 
 /** Has the peak of a process's memory begin anew, where this system can. */
-export function resetPeakOf(pid: number): void {
+export function resetPeakOf(pid: number | 'self'): void {
   try {
+    // Linux only; elsewhere the peak is that of the process's whole life.
     writeFileSync(`/proc/${pid}/clear_refs`, '5');
   } catch {}
 }

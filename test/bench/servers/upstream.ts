@@ -3,7 +3,8 @@
  * as many events as the `x-bench-events` header requests, one every `x-bench-interval` milliseconds.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { serveHttp } from './parent.ts';
+import type { AddressInfo } from 'node:net';
+import { serveParent } from './parent.ts';
 
 const USAGE = {
   input_tokens: 12,
@@ -82,4 +83,11 @@ const server = createServer((req, res) => {
   req.on('end', () => answer(req, res));
 });
 server.on('connection', (socket) => socket.setNoDelay(true));
-serveHttp(server);
+server.keepAliveTimeout = 600_000;
+server.listen(0, '127.0.0.1', () => {
+  const { port } = server.address() as AddressInfo;
+  serveParent({ url: `http://127.0.0.1:${port}` }, {}, async () => {
+    server.close();
+    server.closeAllConnections();
+  });
+});
