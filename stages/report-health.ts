@@ -34,7 +34,7 @@ function describe(parts: Parts, { checks: requested, tells }: ValueOf<typeof OPT
   const checks = Object.keys(parts).length === 0 ? requested : requested.filter((name) => parts[name] !== undefined);
   // The path is public, so the response names unavailable parts but not the reasons, which may contain hosts.
   const states = Object.fromEntries(checks.map((name) => [name, stateOf(parts[name])]));
-  const reported = Object.fromEntries(tells.map((name) => [name, parts[name]?.told]));
+  const reported = Object.fromEntries(tells.map((name) => [name, parts[name]?.public_details]));
   const away = checks.filter((name) => parts[name]?.ok !== true);
   const serves = away.every((name) => parts[name]?.needed === false);
   const status = stopping ? 'stopping' : away.length === 0 ? 'ok' : serves ? 'degraded' : 'unavailable';

@@ -14,9 +14,9 @@ async function works(url: string, token: string): Promise<boolean> {
 export async function obtainToken(gateway: RunningGateway, file: string): Promise<string> {
   const kept = await readFile(file, 'utf8').catch(() => '');
   if (kept !== '' && (await works(gateway.url, kept))) return kept;
-  const wish = { user: 'you@example.com', group: 'everyone', name: 'demo', team: 'demo-team' };
+  const properties = { user: 'you@example.com', group: 'everyone', name: 'demo', team: 'demo-team' };
   const actor = { kind: 'command', name: 'demo' } as const;
-  const { token } = await createToken({ database: gateway.database, clock: systemClock, actor }, wish);
+  const { token } = await createToken({ database: gateway.database, clock: systemClock, actor }, properties);
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, token, { mode: 0o600 });
   return token;

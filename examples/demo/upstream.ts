@@ -93,8 +93,8 @@ const FAIL_WORDS = new RegExp(`\\bfail (${FAILURES.join('|')})\\b`, 'i');
 /** The requested failure: the header `x-demo-fail`, or the words `fail 529` in the last message. */
 function requestedFailure(req: IncomingMessage, body: MessagesRequest): Failure | undefined {
   const said = textsOf(body.messages?.at(-1)?.content).join(' ');
-  const wish = req.headers['x-demo-fail'] ?? FAIL_WORDS.exec(said)?.[1];
-  return FAILURES.find((failure) => failure === String(wish).toLowerCase());
+  const failure_name = req.headers['x-demo-fail'] ?? FAIL_WORDS.exec(said)?.[1];
+  return FAILURES.find((failure) => failure === String(failure_name).toLowerCase());
 }
 
 /** Fails before the first byte of the response; the stream handles `cut`. */

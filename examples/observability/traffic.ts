@@ -66,8 +66,8 @@ export async function startTraffic(gateway: RunningGateway): Promise<{ close(): 
   const working: Promise<void>[] = [];
   for (const caller of CALLERS) {
     const { user, group, team } = caller;
-    const wish = { user, group, name: `example-${Date.now()}`, ...(team !== undefined && { team }) };
-    const { token } = await createToken(options, wish);
+    const properties = { user, group, name: `example-${Date.now()}`, ...(team !== undefined && { team }) };
+    const { token } = await createToken(options, properties);
     working.push(work(gateway.url, token, caller, stop.signal));
   }
   const stranger: Caller = { user: '', group: '', models: ['demo-small'], every_ms: 5000 };

@@ -256,7 +256,7 @@ describe('report-health', () => {
     it(`reports public details of ${what}, without effect on the status`, async () => {
       const stage = openStage(reportHealth, {
         options: { checks: ['database'], tells: [what] },
-        health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, told: expected } }),
+        health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, public_details: expected } }),
       });
       const response = (await stage.hooks.request!(stage.request())) as Answer;
       assert.equal(response.status, 200);

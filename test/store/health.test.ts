@@ -14,7 +14,11 @@ const refused = async () => {
   throw new Error('connection refused');
 };
 
-function open(tries: Partial<ReadinessTries> = {}, reloads = never_reloaded, upstreams: HealthPart['told'] = {}) {
+function open(
+  tries: Partial<ReadinessTries> = {},
+  reloads = never_reloaded,
+  upstreams: HealthPart['public_details'] = {},
+) {
   const clock = frozenClock(loaded_at);
   const { log, lines } = createLog();
   const all: ReadinessTries = {
@@ -119,15 +123,15 @@ test('a crowd of probes tries once a second, and a change is logged once', async
 test('the configuration has its start and its number of reloads', async () => {
   const { health } = open({}, { ...never_reloaded, reloads: 3 });
   const reported = { state: 'ok', loaded_at: '2027-01-31T08:00:00.000Z', reloads: 3, failed_reloads: 0 };
-  assert.deepEqual((await health.check()).configuration, { ok: true, told: reported });
+  assert.deepEqual((await health.check()).configuration, { ok: true, public_details: reported });
 });
 
 test('a failed reload is reported, with its time, and leaves the gateway ready', async () => {
   const failed = { ...never_reloaded, failed_reloads: 2, failing_since: loaded_at + 1000 };
   const { configuration } = await open({}, failed).health.check();
   assert.equal(configuration?.ok, true);
-  assert.equal(configuration?.told?.state, 'reload_failed');
-  assert.equal(configuration?.told?.failing_since, '2027-01-31T08:00:01.000Z');
+  assert.equal(configuration?.public_details?.state, 'reload_failed');
+  assert.equal(configuration?.public_details?.failing_since, '2027-01-31T08:00:01.000Z');
 });
 
 test('a silent database counts as away after two seconds, and no probe waits for it that long', async (t) => {
@@ -157,6 +161,6 @@ test('upstream states are reported and decide nothing', async () => {
   const { health } = open({}, never_reloaded, { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } });
   assert.deepEqual((await health.check()).upstreams, {
     ok: true,
-    told: { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } },
+    public_details: { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } },
   });
 });

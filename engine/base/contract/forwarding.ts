@@ -106,7 +106,7 @@ export interface Closed {
 /** A request in flight at an upstream; reports its outcome to the circuit breaker. */
 export interface Trial {
   /** Reports the outcome, once; the request stays in flight until `leave`. @param detail for people: `status 529` */
-  tell(effect: AttemptEffect, detail?: string, retry_after_seconds?: number): void;
+  report(effect: AttemptEffect, detail?: string, retry_after_seconds?: number): void;
   /** Ends the request at the upstream, once. @param answer whether a started response was completed, if known */
   leave(answer?: 'whole' | 'broken_off', detail?: string): void;
 }

@@ -257,7 +257,7 @@ export interface HealthPart {
   readonly detail?: string;
   /** Public reason why requests are rejected. */
   readonly reason?: string;
-  readonly told?: Readonly<Record<string, string | number | Readonly<Record<string, string | number>>>>;
+  readonly public_details?: Readonly<Record<string, string | number | Readonly<Record<string, string | number>>>>;
 }
 
 /** Readiness checks. */

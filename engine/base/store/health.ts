@@ -25,8 +25,8 @@ export interface ReloadState {
 /** A failed reload does not affect readiness, because the gateway keeps its configuration; it is only reported. */
 function describeReloads({ loaded_at, reloads, failed_reloads, failing_since }: ReloadState): HealthPart {
   const failing = failing_since !== undefined;
-  const told = { state: failing ? 'reload_failed' : 'ok', loaded_at: time(loaded_at), reloads, failed_reloads };
-  return { ok: true, told: failing ? { ...told, failing_since: time(failing_since) } : told };
+  const details = { state: failing ? 'reload_failed' : 'ok', loaded_at: time(loaded_at), reloads, failed_reloads };
+  return { ok: true, public_details: failing ? { ...details, failing_since: time(failing_since) } : details };
 }
 
 function time(milliseconds: number): string {
@@ -90,7 +90,7 @@ export function createHealth(options: {
   readonly log: Log;
   reloads(): ReloadState;
   /** Public state of the upstreams, by name. */
-  upstreams(): NonNullable<HealthPart['told']>;
+  upstreams(): NonNullable<HealthPart['public_details']>;
   stopping(): boolean;
 }): Health {
   const { tries, clock, log, reloads, upstreams, stopping } = options;
@@ -151,7 +151,7 @@ export function createHealth(options: {
         spool: { ok: spool !== 'unavailable', state: spool, needed: !serves },
         configuration: describeReloads(reloads()),
         // All replicas see the same outage: taking all of them out of rotation would hide the error from clients.
-        upstreams: { ok: true, told: upstreams() },
+        upstreams: { ok: true, public_details: upstreams() },
       };
     },
   };

@@ -407,8 +407,10 @@ function textsByKey(value: unknown, path: readonly string[] = []): string[] {
   if (typeof value === 'string') return value.trim() === '' || path.length === 0 ? [] : [`${path.join('.')}: ${value}`];
   if (Array.isArray(value)) return value.slice(0, ITEMS_MAX).flatMap((item) => textsByKey(item, path));
   if (!isObject(value)) return [];
-  const told = Object.entries(value).filter(([key]) => !NAME_KEYS.includes(key) && !/^object$|^param$|id$/i.test(key));
-  return told.slice(0, ITEMS_MAX).flatMap(([key, item]) => textsByKey(item, [...path, cut(key, NAME_MAX)]));
+  const details = Object.entries(value).filter(
+    ([key]) => !NAME_KEYS.includes(key) && !/^object$|^param$|id$/i.test(key),
+  );
+  return details.slice(0, ITEMS_MAX).flatMap(([key, item]) => textsByKey(item, [...path, cut(key, NAME_MAX)]));
 }
 
 class Reading {
@@ -451,17 +453,17 @@ class Reading {
         if (isObject(item) && typeof item.reason === 'string') this.names.push(item.reason);
     const enveloped = envelopedIn(fields);
     if (enveloped !== undefined) {
-      const told = this.reason(enveloped, depth + 1);
-      if (told !== '') return told;
+      const details = this.reason(enveloped, depth + 1);
+      if (details !== '') return details;
       if (isObject(enveloped)) this.source ??= enveloped;
     }
-    const told = this.#told(fields, depth);
+    const details = this.#details(fields, depth);
     const inner = INNER.map((key) => this.reason(fields[key], depth + 1)).find((reason) => reason !== '') ?? '';
-    if (told === '' || inner === '') return told === '' ? inner : told;
-    return told.includes(inner) ? told : `${told}: ${inner}`;
+    if (details === '' || inner === '') return details === '' ? inner : details;
+    return details.includes(inner) ? details : `${details}: ${inner}`;
   }
 
-  #told(fields: Json, depth: number): string {
+  #details(fields: Json, depth: number): string {
     for (const key of REASONS) {
       if (key === 'error' && typeof fields.error !== 'string') continue;
       const said = this.reason(fields[key], depth + 1);

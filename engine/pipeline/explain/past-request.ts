@@ -42,7 +42,7 @@ type Facts = Readonly<Record<string, unknown>>;
 const NOTHING_KNOWN: Choosing = {
   states: {
     closed: () => undefined,
-    begin: () => ({ tell() {}, leave() {} }),
+    begin: () => ({ report() {}, leave() {} }),
     takeRetry: () => undefined,
     active: () => 0,
     share: () => 1,

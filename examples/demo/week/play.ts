@@ -118,17 +118,17 @@ function conductOf(clock: MovableClock, outages: readonly Outage[]): Conduct {
   };
 }
 
-async function ask(url: string, wish: Ask, deeds: Deeds): Promise<void> {
-  const member: Member = wish.who === 'old laptop' ? MEMBERS.erik : MEMBERS[wish.who];
-  const { model, stream, session } = wish;
+async function ask(url: string, request: Ask, deeds: Deeds): Promise<void> {
+  const member: Member = request.who === 'old laptop' ? MEMBERS.erik : MEMBERS[request.who];
+  const { model, stream, session } = request;
   const in_chat = member.api === 'chat';
   const headers = {
-    authorization: `Bearer ${deeds.tokenOf(wish.who)}`,
+    authorization: `Bearer ${deeds.tokenOf(request.who)}`,
     'content-type': 'application/json',
     'user-agent': member.client,
     'x-session-id': session,
   };
-  const talk = { model, max_tokens: MAX_TOKENS, stream, messages: messagesOf(wish, in_chat) };
+  const talk = { model, max_tokens: MAX_TOKENS, stream, messages: messagesOf(request, in_chat) };
   const text = `You help the team ${member.team}. ${words('rule', SYSTEM_WORDS)}`;
   const system = [{ type: 'text', text, cache_control: { type: 'ephemeral' } }];
   const body = JSON.stringify(in_chat ? talk : { ...talk, system });

@@ -15,7 +15,7 @@ const ask = (status: number, who: string, method: string, path = '', body?: obje
 function show(effect: 'failure' | 'credential', times = 1, to = 'main'): void {
   for (let n = 0; n < times; n++) {
     const trial = bench.states.begin(to, 'coder-1');
-    trial.tell(effect, 'status 529');
+    trial.report(effect, 'status 529');
     trial.leave();
   }
 }

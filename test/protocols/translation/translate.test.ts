@@ -24,7 +24,7 @@ const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
 
 /** Whether the name is where a rule is noted, rejected, chosen or listed for a field; fields have such names, too. */
 function isUsed(name: string): boolean {
-  const calls = `(?:note|noteWord|refuse|told)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
+  const calls = `(?:note|noteWord|refuse|asText)\\(\\s*'${name}'|return '${name}'|[:?] '${name}'`;
   const row = `^ *\\['[a-z_]+', '${name}'(?:, [^,\\]]+)?\\],$`;
   return new RegExp(`${calls}|${row}`, 'm').test(sources);
 }

@@ -127,7 +127,7 @@ describe('a drained upstream', () => {
 describe("a replica's view of an upstream", () => {
   const show = ({ states }: { states: OpenUpstreamStates }, effect: 'failure' | 'success' | 'limited', model = 'm') => {
     const trial = states.begin('main', model);
-    trial.tell(effect, 'status 529', effect === 'limited' ? 30 : undefined);
+    trial.report(effect, 'status 529', effect === 'limited' ? 30 : undefined);
     trial.leave();
   };
 
@@ -185,7 +185,7 @@ function scene(query: Database['query'] = store.database.query) {
   const show = (effect: 'failure' | 'success' | 'limited', times = 1, retry_after?: number) => {
     for (let n = 0; n < times; n++) {
       const trial = states.begin('main', 'm');
-      trial.tell(effect, 'status 529', retry_after);
+      trial.report(effect, 'status 529', retry_after);
       trial.leave();
     }
   };

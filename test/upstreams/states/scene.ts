@@ -52,7 +52,7 @@ export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main
     ) {
       for (let n = 0; n < times; n++) {
         const trial = states.begin(to, model);
-        trial.tell(effect, detail, retry_after);
+        trial.report(effect, detail, retry_after);
         trial.leave();
       }
     },

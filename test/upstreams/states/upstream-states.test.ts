@@ -38,7 +38,7 @@ function play(script: string, upstreams = [upstream('main'), upstream('spare')])
       } else if (what.startsWith('+')) clock.advance(Number(what));
       else if (what === 'begin') begun.push(states.begin(to, model));
       else if (what.startsWith('end-')) {
-        begun[0]!.tell(end);
+        begun[0]!.report(end);
         begun.shift()!.leave();
       } else if (what === 'reload') states.use(upstreams);
       else if (what.startsWith('heard-')) {
@@ -157,7 +157,7 @@ describe('a breaker by who saw the upstream fail', () => {
     for (const word of seen.split(' ')) {
       const [, ok, caller, request] = /^(\+?)([a-z])(\d*)$/.exec(word)!;
       const trial = scene.states.begin('main', 'm', { caller: caller!, request: Number(request) });
-      trial.tell(ok ? 'success' : 'failure', 'status 500');
+      trial.report(ok ? 'success' : 'failure', 'status 500');
       trial.leave(ok ? 'whole' : undefined);
       if (scene.states.closed('main', 'm') !== undefined) break;
     }
@@ -184,7 +184,7 @@ describe('a breaker by who saw the upstream fail', () => {
     const { states } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
     const fail = (request: number) => {
       const trial = states.begin('main', 'm', { caller: 'a', request });
-      trial.tell('failure', 'status 500');
+      trial.report('failure', 'status 500');
       trial.leave();
     };
     const before = await bytesInUse();
@@ -201,17 +201,17 @@ describe('a breaker by who saw the upstream fail', () => {
       const until = states.closed('main', 'm', { caller: 'a' })?.until;
       return until === undefined ? undefined : until - clock.now();
     };
-    for (let request = 0; request < 5; request++) begin(request).tell('failure');
+    for (let request = 0; request < 5; request++) begin(request).report('failure');
     assert.equal(waits(), 5000);
     clock.advance(5000);
     const first = begin(5);
     assert.equal(waits(), 1000, 'one is trying');
-    first.tell('failure');
+    first.report('failure');
     assert.equal(waits(), 10_000, 'for longer the second time');
     clock.advance(10_000);
-    begin(6).tell('success');
+    begin(6).report('success');
     assert.equal(waits(), undefined);
-    begin(7).tell('failure');
+    begin(7).report('failure');
     assert.equal(waits(), undefined, 'it counts anew');
   });
 
@@ -225,7 +225,7 @@ describe('a breaker by who saw the upstream fail', () => {
     const { states, clock } = openScene();
     const show = (caller: string, request: number, effect: 'failure' | 'success') => {
       const trial = states.begin('main', 'm', { caller, request });
-      trial.tell(effect, 'status 500');
+      trial.report(effect, 'status 500');
       trial.leave();
     };
     const closedFor = (caller: string) => states.closed('main', 'm', { caller })?.because;
@@ -336,7 +336,7 @@ describe('the state of upstreams', () => {
     const { states } = openScene();
     const trials = [states.begin('main', 'm'), states.begin('main', 'other')];
     assert.equal(states.active('main'), 2);
-    trials[0]!.tell('success');
+    trials[0]!.report('success');
     assert.equal(states.active('main'), 2);
     trials[0]!.leave();
     trials[0]!.leave();
@@ -384,7 +384,7 @@ describe('the state of upstreams', () => {
       ['main', 'third'].map((to) => states.affinity(`at ${to}`)),
       ['main', undefined],
     );
-    running.tell('failure');
+    running.report('failure');
     running.leave();
     assert.deepEqual(
       states.list().map(({ upstream, state }) => [upstream, state]),

@@ -380,7 +380,7 @@ $$;
 -- the unplaced part of leases: reserved, in_flight, most, and whether a live process has a lease there]. Also returns the ids of
 -- counters with such leases. Live here means a heartbeat within 15 seconds: only such a process can return leases on request.
 create function look_at_counters(
-  p_now timestamptz, p_time_zone text, p_windows text[], p_counters batch_counter[], out told text, out ids bigint[]
+  p_now timestamptz, p_time_zone text, p_windows text[], p_counters batch_counter[], out counters text, out ids bigint[]
 )
 language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -396,7 +396,7 @@ begin
            v_set[c.ordinality], v_granted[c.ordinality], milliseconds(window_end(w.kind, w.start, p_time_zone)),
            l.amount, l.requests, l.most, l.is_kept) order by c.ordinality),
          array_agg(s.id) filter (where l.is_kept)
-  into told, ids
+  into counters, ids
   from unnest(p_counters) with ordinality as c
   cross join lateral (
     select p_windows[c.window_n] as kind, window_start(p_windows[c.window_n], v_now, p_time_zone) as start) as w

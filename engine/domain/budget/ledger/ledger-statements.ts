@@ -187,12 +187,12 @@ export class LedgerStatements {
   async recall(names: readonly CounterName[]): Promise<readonly LookedAt[]> {
     const counters = new CounterList();
     for (const name of names) counters.position(name);
-    const [row] = await this.#options.database.query<{ told: string }>(
+    const [row] = await this.#options.database.query<{ counters: string }>(
       'recall_leases',
-      'select l.told, recall_leases(l.ids) from look_at_counters($1, $2, $3, $4) as l',
+      'select l.counters, recall_leases(l.ids) from look_at_counters($1, $2, $3, $4) as l',
       [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.parameters()],
     );
-    const found = JSON.parse(row!.told) as LookedAtCounter[];
+    const found = JSON.parse(row!.counters) as LookedAtCounter[];
     return names.map((name) => {
       const [spent, reserved, in_flight, most, set, granted, resets_at, , , , leased] =
         found[counters.position(name) - 1]!;
@@ -255,12 +255,12 @@ export class LedgerStatements {
     const counters = new CounterList();
     const positions = money.map((demand) => counters.position(demand));
     const [now, time_zone] = [databaseTime(this.#options.clock), this.#options.time_zone()];
-    const [row] = await this.#options.database.query<{ told: string }>(
+    const [row] = await this.#options.database.query<{ counters: string }>(
       'ledger_statuses',
-      'select told from look_at_counters($1, $2, $3, $4)',
+      'select counters from look_at_counters($1, $2, $3, $4)',
       [now, time_zone, ...counters.parameters()],
     );
-    const counted = (JSON.parse(row!.told) as LookedAtCounter[]).map((counter) => {
+    const counted = (JSON.parse(row!.counters) as LookedAtCounter[]).map((counter) => {
       const [spent, reserved, in_flight, most, set, granted, resets_at, leased, leased_in_flight, leased_most] =
         counter;
       const placed = [spent, reserved - leased, in_flight - leased_in_flight, most - leased_most] as const;

@@ -4,7 +4,7 @@ import type { DatedPricing, PricingConfig } from '../../../base/contract/config.
 import { feeToPico, priceToPico } from '../../../base/kit/money.ts';
 
 /**
- * How long an answer of a model can be, which the catalogue of prices does not tell. Facts of the vendors' documentation, as
+ * How long an answer of a model can be, which the catalogue of prices does not have. Facts of the vendors' documentation, as
  * `model_prices_and_context_window.json` of litellm 1.110.2 (MIT, 2026-11) lists them, and of Anthropic's list of models.
  */
 const LONGEST: readonly (readonly [tokens: number, ...models: readonly RegExp[]])[] = [

@@ -131,7 +131,7 @@ const SNAPSHOT = /[-@:](?:\d{8}|\d{4}-\d{2}-\d{2})$/;
 export type AnsweringModel = (name: string, upstream: string, requested: string) => ModelConfig | undefined;
 
 /**
- * Finds models by what upstreams call them: what the upstream is told to call it, its id, an alias, or a dated version of one
+ * Finds models by what upstreams call them: the name configured for the upstream, the id, an alias, or a dated version of one
  * of these, with or without the name of a vendor before a slash. Where several go by one name, or by one name but for its vendor,
  * it is the requested one.
  * @param find the model of an id where gateway.yaml names none.

@@ -89,17 +89,17 @@ export async function repriceLedger(
     readonly config: GatewayConfig;
     readonly onProgress?: (progress: RepriceProgress) => void;
   },
-  wish: RepriceRequest,
+  request: RepriceRequest,
   actor?: Actor,
 ): Promise<Repricing> {
   const { database, clock, config, onProgress } = options;
-  const tally = createTally(config, wish);
-  const writer = actor && createWriter(database, clock, actor, subjectOf(wish));
+  const tally = createTally(config, request);
+  const writer = actor && createWriter(database, clock, actor, subjectOf(request));
   let read = 0;
-  for (const from of await slicesOf(database, wish)) {
+  for (const from of await slicesOf(database, request)) {
     let after: string | undefined = '';
     while (after !== undefined) {
-      const rows = await readPage(database, wish, from, after);
+      const rows = await readPage(database, request, from, after);
       after = rows.length < PAGE ? undefined : rows.at(-1)!.request_id;
       read += rows.length;
       const adjustments = rows.map(tally.compare).filter((adjustment) => adjustment !== undefined);
@@ -110,8 +110,8 @@ export async function repriceLedger(
   return { ...tally.result(), written: writer?.written() };
 }
 
-function slicesOf(database: Pick<Database, 'knex'>, wish: RepriceRequest): Promise<readonly Date[]> {
-  const { text, values } = settledWithin(wish);
+function slicesOf(database: Pick<Database, 'knex'>, request: RepriceRequest): Promise<readonly Date[]> {
+  const { text, values } = settledWithin(request);
   return readForLong(database, async (read) => {
     const rows = await read<{ slice: Date }>(
       `select distinct date_bin('10 minutes', settled_at, '2000-01-01 00:00:00Z') as slice
@@ -140,11 +140,11 @@ function settledWithin({ since, until, upstream }: RepriceRequest): SqlPart {
  */
 function readPage(
   database: Pick<Database, 'knex'>,
-  wish: RepriceRequest,
+  request: RepriceRequest,
   from: Date,
   after: string,
 ): Promise<readonly PricedRow[]> {
-  const within = settledWithin(wish);
+  const within = settledWithin(request);
   const to = sliceEnd(from);
   return readForLong(database, (read) =>
     read<PricedRow>(

@@ -43,7 +43,7 @@ with known as materialized (
     union all
     select u.start, ${KEY_COLUMNS.map((column) => `${column}_k.name`).join(', ')}, ${sums((column) => `u.${column}`)}, null, u.settled_until
     from usage_hours u ${names('u')}
-  ) as told
+  ) as counted
   group by hour, ${named}
   having ${SUMMED.map((column) => `sum(${column}) <> 0`).join(' or ')} or max(settled_at) > max(settled_until)
 ), days as (
@@ -52,7 +52,7 @@ with known as materialized (
     select start, ${numbered}, ${sums((column) => column)} from usage_days
     union all
     select date_trunc('day', start, 'UTC'), ${numbered}, ${sums((column) => `-${column}`)} from usage_hours
-  ) as told
+  ) as counted
   group by start, ${numbered}
   having ${SUMMED.map((column) => `sum(${column}) <> 0`).join(' or ')}
 ), found as (

@@ -65,9 +65,10 @@ export function createSessionTokens(options: {
   };
 
   /** The groups of a token. One signed under another configuration may lack some: then reads them from the database. */
-  const decidingOf = async ({ told, session_id }: SessionClaims): Promise<readonly string[]> => {
-    const is_enough = told !== undefined && (told.of === groups.id || told.of === ANY_GROUP);
-    const all = is_enough ? told.groups : await groupsOf(session_id);
+  const decidingOf = async ({ carried_groups, session_id }: SessionClaims): Promise<readonly string[]> => {
+    const is_enough =
+      carried_groups !== undefined && (carried_groups.of === groups.id || carried_groups.of === ANY_GROUP);
+    const all = is_enough ? carried_groups.groups : await groupsOf(session_id);
     if (all === undefined) throw ended();
     return groups.among(all);
   };
@@ -91,15 +92,15 @@ export function createSessionTokens(options: {
       const issued_at = Math.floor(clock.now() / 1000);
       const expires_at = issued_at + ttl_seconds;
       const roles = rolesOf(auth, person.groups);
-      const told = { groups: groups.among(person.groups), of: groups.id };
+      const carried_groups = { groups: groups.among(person.groups), of: groups.id };
       const signed = (said: Person, carried?: CarriedGroups) =>
         sign(writeClaims(id, said, roles, carried), issued_at, expires_at);
-      let access_token = await signed(person, told);
+      let access_token = await signed(person, carried_groups);
       if (access_token.length > MOST_TOKEN_CHARS) {
         const fields = {
           email: person.email,
           session: id,
-          groups: told.groups.length,
+          groups: carried_groups.groups.length,
           characters: access_token.length,
         };
         log.info(fields, 'the groups of a person do not fit into a session token; reading them from the database');
@@ -249,10 +250,10 @@ function notAllowed({ email }: Person): StageError {
 
 export interface SessionClaims {
   readonly session_id: string;
-  /** Its groups are those of `told`, none where that is absent. */
+  /** Its groups are those of `carried_groups`, none where that is absent. */
   readonly person: Person;
   /** Absent if they would make the token too long: then they are read from the session. */
-  readonly told: CarriedGroups | undefined;
+  readonly carried_groups: CarriedGroups | undefined;
   /** Milliseconds since the epoch; so is `expires_at`. */
   readonly issued_at: number;
   readonly expires_at: number;
@@ -273,14 +274,14 @@ function writeClaims(
   session_id: string,
   person: Person,
   roles: readonly string[],
-  told: CarriedGroups | undefined,
+  carried_groups: CarriedGroups | undefined,
 ): JWTPayload {
   const { issuer, subject, groups: _, ...shown } = person;
   return {
     sub: principalIdOf(person),
     sid: session_id,
     ...shown,
-    ...(told !== undefined && { groups: [...told.groups], groups_of: told.of }),
+    ...(carried_groups !== undefined && { groups: [...carried_groups.groups], groups_of: carried_groups.of }),
     roles: [...roles],
     idp_issuer: issuer,
     idp_subject: subject,
@@ -308,8 +309,8 @@ function readClaims(claims: JWTPayload): SessionClaims | undefined {
   if (![name, team, project].every((value) => value === undefined || isText(value))) return undefined;
   const optional = { name, team, project } as Pick<Person, 'name' | 'team' | 'project'>;
   const person = { issuer: idp_issuer, subject: idp_subject, email, groups: groups ?? [], ...optional };
-  const told = groups === undefined ? undefined : { groups, of: String(groups_of) };
-  return { session_id: sid, person, told, issued_at: Number(iat) * 1000, expires_at: Number(exp) * 1000 };
+  const carried_groups = groups === undefined ? undefined : { groups, of: String(groups_of) };
+  return { session_id: sid, person, carried_groups, issued_at: Number(iat) * 1000, expires_at: Number(exp) * 1000 };
 }
 
 function isListOfTexts(value: unknown): value is string[] {

@@ -228,8 +228,8 @@ function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, stat
   if (texts.length > 1) notes.note('result_texts');
   const said =
     texts.length === 0 && parts.length > 0 ? [{ kind: 'text', text: 'See the next message.' } as const] : texts;
-  const told: readonly TextPart[] = is_error ? asError(said, notes) : said;
-  return { role: 'tool', tool_call_id: state.idOf(call_id), content: told.map(({ text }) => text).join('\n') };
+  const content_parts: readonly TextPart[] = is_error ? asError(said, notes) : said;
+  return { role: 'tool', tool_call_id: state.idOf(call_id), content: content_parts.map(({ text }) => text).join('\n') };
 }
 
 function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentPart[] {
@@ -307,8 +307,7 @@ function writeSampling(conversation: Conversation, notes: Notes): Json {
   if (top_k !== undefined) notes.note('top_k');
   const { most } = accepted.stops;
   if (stop !== undefined && stop.length > most) notes.note('many_stops');
-  const told = stop?.slice(0, most);
-  return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop: told });
+  return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop: stop?.slice(0, most) });
 }
 
 function writeReasoning(requested: ReasoningRequest | undefined, target: UpstreamTarget, notes: Notes): Json {

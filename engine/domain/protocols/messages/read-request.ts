@@ -59,7 +59,7 @@ const blockKinds = (
     rows.map(([type, roles, fields, read]) => [type, { roles, fields: new Set(['type', ...fields.split(' ')]), read }]),
   );
 
-const told =
+const asText =
   (rule: RuleName, textOf: (block: Json, path: string) => string): BlockReader =>
   (block, path, notes) => {
     notes.note(rule);
@@ -78,7 +78,7 @@ const BLOCKS = blockKinds(
   ['text', ALL, 'text cache_control citations', readText],
   ['image', USER, 'source cache_control transformations', readImage],
   ['document', USER, 'source cache_control citations context title', readDocument],
-  ['search_result', USER, 'content source title cache_control citations', told('search_result', searchResult)],
+  ['search_result', USER, 'content source title cache_control citations', asText('search_result', searchResult)],
   ['thinking', ASSISTANT, 'thinking signature', readThinking],
   ['redacted_thinking', ASSISTANT, 'data', readRedacted],
   ['tool_use', ASSISTANT, 'id name input cache_control caller toolset_name', readToolUse],
@@ -90,7 +90,7 @@ const BLOCKS = blockKinds(
     'compaction',
     [...USER, ...ASSISTANT],
     'content encrypted_content signature tool_changes cache_control',
-    told('compaction_block', ({ content }, path) => (isAbsent(content) ? '' : textAt(content, `${path}.content`))),
+    asText('compaction_block', ({ content }, path) => (isAbsent(content) ? '' : textAt(content, `${path}.content`))),
   ],
 );
 
@@ -103,8 +103,8 @@ const DOCUMENT_BLOCKS: BlockKinds = new Map(shared('text', 'image'));
 const RESULT_BLOCKS: BlockKinds = new Map([
   ...shared('text', 'image', 'document', 'search_result'),
   ...blockKinds(
-    ['tool_reference', USER, 'tool_name cache_control', told('tool_reference', toolReference)],
-    ['browser_state', USER, 'tabs state_changes cache_control', told('browser_state', browserState)],
+    ['tool_reference', USER, 'tool_name cache_control', asText('tool_reference', toolReference)],
+    ['browser_state', USER, 'tabs state_changes cache_control', asText('browser_state', browserState)],
   ),
 ]);
 

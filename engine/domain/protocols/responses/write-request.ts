@@ -199,15 +199,15 @@ function writeToolChoice(choice: Conversation['tool_choice'], tools: readonly To
 }
 
 /** Requests encrypted reasoning only if the client wants reasoning, because other models reject the field. */
-function writeReasoning(wish: ReasoningRequest | undefined, { thinking }: UpstreamTarget, notes: Notes) {
+function writeReasoning(reasoning: ReasoningRequest | undefined, { thinking }: UpstreamTarget, notes: Notes) {
   if (thinking === 'none') {
-    if (wish !== undefined && wish.effort !== 'none') notes.note('no_thinking');
+    if (reasoning !== undefined && reasoning.effort !== 'none') notes.note('no_thinking');
     return {};
   }
-  if (wish === undefined) return {};
-  const include = wish.effort === 'none' ? undefined : ['reasoning.encrypted_content'];
-  const summary = wish.show === true ? 'auto' : undefined;
-  const effort = effortOf(wish, notes);
+  if (reasoning === undefined) return {};
+  const include = reasoning.effort === 'none' ? undefined : ['reasoning.encrypted_content'];
+  const summary = reasoning.show === true ? 'auto' : undefined;
+  const effort = effortOf(reasoning, notes);
   if (effort === undefined && summary === undefined) return { include };
   return { reasoning: present({ effort, summary }), include };
 }

@@ -266,8 +266,8 @@ export class Attempts {
       first_byte_seconds: this.#firstByteSeconds(),
     });
     return attempt.then((result) => {
-      if ('relay' in result) trial.tell('success');
-      else trial.tell(effectOf(result), describeFailed(result, result.code), result.retry_after_seconds);
+      if ('relay' in result) trial.report('success');
+      else trial.report(effectOf(result), describeFailed(result, result.code), result.retry_after_seconds);
       return result;
     });
   }

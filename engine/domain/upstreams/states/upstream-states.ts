@@ -54,7 +54,7 @@ interface Shown {
 
 const NONE: ReadonlySet<string> = new Set();
 
-const NO_TRIAL: Trial = { tell() {}, leave() {} };
+const NO_TRIAL: Trial = { report() {}, leave() {} };
 
 /** Creates the states of upstreams, which are all healthy at first. @param options.random from 0 to 1, jitter */
 export function createUpstreamStates(options: {
@@ -209,7 +209,7 @@ export function createUpstreamStates(options: {
         for (const breaker of watched) breaker.release(n);
       };
       return {
-        tell(effect, detail, retry_after_seconds) {
+        report(effect, detail, retry_after_seconds) {
           if (is_reported) return;
           is_reported = true;
           if (effect === 'limited') limit(entry, model, n, detail, retry_after_seconds);
@@ -525,7 +525,7 @@ function byWorst(a: UpstreamState, b: UpstreamState): number {
  * Public summary by upstream: the worst state, its end, and the number of affected models unless it is the whole upstream. `mode` is
  * set if breakers only report. Contains no host, model or error text.
  */
-export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['told']> {
+export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['public_details']> {
   const by_name = Map.groupBy(states, ({ upstream }) => upstream);
   return Object.fromEntries([...by_name].map(([name, all]) => [name, tellOne(all)]));
 }
