@@ -9,17 +9,24 @@ import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
 import { PROTOCOLS, SERVED } from '../engine/base/contract/protocol.ts';
 import { withSecretFiles } from '../engine/base/source/validate.ts';
-import { DEFAULT_UPSTREAM_TYPE, UPSTREAM_TYPE_NAMES, UPSTREAM_TYPES } from '../engine/domain/upstreams/types/index.ts';
+import {
+  DEFAULT_UPSTREAM_TYPE,
+  spokenBy,
+  UPSTREAM_TYPE_NAMES,
+  UPSTREAM_TYPES,
+} from '../engine/domain/upstreams/types/index.ts';
 import { stages } from '../stages/index.ts';
 import { definitionsOf, typeOfFile, typesOf, writeConsoleOperations } from './generate/console.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
+import { PROTOCOL_LISTS } from './generate/protocols.ts';
 import { gatewayPage, json, pipelinePage, policyPage } from './generate/schema.ts';
 import { failoverPage, headersPage, privilegedPage, telemetryPage, translationPage } from './generate/tables.ts';
 import { FILES_WITH_WINDOWS, windowsSql, withWindows } from './generate/windows.ts';
 
 const SCHEMAS = import.meta.dirname;
 const GENERATED = join(SCHEMAS, 'generated');
+const PROTOCOLS_FOLDER = join(SCHEMAS, '../engine/domain/protocols');
 
 const readSchema = (name: string) =>
   JSON.parse(readFileSync(join(SCHEMAS, `${name}.schema.json`), 'utf8')) as JsonSchema;
@@ -29,9 +36,9 @@ const PROTOCOLS_KEY = /("description": "Protocols the upstream speaks,[^"]*"[^[\
 
 /** gateway.schema.json with the types of upstreams, and the protocols that they offer, as their table has them. */
 function withUpstreamTypes(text: string): string {
-  const types = Object.entries(UPSTREAM_TYPES);
-  const about = types.map(([name, { summary }]) => ` ${name}: ${summary}.`).join('');
-  const offered = PROTOCOLS.filter((name) => types.some(([, type]) => type.selectable_protocols.includes(name)));
+  const types = Object.values(UPSTREAM_TYPES);
+  const about = UPSTREAM_TYPE_NAMES.map((name) => ` ${name}: ${spokenBy(name)}.`).join('');
+  const offered = PROTOCOLS.filter((name) => types.some((type) => type.selectable_protocols.includes(name)));
   for (const key of [TYPE_KEY, PROTOCOLS_KEY])
     if (!key.test(text)) throw new Error(`gateway.schema.json has nothing like ${key}`);
   return text
@@ -69,6 +76,7 @@ export function generateFiles(): ReadonlyMap<string, string> {
       const text = name === 'gateway.schema.json' ? gateway_text : textAt(join(SCHEMAS, name))!;
       return [`../${name}`, withWindows(name, text)] as const;
     }),
+    ...[...PROTOCOL_LISTS].map(([name, text]) => [`../../engine/domain/protocols/${name}`, text] as const),
     ['../../engine/base/store/schema/windows.sql', windowsSql()],
     ['../../engine/base/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
     [
@@ -117,22 +125,45 @@ function write(files: ReadonlyMap<string, string>): void {
   }
 }
 
+/** Lists of the folders of protocols that are out of date, so that this process has loaded other ones. */
+function staleLists(): readonly string[] {
+  return [...PROTOCOL_LISTS]
+    .filter(([name, text]) => textAt(join(PROTOCOLS_FOLDER, name)) !== text)
+    .map(([name]) => name);
+}
+
+/** Generates again, in a process that loads what this one has written. */
+function generateAgain(): void {
+  process.exitCode = spawnSync(process.execPath, [import.meta.filename], { stdio: 'inherit' }).status ?? 1;
+}
+
+function complain(stale: readonly string[]): void {
+  console.error(`Out of date in schemas/generated: ${stale.join(', ')}.\nRun npm run generate and commit the result.`);
+  process.exitCode = 1;
+}
+
 function main(): void {
+  const is_check = process.argv.includes('--check');
+  const lists = staleLists();
+  if (lists.length > 0) {
+    if (is_check) complain(lists);
+    else {
+      for (const name of lists) writeFileSync(join(PROTOCOLS_FOLDER, name), PROTOCOL_LISTS.get(name)!);
+      generateAgain();
+    }
+    return;
+  }
   const files = generateFiles();
   mkdirSync(GENERATED, { recursive: true });
   const stale = staleFiles(files);
-  if (process.argv.includes('--check')) {
-    if (stale.length === 0) return;
-    console.error(
-      `Out of date in schemas/generated: ${stale.join(', ')}.\nRun npm run generate and commit the result.`,
-    );
-    process.exitCode = 1;
+  if (is_check) {
+    if (stale.length > 0) complain(stale);
     return;
   }
   write(files);
   if (FILES_WITH_WINDOWS.some((name) => stale.includes(`../${name}`))) {
     // The rest comes from these schemas, which this process read before.
-    process.exitCode = spawnSync(process.execPath, [import.meta.filename], { stdio: 'inherit' }).status ?? 1;
+    generateAgain();
     return;
   }
   writeConsoleOperations();

@@ -6,9 +6,9 @@ import {
   EXPECTATION_FACTS,
   type Expected,
   isUnavailable,
+  type LimitCheckResult,
   limitHeaders,
   MOVED,
-  type RoomFound,
   settleLater,
 } from '../engine/domain/budget/index.ts';
 import { mayBeBilled } from '../engine/domain/upstreams/index.ts';
@@ -67,7 +67,12 @@ export default defineStage({
     const headers = limitHeaders(config.server.profile.header_prefix);
     const charges = createAttemptCharges(services, charge === 'full' ? mayBeBilled : () => false);
 
-    function recordReservation(ctx: BudgetContext, wanted: Expected, found: RoomFound, attempts_before: number): void {
+    function recordReservation(
+      ctx: BudgetContext,
+      wanted: Expected,
+      found: LimitCheckResult,
+      attempts_before: number,
+    ): void {
       const { request, decision } = found;
       const { statuses } = decision;
       ctx.state = { request, tokens: wanted.most, statuses, attempts_before } satisfies Reserved;
@@ -81,7 +86,7 @@ export default defineStage({
     async function move(ctx: BudgetContext, reserved: Reserved): Promise<void> {
       const wanted = expected(ctx);
       const failed = charges.failed(ctx);
-      const found = await limits.ask(ctx, wanted.request, (request) =>
+      const found = await limits.check(ctx, wanted.request, (request) =>
         ctx.reservation!.move(request, failed).catch((error) => {
           if (request.on_store_error === 'allow' && isUnavailable(error)) return MOVED;
           throw error;
@@ -99,7 +104,7 @@ export default defineStage({
       async request(ctx) {
         for (;;) {
           const wanted = expected(ctx);
-          const found = await limits.ask(ctx, wanted.request, (request) => ledger.reserve(request));
+          const found = await limits.check(ctx, wanted.request, (request) => ledger.reserve(request));
           const { decision, exceeded } = found;
           if (exceeded.length > 0) {
             if (exceeded.every(({ scope }) => scope.split('+').includes('upstream')) && ctx.dropFirstCandidate('limit'))

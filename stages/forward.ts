@@ -40,11 +40,11 @@ export default defineStage({
         return attempts.serve();
       },
       response(ctx, head) {
-        (ctx.state as Attempts).see(head);
+        (ctx.state as Attempts).onHead(head);
         if (ctx.get('cache.downgraded')) head.set('x-gateway-cache-ttl', ctx.get('cache.effective_ttl')!);
       },
       event(ctx, event) {
-        (ctx.state as Attempts | undefined)?.hear(event);
+        (ctx.state as Attempts | undefined)?.onEvent(event);
       },
       finish(ctx) {
         (ctx.state as Attempts | undefined)?.end(ctx.get('error.code'));

@@ -78,7 +78,7 @@ export default defineStage({
     const metering = createMetering(services, charge, mayBeBilled);
     return {
       ...(charge === 'full' && {
-        // Usage reported by a failed attempt is not billed.
+        // Drops usage that a failed attempt reported; `settle` records what the upstream may bill for that attempt.
         attempt(ctx: MeterContext) {
           if (ctx.state !== undefined) ctx.state = undefined;
         },

@@ -12,7 +12,7 @@ const OPTIONS = {
       description:
         'Parts to check. The response is 503 when one of them is unavailable and requests would be rejected for it, or when the gateway is stopping; 200 with `degraded` when requests would still be served. Empty: a liveness check.',
     },
-    tells: {
+    includes: {
       type: 'array',
       items: { enum: ['configuration', 'upstreams'] },
       uniqueItems: true,
@@ -29,12 +29,12 @@ function stateOf(part: HealthPart | undefined): string {
   return part?.state ?? (part?.ok === true ? 'ok' : 'unavailable');
 }
 
-function describe(parts: Parts, { checks: requested, tells }: ValueOf<typeof OPTIONS>, stopping: boolean): Answer {
+function describe(parts: Parts, { checks: requested, includes }: ValueOf<typeof OPTIONS>, stopping: boolean): Answer {
   // A part that this gateway does not use is left out. Without any parts, the check itself failed: all are unavailable.
   const checks = Object.keys(parts).length === 0 ? requested : requested.filter((name) => parts[name] !== undefined);
   // The path is public, so the response names unavailable parts but not the reasons, which may contain hosts.
   const states = Object.fromEntries(checks.map((name) => [name, stateOf(parts[name])]));
-  const reported = Object.fromEntries(tells.map((name) => [name, parts[name]?.public_details]));
+  const reported = Object.fromEntries(includes.map((name) => [name, parts[name]?.public_details]));
   const away = checks.filter((name) => parts[name]?.ok !== true);
   const serves = away.every((name) => parts[name]?.needed === false);
   const status = stopping ? 'stopping' : away.length === 0 ? 'ok' : serves ? 'degraded' : 'unavailable';
@@ -56,13 +56,13 @@ export default defineStage({
     },
     {
       title: 'Readiness, with the result of the last reload and the state of the upstreams',
-      yaml: '- stage: report-health\n  options: { checks: [database, spool], tells: [configuration, upstreams] }',
+      yaml: '- stage: report-health\n  options: { checks: [database, spool], includes: [configuration, upstreams] }',
     },
   ],
   needs: ['respond'],
   terminal: true,
   create(options, { health, log }) {
-    const is_liveness = options.checks.length === 0 && options.tells.length === 0;
+    const is_liveness = options.checks.length === 0 && options.includes.length === 0;
     let running: Promise<Parts> | undefined;
 
     async function inspect(): Promise<Parts> {

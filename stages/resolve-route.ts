@@ -30,9 +30,9 @@ import {
   modelFacts,
   modelNotFound,
   type Needs,
-  type Place,
   pricedAt,
   type Route,
+  type RouteEntry,
   refusePrivilegedQuery,
   UPSTREAM_FACTS,
 } from '../engine/domain/upstreams/index.ts';
@@ -174,12 +174,12 @@ export default defineStage({
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
 
     /** The upstreams of a route that serve the model. Raises model_not_found. */
-    function servingPlaces(route: Route, model: ModelConfig, protocol: string, called: string): readonly Place[] {
-      const all = route.places(model, protocol);
-      const isServing = ({ upstream }: Place) => models.isServedAt(model, upstream.name);
+    function servingEntries(route: Route, model: ModelConfig, protocol: string, called: string): readonly RouteEntry[] {
+      const all = route.entries(model, protocol);
+      const isServing = ({ upstream }: RouteEntry) => models.isServedAt(model, upstream.name);
       if (all.every(isServing)) return all;
-      const places = all.filter(isServing);
-      if (places.length > 0) return places;
+      const entries = all.filter(isServing);
+      if (entries.length > 0) return entries;
       throw modelNotFound(called, { by: 'upstream', upstream: all[0]!.upstream.name });
     }
 
@@ -200,7 +200,7 @@ export default defineStage({
     }
 
     /** A check of an upstream against the privileged fields of the request; `undefined` when there are none. */
-    function decider(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): Needs['decide'] {
+    function privilegedCheck(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): Needs['checkPrivileged'] {
       const fields = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
       if (fields === undefined) {
         return ctx.url.includes('?') ? ({ upstream }) => refusePrivilegedQuery(ctx.url, upstream) ?? [] : undefined;
@@ -210,7 +210,7 @@ export default defineStage({
         findRule(rulesOf(other), factsFor(facts, other)).rule?.route ?? default_route;
       const called = ctx.get('request.alias') ?? model.id;
       const at = ctx.get('request.received_at');
-      return ({ upstream }: Place) => {
+      return ({ upstream }: RouteEntry) => {
         refusePrivilegedQuery(ctx.url, upstream);
         const servesThere = (other: ModelConfig) =>
           routeOf(other).upstreams.has(upstream.name) && models.isServedAt(other, upstream.name);
@@ -269,15 +269,15 @@ export default defineStage({
           by: caller_id === undefined ? undefined : { caller: caller_id },
           continues: ctx.get('request.continues'),
           holds_state: ctx.get('request.holds_state') ?? false,
-          decide: decider(ctx, caller, model),
+          checkPrivileged: privilegedCheck(ctx, caller, model),
         };
-        const places = servingPlaces(route, model, ctx.get('request.protocol'), called);
-        const { candidates, spare, dropped } = chooseCandidates(route, places, needs, choosing);
+        const entries = servingEntries(route, model, ctx.get('request.protocol'), called);
+        const { candidates, spare, dropped } = chooseCandidates(route, entries, needs, choosing);
         ctx.candidates = candidates;
         const { facts } = candidates[0]!;
         for (const path of CANDIDATE_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
         checkAccess?.(ctx, model, facts['request.other_models']);
-        if (places.length > 1) setCandidates(ctx, route, { candidates, spare, dropped });
+        if (entries.length > 1) setCandidates(ctx, route, { candidates, spare, dropped });
         return undefined;
       },
       // Session affinity: this upstream now has the prompts of the session cached.

@@ -73,6 +73,7 @@ export default defineStage({
         type: 'number',
         minimum: 0,
         maximum: 1_000_000,
+        'x-amount': 'usd',
         description:
           'Cost of one request in USD, where the response does not report usage in priced tokens. It is reserved before the request is sent, and is the cost in the ledger.',
       },
@@ -97,13 +98,9 @@ export default defineStage({
   raises: ['model_not_found', 'invalid_request', 'forbidden', 'upstream_unavailable'],
   needs: ['raw-body', 'database'],
   check({ per_request_usd, unknown_cost }) {
-    if (per_request_usd === undefined) return [];
-    try {
-      usdToNano(per_request_usd);
-    } catch (error) {
-      return [`per_request_usd: ${(error as Error).message}`];
-    }
-    return unknown_cost === 'allow' ? ['`unknown_cost: allow` has no effect with `per_request_usd`: remove it'] : [];
+    return unknown_cost === 'allow' && per_request_usd !== undefined
+      ? ['`unknown_cost: allow` has no effect with `per_request_usd`: remove it']
+      : [];
   },
   create({ upstream: name, per_request_usd, unknown_cost }, services) {
     const { config, models, clock, ledger } = services;
@@ -187,8 +184,8 @@ export default defineStage({
           ...{ tokens: 0, model: model.id, session_key: undefined, continues: undefined, holds_state: false },
           cache_ttl: 'none',
         };
-        const places = route.places(model, ctx.get('request.protocol'));
-        const { candidates } = chooseCandidates(route, places, needs, choosing);
+        const entries = route.entries(model, ctx.get('request.protocol'));
+        const { candidates } = chooseCandidates(route, entries, needs, choosing);
         const { facts } = candidates[0]!;
         ctx.candidates = candidates;
         for (const path of UPSTREAM_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);

@@ -103,7 +103,7 @@ function withoutDefaults(schema: unknown): unknown {
   return Object.fromEntries(kept.map(([key, value]) => [key, withoutDefaults(value)]));
 }
 
-function answerType({ path, method, status }: { path: string; method: string; status: number }): string {
+function responseType({ path, method, status }: { path: string; method: string; status: number }): string {
   const response = DOCUMENT.paths[path]![method.toLowerCase()]!.responses[status]!;
   const { content } = response.$ref === undefined ? response : DOCUMENT.components.responses[nameOf(response.$ref)]!;
   const schema = content?.['application/json']?.schema;
@@ -125,7 +125,7 @@ interface DescribedOperation {
   readonly query: readonly string[];
   /** Those of the body; absent where there is none. */
   readonly fields?: Readonly<Record<string, DescribedField>>;
-  /** The list in the answer; absent where it is none. */
+  /** The list in the response; absent where it is none. */
   readonly rows?: string;
 }
 `;
@@ -162,13 +162,17 @@ function consoleOperations(): string {
       ...(operation.body === undefined ? [] : [typeOf(withoutDefaults(operation.body) as JsonSchema, '    ')]),
     ].filter((part) => part !== 'Readonly<Record<string, unknown>>');
     const input = parts.length === 0 ? 'Readonly<Record<never, never>>' : parts.join(' & ');
-    return `  readonly ${operation.name}: {\n    readonly input: ${input};\n    readonly answer: ${answerType(operation)};\n  };\n`;
+    return `  readonly ${operation.name}: {\n    readonly input: ${input};\n    readonly response: ${responseType(operation)};\n  };\n`;
   });
+  const words = Object.entries(DOCUMENT.components.schemas).flatMap(([name, { 'x-words': of }]) =>
+    of === undefined ? [] : `  ${name}: ${JSON.stringify(of)} as Readonly<Record<${name}, string>>,\n`,
+  );
   return [
     typesOf(Object.entries(DOCUMENT.components.schemas)),
     DECLARATIONS,
+    `/** Words for the values of enumerations (\`x-words\`). */\nexport const WORDS = {\n${words.join('')}};\n`,
     `/** How each operation is called. */\nexport const OPERATIONS: Readonly<Record<keyof OperationTypes, DescribedOperation>> = {\n${table.join('')}};\n`,
-    `/** What each operation takes and answers. */\nexport interface OperationTypes {\n${types.join('')}}\n`,
+    `/** What each operation takes and returns. */\nexport interface OperationTypes {\n${types.join('')}}\n`,
   ].join('\n');
 }
 

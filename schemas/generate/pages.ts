@@ -143,14 +143,13 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
   const raised_by = (name: ErrorCode) =>
     stages.filter((stage) => stage.name !== 'reject' && stage.raises.includes(name)).map((stage) => stage.name);
   const example = new StageError('model_not_found', 'There is no model "codr-1".', { details: { model: 'codr-1' } });
-  const envelope = (protocol: 'messages' | 'chat') =>
-    block('json', JSON.stringify(JSON.parse(DEFINITIONS[protocol].errors.body(example, 'req_1')), null, 2));
+  const envelopes = Map.groupBy(Object.values(DEFINITIONS), ({ errors }) => errors.body(example, 'req_1'));
   return page('Errors', [
     "Every error the gateway itself answers with. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `reject` raises any of them.",
-    'On Messages paths:',
-    envelope('messages'),
-    'On chat-completions and Responses paths:',
-    envelope('chat'),
+    ...[...envelopes].flatMap(([body, definitions]) => [
+      `On paths of ${definitions.map(({ name }) => name).join(' and ')}:`,
+      block('json', JSON.stringify(JSON.parse(body), null, 2)),
+    ]),
     'Details, such as `model` here or `limit_usd` of a spend limit, stand beside the message. "Retry" is the value of the header `x-should-retry`.',
     table(
       ['Code', 'Status', 'Type (Messages)', 'Type, code (chat)', 'Retry', 'Meaning', 'Raised by stages'],

@@ -1,8 +1,9 @@
 import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/base/contract/forwarding.ts';
 import { PROTOCOLS, type Protocol } from '../../engine/base/contract/protocol.ts';
 import { PRIVILEGED_FIELDS, type PrivilegedField } from '../../engine/domain/protocols/body/privileged-fields.ts';
+import { DEFINITIONS } from '../../engine/domain/protocols/definitions.ts';
 import type { TranslationRule } from '../../engine/domain/protocols/translation/rule.ts';
-import { TRANSLATION_RULES } from '../../engine/domain/protocols/translation/rules.ts';
+import { protocolsOf, type RuleName, TRANSLATION_RULES } from '../../engine/domain/protocols/translation/rules.ts';
 import { METRICS, type MetricSpec } from '../../engine/domain/telemetry/catalogue/metrics.ts';
 import { prometheusName } from '../../engine/domain/telemetry/catalogue/prometheus-names.ts';
 import { ATTRIBUTES, EVENTS, SPANS } from '../../engine/domain/telemetry/catalogue/spans.ts';
@@ -73,17 +74,28 @@ export function telemetryPage(): string {
   ]);
 }
 
-const others = ({ from, to }: TranslationRule) => to.filter((protocol) => from.join() !== protocol);
+type NamedRule = readonly [name: RuleName, rule: TranslationRule];
+
+/** The protocols that a rule leads to, without the only one that it comes from. */
+function targetsOf([name]: NamedRule): string {
+  const [from, to] = [protocolsOf(name, 'from'), protocolsOf(name, 'to')];
+  return to.length === PROTOCOLS.length
+    ? 'any other'
+    : protocolNames(
+        to.filter((protocol) => from.join() !== protocol),
+        'any other',
+      );
+}
 
 /** One table for each side with features that cannot be translated. */
 function rulesOf(part: TranslationRule['part']): string[] {
   const [from, to] = part === 'request' ? ['Clients', 'Upstream'] : ['Upstreams', 'Client'];
-  const all = Object.entries(TRANSLATION_RULES) as [string, TranslationRule][];
+  const all = Object.entries(TRANSLATION_RULES) as NamedRule[];
   const rules = all.filter(([, rule]) => rule.part === part);
   const titleOf = (protocols: readonly Protocol[]) =>
     `${from} of ${protocolNames(protocols, 'every protocol', ' and ')}`;
-  const groups = [...Map.groupBy(rules, ([, rule]) => titleOf(rule.from))].sort(
-    ([, [a]], [, [b]]) => b![1].from.length - a![1].from.length,
+  const groups = [...Map.groupBy(rules, ([name]) => titleOf(protocolsOf(name, 'from')))].sort(
+    ([, [a]], [, [b]]) => protocolsOf(b![0], 'from').length - protocolsOf(a![0], 'from').length,
   );
   return groups.flatMap(([title, of_group]) => [
     `### ${title}`,
@@ -91,7 +103,7 @@ function rulesOf(part: TranslationRule['part']): string[] {
       ['What', to, 'Handling', 'What happens', 'Name'],
       of_group.map(([name, rule]) => [
         rule.field,
-        rule.to.length === PROTOCOLS.length ? 'any other' : protocolNames(others(rule), 'any other'),
+        targetsOf([name, rule]),
         rule.handling,
         sentence(rule.meaning),
         code(name),
@@ -158,12 +170,18 @@ export function failoverPage(): string {
   ]);
 }
 
+/** The protocols with a privileged field. */
+function protocolsWith(field: string): readonly Protocol[] {
+  const named = PROTOCOLS.filter((protocol) => DEFINITIONS[protocol].privileged_fields.includes(field));
+  return named.length > 0 ? named : PROTOCOLS;
+}
+
 function fieldsOf(rule: PrivilegedField['rule']): string {
   const fields: readonly PrivilegedField[] = PRIVILEGED_FIELDS.filter((field) => field.rule === rule);
   return tableOf(fields, {
     Field: ({ name }) => code(name),
     Where: ({ level }) => (level === 'top' ? 'top level' : 'anywhere'),
-    Protocol: ({ protocols }) => protocolNames(protocols, 'all'),
+    Protocol: ({ name }) => protocolNames(protocolsWith(name), 'all'),
     'What it decides': ({ meaning }) => sentence(meaning),
     'Passes anyway': ({ harmless = [] }) => codes(harmless),
     'Documented in': ({ source }) => source,

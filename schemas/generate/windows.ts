@@ -42,7 +42,7 @@ const DEFAULTS = Object.entries(BY_SCOPE).flatMap(([scope, who]) =>
     const description = `Most ${who} may spend in a ${window}, in USD.`;
     return [
       `${scope}_${WINDOWS[window].adjective}_usd`,
-      { description, type: 'number', minimum: 0, maximum: 9_000_000 },
+      { description, type: 'number', 'x-amount': 'usd', minimum: 0, maximum: 9_000_000 },
     ];
   }),
 );

@@ -45,7 +45,7 @@ test('a change is one sentence with actor, action, target, expiry and reason', (
     ],
     [
       { action: 'person.rebind', subject: 'bob@example.com', after: { subject: null, sessions: 1, tokens: 0 } },
-      'gave the address bob@example.com to the next account that signs in with it; 1 session and no access tokens ended',
+      'reassigned the address bob@example.com to the next account that signs in with it; 1 session and no access tokens ended',
     ],
     [
       {

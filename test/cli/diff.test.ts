@@ -37,7 +37,7 @@ describe('diff --audit', () => {
     const [, requests = ''] = stdout.split('Past requests, by the audit log\n');
     assert.equal(
       requests.replace(/since \d{4}-\d\d-\d\d \d\d:\d\d UTC/, 'since TIME'),
-      `  access rule no-payments: refuses 3 requests of 2 people (403 forbidden)
+      `  access rule no-payments: rejects 3 requests of 2 people (403 forbidden)
     ann@example.com 2, bob@example.com 1
   4 requests since TIME: 3 differ, 1 unchanged
     1 more from unknown callers

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from 'node:fs/p
 import { dirname, join, resolve } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { chooseUpstream } from '../../engine/edge/cli/init/init.ts';
+import { writeNewFiles } from '../../engine/edge/cli/new-files.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 import { assertRefused } from './at-gateway.ts';
 import { typing } from './client/set-up.ts';
@@ -146,6 +147,14 @@ test('a file that exists stays as it is, is named, and nothing else is written',
   await symlink(join(elsewhere, 'elsewhere.yaml'), join(directory, 'gateway.yaml'));
   assert.equal((await run('init')).exit_code, 64);
   assert.deepEqual(await readdir(elsewhere), []);
+});
+
+test('of two that write the same files at once, one is told that they exist', async () => {
+  const write = () => writeNewFiles(directory, { 'a/b.txt': 'b', 'c.txt': 'c' });
+  const ends = await Promise.allSettled([write(), write()]);
+  const [refused, ...others] = ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []));
+  assert.match(refused.message, /b\.txt exists already; nothing was written$/);
+  assert.deepEqual([refused.exit_code, others, await filesBelow(directory)], [64, [], ['a/b.txt', 'c.txt']]);
 });
 
 test('what a directory in use has already is left to its owner and stops nothing', async () => {

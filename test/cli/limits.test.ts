@@ -130,7 +130,7 @@ describe('on the database', () => {
         ['set --window day --usd 1', /whose limit\? Name a user, team,/],
         [`set ${ana} day`, /no amount: use --usd/],
         [`set ${ana} day --usd 1 --tokens 1`, /--tokens exclude each other/],
-        [`set ${ana} day --usd 1e3`, /Expected an amount in USD/],
+        [`set ${ana} day --usd 1e3`, /Expected a number below 10000000/],
         [`set ${ana} day --usd 9999999`, /up to 4000000/],
         [`set ${ana} year --usd 1`, /Allowed choices are day, week/],
         [`set ${ana} week --usd 1`, /gateway\.yaml does not count USD by user per week/],

@@ -31,24 +31,20 @@ describe('appscli test', () => {
     const { directory } = testProject(HOLDS + FAILS);
     const { exit_code, stdout, stderr } = await run(directory, 'pipelines');
     const lines = stdout.split('\n');
-    assert.deepEqual(lines.slice(1, 10), [
+    assert.deepEqual(lines.slice(1, 8), [
       '',
       '  refuses small requests',
       '    pipelines/messages.test.yaml:13  expect.status',
       '      expected  429',
       '      found     200',
-      '    what happened',
-      '      authenticate   ran',
-      '                     wrote principal.id "user:dev@example.com", principal.email',
-      '                       "dev@example.com", principal.kind "access_token",',
+      '  What happened:',
+      '  1  authenticate runs',
     ]);
-    assert.match(
-      stdout,
-      /^ {6}refuse-large {3}skipped\n.*when request\.body_bytes > 1000: false\n.*request\.body_bytes is 49$/m,
-    );
-    assert.match(stdout, /^ {6}forward {8}forwarded the upstream's response, status 200$/m);
-    assert.match(stdout, /^ {6}sent: POST \/base\/v1\/messages to main$/m);
-    const long = lines.filter((line) => line.length > 80);
+    assert.match(stdout, /^ {7}principal\.id = "user:dev@example\.com",/m);
+    assert.match(stdout, /^ {2}\d {2}refuse-large is skipped\n {7}no: request\.body_bytes.*1000/m);
+    assert.match(stdout, /^ {2}\d {2}forward runs$/m);
+    assert.match(stdout, /^ {5}sent: POST \/base\/v1\/messages to main$/m);
+    const long = lines.filter((line) => line.length > 80 && !/^ {7}\S+ = \S+$/.test(line));
     assert.deepEqual(long, []);
     assert.deepEqual([stderr, exit_code], ['\n1 of 2 cases failed\n', 1]);
   });
@@ -99,12 +95,12 @@ describe('appscli test', () => {
     expect: { status: ${status} }
 `).directory;
     const hangs = await run(failing('hang', 200));
-    assert.match(hangs.stdout, /^ {6}attempt 1: main, unanswered; ended: no time left for another/m);
+    assert.match(hangs.stdout, /^ {5}attempt 1: main: unanswered[^;]*; ended: no time left for another/m);
     const directory = failing('refuse', 502);
     const { stdout } = await run(directory);
     assert.match(
       stdout,
-      /^ {6}attempt 1: main, unreachable; went to the next upstream: no connection\n {6}attempt 2: spare, answered \(status 200\); its response went to the client$/m,
+      /^ {5}attempt 1: main: unreachable[^;]*; went to the next upstream: no\s+connection \(next_unreachable\)\n {5}attempt 2: spare: answered, status 200[^;]*; its response went/m,
     );
     const { requests } = JSON.parse((await run(directory, '--format', 'json')).stdout).cases[0];
     assert.deepEqual(

@@ -164,7 +164,7 @@ describe('at a running gateway', () => {
     }
     for (const words of ['create --name x', 'rotate tok_1']) {
       const { exit_code, stderr } = await alice('tokens', ...words.split(' '));
-      assert.deepEqual([exit_code, stderr.includes('contains no access token')], [69, true]);
+      assert.deepEqual([exit_code, stderr.includes('contains no token')], [69, true]);
     }
   });
 });

@@ -1,7 +1,6 @@
 /** The stage of examples/custom-audit-stage: what it sends, when, and what becomes of undelivered records. */
 import assert from 'node:assert/strict';
-import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, it } from 'node:test';
@@ -9,6 +8,7 @@ import type { StageDefinition } from '../../engine/api.ts';
 import { createFindings } from '../../engine/base/source/findings.ts';
 import { type Facts, openStage, type StageHarness } from '../../engine/edge/simulate/stage-harness.ts';
 import { loadStages } from '../../engine/pipeline/load/stage-modules.ts';
+import { openPort } from '../support/net/own-port.ts';
 import { until } from '../support/until.ts';
 
 const EXAMPLE = join(import.meta.dirname, '../../examples/custom-audit-stage');
@@ -23,59 +23,51 @@ interface Delivery {
 }
 
 /** A SIEM with scripted responses that keeps what it got. */
-class Receiver {
-  readonly deliveries: Delivery[] = [];
-  answer: (res: ServerResponse) => void = (res) => void res.writeHead(202).end();
-  readonly #server: Server;
-
-  constructor() {
-    this.#server = createServer(async (req, res) => {
-      const records = (await text(req)).trimEnd().split('\n');
-      this.deliveries.push({ headers: req.headers, records: records.map((line) => JSON.parse(line)) });
-      this.answer(res);
-    });
-  }
-
-  async open(): Promise<string> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/ingest`;
-  }
-
-  says(status: number, headers: Record<string, string> = {}): void {
-    this.answer = (res) => void res.writeHead(status, headers).end();
-  }
-
-  get ids(): unknown[][] {
-    return this.deliveries.map(({ records }) => records.map((record) => record['request.id']));
-  }
-
-  async arrived(deliveries: number): Promise<void> {
-    await until(`delivery ${deliveries} is there`, async () => this.deliveries.length >= deliveries);
-  }
-
-  close(): void {
-    this.#server.closeAllConnections();
-    this.#server.close();
-  }
+async function openReceiver() {
+  const deliveries: Delivery[] = [];
+  let answer: (res: ServerResponse) => void = (res) => void res.writeHead(202).end();
+  const server = createServer(async (req, res) => {
+    const records = (await text(req)).trimEnd().split('\n');
+    deliveries.push({ headers: req.headers, records: records.map((line) => JSON.parse(line)) });
+    answer(res);
+  });
+  const { url, close } = await openPort(server);
+  return {
+    url: `${url}/ingest`,
+    close,
+    deliveries,
+    answers(next: typeof answer) {
+      answer = next;
+    },
+    says(status: number, headers: Record<string, string> = {}) {
+      answer = (res) => void res.writeHead(status, headers).end();
+    },
+    get ids(): unknown[][] {
+      return deliveries.map(({ records }) => records.map((record) => record['request.id']));
+    },
+    arrived: (count: number) => until(`delivery ${count} is there`, () => deliveries.length >= count),
+  };
 }
 
 describe('the stage siem', () => {
-  let receiver: Receiver;
-  let url: string;
+  let receiver: Awaited<ReturnType<typeof openReceiver>>;
   let stage: StageHarness;
 
   beforeEach(async () => {
-    receiver = new Receiver();
-    url = await receiver.open();
+    receiver = await openReceiver();
   });
   afterEach(async () => {
     receiver.says(202);
     await stage?.hooks.close?.();
-    receiver.close();
+    await receiver.close();
   });
 
   function open(options: object = {}): void {
-    stage = openStage(siem, { options: { url, ...options }, secrets: { SIEM_TOKEN: TOKEN }, now: '2026-03-10T12:00Z' });
+    stage = openStage(siem, {
+      options: { url: receiver.url, ...options },
+      secrets: { SIEM_TOKEN: TOKEN },
+      now: '2026-03-10T12:00Z',
+    });
   }
 
   function happen(id: string, facts: Facts = {}, headers: Record<string, string> = {}): void {
@@ -141,12 +133,12 @@ describe('the stage siem', () => {
   });
 
   it('sends the token to no other address', async () => {
-    const elsewhere = new Receiver();
+    const elsewhere = await openReceiver();
     open({ token_env: 'SIEM_TOKEN' });
-    receiver.says(307, { location: await elsewhere.open() });
+    receiver.says(307, { location: elsewhere.url });
     happen('one');
     await stage.hooks.close?.();
-    elsewhere.close();
+    await elsewhere.close();
     assert.equal(elsewhere.deliveries.length, 0);
     assert.deepEqual(logged('not take them in time')[0]?.fields, { records: 1 });
   });
@@ -178,7 +170,7 @@ describe('the stage siem', () => {
 
   it('retries after a timeout', async () => {
     open({ timeout_seconds: 3 });
-    receiver.answer = () => {};
+    receiver.answers(() => {});
     happen('one');
     stage.clock.advance(2000);
     await receiver.arrived(1);
@@ -207,7 +199,7 @@ describe('the stage siem', () => {
 
   it('does not retry what the SIEM rejects, and continues with the rest', async () => {
     open({ batch_records: 1 });
-    receiver.answer = (res) => void res.writeHead(receiver.deliveries.length === 1 ? 400 : 202).end();
+    receiver.answers((res) => void res.writeHead(receiver.deliveries.length === 1 ? 400 : 202).end());
     happen('bad');
     happen('good');
     await receiver.arrived(2);
@@ -226,7 +218,7 @@ describe('the stage siem', () => {
 
   it('gives up on a SIEM that hangs five seconds after the gateway began to close', async () => {
     open({ timeout_seconds: 60 });
-    receiver.answer = () => {};
+    receiver.answers(() => {});
     happen('one');
     const closing = stage.hooks.close?.();
     await receiver.arrived(1);

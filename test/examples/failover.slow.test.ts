@@ -1,15 +1,14 @@
 /** examples/failover as its README runs it: the mock providers, the gateway, and every command in a shell. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { cli, start } from '../cli/support.ts';
 import { freePort } from '../support/free-port.ts';
+import { openPort } from '../support/net/own-port.ts';
 import { blocksOf } from '../support/readme-blocks.ts';
 import { until } from '../support/until.ts';
 import { startExample } from './support.ts';
@@ -50,9 +49,8 @@ test('requests continue while one upstream is broken, fixed and drained, by the 
     said.push(ended.stderr);
     res.writeHead(ended.exit_code === 0 ? 200 : 500).end(ended.stdout);
   });
-  commands.listen(0, '127.0.0.1');
-  await once(commands, 'listening');
-  closing.unshift(() => commands.close());
+  const { url: COMMANDS, close } = await openPort(commands);
+  closing.unshift(close);
   const said: string[] = [];
   // A function has no slashes in its name.
   const programs = `node() { "$NODE" "$@"; }
@@ -61,7 +59,6 @@ test('requests continue while one upstream is broken, fixed and drained, by the 
   }`;
   const pasted = blocks.map((block, i) => `echo "== ${i}"\n${block.replaceAll('node_modules/.bin/', '')}`);
   const script = [programs, ...pasted].join('\n');
-  const COMMANDS = `http://127.0.0.1:${(commands.address() as AddressInfo).port}`;
   const shell = await promisify(execFile)('bash', ['-euc', script], {
     cwd: example.root,
     env: { ...env, NODE: process.execPath, COMMANDS },

@@ -25,20 +25,14 @@ models: []
 
 const JSON_TEXT = JSON.stringify({ rules: [{ name: 'a', when: { '!': true } }, { name: 'b' }] }, null, 2).split('\n');
 
-test('the entry of a list ends where the next one or its owner begins', () => {
-  assert.equal(blockEnd(YAML, 3), 8);
-  assert.equal(blockEnd(YAML, 9), 10);
-  assert.equal(blockEnd(YAML, 11), 11);
-  assert.equal(blockEnd(YAML, 99), 99);
-});
-
-test('the entry of a key begins above it', () => {
+test('the entry of a list ends where the next one or its owner begins; the entry of a key begins above it', () => {
+  assert.deepEqual(
+    [3, 9, 11, 99].map((line) => blockEnd(YAML, line)),
+    [8, 10, 11, 99],
+  );
   assert.deepEqual(blockAround(YAML, 4), { first_line: 3, last_line: 8 });
   assert.deepEqual(blockAround(YAML, 9), { first_line: 9, last_line: 10 });
   assert.deepEqual(blockAround(YAML, 12), { first_line: 12, last_line: 12 });
-});
-
-test('JSON is recognized by its brackets', () => {
   assert.equal(JSON_TEXT[2]!.trim(), '{');
   assert.deepEqual(blockAround(JSON_TEXT, 4), { first_line: 3, last_line: 8 });
 });

@@ -167,6 +167,13 @@ describe('telemetry of clients', () => {
     };
     await use([]);
     assert.equal((await send('metrics', metricsOf('tool.tokens'))).status, 200);
+    const authorization = `Bearer ${await gateway.newToken({ user: 'burst@example.com' })}`;
+    const large = gzipSync(Buffer.alloc(4 * 1024 * 1024));
+    const sendLarge = () => send('metrics', large, { authorization, 'content-encoding': 'gzip' });
+    const responses: Response[] = [];
+    while (responses.length < 30 && responses.at(-1)?.status !== 429) responses.push(await sendLarge());
+    assert.ok(responses.length > 8, 'a burst of 32 MiB is admitted');
+    assert.match(responses.at(-1)!.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
     await use([{ url: narrow.url }]);
     assert.equal((await send('metrics', metricsOf('tool.moved'))).status, 200);
     await narrow.point('tool.moved');

@@ -25,7 +25,7 @@ function openRecords(finally_stages: readonly string[] = []) {
     waits.push(done);
     return { close() {}, unref() {} };
   };
-  const clock = { at: 10 * MINUTE_MS, now: () => clock.at, after };
+  const clock = { at: 10 * MINUTE_MS, now: () => clock.at, monotonic: () => clock.at, after };
   const frozen = Promise.withResolvers<Principal>();
   const verify = (token: string) => {
     if (token === 'frozen') return frozen.promise;

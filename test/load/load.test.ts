@@ -211,6 +211,38 @@ describe('mistakes', () => {
     assert.deepEqual(found, ['C3001 2', 'C4004 15', 'C4001 6', 'C1008 2']);
   });
 
+  test('beside an unknown key are reported too, unless they follow from it', async () => {
+    const reported = async (files: Readonly<Record<string, string>>) =>
+      (await loadProject(files)).diagnostics.map(({ code, pointer }) => `${code} ${pointer}`);
+    const upstream = (entry: string) => ({
+      'gateway.yaml': GATEWAY.replace('upstreams:\n', `upstreams:\n  - ${entry}\n`),
+    });
+    assert.deepEqual(await reported(upstream('{ nme: a, api_key_env: UPSTREAM_KEY }')), [
+      'C3002 /upstreams/0',
+      'C3001 /upstreams/0/nme',
+    ]);
+    const empty = '{ name: a, colour: red, base_url: , api_key_env: UPSTREAM_KEY }';
+    assert.deepEqual(await reported(upstream(empty)), ['C3001 /upstreams/0/colour', 'C3003 /upstreams/0/base_url']);
+    const flat = GATEWAY.replace('{ input: 3, output: 15 }', '{ input: 3 }\n    output: 15');
+    assert.deepEqual(await reported({ 'gateway.yaml': flat }), ['C3001 /models/0/output']);
+    const entry = '  - { stage: list-modles, colour: red }\n';
+    const text = pipelineYaml().replace('stages:\n', `stages:\n${entry}`);
+    const own = { 'gateway.yaml': `${GATEWAY}pipelines: pipelines\n`, 'pipelines/mine.yaml': text };
+    assert.deepEqual(await reported(own), ['C4001 /stages/0/stage', 'C3001 /stages/0/colour']);
+  });
+
+  test('in the order of very many routing rules are found', async () => {
+    const team = (i: number) => `{ "===": [{ var: principal.team }, t${i}] }`;
+    const rule = (when: string) => `    - { upstream: main, when: ${when} }\n`;
+    const many = Array.from({ length: 150 }, (_, i) => rule(team(i))).join('');
+    const last = rule(`{ and: [${team(3)}, { var: request.stream }] }`);
+    const { diagnostics } = await loadProject({ 'gateway.yaml': `${GATEWAY}  rules:\n${many}${last}` });
+    assert.deepEqual(
+      diagnostics.map(({ code, pointer }) => `${code} ${pointer}`),
+      ['W7017 /routing/rules/150'],
+    );
+  });
+
   test('carry the JSON pointer of the node', async () => {
     const { diagnostics } = await loadProject({ 'gateway.yaml': GATEWAY.replace('input: 3', 'input: "3"') });
     assert.equal(diagnostics.map(({ pointer }) => pointer).join(), '/models/0/pricing/input');

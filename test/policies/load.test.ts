@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
-import { afterEach, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { createManagedPolicies } from '../../engine/domain/policies/managed-policies.ts';
 import { changedFiles, digestFiles, directoriesToWatch } from '../../engine/edge/gateway/configuration-files.ts';
 import { load } from '../../engine/pipeline/load/index.ts';
 import { loadPaths } from '../../engine/pipeline/load/paths.ts';
-import { createProject, GATEWAY, type Project, SHIPPED } from '../load/support/project.ts';
+import { GATEWAY, type Project, projectOfTest, SHIPPED } from '../load/support/project.ts';
 import { stages } from '../load/support/stages.ts';
 
 const options = { stages, env: { UPSTREAM_KEY: 'set' }, environment: 'ignored', shipped_pipelines: SHIPPED } as const;
@@ -15,13 +15,11 @@ const POLICY =
 let project: Project;
 
 function loadProject(files: Record<string, string>, section = 'policies: { managed: {} }\n') {
-  project = createProject({ 'gateway.yaml': GATEWAY + section, ...files });
+  project = projectOfTest({ 'gateway.yaml': GATEWAY + section, ...files });
   return load(project.path('gateway.yaml'), options);
 }
 
 describe('loading policies', () => {
-  afterEach(() => project.remove());
-
   it('reads every YAML file of the directory, but hidden ones, tests and other files', async () => {
     const { policies, diagnostics } = await loadProject({
       'policies/team.yaml': POLICY,
@@ -70,7 +68,6 @@ describe('loading policies', () => {
     const { diagnostics } = await loadProject({ 'policies/team.yaml': text });
     const codes = diagnostics.map(({ code }) => code);
     assert.deepEqual(codes, ['C1014']);
-    project.remove();
     const { config, policies } = await loadProject({ 'policies/team.yaml': text.replace('"": 3', 'x: 3') });
     const policy = createManagedPolicies(config!, policies).of({ groups: ['team'], email: '' });
     const settings = policy?.body.slice(policy.body.indexOf('"settings":'));
@@ -79,15 +76,12 @@ describe('loading policies', () => {
 });
 
 describe('checking paths', () => {
-  afterEach(() => project.remove());
-
   it('recognizes policies in a directory, alone or with their gateway.yaml', async () => {
-    project = createProject({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
+    project = projectOfTest({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
     const alone = await loadPaths([project.directory], options);
     assert.equal(alone.policies, 2);
     const found = alone.diagnostics.map(({ code, file }) => [code, file]);
     assert.deepEqual(found, [['C2010', project.path('wrong.yaml')]]);
-    project.remove();
     await loadProject({ 'policies/team.yaml': POLICY });
     const together = await loadPaths([project.directory], options);
     assert.deepEqual([together.policies, together.diagnostics], [1, []]);
@@ -107,7 +101,7 @@ const NAMES = 'header_prefix: vendor\nclients: { messages: { feature_prefix: COD
 const written = (name: string, rest: string) => `policy: ${name}\nversion: 1\nsummary: A policy.\n${rest}`;
 
 async function served(policies: Record<string, string>, groups: readonly string[] = []) {
-  project = createProject({
+  project = projectOfTest({
     'gateway.yaml': gateway('{ url: https://otel.example.com, metrics: true, logs: true, traces: true }'),
     'names.yaml': NAMES,
     ...Object.fromEntries(
@@ -122,8 +116,6 @@ async function served(policies: Record<string, string>, groups: readonly string[
 }
 
 describe('a policy with telemetry', () => {
-  afterEach(() => project.remove());
-
   it("sets the profile's variables: without texts, and without values that users would have to approve", async () => {
     const settings = await served({ standard: 'telemetry: [metrics, logs]\nsettings: { model: coder-1 }\n' });
     assert.deepEqual(settings, {
@@ -166,7 +158,6 @@ describe('a policy with telemetry', () => {
       traced.env.CODER_ENHANCED_TELEMETRY_BETA,
     ];
     assert.deepEqual(env_of_traced, ['none', 'otlp', '1']);
-    project.remove();
     assert.equal((await served(policies, ['silent'])).env.CODER_ENABLE_TELEMETRY, '0');
   });
 

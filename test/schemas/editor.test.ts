@@ -292,7 +292,16 @@ describe('rejects a condition that the loader rejects for its operators or facts
 });
 
 test('no keyword of the loader is left in a schema for editors', () => {
-  for (const keyword of [...ANNOTATIONS, 'x-also', 'x-expected', 'x-moved', 'x-several', 'x-ref']) {
+  for (const keyword of [
+    ...ANNOTATIONS,
+    'x-also',
+    'x-expected',
+    'x-moved',
+    'x-several',
+    'x-empty',
+    'x-unknown',
+    'x-ref',
+  ]) {
     for (const kind of [...KINDS, 'shared'] as const)
       assert.ok(!JSON.stringify(readSchema(kind)).includes(`"${keyword}":`), `${kind} ${keyword}`);
   }

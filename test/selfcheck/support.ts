@@ -1,8 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
 import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
 import { createGatewayClient, runChecks } from '../../engine/edge/selfcheck/run.ts';
+import { openPort } from '../support/net/own-port.ts';
 
 export const TOKEN = 'gw_token-of-a-test';
 
@@ -20,28 +21,17 @@ export async function makeCheck(checks: readonly SelfCheck[], id: string, subjec
   throw new Error('nothing came');
 }
 
-export interface Listening extends AsyncDisposable {
-  readonly url: string;
-}
-
-export async function listen(
+export const listen = (
   response: (request: { readonly req: IncomingMessage; readonly body: Buffer; readonly res: ServerResponse }) => void,
-): Promise<Listening> {
-  const server = createServer((req, res) => {
-    const chunks: Buffer[] = [];
-    req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', () => response({ req, body: Buffer.concat(chunks), res }));
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    [Symbol.asyncDispose]: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
-}
+) =>
+  openPort(
+    createServer((req, res) => {
+      buffer(req).then(
+        (body) => response({ req, body, res }),
+        () => {},
+      );
+    }),
+  );
 
 /** A gateway's changes to forwarded bodies; correct by default. */
 export interface Habits {
@@ -55,7 +45,7 @@ export interface Habits {
 }
 
 /** A gateway that forwards everything to one upstream, with a credential of its own in place of the caller's. */
-export function forwardTo(upstream_url: string, habits: Habits = {}): Promise<Listening> {
+export function forwardTo(upstream_url: string, habits: Habits = {}) {
   return listen(({ req, body, res }) => {
     if (habits.instead?.({ req, body, res })) return;
     const { host: _, authorization: __, connection: ___, 'content-length': ____, ...headers } = req.headers;

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { basename } from 'node:path';
 import { describe, it } from 'node:test';
 import { defineStage } from '../../engine/api.ts';
@@ -8,6 +7,7 @@ import { flatFacts } from '../../engine/base/rules/fact-view.ts';
 import { play } from '../../engine/edge/simulate/suite/play.ts';
 import { load } from '../../engine/pipeline/load/index.ts';
 import { stages } from '../../stages/index.ts';
+import { openPort } from '../support/net/own-port.ts';
 import { holds, PIPELINE, problemsOf, REQUEST, runCases, suiteOf, testProject, UPSTREAM } from './support.ts';
 
 describe('a case', () => {
@@ -225,11 +225,9 @@ describe('a stage of the operator', () => {
     ]);
   });
 
-  it('reaches nothing outside from an event, a timer, its end or in shadow mode either', async (t) => {
-    const server = createServer((socket) => socket.destroy());
-    t.after(() => server.close());
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    const { port } = server.address() as AddressInfo;
+  it('reaches nothing outside from an event, a timer, its end or in shadow mode either', async () => {
+    await using server = await openPort(createServer((socket) => socket.destroy()));
+    const { port } = server;
     const outcomes: Record<string, Promise<string>> = {};
     const call = (from: string): undefined => {
       const socket = connect(port, '127.0.0.1');

@@ -410,8 +410,8 @@ describe('a rejection for money', () => {
     assert.equal(error.status, 429);
     assert.equal(
       error.message,
-      'This request would exceed the daily limit of 50 USD for user alice@example.com; it resets 2026-03-11 00:00 UTC. ' +
-        'Until then, ask your administrator for a higher limit. ' +
+      'This request would exceed the daily limit of 50 USD for user alice@example.com; the limit resets 2026-03-11 00:00 UTC. ' +
+        'To continue sooner, ask your administrator for a higher limit. ' +
         'Spend rule defaults.user_daily_usd: 49.995 USD is spent, and this request may cost 0.0105 USD.',
     );
     const limit = {
@@ -427,12 +427,12 @@ describe('a rejection for money', () => {
     const { message: text, details } = await refused([reserved]);
     assert.match(
       text,
-      / is reached while 3 requests run; it resets \S+ 00:00 UTC\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
+      / \(resets \S+ 00:00 UTC\) is reached while 3 requests run\. Try again when they have finished\. Spend rule \S+: 10 USD is spent, 40 USD is reserved by 3 requests in flight, and this request may cost 0.0105 USD\.$/,
     );
     assert.deepEqual([details.reserved_usd, details.reserved_by_requests], [40, 3]);
     assert.match(
       await message([{ ...reserved, in_flight: 1 }]),
-      /while 1 request runs; .* Try again when it has finished\. .* reserved by 1 request in flight/,
+      /while 1 request runs\. Try again when the request has finished\. .* reserved by 1 request in flight/,
     );
   });
 
@@ -466,7 +466,7 @@ describe('a rejection for money', () => {
     const { message: text, details } = await refused([crowded], typical);
     assert.match(
       text,
-      /is reached while 4 requests run; it resets .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
+      /\(resets .*\) is reached while 4 requests run\. .*: 49 USD is spent, 4 requests in flight may cost up to 6 USD, and this request up to 0.0105 USD\.$/,
     );
     assert.equal(details.needed_usd, 0.0105);
   });
@@ -552,7 +552,7 @@ describe('a rejection for too many requests or tokens', () => {
     assert.deepEqual([error.code, error.status], ['rate_limit_exceeded', 429]);
     assert.equal(
       error.message,
-      'The limit of 2 requests at once for user alice@example.com is reached; try again when one of them has finished. Spend rule parallel: 2 requests are in flight.',
+      'The limit of 2 requests at once for user alice@example.com is reached; try again when one request has finished. Spend rule parallel: 2 requests are in flight.',
     );
     assert.deepEqual(error.headers, { 'retry-after': '3' });
     const limit = {
@@ -565,7 +565,10 @@ describe('a rejection for too many requests or tokens', () => {
 
   it('at once counts one request in the singular', async () => {
     const text = await message([{ ...concurrent, limit: 1, reserved: 1, in_flight: 1 }]);
-    assert.match(text, / is reached; try again when it has finished\. Spend rule parallel: 1 request is in flight\.$/);
+    assert.match(
+      text,
+      / is reached; try again when the request in flight has finished\. Spend rule parallel: 1 request is in flight\.$/,
+    );
   });
 
   it('of which nothing is allowed promises nothing of another try', async () => {

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type ModelConfig, matchesGlob, type RoutingRuleConfig, type UpstreamConfig } from '../../engine/api.ts';
 import type { RouteUpstream } from '../../engine/base/contract/config.ts';
-import type { Closed, UpstreamStates } from '../../engine/base/contract/services.ts';
+import type { Unavailable, UpstreamStates } from '../../engine/base/contract/services.ts';
 import { sessionKey } from '../../engine/domain/protocols/index.ts';
 import { type Facts, type FakeContext, openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
@@ -246,7 +246,7 @@ interface Among {
   readonly rule?: Policy;
   readonly facts?: Facts;
   readonly url?: string;
-  readonly closed?: Readonly<Record<string, Closed>>;
+  readonly unavailable?: Readonly<Record<string, Unavailable>>;
   readonly affinities?: Readonly<Record<string, string>>;
   readonly stages?: readonly string[];
   readonly protocol?: string;
@@ -256,7 +256,7 @@ interface Among {
 const NOW = 1_000_000;
 
 /** A stage whose upstreams differ from `main` in the test's options, and in their name, cache and account. */
-function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, affinities = {}, ...options }: Among) {
+function open({ upstreams = { a: {}, b: {}, c: {} }, route, unavailable = {}, affinities = {}, ...options }: Among) {
   const { context_windows, rule, stages, protocol } = options;
   const names = route ?? inOrder(...Object.keys(upstreams));
   const rules = rule ? [{ name: 'r', mode: 'enforce', upstreams: names, on_unsupported_cache: rule } as const] : [];
@@ -270,15 +270,15 @@ function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, affinit
   const stage = openStage(resolveRoute, { config, now: NOW, ...(stages && { stages }), ...(protocol && { protocol }) });
   const states = stage.services.upstreams as { -readonly [K in keyof UpstreamStates]: UpstreamStates[K] };
   const known = new Map(Object.entries(affinities));
-  const settled: [string, string, number][] = [];
-  states.closed = (upstream) => closed[upstream];
+  const remembered: [string, string, number][] = [];
+  states.unavailable = (upstream) => unavailable[upstream];
   states.affinity = (session) => known.get(session);
-  states.settle = (session, upstream, seconds) => {
+  states.remember = (session, upstream, seconds) => {
     known.set(session, upstream);
-    settled.push([session, upstream, seconds]);
+    remembered.push([session, upstream, seconds]);
   };
   return {
-    settled,
+    remembered,
     stage,
     ask({ facts, url, body }: Pick<Among, 'facts' | 'url' | 'body'>) {
       const ctx = stage.request({
@@ -308,7 +308,7 @@ const CHAT = { protocols: ['chat'] } as const;
 const DECISIVE: Facts = { 'request.privileged_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
 const TIERED = { a: {}, b: { allow_fields: ['service_tier'] } };
 
-const until = (because: Closed['because'], seconds?: number, last?: string): Closed => {
+const until = (because: Unavailable['because'], seconds?: number, last?: string): Unavailable => {
   return { because, until: seconds === undefined ? undefined : NOW + seconds * 1000, last };
 };
 
@@ -355,14 +355,14 @@ describe('candidates', () => {
   });
 
   it('exclude unavailable upstreams; if all are, the one that recovers first is tried, but never a drained one', () => {
-    const but = (b: Closed | undefined, a = until('open', 9)) =>
-      chosen({ closed: { a, ...(b && { b }), c: until('drained') } });
+    const but = (b: Unavailable | undefined, a = until('open', 9)) =>
+      chosen({ unavailable: { a, ...(b && { b }), c: until('drained') } });
     assert.equal(but(undefined), 'b, a: open, c: drained');
     assert.equal(but(until('limited', 4)), 'b, a: open, c: drained');
     assert.equal(but(until('model_missing')), 'a, b: model_missing, c: drained');
     // A lone one responds at once, and knows more.
     for (const why of ['limited', 'credential', 'model_missing'] as const)
-      assert.equal(chosen({ upstreams: { a: {} }, closed: { a: until(why, 5) } }), 'a');
+      assert.equal(chosen({ upstreams: { a: {} }, unavailable: { a: until(why, 5) } }), 'a');
   });
 
   it('have their own names for the further models of a request', () => {
@@ -375,7 +375,7 @@ describe('candidates', () => {
 describe('a route without an available upstream', () => {
   it('fails at once, with the last error and the time of the next try: 1 to 60 whole seconds', () => {
     const lone = (seconds: number) =>
-      failure({ upstreams: { a: {} }, closed: { a: until('open', seconds, 'status 529') } });
+      failure({ upstreams: { a: {} }, unavailable: { a: until('open', seconds, 'status 529') } });
     const { code, status, details, message } = lone(7.2);
     assert.deepEqual([code, status], ['upstream_unavailable', 503]);
     assert.deepEqual(details, { upstream: 'a', because: 'open', last: 'status 529' });
@@ -386,9 +386,9 @@ describe('a route without an available upstream', () => {
 
   it('fails if the only remaining upstream has an open breaker, or all are drained', () => {
     const drained = until('drained');
-    const left = failure({ closed: { a: drained, b: until('open', 3), c: drained } });
+    const left = failure({ unavailable: { a: drained, b: until('open', 3), c: drained } });
     assert.equal(left.details.upstream, 'b');
-    const none = failure({ closed: { a: drained, b: drained, c: drained } });
+    const none = failure({ unavailable: { a: drained, b: drained, c: drained } });
     assert.equal(none.details.because, 'drained');
     assert.match(none.message, /administrator/);
     assert.ok(Number(none.headers['retry-after']) > 0);
@@ -405,27 +405,27 @@ describe('a session', () => {
     const at = (home: string, options: Among = {}) =>
       chosen({ facts: session, affinities: { 'session-1 coder-1': home }, ...options });
     assert.equal(at('c'), 'c a b');
-    assert.equal(at('c', { closed: { c: until('open', 5) } }), 'a b, c: open');
+    assert.equal(at('c', { unavailable: { c: until('open', 5) } }), 'a b, c: open');
     assert.equal(at('c', { facts: { ...session, 'request.protocol': 'count_tokens' } }), 'c a b');
     assert.equal(at('gone'), 'a b c');
   });
 
   it('has an affinity to the upstream that served it, as long as its prompts are cached there', () => {
     const shared = { state_boundary: 'one account' };
-    const { stage, settled, ask } = open({ upstreams: { a: shared, b: shared } });
+    const { stage, remembered, ask } = open({ upstreams: { a: shared, b: shared } });
     const respond = (requested: string, status: number) =>
       stage.hooks.response!(ask({ facts: { ...session, 'cache.requested_ttl': requested } }), { status } as never);
     respond('5m', 400);
-    assert.deepEqual(settled, []);
+    assert.deepEqual(remembered, []);
     respond('5m', 200);
     respond('1h', 200);
-    assert.deepEqual(settled, [
+    assert.deepEqual(remembered, [
       ['session-1 coder-1', 'a', 300],
       ['session-1 coder-1', 'a', 3600],
     ]);
     const alone = open({ upstreams: { a: {} } });
     alone.stage.hooks.response!(alone.ask({ facts: session }), OK);
-    assert.deepEqual(alone.settled, [], 'none on a route with one upstream');
+    assert.deepEqual(alone.remembered, [], 'none on a route with one upstream');
   });
 
   it('has a separate affinity for each model, because caches are per model', () => {
@@ -458,12 +458,12 @@ describe('a request that only its upstream can read', () => {
   });
 
   it('waits for that one, and never fails over to one that cannot read it', () => {
-    const closed = { b: until('open', 7, 'status 529') };
-    const error = failure({ upstreams, facts: holding, affinities: AT_B, closed });
+    const unavailable = { b: until('open', 7, 'status 529') };
+    const error = failure({ upstreams, facts: holding, affinities: AT_B, unavailable });
     assert.equal(error.code, 'upstream_unavailable');
     assert.equal(error.headers['retry-after'], '7');
     assert.match(error.message, /"b".*status 529.*only it can read/);
-    const without_first = chosen({ upstreams, facts: holding, closed: { a: until('open', 7) } });
+    const without_first = chosen({ upstreams, facts: holding, unavailable: { a: until('open', 7) } });
     assert.equal(without_first, 'c, b: state_boundary, a: open');
   });
 
@@ -496,7 +496,7 @@ describe('a request that only its upstream can read', () => {
 /** Upstreams by name: whether each caches prompts for an hour, or its policy for such requests. */
 type Keeping = Readonly<Record<string, true | Policy>>;
 
-type HourOptions = Pick<Among, 'rule' | 'closed' | 'facts'>;
+type HourOptions = Pick<Among, 'rule' | 'unavailable' | 'facts'>;
 
 function keeping(how: Keeping, { facts, ...options }: HourOptions = {}): Among {
   const upstreams: Record<string, Partial<UpstreamConfig>> = {};
@@ -528,7 +528,7 @@ describe('a request with a 1-hour prompt cache', () => {
   it('is downgraded to five minutes if no available upstream supports it', () => {
     assert.equal(lifetimes({ a: 'downgrade', b: 'downgrade' }), 'a 5m b 5m, , ');
     assert.equal(lifetimes({ a: 'downgrade' }), 'a 5m, , ');
-    const away = { closed: { long: until('open') } };
+    const away = { unavailable: { long: until('open') } };
     assert.equal(lifetimes({ long: true, short: 'downgrade' }, away), 'short 5m, long: open, ');
   });
 
@@ -553,7 +553,7 @@ describe('a request with a 1-hour prompt cache', () => {
     for (const asked of ['5m', 'none']) {
       const facts = { 'cache.requested_ttl': asked };
       assert.equal(lifetimes({ a: 'refuse', b: true }, { facts }), `a ${asked} b ${asked}, , `);
-      const without_b = { facts, closed: { b: until('open') } };
+      const without_b = { facts, unavailable: { b: until('open') } };
       assert.equal(lifetimes({ a: 'refuse', b: true }, without_b), `a ${asked}, b: open, `);
     }
   });

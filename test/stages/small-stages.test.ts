@@ -93,11 +93,11 @@ function ask(protocol: string, upstream: string, upstream_protocol?: string) {
 
 describe('a request without translation', () => {
   const TRANSLATE = 'add the stage `translate` above `forward`';
-  for (const [protocol, upstream, spoken, remedy] of [
-    ['chat', 'main', 'messages', TRANSLATE],
-    ['responses', 'chat-only', 'chat', TRANSLATE],
-    ['messages', 'chat-only', 'chat', TRANSLATE],
-    ['count_tokens', 'chat-only', 'chat', 'cannot count tokens'],
+  for (const [protocol, upstream, spoken, remedy, told] of [
+    ['chat', 'main', 'messages', TRANSLATE, /Send the request to \/v1\/messages\.$/],
+    ['responses', 'chat-only', 'chat', TRANSLATE, /Send the request to \/v1\/chat\/completions\.$/],
+    ['messages', 'chat-only', 'chat', TRANSLATE, /Send the request to \/v1\/chat\/completions\.$/],
+    ['count_tokens', 'chat-only', 'chat', 'cannot count tokens', /^The upstream of this model cannot count tokens\./],
   ] as const) {
     test(`from protocol ${protocol} to ${upstream} is rejected, also when no stage set the protocol`, async () => {
       for (const said of [spoken, undefined]) {
@@ -106,7 +106,9 @@ describe('a request without translation', () => {
           () => assert.fail('it was sent'),
           (error) => error as StageError & { readonly cause: Error },
         );
-        assert.deepEqual([code, message], ['not_supported', 'This API is not available for this model.']);
+        assert.equal(code, 'not_supported');
+        assert.match(message, told);
+        assert.ok(!message.includes(upstream), 'clients do not learn the name of the upstream');
         assert.match(cause.message, new RegExp(`"${upstream}" speaks ${spoken} and not.*${remedy}`, 's'));
         const logged = stage.log.at(-1);
         assert.equal(logged?.message, 'an upstream was skipped');
@@ -255,7 +257,7 @@ describe('report-health', () => {
   ] as const) {
     it(`reports public details of ${what}, without effect on the status`, async () => {
       const stage = openStage(reportHealth, {
-        options: { checks: ['database'], tells: [what] },
+        options: { checks: ['database'], includes: [what] },
         health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, public_details: expected } }),
       });
       const response = (await stage.hooks.request!(stage.request())) as Answer;

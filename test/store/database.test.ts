@@ -170,7 +170,7 @@ describe('migrations', () => {
     const { url, drop } = await createTestDatabase({ migrated: false });
     const databases = await Promise.all(Array.from({ length: 6 }, () => open(url)));
     const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('name');
-    assert.deepEqual(rows, [{ name: '0001_initial' }]);
+    assert.deepEqual(rows, [{ name: migrations[0]!.name }]);
     await Promise.all(databases.map((database) => database.close()));
     await drop();
   });
@@ -273,8 +273,8 @@ describe('migrations', () => {
   const FOREIGN = {
     '9999_later':
       'a newer version of this program (it has 9999_later); run that version or a later one, or restore a backup from before the upgrade',
-    '0001_tables':
-      'a version from before the first release, whose tables this program cannot use; use an empty database: set another database.postgres or database.embedded.data_dir',
+    '0001_initial':
+      'another version from before the first release, whose tables this program cannot use; use an empty database: set another database.postgres or database.embedded.data_dir',
   };
   for (const [name, by] of Object.entries(FOREIGN)) {
     test(`reject a database with the migration ${name} of another version`, async () => {

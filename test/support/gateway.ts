@@ -1,6 +1,5 @@
 /** Boots the real gateway inside a test's process, on a database of its own, in front of a scripted upstream. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stdSerializers } from 'pino';
 import type { Clock, StageDefinition } from '../../engine/api.ts';
@@ -13,6 +12,7 @@ import { startGateway } from '../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { createTestDatabase } from './database.ts';
 import { watchLanes } from './lanes.ts';
+import { ownDirectory } from './own-directory.ts';
 import { until } from './until.ts';
 
 /** The credential the gateway uses upstream; must never be seen by a client. */
@@ -104,9 +104,9 @@ export async function makeToken(database: Database, input: TokenWish = {}): Prom
   return token;
 }
 
-/** Writes gateway.yaml into a new temporary directory. JSON is YAML, so no YAML writer is needed. */
+/** Writes gateway.yaml into a directory that goes with this process. JSON is YAML, so no YAML writer is needed. */
 export async function writeConfig(config: ConfigSections): Promise<{ directory: string; config_file: string }> {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-test-'));
+  const directory = ownDirectory();
   const config_file = join(directory, 'gateway.yaml');
   await writeFile(config_file, JSON.stringify(config, null, 2));
   return { directory, config_file };
@@ -125,7 +125,7 @@ export async function bootGateway(options: {
   stages?: readonly StageDefinition[];
 }) {
   const own = options.database_url === undefined ? await createTestDatabase() : undefined;
-  const { directory, config_file } = await writeConfig(gatewayConfig(options.upstream_url, options.config));
+  const { config_file } = await writeConfig(gatewayConfig(options.upstream_url, options.config));
   const env: NodeJS.ProcessEnv = {
     ...process.env,
     TEST_UPSTREAM_KEY: UPSTREAM_KEY,
@@ -140,7 +140,6 @@ export async function bootGateway(options: {
     : collectingLog(logs);
   const gateway = await startGateway({ config_file, stages: known, env, log, clock }).catch(async (error) => {
     await own?.drop();
-    await rm(directory, { recursive: true, force: true });
     if (error instanceof ConfigurationError) {
       error.message = error.findings.diagnostics.map(({ code, message }) => `${code} ${message}`).join('\n');
     }
@@ -151,7 +150,6 @@ export async function bootGateway(options: {
   const close = async (signal?: NodeJS.Signals) => {
     await gateway.close(signal);
     await own?.drop();
-    await rm(directory, { recursive: true, force: true });
   };
   // The database may not be ready yet, and a test may cut its connections at this very moment.
   const firstToken = until('a token is created', () => makeToken(gateway.database).catch(() => undefined));

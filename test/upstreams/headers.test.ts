@@ -25,11 +25,8 @@ test("an upstream's credential is a key in x-api-key, for a compat upstream as b
     ['compat', {}, {}],
   ] as const) {
     const upstream = { name: 'up', type, ...names } as UpstreamConfig;
-    assert.deepEqual(
-      upstreamCredential(upstream, (name) => `secret of ${name}`),
-      expected,
-      type,
-    );
+    const credential = upstreamCredential(upstream, (name) => `secret of ${name}`);
+    assert.deepEqual(credential, expected, type);
   }
 });
 

@@ -35,7 +35,7 @@ export const ERRORS = {
   invalid_json: invalid(400, 'The body is not JSON'),
   invalid_encoding: invalid(
     400,
-    'The body is not UTF-8, its content-encoding is not supported (status 415), or it is not encoded that way',
+    'The body is not UTF-8, cannot be decompressed, or has an unsupported content-encoding (status 415)',
   ),
   invalid_request: invalid(400, 'A field is missing or of the wrong type'),
   not_translatable: invalid(
@@ -47,7 +47,12 @@ export const ERRORS = {
   credential_missing: refused(401, 'authentication_error', 'The request has no credential', 'invalid_api_key'),
   credential_invalid: refused(401, 'authentication_error', 'The credential is malformed or unknown', 'invalid_api_key'),
   credential_expired: refused(401, 'authentication_error', 'The credential has expired', 'invalid_api_key'),
-  credential_revoked: refused(401, 'authentication_error', 'The credential was revoked', 'invalid_api_key'),
+  credential_revoked: refused(
+    401,
+    'authentication_error',
+    'The credential was revoked or suspended',
+    'invalid_api_key',
+  ),
   forbidden: refused(403, 'permission_error', 'The caller lacks the permission', 'forbidden'),
   path_not_found: refused(404, 'not_found_error', 'No pipeline serves this path', 'unknown_url'),
   model_not_found: refused(404, 'not_found_error', 'The model does not exist for this caller', 'model_not_found'),
@@ -78,7 +83,7 @@ export const ERRORS = {
   stage_failed: failed(500, 'A stage failed with an error that it does not declare'),
   not_supported: refused(501, 'not_supported', 'The route does not support this operation', 'not_supported'),
   upstream_unreachable: failed(502, 'The gateway cannot connect to the upstream'),
-  upstream_failed: failed(502, 'The upstream closed the connection before its response was complete'),
+  upstream_failed: failed(502, 'No upstream returned a complete response'),
   upstream_invalid: failed(502, 'The response of the upstream does not follow its protocol'),
   store_unavailable: failed(503, 'The gateway cannot reach its database'),
   temporarily_unavailable: failed(503, 'The gateway cannot verify the credential at the moment'),
@@ -94,10 +99,10 @@ export const ERRORS = {
     'overloaded_error',
     'server_is_overloaded',
   ),
-  draining: failed(503, 'The gateway is shutting down'),
+  draining: failed(503, 'This process of the gateway is shutting down; a retry reaches another'),
   upstream_timeout: failed(
     504,
-    'The upstream took too long; not retryable once the upstream has the request',
+    'The upstream took too long; x-should-retry is false when the upstream may already process and bill the request',
     'timeout_error',
   ),
 } as const satisfies Record<string, ErrorSpec>;

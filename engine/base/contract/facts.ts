@@ -15,17 +15,22 @@ interface FactSpec {
   readonly attribute?: string;
 }
 
-type More = Omit<FactSpec, 'kind' | 'meaning'>;
+type More = Omit<FactSpec, 'kind' | 'meaning' | 'writer'>;
 
 const fact =
-  <K extends FactKind>(kind: K) =>
+  <K extends FactKind>(kind: K, writer?: FactSpec['writer']) =>
   <const M extends More = Record<never, never>>(meaning: string, more?: M) =>
-    ({ kind, meaning, ...more }) as Omit<FactSpec, 'kind'> & { readonly kind: K } & M;
-const text = fact('string');
-const number = fact('number');
-const flag = fact('boolean');
-const list = fact('strings');
-const object = fact('object');
+    ({ kind, meaning, ...(writer && { writer }), ...more }) as Omit<FactSpec, 'kind'> & { readonly kind: K } & M;
+const factsBy = (writer?: FactSpec['writer']) => ({
+  text: fact('string', writer),
+  number: fact('number', writer),
+  flag: fact('boolean', writer),
+  list: fact('strings', writer),
+  object: fact('object', writer),
+});
+const { text, number, flag, list, object } = factsBy();
+const engine = factsBy('engine');
+const start = factsBy('start');
 
 /**
  * The vocabulary: every fact that stages and rules can read, by dotted path. Message text never becomes a fact.
@@ -33,42 +38,35 @@ const object = fact('object');
  * written again for each upstream.
  */
 export const FACTS = {
-  'request.id': text('Identifier of this request, also in the x-gateway-request-id response header', {
-    writer: 'start',
+  'request.id': start.text('Identifier of this request, also in the x-gateway-request-id response header', {
     record: 'request_id',
     attribute: 'gateway.request_id',
   }),
-  'request.method': text('HTTP method, upper case', { writer: 'start', record: 'method' }),
-  'request.path': text('URL path without the query string', { writer: 'start', record: 'path' }),
-  'request.protocol': text('Protocol of the pipeline', { writer: 'start', values: SERVED, record: 'protocol' }),
-  'request.received_at': number(
+  'request.method': start.text('HTTP method, upper case', { record: 'method' }),
+  'request.path': start.text('URL path without the query string', { record: 'path' }),
+  'request.protocol': start.text('Protocol of the pipeline', { values: SERVED, record: 'protocol' }),
+  'request.received_at': start.number(
     'When the request arrived, in milliseconds since the epoch; for the operator time_window',
-    { writer: 'start', record: 'received_at' },
+    { record: 'received_at' },
   ),
-  'request.client.address': text(
+  'request.client.address': start.text(
     'IP address of the client, or the address that a trusted proxy reports; for the operator cidr',
-    { writer: 'start', record: 'address' },
+    { record: 'address' },
   ),
-  'request.region': text(
+  'request.region': engine.text(
     'Region of the client in lower case, from the header server.region_header of a trusted proxy',
-    { writer: 'engine', record: 'region' },
+    { record: 'region' },
   ),
-  'request.client.name': text('Product name in the user-agent header', { writer: 'engine', record: 'client' }),
-  'request.client.version': text('Product version in the user-agent header', {
-    writer: 'engine',
-    record: 'client_version',
-  }),
-  'request.session_id': text('Session identifier from a header of the client', {
-    writer: 'engine',
-    record: 'session_id',
-  }),
+  'request.client.name': engine.text('Product name in the user-agent header', { record: 'client' }),
+  'request.client.version': engine.text('Product version in the user-agent header', { record: 'client_version' }),
+  'request.session_id': engine.text('Session identifier from a header of the client', { record: 'session_id' }),
   'request.session_key': text(
     'Hash that identifies the session: of its identifier, otherwise of the beginning of its prompts, otherwise of the caller. Set only if a route has several upstreams or an upstream speaks chat completions',
   ),
   'request.names_session': flag('Whether the client identifies the session of the request'),
-  'request.agent': text(
+  'request.agent': engine.text(
     'Kind of agent that sends the request, from headers of coding clients: the main agent, a subagent (x-claude-code-agent-id, x-openai-subagent) or a background agent (x-app: cli-bg). Not set if unknown',
-    { writer: 'engine', values: ['main', 'subagent', 'background'], record: 'agent' },
+    { values: ['main', 'subagent', 'background'], record: 'agent' },
   ),
   'request.continues': text(
     'Hash of the stored response or conversation that the request continues. Set only if a route has several upstreams or an upstream speaks chat completions',
@@ -142,9 +140,7 @@ export const FACTS = {
   'principal.project': text('Project the caller works on', { record: 'project', attribute: 'gateway.project' }),
   'principal.roles': list('Roles of the caller: admin for signed-in members of auth.admin_groups'),
   'principal.token.id': text('Public identifier of the access token or session', { record: 'token_id' }),
-  'principal.token.name': text('Name of the access token; sign-in for a session', {
-    record: 'token_name',
-  }),
+  'principal.token.name': text('Name of the access token; sign-in for a session', { record: 'token_name' }),
   'principal.token.group': text('Token group of the access token, or of a signed-in person who is a member of one', {
     record: 'token_group',
     attribute: 'gateway.token_group',
@@ -270,42 +266,35 @@ export const FACTS = {
     { record: 'possibly_billed_usd', attribute: 'gateway.possibly_billed_usd' },
   ),
 
-  'outcome.status': number('HTTP status of the response to the client', { writer: 'engine', record: 'status' }),
-  'outcome.error': text("Error code of the gateway's own error response", {
-    writer: 'engine',
+  'outcome.status': engine.number('HTTP status of the response to the client', { record: 'status' }),
+  'outcome.error': engine.text("Error code of the gateway's own error response", {
     record: 'error',
     attribute: 'gateway.error.code',
   }),
-  'outcome.aborted': flag('Whether the client disconnected before the end', { writer: 'engine', record: 'aborted' }),
-  'outcome.drained': flag(
+  'outcome.aborted': engine.flag('Whether the client disconnected before the end', { record: 'aborted' }),
+  'outcome.drained': engine.flag(
     'Whether the gateway read the response to its end for its usage after the client had disconnected; set only if true',
-    { writer: 'engine', record: 'drained', attribute: 'gateway.drained' },
+    { record: 'drained', attribute: 'gateway.drained' },
   ),
-  'outcome.unread': flag(
+  'outcome.unread': engine.flag(
     'Whether the gateway could not read the response: unknown or broken compression, or too large; set only if true',
-    { writer: 'engine' },
   ),
-  'outcome.duration_ms': number('Milliseconds from the request head to the end of the response', {
-    writer: 'engine',
+  'outcome.duration_ms': engine.number('Milliseconds from the request head to the end of the response', {
     record: 'duration_ms',
   }),
-  'outcome.shadow': list('Rules in shadow mode that matched, by name; they had no effect', {
-    writer: 'engine',
-    record: 'shadow',
-  }),
-  'outcome.rewrites': list(
+  'outcome.shadow': engine.list('Rules in shadow mode that matched, by name; they had no effect', { record: 'shadow' }),
+  'outcome.rewrites': engine.list(
     'Body fields of the request that the gateway changed; `content-encoding`: the body was decompressed',
-    { writer: 'engine', record: 'rewrites', attribute: 'gateway.rewrites' },
+    { record: 'rewrites', attribute: 'gateway.rewrites' },
   ),
-  'outcome.replaced': object(
+  'outcome.replaced': engine.object(
     'Number of replacements in the texts of the response, by stage id; in shadow mode the number of matches',
-    { writer: 'engine', record: 'replaced' },
+    { record: 'replaced' },
   ),
 
-  'error.code': text('Error code being handled; set in on_error and afterwards', { writer: 'engine' }),
-  'error.status': number('HTTP status of the error being handled', { writer: 'engine' }),
-  'error.stage': text('Stage that raised the error being handled', {
-    writer: 'engine',
+  'error.code': engine.text('Error code being handled; set in on_error and afterwards'),
+  'error.status': engine.number('HTTP status of the error being handled'),
+  'error.stage': engine.text('Stage that raised the error being handled', {
     record: 'stage',
     attribute: 'gateway.error.stage',
   }),

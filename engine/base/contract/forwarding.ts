@@ -78,7 +78,7 @@ export interface Candidate {
   /** Facts of the request while it is at this upstream. */
   readonly facts: RouteFacts;
   /** No other upstream of the route can serve the request; if its breaker is open, the request fails at once. */
-  readonly is_alone?: true;
+  readonly is_only_candidate?: true;
 }
 
 /** What an attempt shows about the health of its upstream. `neutral`: nothing. */
@@ -93,18 +93,18 @@ export type AttemptEffect =
   | 'neutral';
 
 /** Why an upstream currently takes no request for a model. */
-export interface Closed {
+export interface Unavailable {
   readonly because: Extract<DropReason, 'drained' | 'open' | 'limited' | 'credential' | 'model_missing'>;
   /** Expiry in milliseconds since the epoch; `undefined` until an administrator resumes it. */
   readonly until: number | undefined;
   /** The last failure, for people, such as `status 529`. */
   readonly last: string | undefined;
   /** Applies to this caller or this request only, because only it failed. */
-  readonly alone?: 'caller' | 'request';
+  readonly only_for?: 'caller' | 'request';
 }
 
 /** A request in flight at an upstream; reports its outcome to the circuit breaker. */
-export interface Trial {
+export interface AttemptHandle {
   /** Reports the outcome, once; the request stays in flight until `leave`. @param detail for people: `status 529` */
   report(effect: AttemptEffect, detail?: string, retry_after_seconds?: number): void;
   /** Ends the request at the upstream, once. @param answer whether a started response was completed, if known */
@@ -158,9 +158,9 @@ export type Seen = Pick<AttemptOrigin, 'caller'> & Partial<AttemptOrigin>;
 /** The state of the upstreams in this process. Reports of other replicas are hints only. */
 export interface UpstreamStates {
   /** Why the upstream takes no request now, if so. Read-only. */
-  closed(upstream: string, upstream_model: string, by?: Seen): Closed | undefined;
-  /** Starts a request; with a half-open breaker it is the probe. Check `closed` first: another probe may be in flight. */
-  begin(upstream: string, upstream_model: string, witness?: AttemptOrigin): Trial;
+  unavailable(upstream: string, upstream_model: string, by?: Seen): Unavailable | undefined;
+  /** Starts a request; with a half-open breaker it is the probe. Check `unavailable` first: another probe may be in flight. */
+  begin(upstream: string, upstream_model: string, witness?: AttemptOrigin): AttemptHandle;
   /** Takes one retry from the retry budget. @returns what returns it; `undefined` if the budget is used up */
   takeRetry(upstream: string): (() => void) | undefined;
   active(upstream: string): number;
@@ -169,7 +169,7 @@ export interface UpstreamStates {
   /** Session affinity: the upstream that last served a session, while its prompt cache lasts. */
   affinity(session: string): string | undefined;
   /** Records the upstream of a session for the lifetime of its prompt cache. */
-  settle(session: string, upstream: string, seconds: number): void;
+  remember(session: string, upstream: string, seconds: number): void;
   /** In the order of gateway.yaml: each upstream, followed by its models that are not `closed`. */
   list(): readonly UpstreamState[];
 }

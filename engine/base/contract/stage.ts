@@ -167,7 +167,7 @@ export interface StageContext<
   /** Whether the client has disconnected. */
   readonly aborted: boolean;
   /** The final error of a request that the gateway has canceled; stages start nothing new for it. */
-  readonly given_up: StageError | undefined;
+  readonly cancel_reason: StageError | undefined;
   /** Calls `listener` when the gateway cancels the request, or at once if it has. The stage then raises `reason`. */
   onCancel(listener: (reason: StageError) => void): void;
   /**

@@ -4,8 +4,6 @@ import zlib from 'node:zlib';
 /** Largest zstd window: 8 MiB (RFC 9659 section 3). It bounds the memory of a decoder. */
 const ZSTD_WINDOW_LOG_MAX = 23;
 
-const ZLIB_HEADER_BYTES = 2;
-
 type Decompressor = Duplex & { readonly bytesWritten: number };
 
 interface Decompression {
@@ -15,7 +13,6 @@ interface Decompression {
 /** Decoder of `deflate`: the zlib format (RFC 9110 section 8.4.1.2), or raw deflate, which some programs send. */
 class Inflate extends Duplex {
   readonly #options: Decompression;
-  #beginning: Buffer = Buffer.alloc(0);
   #stream: zlib.Inflate | zlib.InflateRaw | undefined;
 
   constructor(options: Decompression) {
@@ -28,18 +25,12 @@ class Inflate extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    if (this.#stream !== undefined) {
-      this.#stream.write(chunk, done);
-      return;
-    }
-    this.#beginning = Buffer.concat([this.#beginning, chunk]);
-    if (this.#beginning.length < ZLIB_HEADER_BYTES) done();
-    else this.#open().write(this.#beginning, done);
+    if (chunk.length === 0) done();
+    else (this.#stream ?? this.#open(chunk)).write(chunk, done);
   }
 
   override _final(done: (error?: Error | null) => void): void {
-    if (this.#stream === undefined) this.#open().write(this.#beginning);
-    this.#stream!.end();
+    (this.#stream ?? this.#open(Buffer.alloc(0))).end();
     done();
   }
 
@@ -52,8 +43,9 @@ class Inflate extends Duplex {
     done(error);
   }
 
-  #open(): zlib.Inflate | zlib.InflateRaw {
-    const create = isZlib(this.#beginning) ? zlib.createInflate : zlib.createInflateRaw;
+  /** The low bits of a zlib header are its method, 8 (RFC 1950 section 2.2); raw deflate begins with other ones. */
+  #open([first = 8]: Buffer): zlib.Inflate | zlib.InflateRaw {
+    const create = (first & 0x0f) === 8 ? zlib.createInflate : zlib.createInflateRaw;
     const stream = create(this.#options);
     stream.on('data', (chunk: Buffer) => {
       if (!this.push(chunk)) stream.pause();
@@ -108,9 +100,4 @@ const DECOMPRESS: Readonly<
 export function decompressed(name: string, bytes: Uint8Array, most: number): Buffer {
   const encoding = contentEncoding(name);
   return encoding === undefined ? Buffer.alloc(0) : DECOMPRESS[encoding](bytes, { maxOutputLength: most });
-}
-
-/** Whether bytes begin with a zlib header (RFC 1950 section 2.2): method 8, window up to 32 KiB, a multiple of 31. */
-function isZlib([first = 0, second = 0]: Uint8Array): boolean {
-  return (first & 0x0f) === 8 && first >> 4 <= 7 && ((first << 8) | second) % 31 === 0;
 }

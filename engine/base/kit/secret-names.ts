@@ -1,4 +1,5 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import type { Stats } from 'node:fs';
+import { readBounded } from './files/user-files.ts';
 
 /*
  * The name of a secret is an environment variable, or `file:` and the absolute path of a file. Loading turns
@@ -71,40 +72,24 @@ const READS: Readonly<Record<string, readonly [problem: string, help: string]>> 
   ENOENT: ['the file does not exist', 'write the secret into it, or mount it there'],
   ENOTDIR: ['the file does not exist', 'write the secret into it, or mount it there'],
   EACCES: ['the file cannot be read: permission denied', 'let the user of the gateway read it'],
-  EISDIR: ['this is a directory', 'name a file in it'],
   ELOOP: ['the file is a symbolic link to itself', 'correct the link'],
 };
 
+function rejected(stat: Stats): SecretFileError {
+  if (stat.isDirectory()) return new SecretFileError('this is a directory', 'name a file in it');
+  return stat.isFile()
+    ? new SecretFileError(`the file is larger than ${BYTES_MAX} bytes`, 'name a file that contains only the secret')
+    : new SecretFileError('this is not a regular file', 'write the secret into a file; each reload reads it again');
+}
+
 function readAtMost(path: string): Buffer {
-  let handle: number | undefined;
   try {
-    // A pipe without a writer would block for ever.
-    handle = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    const stats = fstatSync(handle);
-    if (stats.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' });
-    if (!stats.isFile()) {
-      throw new SecretFileError(
-        'this is not a regular file',
-        'write the secret into a file; each reload reads it again',
-      );
-    }
-    const buffer = Buffer.alloc(BYTES_MAX + 1);
-    let length = 0;
-    for (let read = -1; read !== 0 && length < buffer.length; length += read) {
-      read = readSync(handle, buffer, length, buffer.length - length, null);
-    }
-    if (length <= BYTES_MAX) return buffer.subarray(0, length);
-    throw new SecretFileError(
-      `the file is larger than ${BYTES_MAX} bytes`,
-      'name a file that contains only the secret',
-    );
+    return readBounded(path, BYTES_MAX, rejected);
   } catch (error) {
     if (error instanceof SecretFileError) throw error;
     const { code = 'error' } = error as NodeJS.ErrnoException;
     const [problem, help] = READS[code] ?? [`the file cannot be read (${code})`, 'let the user of the gateway read it'];
     throw new SecretFileError(problem, help);
-  } finally {
-    if (handle !== undefined) closeSync(handle);
   }
 }
 

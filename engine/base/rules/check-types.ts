@@ -106,56 +106,71 @@ function formatTyped({ expression, type }: Typed): string {
   return KIND_NAMES[type.kind];
 }
 
-const literalText = (expression: Expression): string => (expression.kind === 'literal' ? String(expression.value) : '');
-
-/** Help for the path of a fact without `var`, which is only a string. */
-const readFactHelp = (path: string): string => `to read the fact, write { var: ${path} }`;
-
-function conditionHelp({ expression, type }: Typed): string | undefined {
-  if (expression.kind === 'literal' && typeof expression.value === 'string') {
+/** Help for a value of the wrong kind: quotes too many or too few, or a comparison that is missing. */
+function correction({ expression, type }: Typed, expected: Kind): string | undefined {
+  if (expression.kind === 'literal') {
     const { value } = expression;
-    if (isFact(value)) return readFactHelp(value);
-    return /^(?:true|false)$/i.test(value) ? `write ${value.toLowerCase()} without quotes` : undefined;
+    if (expected === 'text' && value !== null) return `write "${String(value)}" in quotes`;
+    const form = expected === 'number' ? /^-?\d+(?:\.\d+)?$/ : /^(?:true|false)$/i;
+    return form.test(String(value)) ? `write ${String(value).toLowerCase()} without quotes` : undefined;
   }
-  if (expression.kind === 'item') return 'compare the item: { glob: [{ var: "" }, "eng-*"] }';
-  if (expression.kind === 'call') return `compare it: { ">": [{ "${expression.operator}": [...] }, 0] }`;
-  if (expression.kind !== 'fact') return undefined;
-  const { path } = expression;
-  if (type.kind === 'list') return `to test whether it has items, write { "!!": { var: ${path} } }`;
-  if (type.kind === 'text') return `to test whether it is set, write { "!!": { var: ${path} } }`;
-  return `compare it: { ">": [{ var: ${path} }, ${isMoney(path) ? '{ usd: 0.5 }' : '0'}] }`;
-}
-
-function literalHelp({ expression }: Typed, expected: Kind): string | undefined {
-  if (expression.kind !== 'literal') return undefined;
-  const { value } = expression;
-  if (expected === 'text' && value !== null) return `write "${String(value)}" in quotes`;
-  if (typeof value !== 'string') return undefined;
-  if (isFact(value)) return readFactHelp(value);
-  const fits =
-    expected === 'number' ? /^-?\d+(?:\.\d+)?$/.test(value) : expected === 'boolean' && /^(?:true|false)$/.test(value);
-  return fits ? `write ${value} without quotes` : undefined;
-}
-
-function eachItemHelp({ expression, type }: Typed, use: string): string | undefined {
+  if (expected === 'boolean' && expression.kind === 'fact')
+    return `compare it, or test whether it is set and not empty: { "!!": { var: ${expression.path} } }`;
+  if (expected === 'boolean') return 'compare it with a value';
   if (type.kind !== 'list' || expression.kind !== 'fact') return undefined;
-  return `for any item of it: { some: [{ var: ${expression.path} }, ${use}] }`;
+  return `for any item of it: { some: [{ var: ${expression.path} }, ...] }, with { var: "" } as the item`;
 }
 
-/** Operators with literal operands after the first: the noun and the expected form. */
+/** An operand that must be a literal, because it is parsed once per load. */
+interface Literal {
+  readonly name: string;
+  readonly expected: string;
+  /** Completes a sentence about the operand; `undefined` without a problem. */
+  problemOf(value: unknown): string | undefined;
+}
+
+const mustBeText = (value: unknown) => (typeof value === 'string' ? undefined : 'must be a string');
+
+function problemOfAmount(value: unknown): string | undefined {
+  if (typeof value !== 'number') return 'must be a number';
+  try {
+    usdToNano(value);
+    return undefined;
+  } catch (error) {
+    return `cannot be used: ${(error as Error).message}`;
+  }
+}
+
 const LITERALS = {
-  glob: ['pattern', 'a pattern in quotes, such as "coder-*"'],
-  cidr: ['address range', 'an address or a range, such as 10.0.0.0/8 or "2001:db8::/32"'],
-  time_window: [
-    'time window',
-    'days (optional), times and time zone (optional), such as "mon-fri 09:00-17:00 Europe/Berlin"',
-  ],
-  usd: ['amount', 'an amount in USD, such as { usd: 0.5 }'],
-} as const;
+  glob: { name: 'pattern', expected: 'a pattern in quotes, such as "coder-*"', problemOf: mustBeText },
+  cidr: {
+    name: 'address range',
+    expected: 'an address or a range, such as 10.0.0.0/8 or "2001:db8::/32"',
+    problemOf: (value) => mustBeText(value) ?? rangeProblem(String(value)),
+  },
+  time_window: {
+    name: 'time window',
+    expected: 'days (optional), times and time zone (optional), such as "mon-fri 09:00-17:00 Europe/Berlin"',
+    problemOf: (value) => mustBeText(value) ?? windowProblem(String(value)),
+  },
+  usd: { name: 'amount', expected: 'a non-negative number with at most 9 decimals', problemOf: problemOfAmount },
+  salt: {
+    name: 'salt',
+    expected: 'a different string for each split: { bucket: [{ var: principal.id }, "new-model", 100] }',
+    problemOf: (value) => (value === '' ? 'is empty' : mustBeText(value)),
+  },
+  buckets: {
+    name: 'number of buckets',
+    expected: `a whole number from 2 to ${BUCKETS_MAX}, such as 100`,
+    problemOf: (value) =>
+      Number.isInteger(value) && Number(value) >= 2 && Number(value) <= BUCKETS_MAX ? undefined : 'is out of range',
+  },
+} satisfies Record<string, Literal>;
 
 /** First operands: what they are, and the fact that usually is. */
 const SUBJECTS: Readonly<Partial<Record<Operator, readonly [what: string, fact: string]>>> = {
   glob: ['a string', 'request.model'],
+  bucket: ['a string', 'principal.id'],
   cidr: ['a string', 'request.client.address'],
   time_window: ['a time', 'request.received_at'],
 };
@@ -174,62 +189,16 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
 
   function reportMismatch(operand: Typed, kind: Kind, message: string, because?: string): void {
     const expected = because === undefined ? KIND_NAMES[kind] : `${KIND_NAMES[kind]}, as ${because}`;
-    report('C5013', operand, message, { expected, help: literalHelp(operand, kind) });
+    report('C5013', operand, message, { expected, help: correction(operand, kind) });
   }
 
-  /** Checks a pattern, address range, time window or amount. It must be a literal, because it is parsed once per load. */
-  function checkLiteral(operator: keyof typeof LITERALS, operand: Expression): void {
+  function checkLiteral(kind: keyof typeof LITERALS, operand: Expression): void {
     if (operand.kind === 'broken') return;
-    const [name, expected] = LITERALS[operator];
-    const wrong = (message: string, more: Details = {}) =>
-      findings.report('C5017', operand.mark, message, { found: more.found, expected, help: more.help });
-    if (operand.kind !== 'literal') {
-      const is_list = operand.kind === 'list';
-      const help = is_list && operator !== 'usd' ? 'write several operands in place of a list' : undefined;
-      const found = is_list ? 'a list' : 'an expression';
-      return void wrong(`the ${name} of \`${operator}\` must be a literal`, { found, help });
-    }
-    const text = operand.value;
-    if (operator === 'usd') return void checkAmount(text, operand.mark);
-    if (typeof text !== 'string') {
-      return void wrong(`the ${name} of \`${operator}\` must be a string`, { found: describe(operand.node) });
-    }
-    if (operator === 'cidr') {
-      const problem = rangeProblem(text);
-      if (problem !== undefined) wrong(`${quote(text)} ${problem}`);
-    } else if (operator === 'time_window') {
-      const found = windowProblem(text);
-      if (found !== undefined) wrong(`${quote(text)} is not a time window: ${found.problem}`, { help: found.help });
-    }
-  }
-
-  function checkAmount(value: unknown, mark: Expression['mark']): void {
-    if (typeof value !== 'number') {
-      const is_quoted = typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value);
-      const help = is_quoted ? `write ${value} without quotes` : undefined;
-      findings.report('C5017', mark, 'the amount must be a number', { expected: LITERALS.usd[1], help });
-      return;
-    }
-    try {
-      usdToNano(value);
-    } catch (error) {
-      const expected = 'a non-negative number with at most 9 decimals';
-      findings.report('C5017', mark, `the amount cannot be used: ${(error as Error).message}`, { expected });
-    }
-  }
-
-  function checkBuckets(salt: Expression, count: Expression): void {
-    if (salt.kind !== 'broken' && (salt.kind !== 'literal' || typeof salt.value !== 'string' || salt.value === '')) {
-      findings.report('C5017', salt.mark, 'the salt of `bucket` must be a literal string', {
-        expected: 'a different string for each split: { bucket: [{ var: principal.id }, "new-model", 100] }',
-      });
-    }
-    const value = count.kind === 'literal' ? count.value : undefined;
-    const fits = typeof value === 'number' && Number.isInteger(value) && value >= 2 && value <= BUCKETS_MAX;
-    if (count.kind === 'broken' || fits) return;
-    findings.report('C5017', count.mark, 'the number of buckets must be a literal whole number', {
-      expected: `a number from 2 to ${BUCKETS_MAX}, such as 100`,
-    });
+    const { name, expected, problemOf }: Literal = LITERALS[kind];
+    const problem = operand.kind === 'literal' ? problemOf(operand.value) : 'must be a literal';
+    if (problem === undefined) return;
+    const found = formatTyped({ expression: operand, type: typeOf(operand, item) });
+    findings.report('C5017', operand.mark, `the ${name} ${problem}`, { found, expected });
   }
 
   function checkNumber(operator: string, verb: 'compares' | 'computes with', operand: Typed): void {
@@ -240,7 +209,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     const is_unordered = verb === 'compares' && expression.kind !== 'literal' && type.kind === 'text';
     const help = is_unordered
       ? 'strings have no order: compare them with `===`, `in` or `glob`'
-      : literalHelp(operand, 'number');
+      : correction(operand, 'number');
     report('C5015', operand, `${keyName(operator)} ${verb} numbers`, { expected: 'a finite number', help });
   }
 
@@ -253,17 +222,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     if (findings.errors() === before) checkAmounts(operands);
   }
 
-  /** Reports a string that is the path of a fact: `var` is probably missing. */
-  function isUnreadFact({ expression }: Typed): boolean {
-    const path = literalText(expression);
-    if (!isFact(path)) return false;
-    const expected = `{ var: ${path} }, which reads the fact`;
-    findings.report('C5013', expression.mark, `${keyName(path)} is only a string here`, { expected });
-    return true;
-  }
-
   function checkEquality(operator: string, [a, b]: readonly [Typed, Typed]): void {
-    if (isUnreadFact(a) || isUnreadFact(b)) return;
     const list = [a, b].find(({ type }) => type.kind === 'list');
     if (list === undefined) return void checkSame(a, b);
     if (a.type.kind === 'any' || b.type.kind === 'any') return;
@@ -313,21 +272,17 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
 
   /** Checks the operands of `in`. @param parts the items of a literal list */
   function checkMembership(one: Typed, list: Typed, parts: readonly Typed[] | undefined): void {
-    if ([one, ...(parts ?? [])].some(isUnreadFact)) return;
     const { kind, item: kind_of_items } = list.type;
     const { expression } = list;
     if (kind === 'text') {
-      const path = literalText(expression);
-      const texts =
-        'the item comes first; to compare strings, use `===`; to match a pattern, use `glob`: { glob: [{ var: request.model }, "coder-*"] }';
       report('C5006', list, '`in` does not search inside a string', {
         expected: 'a list',
-        help: isFact(path) ? readFactHelp(path) : texts,
+        help: 'the item comes first; to compare strings, use `===`; to match a pattern, use `glob`: { glob: [{ var: request.model }, "coder-*"] }',
       });
     } else if (kind !== 'list') {
       if (kind !== 'any') report('C5015', list, '`in` looks for an item in a list', { expected: 'a list' });
     } else if (one.type.kind === 'list') {
-      const help = eachItemHelp(expression.kind === 'fact' ? list : one, '{ in: [{ var: "" }, [...]] }');
+      const help = correction(expression.kind === 'fact' ? list : one, 'list');
       report('C5015', one, '`in` looks for a single item, not a list', { expected: 'a single value', help });
     } else if (parts !== undefined) {
       for (const part of parts) checkSame(one, part);
@@ -346,6 +301,12 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     const before = findings.errors();
     if (expression.kind === 'list') for (const part of expression.items) check(part);
     if (expression.kind === 'call') checkCall(expression);
+    if (expression.kind === 'literal' && isFact(String(expression.value))) {
+      const expected = `{ var: ${expression.value} }, which reads the fact`;
+      findings.report('C5013', expression.mark, `${keyName(String(expression.value))} is only a string here`, {
+        expected,
+      });
+    }
     return { expression, type: findings.errors() > before ? ANY : typeOf(expression, item) };
   }
 
@@ -365,8 +326,9 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
         for (const literal of more) checkLiteral(operator, literal);
         return;
       case 'bucket':
-        isSubject('glob', check(first), 'principal.id', 'the first operand of `bucket` must be a string');
-        return void checkBuckets(more[0]!, more[1]!);
+        isSubject(operator, check(first));
+        checkLiteral('salt', more[0]!);
+        return void checkLiteral('buckets', more[1]!);
       case 'usd':
         return void checkLiteral('usd', first);
       default:
@@ -411,7 +373,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   function checkBoolean(operand: Typed, what: string): void {
     const { kind } = operand.type;
     if (kind === 'boolean' || kind === 'any') return;
-    report('C5016', operand, `${what} must be true or false`, { help: conditionHelp(operand) });
+    report('C5016', operand, `${what} must be true or false`, { help: correction(operand, 'boolean') });
   }
 
   function checkComputed(operator: string, operand: Typed): void {
@@ -442,25 +404,19 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   }
 
   /** Whether the first operand has the right type; reports otherwise. */
-  function isSubject(
-    operator: Operator,
-    subject: Typed,
-    fact = SUBJECTS[operator]?.[1] ?? 'principal.groups',
-    message = `the first operand of ${keyName(operator)} must be ${SUBJECTS[operator]?.[0] ?? 'a list'}`,
-  ): boolean {
+  function isSubject(operator: Operator, subject: Typed): boolean {
     const { expression, type } = subject;
     const is_literal = expression.kind === 'literal';
-    const [fits, expected] =
-      operator === 'time_window'
-        ? [type.unit === 'moment', '{ var: request.received_at }']
-        : operator === 'glob' || operator === 'cidr'
-          ? [type.kind === 'text' && !is_literal, `a fact of the request, such as { var: ${fact} }`]
-          : [type.kind === 'list', 'a list'];
+    const [what, fact] = SUBJECTS[operator] ?? ['a list', 'principal.groups'];
+    const fits =
+      what === 'a time' ? type.unit === 'moment' : type.kind === (what === 'a list' ? 'list' : 'text') && !is_literal;
     if (fits || type.kind === 'any') return true;
-    const swapped = is_literal && type.kind === 'text' && !isFact(literalText(expression));
+    const swapped = is_literal && type.kind === 'text';
     const order = swapped ? `the fact comes first: { ${operator}: [{ var: ${fact} }, ...] }` : undefined;
-    const help = order ?? literalHelp(subject, 'any') ?? eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
-    report('C5015', subject, message, { expected, help });
+    report('C5015', subject, `the first operand of ${keyName(operator)} must be ${what}`, {
+      expected: `a fact of the request, such as { var: ${fact} }`,
+      help: order ?? correction(subject, 'any'),
+    });
     return false;
   }
 

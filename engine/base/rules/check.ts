@@ -154,7 +154,7 @@ export function createConditionChecker(
     const text = node.kind === 'scalar' ? String(node.value) : '';
     if (isFact(text)) return `write { var: ${text} }`;
     if (find(text) !== undefined) return `write { rule: ${text} }`;
-    return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not a string' : suggestComparison(text);
+    return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not a string' : undefined;
   }
 
   /** Collects the facts that an expression reads, once per position. Facts of a named rule count where the rule is written. */
@@ -227,10 +227,3 @@ export function reportUnusedRule(name: string, mark: Mark, findings: Findings): 
 }
 
 const NO_RULES = 'there are no named rules here; a fragment uses its own, those of its pipeline and of gateway.yaml';
-
-function suggestComparison(text: string): string | undefined {
-  const [, fact = '', operator = '', value = ''] = /^([\w.-]+)\s*([=!]==?|[<>]=?)\s*(\S+)$/.exec(text) ?? [];
-  if (!isFact(fact)) return undefined;
-  const strict = /^[=!]=$/.test(operator) ? `${operator}=` : operator;
-  return `write { "${strict}": [{ var: ${fact} }, ${value}] }`;
-}

@@ -5,7 +5,6 @@ import { compileGlob } from '../kit/glob.ts';
 import { usdToNano } from '../kit/money.ts';
 import { compileRanges } from '../kit/net/address-range.ts';
 import { isTimeZone } from '../kit/net/addresses.ts';
-import { didYouMean } from '../kit/text/suggest.ts';
 import { wallClock } from '../kit/zoned-time.ts';
 import { expressionOf, truthy } from './logic.ts';
 import { type Operator, operatorSpec, takesOperands } from './operators.ts';
@@ -34,23 +33,13 @@ interface TimeWindow {
   readonly zone: string;
 }
 
-interface WindowProblem {
-  readonly problem: string;
-  readonly help: string | undefined;
-}
-
-const wrong = (problem: string, help?: string | undefined): WindowProblem => ({ problem, help });
-
-function parseDays(text: string): readonly boolean[] | WindowProblem {
+function parseDays(text: string): readonly boolean[] | string {
   const days = DAYS.map(() => false);
   for (const part of text.toLowerCase().split(',')) {
     const names = part.split('-');
     const odd = names.find((name) => !DAYS.includes(name));
     if (odd !== undefined || names.length > 2) {
-      return wrong(
-        `"${odd ?? part}" is not a day of the week`,
-        didYouMean(odd ?? '', DAYS, `days: ${DAYS.join(', ')}`),
-      );
+      return `"${odd ?? part}" is not a day of the week: ${DAYS.join(', ')}`;
     }
     const [from = '', to = from] = names;
     // `fri-mon` wraps around the end of the week.
@@ -70,26 +59,23 @@ function parseTime(text: string): number | undefined {
   return minutes < 60 && total <= MINUTES_PER_DAY ? total : undefined;
 }
 
-function parseWindow(text: string): TimeWindow | WindowProblem {
+/** The window, or the problem of the text. */
+function parseWindow(text: string): TimeWindow | string {
   const [, named, from, to, zone = 'UTC'] = /^(?:(\D\S*)\s+)?([\d:]+)-([\d:]+)(?:\s+(\S+))?$/.exec(text.trim()) ?? [];
-  if (from === undefined || to === undefined) return wrong('it is not days, times and a time zone');
+  if (from === undefined || to === undefined) return 'it is not days, times and a time zone';
   const days = named === undefined ? DAYS.map(() => true) : parseDays(named);
-  if ('problem' in days) return days;
+  if (typeof days === 'string') return days;
   const [start, end] = [parseTime(from), parseTime(to)];
-  if (start === undefined || start === MINUTES_PER_DAY)
-    return wrong(`there is no time "${from}"`, 'write hours and minutes, 00:00 to 24:00');
-  if (end === undefined) return wrong(`there is no time "${to}"`, 'write hours and minutes, 00:00 to 24:00');
-  if (start === end) return wrong('it ends when it begins', 'the whole day is 00:00-24:00');
-  if (!isTimeZone(zone)) {
-    return wrong(`there is no time zone "${zone}"`, didYouMean(zone, Intl.supportedValuesOf('timeZone')));
-  }
-  return { days, start, end, zone };
+  if (start === undefined || start === MINUTES_PER_DAY) return `there is no time "${from}": write 00:00 to 23:59`;
+  if (end === undefined) return `there is no time "${to}": write 00:00 to 24:00`;
+  if (start === end) return 'it ends when it begins; the whole day is 00:00-24:00';
+  return isTimeZone(zone) ? { days, start, end, zone } : `there is no time zone "${zone}"`;
 }
 
-/** The problem of a time window, with help; `undefined` without one. */
-export function windowProblem(text: string): WindowProblem | undefined {
+/** The problem of a time window; `undefined` without one. */
+export function windowProblem(text: string): string | undefined {
   const window = parseWindow(text);
-  return 'problem' in window ? window : undefined;
+  return typeof window === 'string' ? `cannot be used: ${window}` : undefined;
 }
 
 /** Local time in a zone: the day of the week, Monday being 0, and minutes since midnight. */
@@ -118,7 +104,7 @@ const clocks = new Map<string, LocalClock>();
  */
 export function compileWindow(text: string): (ms: number) => boolean {
   const window = parseWindow(text);
-  if ('problem' in window) throw new Error(`the time window cannot be used: ${window.problem}`);
+  if (typeof window === 'string') throw new Error(`the time window cannot be used: ${window}`);
   const { days, start, end, zone } = window;
   const clock = clocks.get(zone) ?? createLocalClock(zone);
   clocks.set(zone, clock);

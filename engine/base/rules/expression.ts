@@ -2,7 +2,6 @@ import type { FactPath } from '../contract/facts.ts';
 import { type FactSpec, factSpec, HEADER_FACTS, mayBeStageFact, type StageFacts } from '../contract/own-facts.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { DiagnosticCode } from '../source/diagnostics/codes.ts';
-import { looksSecret } from '../source/diagnostics/secrets.ts';
 import type { Details, Findings } from '../source/findings.ts';
 import { describe, keyName, type Mark, type Node, type ScalarNode } from '../source/node.ts';
 import { isFact, unknownFactHelp } from './fact-paths.ts';
@@ -64,13 +63,11 @@ function plural([min, max]: readonly [number, number]): string {
   return min === max ? String(min) : `${min} or ${max}`;
 }
 
-function unknownOperatorHelp(key: string): string | undefined {
-  const [, word = '', rest = ''] = /^(\w+)(?:\s+|:)(.+)$/.exec(key) ?? [];
-  if (operatorSpec(word) !== undefined || word === 'rule')
-    return `put a colon and a space after it: { ${word}: ${rest} }`;
-  const other_name = OTHER_NAMES.get(key.toLowerCase());
-  if (other_name !== undefined) return other_name;
-  return didYouMean(key, Object.keys(OPERATORS), isFact(key) ? `to read a fact write { var: ${key} }` : undefined);
+function otherOperator(key: string): string | undefined {
+  const [, path = key] = /^var[: ] *(\S+)$/.exec(key) ?? [];
+  if (isFact(path)) return `to read a fact write { var: ${path} }`;
+  // Any two signs are similar.
+  return OTHER_NAMES.get(key) ?? (/^\w/.test(key) ? didYouMean(key, Object.keys(OPERATORS)) : undefined);
 }
 
 /** The facts that only this configuration knows. */
@@ -92,7 +89,7 @@ export function createExpressionReader(
   const broken = (mark: Mark): Expression => ({ kind: 'broken', mark, logic: null, size: 0, depth: 0 });
 
   /** Reports an error. @param mark the position of the expression */
-  function refuse(code: DiagnosticCode, at: Mark, message: string, more: Details = {}, mark = at): Expression {
+  function reject(code: DiagnosticCode, at: Mark, message: string, more: Details = {}, mark = at): Expression {
     findings.report(code, at, message, more);
     return broken(mark);
   }
@@ -110,27 +107,27 @@ export function createExpressionReader(
     }
     const [entry, second] = node.entries;
     if (entry === undefined) {
-      return refuse('C5003', mark, 'an empty mapping is not an expression', {
+      return reject('C5003', mark, 'an empty mapping is not an expression', {
         expected: 'a mapping with one key, the operator',
       });
     }
     if (second !== undefined) {
       const keys = node.entries.map(({ key }) => keyName(key)).join(' and ');
       const help = 'combine conditions: { and: [ {...}, {...} ] }';
-      return refuse('C5003', second.key_mark, `an expression has one operator; this one has ${keys}`, { help }, mark);
+      return reject('C5003', second.key_mark, `an expression has one operator; this one has ${keys}`, { help }, mark);
     }
     const { key, value, key_mark } = entry;
     if (key === 'rule') return readRule(value, mark, in_item);
     if (key === 'var') return readVariable(value, mark, in_item);
     const spec = operatorSpec(key);
-    if (spec === undefined) return refuseOperator(key, key_mark);
+    if (spec === undefined) return rejectOperator(key, key_mark);
     const operator = key as Operator;
     const operands = operandsOf(value).map((operand, at) =>
       readPart(operand, in_item || (spec.iterates === true && at > 0), level + 1),
     );
     if (!takesOperands(spec, operands.length)) {
       const is_empty = value.kind === 'scalar' && value.value === null;
-      return refuseCount(operator, spec, is_empty ? 0 : operands.length, key_mark);
+      return rejectCount(operator, spec, is_empty ? 0 : operands.length, key_mark);
     }
     const logic = { [operator]: operands.map((operand) => operand.logic) };
     return measured({ kind: 'call', mark, key: key_mark, logic, operator, operands }, operands, 1);
@@ -146,29 +143,29 @@ export function createExpressionReader(
   function tooLarge(mark: Mark): Expression {
     // Report only the innermost level: all levels above are too large as well.
     if (findings.errors() !== before) return broken(mark);
-    return refuse('C5025', mark, 'the condition is too large', {
+    return reject('C5025', mark, 'the condition is too large', {
       expected: `at most ${MAX_SIZE} operators, nested ${MAX_DEPTH} deep, counting named rules at each use`,
     });
   }
 
-  function refuseCount(operator: Operator, spec: OperatorSpec, count: number, key: Mark): Expression {
+  function rejectCount(operator: Operator, spec: OperatorSpec, count: number, key: Mark): Expression {
     const [min, max] = spec.operands;
     if (spec.odd === true && count >= min) {
       const more = { found: `${count} operands`, expected: 'an odd number of operands' };
-      return refuse('C5011', key, '`if` needs a last value, for when no condition holds', more);
+      return reject('C5011', key, '`if` needs a last value, for when no condition holds', more);
     }
     const as_list = `write them as a list: { "${operator}": [..., ...] }`;
     const help = count === 1 && min > 1 ? as_list : `for example ${spec.example}`;
     const message = `${keyName(operator)} takes ${plural(spec.operands)} ${max === 1 ? 'operand' : 'operands'}`;
-    return refuse('C5011', key, message, { found: String(count), help });
+    return reject('C5011', key, message, { found: String(count), help });
   }
 
-  function refuseOperator(key: string, mark: Mark): Expression {
+  function rejectOperator(key: string, mark: Mark): Expression {
     const help = REFUSED_OPERATORS.get(key);
-    if (help !== undefined) return refuse('C5005', mark, `the operator ${keyName(key)} is not allowed`, { help });
-    return refuse('C5001', mark, `unknown operator ${keyName(key)}`, {
+    if (help !== undefined) return reject('C5005', mark, `the operator ${keyName(key)} is not allowed`, { help });
+    return reject('C5001', mark, `unknown operator ${keyName(key)}`, {
       expected: listed(Object.keys(OPERATORS), 30),
-      help: looksSecret(key) ? undefined : unknownOperatorHelp(key),
+      help: otherOperator(key),
     });
   }
 
@@ -182,12 +179,12 @@ export function createExpressionReader(
         expected: 'one literal path, such as { var: request.model }',
       };
       const message = computed ? 'the path of a fact must be a literal' : '`var` takes one path';
-      return refuse('C5004', value.mark, message, more, mark);
+      return reject('C5004', value.mark, message, more, mark);
     }
     const path = operand.value;
     const common = { mark, logic: { var: path }, size: 0, depth: 0 };
     const spec = factSpec(path, own.of_stages);
-    const wrong = (message: string, more: Details = {}) => refuse('C5002', operand.mark, message, more, mark);
+    const wrong = (message: string, more: Details = {}) => reject('C5002', operand.mark, message, more, mark);
     if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key)))
       return wrong(`${keyName(path)} is not a path of a fact`);
     if (in_item) {
@@ -216,7 +213,7 @@ export function createExpressionReader(
   function readRule(value: Node, mark: Mark, in_item: boolean): Expression {
     if (in_item) {
       const more = { expected: '{ var: "" }, the item', help: 'use the rule outside of some, all and none' };
-      return refuse('C5002', value.mark, 'named rules are not available inside some, all and none', more, mark);
+      return reject('C5002', value.mark, 'named rules are not available inside some, all and none', more, mark);
     }
     const name = value.kind === 'scalar' ? String(value.value) : '';
     const found = findRule(name, value);

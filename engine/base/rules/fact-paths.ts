@@ -1,6 +1,6 @@
 import { FACTS, type FactPath } from '../contract/facts.ts';
 import { containingFact, factSpec, NO_STAGE_FACTS } from '../contract/own-facts.ts';
-import { closest, closestKey, listed } from '../kit/text/suggest.ts';
+import { closest, listed } from '../kit/text/suggest.ts';
 
 const FACT_PATHS = Object.keys(FACTS);
 
@@ -9,20 +9,10 @@ export function isFact(path: string): path is FactPath {
   return factSpec(path) !== undefined;
 }
 
-/** The most likely fact for a wrong path: of a similar path, of a similar name in the section, or of this name elsewhere. */
+/** The most likely fact for a wrong path: a similar one, or one of this name in another section. */
 function closestFact(path: string, of_stages: Iterable<string>): string | undefined {
-  const alike = closest(path, [...FACT_PATHS, ...of_stages]);
-  if (alike !== undefined) return alike;
-  const section = path.slice(0, path.lastIndexOf('.') + 1);
-  const last = path.slice(section.length);
-  const beside = FACT_PATHS.filter((known) => section !== '' && known.startsWith(section));
-  const key = closestKey(
-    last,
-    beside.map((known) => known.slice(section.length)),
-  );
-  if (key !== undefined) return section + key;
-  const elsewhere = FACT_PATHS.filter((known) => known.endsWith(`.${last}`));
-  return elsewhere.length === 1 ? elsewhere[0] : undefined;
+  const elsewhere = FACT_PATHS.filter((known) => known.endsWith(`.${path.slice(path.lastIndexOf('.') + 1)}`));
+  return closest(path, [...FACT_PATHS, ...of_stages]) ?? (elsewhere.length === 1 ? elsewhere[0] : undefined);
 }
 
 /** Help for an unknown path; `undefined` when nothing is similar. */

@@ -132,29 +132,14 @@ export const REFUSED_OPERATORS: ReadonlyMap<string, string> = new Map([
   ['?:', 'use `if`'],
 ]);
 
-/** Names of operators in other languages, with the equivalents. */
-export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    any: 'use `or` for conditions, `some` for the items of a list',
-    not: 'use "!", in quotes',
-    group:
-      'for the group of an access token write { "===": [{ var: principal.token.group }, interns] }, for one of the identity provider { in: [interns, { var: principal.groups }] }',
-    model: 'write { "===": [{ var: request.model }, coder-1] }',
-    team: 'write { "===": [{ var: principal.team }, search] }',
-    user: 'write { "===": [{ var: principal.email }, alice@example.com] }',
-    'eq equal equals is =': 'use "===", in quotes',
-    'ne neq not_equals': 'use "!==", in quotes',
-    gt: 'use ">", in quotes',
-    'gte =>': 'use ">=", in quotes',
-    lt: 'use "<", in quotes',
-    'lte =<': 'use "<=", in quotes',
-    'contains has includes': 'use `in`, the item first: { in: [interns, { var: principal.groups }] }',
-    not_in: 'use { "!": { in: [...] } }',
-    'match matches like': 'use `glob`',
-    regex: 'use `glob`: `*` matches any characters',
-    starts_with: 'use `glob`: { glob: [{ var: request.model }, "coder-*"] }',
-  }).flatMap(([names, what]) => names.split(' ').map((name) => [name, what] as const)),
-);
+/** Names of operators in other languages that are similar to a different one of ours. */
+export const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
+  ['any', 'use `some` for the items of a list, `or` for conditions'],
+  ['is', 'use "===", in quotes'],
+  ['=', 'use "===", in quotes'],
+  ['=>', 'use ">=", in quotes'],
+  ['=<', 'use "<=", in quotes'],
+]);
 
 /** The specification of an operator; `undefined` when it is not on the list. */
 export function operatorSpec(name: string): OperatorSpec | undefined {

@@ -82,7 +82,7 @@ export interface Reason {
 }
 
 /** The facts that a condition read, with their values; `null` for a fact that was not set. */
-export function factsSeen(trace: Trace): [path: string, value: unknown][] {
+function factsSeen(trace: Trace): [path: string, value: unknown][] {
   if (trace.operator === 'var') {
     const path = String((trace.logic as { var: unknown }).var);
     return path === '' ? [] : [[path, trace.value ?? null]];

@@ -188,8 +188,8 @@ export function describe(node: Node): string {
   const { value } = node;
   if (value === null) return 'nothing';
   if (typeof value !== 'string') return String(value);
-  if (value === '') return 'an empty text';
-  return `the text ${quote(value)}`;
+  if (value === '') return 'an empty string';
+  return `the string ${quote(value)}`;
 }
 
 /** A text in double quotes, shortened; stars in place of a likely secret. */

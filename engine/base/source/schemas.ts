@@ -3,10 +3,6 @@ import { join } from 'node:path';
 import type { JsonSchema } from '../contract/json-schema.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 
-function readSchema(name: string): JsonSchema {
-  return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas', `${name}.schema.json`), 'utf8')) as JsonSchema;
-}
-
 /** A part of a schema document with its references (`$ref: '#/...'`) resolved. */
 export function withoutReferences(part: unknown, document: object): unknown {
   if (Array.isArray(part)) return part.map((each) => withoutReferences(each, document));
@@ -22,15 +18,17 @@ function at(document: object, pointer: string): object {
   return steps.reduce((inner: unknown, step) => (inner as Record<string, unknown>)[step], document) as object;
 }
 
-function readWhole(name: string): JsonSchema {
-  const { definitions, ...schema } = readSchema(name);
+/** Reads a schema, with its references resolved. */
+function readSchema(name: string): JsonSchema {
+  const file = join(PACKAGE_ROOT, 'schemas', `${name}.schema.json`);
+  const { definitions, ...schema } = JSON.parse(readFileSync(file, 'utf8')) as JsonSchema;
   return withoutReferences(schema, { definitions }) as JsonSchema;
 }
 
 // Marked as pure, so that the bundle for developers contains only the schemas that it uses.
 
 /** Schema of gateway.yaml. */
-export const GATEWAY_SCHEMA = /* @__PURE__ */ readWhole('gateway');
+export const GATEWAY_SCHEMA = /* @__PURE__ */ readSchema('gateway');
 
 /** Schema of a pipeline, with its fragments expanded. */
 export const PIPELINE_SCHEMA = /* @__PURE__ */ readSchema('pipeline');

@@ -39,8 +39,8 @@ function createBuilder(file: string, text: string, findings: Findings) {
     return { file, line, column, length: stop - start, pointer };
   }
 
-  function report(code: keyof typeof REFUSALS, at: Mark, instead?: string): undefined {
-    const [message, usual] = REFUSALS[code];
+  function report(code: keyof typeof REJECTIONS, at: Mark, instead?: string): undefined {
+    const [message, usual] = REJECTIONS[code];
     findings.report(code, at, message, { help: instead ?? usual });
   }
 
@@ -103,7 +103,8 @@ function createBuilder(file: string, text: string, findings: Findings) {
       const { source } = node;
       // An anchor stands earlier in the file and was reported there.
       if (!anchors.has(source)) {
-        const help = source === '' ? 'quote it: "*"' : `write the value out, or quote it if it is a text: "*${source}"`;
+        const help =
+          source === '' ? 'quote it: "*"' : `write the value out, or quote it if it is a string: "*${source}"`;
         findings.report('C1010', at, ALIAS, { help });
       }
       return { kind: 'scalar', value: null, mark: at, range: [start, end] };
@@ -138,17 +139,19 @@ function spansOf(document: Document.Parsed): Span[] {
   return spans;
 }
 
+/** The first repeated key of each mapping: further ones usually belong to the same mistake. */
 function duplicateKeys(document: Document.Parsed): YamlProblem[] {
   const problems: YamlProblem[] = [];
   visit(document, {
     Map(_key, { items }) {
       const seen = new Set<unknown>();
-      for (const { key } of items) {
-        if (!isScalar(key)) continue;
-        const [start, end] = rangeOf(key) ?? [0, 0];
-        if (seen.has(key.value)) problems.push({ code: 'DUPLICATE_KEY', message: '', pos: [start, end] });
-        seen.add(key.value);
-      }
+      const repeated = items.find(({ key }) => {
+        const is_known = isScalar(key) && seen.has(key.value);
+        if (isScalar(key)) seen.add(key.value);
+        return is_known;
+      })?.key;
+      const [start, end] = rangeOf(repeated) ?? [0, 0];
+      if (repeated !== undefined) problems.push({ code: 'DUPLICATE_KEY', message: '', pos: [start, end] });
     },
   });
   return problems;
@@ -203,12 +206,15 @@ function textsBelowSecretKeys(text: string): [number, number][] {
   return ranges;
 }
 
-const BRACES = 'quote a text that starts with {; in a fragment a placeholder is written ${{ name }}';
+const BRACES = 'quote a string that starts with {; in a fragment a placeholder is written ${{ name }}';
 
-const REFUSALS = {
+const REJECTIONS = {
   C1008: STRANGE_SPACE,
   C1010: ['configuration files cannot use anchors, aliases or merge keys', 'write the value out'],
-  C1012: ['configuration files cannot use explicit tags', 'remove the tag; quote the text if `!` is meant'],
+  C1012: [
+    'configuration files cannot use explicit tags',
+    'remove the tag; if the value is a string, quote it, as in "5"',
+  ],
   C1013: ['a key that starts with `!` must be quoted', 'YAML reads an unquoted `!` as a tag: write "!": instead'],
   C1014: ['a key must be a non-empty string', 'quote the key'],
 } as const;

@@ -3,7 +3,7 @@ import type { ErrorCode } from '../contract/errors.ts';
 import type { Served } from '../contract/protocol.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import type { Diagnostic } from './diagnostics/diagnostic.ts';
-import type { MapNode, Mark, SourcePosition } from './node.ts';
+import type { Chain, MapNode, Mark, SourcePosition } from './node.ts';
 
 /** The position of a mark, without its other fields. */
 export function positionOf({ file, line, column }: SourcePosition): SourcePosition {
@@ -28,7 +28,7 @@ export interface StageEntry {
   readonly timeout_seconds?: number;
   readonly position: SourcePosition;
   /** Fragments that include the entry, outermost first. */
-  readonly chain?: readonly { readonly file: string; readonly line: number }[];
+  readonly chain?: Chain;
 }
 
 /** One clause of `on_error`: a terminal stage for some error codes. */

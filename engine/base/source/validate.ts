@@ -29,6 +29,8 @@ export const ANNOTATIONS = [
   /** An IP address or CIDR range; `single`: an address only. */
   'x-address',
   'x-time-zone',
+  /** An amount that must be exact in its stored unit: `usd`, a `price` per million tokens, or a `fee` per 1,000 uses. */
+  'x-amount',
 ] as const;
 
 const PATHS: readonly (typeof ANNOTATIONS)[number][] = ['x-path', 'x-secret-file'];
@@ -85,7 +87,8 @@ function createAjv(): Ajv {
       },
     });
   }
-  for (const keyword of ['x-expected', 'x-also', 'x-several', 'x-moved']) ajv.addKeyword(keyword);
+  for (const keyword of ['x-expected', 'x-also', 'x-several', 'x-moved', 'x-empty', 'x-unknown'])
+    ajv.addKeyword(keyword);
   ajv.addFormat('listen-address', (text) => parseListenAddress(text) !== undefined);
   return ajv;
 }

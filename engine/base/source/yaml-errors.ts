@@ -50,7 +50,7 @@ const WORDING: Readonly<Record<string, Wording>> = {
   BLOCK_IN_FLOW: ['a comma is missing', 'inside { } and [ ] commas separate the items'],
   MULTILINE_IMPLICIT_KEY: NO_KEY,
   MISSING_CHAR: NO_KEY,
-  BAD_SCALAR_START: ['a plain value cannot start with this character', 'quote the value'],
+  BAD_SCALAR_START: ['an unquoted key or value cannot start with this character', 'quote the key or value'],
   BAD_DQ_ESCAPE: ['this escape sequence does not exist', 'double the backslash, or use single quotes'],
   RESOURCE_EXHAUSTION: ['the values are nested too deeply'],
   MULTIPLE_DOCS: ['the file contains more than one YAML document', 'split it into one file per document'],
@@ -90,16 +90,6 @@ function firstWord(text: string, offset: number): readonly [start: number, end: 
   const from = lineStart(text, offset) + blank;
   const [, space = '', word = ''] = /^([ \t]*)([^\s:]*)/.exec(text.slice(from)) ?? [];
   return [from + space.length, from + space.length + Math.max(1, word.length)];
-}
-
-/** Whether two keys begin lines of the same mapping. */
-function isSibling(text: string, a: number, b: number): boolean {
-  if (a === b) return false;
-  const [from, to] = a < b ? [a, b] : [b, a];
-  const column = from - lineStart(text, from);
-  if (to - lineStart(text, to) !== column || !/^[ -]*$/.test(lineAt(text, from).slice(0, column))) return false;
-  const between = text.slice(lineEnd(text, from) + 1, lineStart(text, to)).split('\n');
-  return between.every((line) => /^\s*(?:#|$)/.test(line) || /^ */.exec(line)![0].length >= column);
 }
 
 /** Offset of the innermost bracket or quote that was opened before `offset` and never closed. */
@@ -158,14 +148,6 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   if (is_indentation && problem.code !== 'MULTILINE_IMPLICIT_KEY') {
     return at('C1007', ...firstWord(text, deeper === undefined ? start : deeper.pos[1] - 1), INDENTATION);
   }
-  const [, before = '', operator = ''] = /^(.*[{\s])(>=?|%)\s*:/.exec(line) ?? [];
-  const from = line_start + before.length;
-  if (operator !== '' && start >= from && start <= from + operator.length) {
-    return at('C1007', from, from + operator.length, [
-      `the operator \`${operator}\` must be quoted`,
-      `write "${operator}": instead`,
-    ]);
-  }
   const code = problem.code === 'BAD_ALIAS' ? 'C1010' : 'C1007';
   const other: Wording = [`YAML cannot be read here: ${problem.code.toLowerCase().replaceAll('_', ' ')}`];
   return at(code, start, end, WORDING[problem.code] ?? other);
@@ -180,19 +162,18 @@ function explainTag(text: string, [start, end]: readonly [number, number]): Brea
     return { code: 'C1013', start, end, message: `the operator \`${operator}\` must be quoted`, help };
   }
   const message = 'configuration files cannot use explicit tags';
-  return { code: 'C1012', start, end, message, help: 'remove the tag, or quote the text' };
+  return { code: 'C1012', start, end, message, help: 'remove the tag, or quote the value if `!` belongs to it' };
 }
 
-/** @param more number of other repeated keys in the mapping: with some, two list items were probably merged. */
-function explainDuplicate(text: string, start: number, more: number): Break {
+function explainDuplicate(text: string, start: number): Break {
   const key = /^[^\s:,{}]+/.exec(text.slice(start))?.[0] ?? '';
   const message = `the key \`${key}\` is already used in this mapping`;
-  const is_top = start === lineStart(text, start);
-  const once =
+  const help =
     key === 'rule' || key === 'var'
       ? `combine conditions: { and: [{ ${key}: ... }, { ${key}: ... }] }`
-      : 'keep one of them';
-  const help = more === 0 || is_top ? once : `if a new item of a list begins here, write \`- ${key}:\``;
+      : start === lineStart(text, start)
+        ? 'keep one of them'
+        : `keep one of them; if a new item of a list begins here, write \`- ${key}:\``;
   return { code: 'C1009', start, end: start + key.length, message, help };
 }
 
@@ -203,13 +184,9 @@ export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Spa
   const sorted = exhausted.length > 0 ? exhausted : problems.toSorted((a, b) => a.pos[0] - b.pos[0]);
   const breaks: Break[] = [];
   let first = true;
-  const duplicates = sorted.filter(({ code }) => code === 'DUPLICATE_KEY').map(({ pos }) => pos[0]);
   for (const problem of sorted) {
-    if (problem.code === 'DUPLICATE_KEY') {
-      const others = duplicates.filter((start) => isSibling(text, problem.pos[0], start));
-      if (others.every((start) => start > problem.pos[0]))
-        breaks.push(explainDuplicate(text, problem.pos[0], others.length));
-    } else if (problem.code === 'TAG_RESOLVE_FAILED') breaks.push(explainTag(text, problem.pos));
+    if (problem.code === 'DUPLICATE_KEY') breaks.push(explainDuplicate(text, problem.pos[0]));
+    else if (problem.code === 'TAG_RESOLVE_FAILED') breaks.push(explainTag(text, problem.pos));
     else if (first) {
       first = false;
       breaks.push(explain(problem, sorted, spans, text));

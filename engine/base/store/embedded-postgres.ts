@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { type ExecFileException, execFile, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
@@ -28,6 +28,7 @@ import { createServer } from 'node:net';
 import { userInfo } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import type { ClientConfig } from 'pg';
 import type { Log } from '../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
@@ -416,28 +417,6 @@ function runAs(account: Account | undefined, directory: string) {
   };
 }
 
-export function runProgram(
-  program: string,
-  args: readonly string[],
-  options: ReturnType<typeof runAs>,
-  input = '',
-): Promise<{ status: number | null; output: string }> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { ...options, stdio: ['pipe', 'pipe', 'pipe'] });
-    let output = '';
-    child.stdout.on('data', (chunk) => {
-      output += chunk;
-    });
-    child.stderr.on('data', (chunk) => {
-      output += chunk;
-    });
-    child.once('error', reject);
-    child.once('close', (status) => resolve({ status, output }));
-    child.stdin.on('error', () => {});
-    child.stdin.end(input);
-  });
-}
-
 interface PostgresBinaries {
   readonly directory: string;
   readonly version: string;
@@ -643,10 +622,16 @@ async function createCluster(home: PostgresHome, binaries: PostgresBinaries): Pr
   renameSync(password_file, home.password_file);
   renameSync(staging, home.cluster);
 
-  async function run(program: string, args: readonly string[], input?: string): Promise<void> {
-    const { status, output } = await runProgram(program, args, how, input);
-    if (status === 0) return;
-    throw explainOutput(output, home, 'could not be set up');
+  async function run(program: string, args: readonly string[], input = ''): Promise<void> {
+    const ended = promisify(execFile)(program, args, { ...how, maxBuffer: Number.POSITIVE_INFINITY });
+    const { stdin } = ended.child;
+    stdin!.on('error', () => {});
+    stdin!.end(input);
+    await ended.catch((error: ExecFileException) => {
+      // A text: the program could not be started.
+      if (typeof error.code === 'string') throw error;
+      throw explainOutput(`${error.stdout}${error.stderr}`, home, 'could not be set up');
+    });
   }
 }
 

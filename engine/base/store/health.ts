@@ -158,13 +158,13 @@ export function createHealth(options: {
 }
 
 async function tryAll(tries: ReadinessTries): Promise<Finding> {
-  const may_go_out = tries.servesWithoutReservations();
+  const admits_outage = tries.servesWithoutReservations();
   try {
     await tries.write();
-    return { database: 'ok', spool: may_go_out ? 'ok' : 'unused', serves: true };
+    return { database: 'ok', spool: admits_outage ? 'ok' : 'unused', serves: true };
   } catch (error) {
     const { ok, detail = error instanceof Error ? error.message : String(error) } = await tries.read();
-    const spool = !may_go_out ? 'unused' : (await tries.spool()) ? 'ok' : 'unavailable';
+    const spool = !admits_outage ? 'unused' : (await tries.spool()) ? 'ok' : 'unavailable';
     const would = wouldServe(tries, { callers: ok || tries.knowsCallers(), spool });
     return { database: ok ? 'read_only' : 'unavailable', spool, detail, ...would };
   }

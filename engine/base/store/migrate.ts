@@ -1,29 +1,43 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import pg from 'pg';
 import { StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import type { PostgresConnections } from './postgres-client.ts';
 
-/** All migrations, in order of their names, with their files in `schema/`. A released migration never changes: add a new one. */
-export const migrations: readonly { readonly name: string; readonly files: readonly string[] }[] = [
-  {
-    name: '0001_initial',
-    files: ['identity.sql', 'windows.sql', 'money.sql', 'audit.sql', 'usage.sql', 'configuration.sql', 'database.sql'],
-  },
-];
+const SCHEMA = join(PACKAGE_ROOT, 'engine/base/store/schema');
+const readSql = (file: string) => readFileSync(join(SCHEMA, file), 'utf8');
 
-/** First migrations of unreleased versions, whose tables are incompatible. */
-const UNRELEASED = ['0001_baseline', '0001_schema', '0001_tables'];
+const INITIAL = [
+  'identity.sql',
+  'windows.sql',
+  'money.sql',
+  'audit.sql',
+  'usage.sql',
+  'configuration.sql',
+  'database.sql',
+];
+/** Until the first release these files change: the digest tells databases of other versions. */
+const digest = createHash('sha256').update(INITIAL.map(readSql).join()).digest('hex').slice(0, 8);
+
+/** All migrations, in order of their names, with their files in `schema/`. A released migration never changes: add `0002_name.sql`. */
+export const migrations: readonly { readonly name: string; readonly files: readonly string[] }[] = [
+  { name: `0001_initial_${digest}`, files: INITIAL },
+  ...readdirSync(SCHEMA)
+    .filter((file) => /^\d{4}_\w+\.sql$/.test(file))
+    .toSorted()
+    .map((file) => ({ name: basename(file, '.sql'), files: [file] })),
+];
 
 /** Oldest supported major version of PostgreSQL. */
 export const OLDEST_POSTGRES = 15;
 
 /** Problem and remedy of a database with unknown migrations. */
 export function unknownSchema(unknown: readonly string[]): { readonly what: string; readonly remedy: string } {
-  if (unknown.some((name) => UNRELEASED.includes(name))) {
+  if (unknown.some((name) => name.startsWith('0001_'))) {
     return {
-      what: 'migrated by a version from before the first release, whose tables this program cannot use',
+      what: 'migrated by another version from before the first release, whose tables this program cannot use',
       remedy: 'use an empty database: set another database.postgres or database.embedded.data_dir',
     };
   }
@@ -104,8 +118,7 @@ async function applyNext(client: pg.Client): Promise<string> {
   const { rows } = await client.query<{ name: string }>(`select name from ${TABLE}`);
   const { name, files } = migrations.find((step) => !rows.some((row) => row.name === step.name))!;
   for (const file of files) {
-    const text = readFileSync(join(PACKAGE_ROOT, 'engine/base/store/schema', file), 'utf8');
-    await client.query({ text, query_timeout: MIGRATION_TIMEOUT_SECONDS * 1000 } as pg.QueryConfig);
+    await client.query({ text: readSql(file), query_timeout: MIGRATION_TIMEOUT_SECONDS * 1000 } as pg.QueryConfig);
   }
   await client.query(`insert into ${TABLE} (name) values ($1)`, [name]);
   if (migrations.at(-1)!.name === name) await client.query('select secure_schema()');

@@ -24,9 +24,9 @@ const FOREIGN_TIMEOUT_MS = 60_000;
 /** `database.id.spool`, or with an owner `database.machine.process.id.spool`. */
 const NAME = /^([0-9a-f-]{36})\.(?:([0-9a-f]{16})\.([0-9a-z-]+)\.)?([0-9a-f-]{36})\.spool$/;
 
-/** Name of a file without an owner; any gateway of its database may adopt it. */
-function ownerlessName({ id, database_id }: SpoolFileId): string {
-  return `${database_id}.${id}.spool`;
+/** Name of a file; without an owner (machine and process), any gateway of its database may adopt it. */
+function spoolName({ id, database_id }: SpoolFileId, ...owner: readonly string[]): string {
+  return [database_id, ...owner, id, 'spool'].join('.');
 }
 
 function parseSpoolName(name: string): ParsedName | undefined {
@@ -77,9 +77,6 @@ export class SpoolError extends Error {
   override name = 'SpoolError';
 }
 
-/** Without the id of the database, a file cannot be assigned to it. */
-const NEVER_REACHED = 'the database has not been reached since the start';
-
 /** Options of `SpoolFiles`. */
 export interface SpoolFilesOptions {
   /** Absolute path; read each time, because a reload can change it. `undefined`: spooling is off. */
@@ -97,11 +94,8 @@ export interface SpoolFilesOptions {
  * so adoption is one atomic rename, which only one of several processes can win.
  */
 export class SpoolFiles {
-  readonly #spool_dir: SpoolFilesOptions['spool_dir'];
-  readonly #database_id: SpoolFilesOptions['database_id'];
-  readonly #log: Log;
+  readonly #options: SpoolFilesOptions;
   readonly #disk: Disk;
-  readonly #clock: Clock;
   readonly #process: GatewayProcess;
   readonly #machine: string;
   /** When a file of another machine last changed, by the local monotonic clock. */
@@ -115,12 +109,10 @@ export class SpoolFiles {
   #is_failing = false;
   #touched_ms = 0;
 
-  constructor({ spool_dir, database_id, clock, log, process = ownProcess(), disk = file_system }: SpoolFilesOptions) {
-    this.#spool_dir = spool_dir;
-    this.#database_id = database_id;
-    this.#log = log;
+  constructor(options: SpoolFilesOptions) {
+    const { process = ownProcess(), disk = file_system } = options;
+    this.#options = options;
     this.#disk = disk;
-    this.#clock = clock;
     this.#process = process;
     this.#machine = createHash('sha256').update(process.machine).digest('hex').slice(0, 16);
   }
@@ -151,7 +143,7 @@ export class SpoolFiles {
       await this.#disk.unlink(owned.path);
     } catch (error) {
       // All its records are in the ledger, and writing them again has no effect.
-      this.#log.debug({ path: owned.path, err: error }, 'a completed spool file cannot be removed');
+      this.#options.log.debug({ path: owned.path, err: error }, 'a completed spool file cannot be removed');
     }
     await owned.file.close().catch(() => {});
   }
@@ -162,7 +154,8 @@ export class SpoolFiles {
     this.#appending.add(appended);
     try {
       const span = await appended;
-      if (this.#is_failing) this.#log.info({ spool_dir: this.#spool_dir() }, 'the spool can be written to again');
+      if (this.#is_failing)
+        this.#options.log.info({ spool_dir: this.#options.spool_dir() }, 'the spool can be written to again');
       this.#is_failing = false;
       return span;
     } catch (error) {
@@ -180,7 +173,10 @@ export class SpoolFiles {
     } catch (error) {
       throw this.#recordFailure(error);
     }
-    this.#log.error({ path: aside, ...why }, 'a part of the spool cannot be written to the ledger; it was set aside');
+    this.#options.log.error(
+      { path: aside, ...why },
+      'a part of the spool cannot be written to the ledger; it was set aside',
+    );
   }
 
   /** Heartbeat: touches the files, so that other machines see that this process is alive. Never rejects. */
@@ -198,9 +194,9 @@ export class SpoolFiles {
 
   /** Adopts the files of dead processes for this database. Never rejects. */
   async adoptOrphans(adopt: Adopt): Promise<void> {
-    const directory = this.#spool_dir();
+    const directory = this.#options.spool_dir();
     try {
-      if (directory === undefined || this.#database_id() === undefined) return;
+      if (directory === undefined || this.#options.database_id() === undefined) return;
       const found = await this.#disk.readdir(directory);
       for (const name of this.#seen.keys()) if (!found.includes(name)) this.#seen.delete(name);
       for (const name of this.#logged) if (!found.includes(name)) this.#logged.delete(name);
@@ -211,7 +207,7 @@ export class SpoolFiles {
       }
     } catch (error) {
       if (!isMissing(error))
-        this.#log.debug({ spool_dir: directory, err: error }, 'the spool directory cannot be read');
+        this.#options.log.debug({ spool_dir: directory, err: error }, 'the spool directory cannot be read');
     }
   }
 
@@ -222,16 +218,19 @@ export class SpoolFiles {
     for (const owned of this.#files.values()) {
       const { path, file } = owned;
       await file.close().catch(() => {});
-      await this.#disk.rename(path, join(path, '..', ownerlessName(owned))).catch(() => {});
+      await this.#disk.rename(path, join(path, '..', spoolName(owned))).catch(() => {});
     }
   }
 
   async #openCurrent(): Promise<OwnedFile> {
-    // Not a disk failure.
-    if (this.#database_id() === undefined) throw new SpoolError(NEVER_REACHED);
+    const { spool_dir, database_id } = this.#options;
+    const directory = spool_dir();
+    // These are no failures of the disk.
+    if (directory === undefined) throw new SpoolError('no directory is configured for it');
+    if (database_id() === undefined) throw new SpoolError('the database has not been reached since the start');
     try {
-      while (this.#current === undefined || this.#current.database_id !== this.#database_id()) {
-        this.#opening ??= this.#open().finally(() => {
+      while (this.#current === undefined || this.#current.database_id !== database_id()) {
+        this.#opening ??= this.#open(directory, database_id()!).finally(() => {
           this.#opening = undefined;
         });
         await this.#opening;
@@ -243,11 +242,7 @@ export class SpoolFiles {
     return this.#current;
   }
 
-  async #open(): Promise<void> {
-    const directory = this.#spool_dir();
-    const database_id = this.#database_id();
-    if (directory === undefined) throw new SpoolError('no directory is configured for it');
-    if (database_id === undefined) throw new SpoolError(NEVER_REACHED);
+  async #open(directory: string, database_id: string): Promise<void> {
     await this.#disk.mkdir(directory, { recursive: true, mode: 0o700 });
     const named = { id: crypto.randomUUID(), database_id };
     const path = join(directory, this.#ownName(named));
@@ -260,8 +255,7 @@ export class SpoolFiles {
     const found = parseSpoolName(name);
     if (found === undefined || (await this.#isOwned(found, name, path)) || this.#files.has(found.id)) return;
     const { id, database_id } = found;
-    const own_database = this.#database_id();
-    if (own_database === undefined) return;
+    const own_database = this.#options.database_id();
     if (database_id !== own_database) {
       const fields = { database_id: own_database, of_database_id: database_id };
       return this.#logOnce(name, fields, 'a spool file belongs to another database; it is not read');
@@ -270,13 +264,13 @@ export class SpoolFiles {
     const own = join(directory, this.#ownName(named));
     await this.#disk.rename(path, own);
     await this.#read(named, own, adopt).catch(async (error) => {
-      await this.#disk.rename(own, join(directory, ownerlessName(named)));
+      await this.#disk.rename(own, join(directory, spoolName(named)));
       throw error;
     });
   }
 
-  #ownName({ id, database_id }: SpoolFileId): string {
-    return `${database_id}.${this.#machine}.${this.#process.identity}.${id}.spool`;
+  #ownName(named: SpoolFileId): string {
+    return spoolName(named, this.#machine, this.#process.identity);
   }
 
   /** Whether the owner of a file has not ended. Raises errors of `stat`. */
@@ -286,8 +280,8 @@ export class SpoolFiles {
     const { mtimeMs, size } = await this.#disk.stat(path);
     const stamp = `${mtimeMs} ${size}`;
     const before = this.#seen.get(name);
-    if (before?.stamp === stamp) return this.#clock.monotonic() - before.since_ms < FOREIGN_TIMEOUT_MS;
-    this.#seen.set(name, { stamp, since_ms: this.#clock.monotonic() });
+    if (before?.stamp === stamp) return this.#options.clock.monotonic() - before.since_ms < FOREIGN_TIMEOUT_MS;
+    this.#seen.set(name, { stamp, since_ms: this.#options.clock.monotonic() });
     return true;
   }
 
@@ -308,19 +302,19 @@ export class SpoolFiles {
     this.#files.set(owned.id, owned);
     const requests = adopt(owned, found);
     owned.requests += requests;
-    this.#log.warn({ requests }, 'took over the spool of a gateway that ended');
+    this.#options.log.warn({ requests }, 'took over the spool of a gateway that ended');
     await this.vacate(owned);
   }
 
   #logOnce(name: string, fields: object, message: string): void {
     if (this.#logged.has(name)) return;
     this.#logged.add(name);
-    this.#log.warn({ spool_dir: this.#spool_dir(), name, ...fields }, message);
+    this.#options.log.warn({ spool_dir: this.#options.spool_dir(), name, ...fields }, message);
   }
 
   #recordFailure(error: unknown): unknown {
     if (!this.#is_failing)
-      this.#log.error({ spool_dir: this.#spool_dir(), err: error }, 'the spool cannot be written to');
+      this.#options.log.error({ spool_dir: this.#options.spool_dir(), err: error }, 'the spool cannot be written to');
     this.#is_failing = true;
     return error;
   }

@@ -36,7 +36,7 @@ export function createStoreBreaker(options: {
     );
     return true;
   };
-  const mended = () => {
+  const recover = () => {
     recovered_at = calls;
     slow_since = undefined;
     if (failure === undefined) return;
@@ -48,7 +48,7 @@ export function createStoreBreaker(options: {
     const number = ++calls;
     try {
       const result = await ask();
-      mended();
+      recover();
       return result;
     } catch (error) {
       const is_busy = () => error instanceof StoreTimeout && mayBeBusy(number);
@@ -84,7 +84,7 @@ export function createStoreBreaker(options: {
       if (probe === undefined && !pausing) return probeWith(ask);
       throw new StageError('store_unavailable', failure.message, { cause: failure.cause });
     },
-    mended,
+    recover,
   };
 }
 

@@ -2,6 +2,8 @@ import type { Clock } from '../../base/contract/services.ts';
 import { storable } from '../../base/kit/storable.ts';
 import type { Database } from '../../base/store/database.ts';
 
+type Queryable = Pick<Database, 'query'>;
+
 /** The author of a change: a person (e-mail), a command (user@host), a part of the gateway, or a service token. */
 export interface Actor {
   readonly kind: 'person' | 'command' | 'gateway' | 'service';
@@ -10,37 +12,12 @@ export interface Actor {
 
 /** Context of a change: database, clock and author. */
 export interface Changing {
-  readonly database: Pick<Database, 'query'>;
+  readonly database: Queryable;
   readonly clock: Pick<Clock, 'now' | 'frozen'>;
   readonly actor: Actor;
   /** Session of the author; a change fails once it has ended, even while its last token is still accepted. */
   readonly session_id?: string;
 }
-
-/** Kinds of changes, as in the column `action` of `admin_changes`. */
-export const ADMIN_ACTION_NAMES = [
-  'token.create',
-  'token.rotate',
-  'token.revoke',
-  'token.move',
-  'session.end',
-  'person.deprovision',
-  'person.suspend',
-  'person.rebind',
-  'limit.set',
-  'limit.clear',
-  'limit.grant',
-  'limit.revoke',
-  'service_token.create',
-  'service_token.rotate',
-  'service_token.revoke',
-  'upstream.drain',
-  'upstream.resume',
-  'ledger.reprice',
-] as const;
-
-/** A kind of change. */
-export type AdminAction = (typeof ADMIN_ACTION_NAMES)[number];
 
 /** A row of `admin_changes`. It never contains a token, a hash or a secret. */
 export interface AdminChange {
@@ -95,7 +72,7 @@ function valuesOf({ since, until, actor, action, subject }: ChangeFilter): unkno
 
 /** Lists changes, the newest first; `before`: id of a change, to list older ones. Raises store_unavailable. */
 export async function listChanges(
-  database: Pick<Database, 'query'>,
+  database: Queryable,
   { before, limit, ...filter }: ChangeFilter & { readonly before?: number | undefined; readonly limit: number },
 ): Promise<AdminChange[]> {
   const { name, sql } = meaning(filter);
@@ -109,11 +86,7 @@ export async function listChanges(
 }
 
 /** Counts the matching changes, up to `most`. Raises store_unavailable. */
-export async function countChanges(
-  database: Pick<Database, 'query'>,
-  filter: ChangeFilter,
-  most: number,
-): Promise<number> {
+export async function countChanges(database: Queryable, filter: ChangeFilter, most: number): Promise<number> {
   const { name, sql } = meaning(filter);
   const [row] = await database.query<{ count: number }>(
     `admin_changes_count${name}`,
@@ -133,8 +106,15 @@ interface Change {
   time(moment: unknown): string;
 }
 
+const TOKENS_ENDED: Readonly<Record<string, string>> = {
+  all: 'all access tokens revoked',
+  self_service: 'personal access tokens revoked',
+  suspend: 'personal access tokens suspended',
+  none: 'access tokens kept',
+};
+
 /** The rest of a sentence that begins with the author, per kind of change. */
-const DEEDS: Readonly<Record<AdminAction, (row: Change) => string>> = {
+const DEEDS = {
   'token.create': (row) => `made the access token ${tokenIn(row.after, row)}${successor(row)}${end(row, row.after)}`,
   'token.rotate': rotation('access token'),
   'token.revoke': (row) => `revoked the access token ${tokenIn(row.before, row)}${because(row.after.because)}`,
@@ -147,7 +127,7 @@ const DEEDS: Readonly<Record<AdminAction, (row: Change) => string>> = {
   'person.suspend': ({ subject, after }) =>
     `suspended the personal access tokens of ${subject}${because(after.because)}`,
   'person.rebind': ({ subject, after }) =>
-    `gave the address ${subject} to ${accountOf(after)}; ${count(after.sessions, 'session')} and ${count(after.tokens, 'access token')} ended`,
+    `reassigned the address ${subject} to ${accountOf(after)}; ${count(after.sessions, 'session')} and ${count(after.tokens, 'access token')} ended`,
   'limit.set': ({ subject, before, after }) =>
     `set the limit of ${subject} to ${amountOf(after)}${was(amountOf(before))}${because(after.reason)}`,
   'limit.clear': ({ subject, before }) =>
@@ -162,14 +142,13 @@ const DEEDS: Readonly<Record<AdminAction, (row: Change) => string>> = {
   'upstream.resume': ({ subject, after }) => `ended the drain of the upstream ${subject}${because(after.reason)}`,
   'ledger.reprice': ({ subject, after }) =>
     `repriced ${count(after.requests, 'request')} (${subject}): ${differenceOf(after.difference_usd)}`,
-};
+} satisfies Readonly<Record<string, (row: Change) => string>>;
 
-const TOKENS_ENDED: Readonly<Record<string, string>> = {
-  all: 'all access tokens revoked',
-  self_service: 'personal access tokens revoked',
-  suspend: 'personal access tokens suspended',
-  none: 'access tokens kept',
-};
+/** A kind of change, as in the column `action` of `admin_changes`. */
+export type AdminAction = keyof typeof DEEDS;
+
+/** All of them. */
+export const ADMIN_ACTION_NAMES = Object.keys(DEEDS) as readonly AdminAction[];
 
 /** A change as a sentence. Names in it may contain any character: show it as text. */
 export function changeInWords(change: Omit<AdminChange, 'id' | 'at'>, time_zone: string): string {

@@ -39,9 +39,7 @@ class LineFile {
     await this.#flush();
     await this.#flush();
     const lines = this.#waiting.length + this.#dropped;
-    if (lines > 0) {
-      this.#log.error({ path: this.#path, lines }, 'lost lines: this file could not be written');
-    }
+    if (lines > 0) this.#log.error({ path: this.#path, lines }, 'lost lines: this file could not be written');
     await this.#file?.close();
     this.#file = undefined;
   }
@@ -61,10 +59,8 @@ class LineFile {
       if (this.#is_failing) this.#log.warn({ path, dropped: this.#dropped }, 'this file can be written again');
       this.#is_failing = false;
       this.#dropped = 0;
-    } catch (error) {
-      if (!this.#is_failing) {
-        this.#log.error({ path, err: error }, 'cannot write this file; lines wait in memory');
-      }
+    } catch (err) {
+      if (!this.#is_failing) this.#log.error({ path, err }, 'cannot write this file; lines wait in memory');
       this.#is_failing = true;
       await this.#file?.close().catch(() => {});
       this.#file = undefined;
@@ -138,7 +134,7 @@ export class OpenAuditLog implements AuditLog {
   }
 
   write(record: AuditRecord): void {
-    const request_id = requestIdOf(record);
+    const request_id = typeof record.request_id === 'string' ? record.request_id : null;
     try {
       this.#queue.push(storableJson({ at_ms: this.#options.clock.now(), request_id, record }));
     } catch (error) {
@@ -160,11 +156,8 @@ export class OpenAuditLog implements AuditLog {
       (this.#options.standard_output ?? process.stdout).write(`${line}\n`);
       return;
     }
-    let file = this.#files.get(path);
-    if (file === undefined) {
-      file = new LineFile(path, this.#options.log);
-      this.#files.set(path, file);
-    }
+    const file = this.#files.get(path) ?? new LineFile(path, this.#options.log);
+    this.#files.set(path, file);
     file.append(line);
   }
 
@@ -224,14 +217,12 @@ export class OpenAuditLog implements AuditLog {
     }
   }
 
-  async #wait(error: unknown): Promise<void> {
-    if (await this.#spill()) {
-      this.#options.log.warn({ err: error }, 'the database is unavailable; audit records wait in the spool');
-      return;
-    }
-    if (!this.#last_failed)
-      this.#options.log.warn({ err: error }, 'the database is unavailable; audit records wait in memory');
-    this.#last_failed = true;
+  async #wait(err: unknown): Promise<void> {
+    const is_spooled = await this.#spill();
+    const where = is_spooled ? 'in the spool' : 'in memory';
+    if (is_spooled || !this.#last_failed)
+      this.#options.log.warn({ err }, `the database is unavailable; audit records wait ${where}`);
+    this.#last_failed ||= !is_spooled;
   }
 
   #putBack(): void {
@@ -249,13 +240,11 @@ export class OpenAuditLog implements AuditLog {
     } catch (error) {
       if (!isPermanent(error)) throw error;
       for (const text of batch) {
-        await insert([text]).catch((error) => {
-          if (!isPermanent(error)) throw error;
+        await insert([text]).catch((err) => {
+          if (!isPermanent(err)) throw err;
           this.#lost++;
-          this.#options.log.error(
-            { err: error, request_id: JSON.parse(text).request_id },
-            'cannot store an audit record',
-          );
+          const { request_id } = JSON.parse(text);
+          this.#options.log.error({ err, request_id }, 'cannot store an audit record');
         });
       }
     }
@@ -276,8 +265,4 @@ export class OpenAuditLog implements AuditLog {
       this.#spilling = false;
     }
   }
-}
-
-function requestIdOf({ request_id }: AuditRecord): string | null {
-  return typeof request_id === 'string' ? request_id : null;
 }

@@ -151,10 +151,7 @@ const LOAD = `id, at, replica, cause, failed, version, config_hash, changed, nee
   jsonb_array_length(jsonb_path_query_array(findings, '$[*] ? (@.severity == "warning")')) as warnings`;
 
 /** Lists loads, the newest first; `before`: id of a load, to list older ones. Raises store_unavailable. */
-export async function listLoads(
-  database: Queryable,
-  only: { readonly before?: number | undefined; readonly limit: number },
-): Promise<ConfigLoad[]> {
+export function listLoads(database: Queryable, only: { readonly before?: number | undefined; readonly limit: number }) {
   return database.query<ConfigLoad>(
     'config_loads',
     `select ${LOAD} from config_loads where ($1::bigint is null or id < $1) order by id desc limit $2`,
@@ -163,23 +160,17 @@ export async function listLoads(
 }
 
 /** The newest load that failed or succeeded; `undefined` without one. Raises store_unavailable. */
-export async function lastLoad(
-  database: Queryable,
-  only: { readonly failed: boolean },
-): Promise<FoundLoad | undefined> {
+export async function lastLoad(database: Queryable, { failed }: { readonly failed: boolean }) {
   const [load] = await database.query<FoundLoad>(
     'config_load_last',
     `select ${LOAD}, findings from config_loads where failed = $1 order by id desc limit 1`,
-    [only.failed],
+    [failed],
   );
   return load;
 }
 
 /** A version with its latest load, by its name or hash; `undefined` when it is no longer stored. Raises store_unavailable. */
-export async function readVersion(
-  database: Queryable,
-  version: string,
-): Promise<(ConfigVersion & { readonly load: FoundLoad }) | undefined> {
+export async function readVersion(database: Queryable, version: string) {
   const [load] = await database.query<FoundLoad>(
     'config_load_of',
     `select ${LOAD}, findings from config_loads

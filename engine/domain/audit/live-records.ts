@@ -31,17 +31,17 @@ export function openLiveRecords(options: {
   const { database, log, every, stopping } = options;
   const positions = new Map<Listener, number>();
   const joining = new Set<Listener>();
-  let asking = false;
+  let polling = false;
   let failed = false;
 
-  async function ask(): Promise<void> {
+  async function poll(): Promise<void> {
     if (stopping()) return endAll();
-    if (positions.size === 0 || asking) return;
-    asking = true;
+    if (positions.size === 0 || polling) return;
+    polling = true;
     try {
       for (let batch = 0; batch < BATCHES_MAX; batch++) {
         const rows = await recordsAfter(database, Math.min(...positions.values()), BATCH);
-        give(rows);
+        deliver(rows);
         if (rows.length < BATCH || positions.size === 0) break;
       }
       failed = false;
@@ -49,11 +49,11 @@ export function openLiveRecords(options: {
       if (!failed) log.debug({ err: error }, 'the live feed of requests pauses: the database is unavailable');
       failed = true;
     } finally {
-      asking = false;
+      polling = false;
     }
   }
 
-  function give(rows: readonly RequestRecord[]): void {
+  function deliver(rows: readonly RequestRecord[]): void {
     const last = rows.at(-1)?.id;
     if (last === undefined) return;
     for (const [listener, position] of positions) {
@@ -70,7 +70,7 @@ export function openLiveRecords(options: {
     for (const listener of listeners) listener.end();
   }
 
-  const stop = every(POLL_MS, ask);
+  const stop = every(POLL_MS, poll);
   return {
     /** @returns the function that unsubscribes; `undefined` when there are too many listeners. Raises store_unavailable. */
     async listen(listener: Listener): Promise<(() => void) | undefined> {

@@ -104,11 +104,9 @@ function wanted(filter: RequestFilter): { readonly fields: Fields; readonly choi
 }
 
 function classesOf({ status, outcome }: RequestFilter): string[] | null {
-  const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
-  const of_status = status === undefined ? undefined : [status[0]!];
-  const of_outcome = outcome === undefined ? undefined : by_outcome[outcome];
-  if (of_status === undefined) return of_outcome ?? null;
-  return of_outcome === undefined ? of_status : of_status.filter((digit) => of_outcome.includes(digit));
+  const failed = ['4', '5'];
+  if (status === undefined) return outcome === undefined ? null : failed;
+  return outcome === undefined || failed.includes(status[0]!) ? [status[0]!] : [];
 }
 
 /** Makes the predicate of a filter on records, without its times. */
@@ -245,11 +243,7 @@ export async function listRequestRecords(
 }
 
 /** Before a row, or before where the previous search stopped; in ISO 8601, with the microseconds of PostgreSQL. */
-async function startOf(
-  database: Queryable,
-  after: string | undefined,
-  until: Date,
-): Promise<{ readonly before: string; readonly before_id: number | null } | undefined> {
+async function startOf(database: Queryable, after: string | undefined, until: Date) {
   if (after === undefined) return { before: until.toISOString(), before_id: null };
   // No search stops at a later moment, and PostgreSQL does not parse those in this form.
   if (/^t\d{1,14}$/.test(after)) return { before: new Date(Number(after.slice(1))).toISOString(), before_id: null };
@@ -338,18 +332,16 @@ export function recordsAfter(database: Queryable, id: number, limit: number): Pr
   );
 }
 
-interface LimitRefusals {
-  readonly rule: string;
-  /** Refused requests, and their number of senders. */
-  readonly refused: number;
-  readonly refused_people: number;
-  /** Requests that it would refuse in enforce mode. */
-  readonly would_refuse: number;
-}
-
 /** Counts the refusals of each limit since a moment; those in shadow mode since the hour of that moment. Raises store_unavailable. */
-export function limitRefusals(database: Pick<Database, 'query'>, since: Date): Promise<LimitRefusals[]> {
-  return database.query<LimitRefusals>(
+export function limitRefusals(database: Queryable, since: Date) {
+  return database.query<{
+    readonly rule: string;
+    /** Refused requests, and their number of senders. */
+    readonly refused: number;
+    readonly refused_people: number;
+    /** Requests that it would refuse in enforce mode. */
+    readonly would_refuse: number;
+  }>(
     'limit_refusals',
     `with enforced as (
        select record ->> 'spend_rule' as rule, count(*)::integer as refused,
@@ -371,15 +363,9 @@ export function limitRefusals(database: Pick<Database, 'query'>, since: Date): P
   );
 }
 
-interface RefusedRequests {
-  readonly error: string;
-  readonly requests: number;
-  readonly people: number;
-}
-
 /** Counts requests that ended with an error of the gateway, not of an upstream, the most frequent error first. Raises store_unavailable. */
-export function refusedRequests(database: Pick<Database, 'query'>, since: Date): Promise<RefusedRequests[]> {
-  return database.query<RefusedRequests>(
+export function refusedRequests(database: Queryable, since: Date) {
+  return database.query<{ readonly error: string; readonly requests: number; readonly people: number }>(
     'refused_requests',
     `select record ->> 'error' as error, count(*) as requests, count(distinct record ->> 'user') as people
      from audit_log
@@ -426,7 +412,7 @@ function projection(fields: readonly string[], seen: readonly string[]): string 
 
 /** Reads a period of the log page by page: these fields of records, and `seen` paths of facts. Raises store_unavailable. */
 export async function* factPages(
-  database: Pick<Database, 'query'>,
+  database: Queryable,
   { since, until }: { readonly since: Date; readonly until: Date },
   { fields, seen }: { readonly fields: readonly string[]; readonly seen: readonly string[] },
 ): AsyncIterable<FactPage> {

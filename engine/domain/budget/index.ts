@@ -5,7 +5,13 @@ export { databaseTime } from './ledger/ledger-statements.ts';
 export { createAttemptCharges, createMetering, METERING_FACTS, type Metering } from './ledger/metering.ts';
 export { IDENTITY_FACTS, MOVED, requestIdentity, settleLater } from './ledger/reservation.ts';
 export { grantedIn, limitInForce, NO_CHANGES, RUN_TIME_RULE } from './limits/headroom.ts';
-export { createLimitCheck, limitHeaders, type RoomFound, refuseForLimits, usageReport } from './limits/refusals.ts';
+export {
+  createLimitCheck,
+  type LimitCheckResult,
+  limitHeaders,
+  refuseForLimits,
+  usageReport,
+} from './limits/refusals.ts';
 export { compileLimits, limitsAtOnce } from './limits/spend-limits.ts';
 export { CATALOGUE_DATE, hasPrice, idsAt, nameOf } from './prices/catalogue.ts';
 export { answeringModels, modelFinder, namesMeant, plainName } from './prices/known-models.ts';

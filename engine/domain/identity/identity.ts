@@ -1,11 +1,10 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import type { Clock, Log } from '../../base/contract/services.ts';
 import type { Way } from '../../base/kit/net/proxy-route.ts';
-import type { Database } from '../../base/store/database.ts';
+import type { Background } from './background.ts';
 import { admit, isVerified, mayStay, type Person } from './provider/admit.ts';
 import type { DecidingGroups } from './provider/deciding-groups.ts';
-import { type Claims, type IdentityProvider, redirectUriOf } from './provider/provider.ts';
-import { OpenIdProvider } from './provider/provider-client.ts';
+import { type Claims, redirectUriOf } from './provider/provider.ts';
+import { createIdentityProvider } from './provider/provider-client.ts';
 import type { SignInScopes } from './provider/scopes.ts';
 import { createAttemptLimits } from './sessions/attempt-limits.ts';
 import { createConsoleSessions } from './sessions/console-sessions.ts';
@@ -22,15 +21,12 @@ export type Identity = NonNullable<ReturnType<typeof createIdentity>>;
 const REFRESH_REQUESTS = 4;
 const REFRESH_REST_SECONDS = 20;
 
-export interface IdentityFoundation {
-  readonly database: Pick<Database, 'query'>;
+export interface IdentityFoundation extends Omit<Background, 'every'> {
   readonly revocations: Pick<Revocations, 'has'>;
   readonly session_activity: SessionActivity;
   readonly key_holders: KeyHolders;
-  /** Resolves when this process refuses all sessions ended so far; other processes follow within a second. */
+  /** Resolves when this process rejects all sessions ended so far; other processes follow within a second. */
   catchUp(): Promise<void>;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly proxyRouteTo?: (url: URL) => Way;
 }
 
@@ -71,9 +67,8 @@ export function createIdentity(
   // Announces the keys to other gateways early; issuing a token awaits it.
   key_holders.announce(key_ids).catch((error) => log.debug({ err: error }, 'could not announce the signing keys yet'));
   const options = { oidc: sign_in.oidc, secret, redirect_uri, log, clock, proxyRouteTo };
-  const provider: IdentityProvider = new OpenIdProvider(options);
   return {
-    provider,
+    provider: createIdentityProvider(options),
     tokens,
     sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, tags }),
     console_sessions: createConsoleSessions({ database, clock, tags }),
@@ -81,7 +76,7 @@ export function createIdentity(
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims: Claims, scopes?: SignInScopes) => admit(claims, sign_in, scopes),
     claimProblem: (person: Person) => claimProblem(database, person),
-    /** Resolves when this process refuses all sessions ended so far; other processes follow within a second. */
+    /** Resolves when this process rejects all sessions ended so far; other processes follow within a second. */
     catchUp,
     isVerified: (person: Pick<Person, 'issuer'>) => isVerified(person, sign_in.oidc),
   };

@@ -13,9 +13,6 @@ export const MODELS_KEY = 'availableModels';
 
 const MAX_KEPT_CHARS = 128 * 1024 * 1024;
 
-/** Cache key without any policy; with the default policy only it is empty. */
-const NOTHING = 'none';
-
 /** Combines the policies of a person; a known list of groups costs less than a microsecond. */
 export function createManagedPolicies(
   config: Pick<GatewayConfig, 'policies' | 'models' | 'from_model_lists' | 'server'>,
@@ -25,56 +22,40 @@ export function createManagedPolicies(
 ): ManagedPolicies {
   const managed = config.policies?.managed;
   if (managed === undefined || !managed.enabled || policies.length === 0) return { of: () => undefined, served };
-  const base = policies.find(({ name }) => name === managed.default_policy);
-  const others = inOrder(policies.filter((policy) => policy !== base));
-  const of_group = indexBy(others, ({ match }) => match.groups);
-  const of_domain = indexBy(others, ({ match }) => match.email_domains);
+  const has_domains = policies.some(({ match }) => match.email_domains.length > 0);
   const outcomes = new LRUCache<string, EffectivePolicy>({
     maxSize: max_kept_chars,
     sizeCalculation: ({ body }) => body.length,
   });
-  /** Cache keys by list of groups, which a principal keeps between requests, then by domain. */
+  /** Keys of `outcomes` by list of groups, which a principal keeps between requests, then by domain. Empty without a policy. */
   const seen = new WeakMap<readonly string[], Map<string, string>>();
-
-  function keyOf(groups: readonly string[], domain: string): string {
-    const matching = new Set(of_domain.get(domain));
-    for (const group of groups) for (const index of of_group.get(group) ?? []) matching.add(index);
-    if (matching.size === 0 && base === undefined) return NOTHING;
-    return [...matching].sort((a, b) => a - b).join(' ');
-  }
-
-  function layOverAll(key: string): EffectivePolicy {
-    const matching = key === '' ? [] : key.split(' ').map((index) => others[Number(index)]!);
-    const outcome = layOver(base === undefined ? matching : [base, ...matching], config);
-    outcomes.set(key, outcome);
-    return outcome;
-  }
+  const policiesOf = (person: Parameters<ManagedPolicies['of']>[0]) =>
+    policiesFor(managed, policies, person).map(({ policy }) => policy);
 
   return {
-    of({ groups, email }) {
-      const domain = of_domain.size === 0 ? '' : domainOf(email);
-      let by_domain = seen.get(groups);
+    of(person) {
+      const domain = has_domains ? domainOf(person.email) : '';
+      let by_domain = seen.get(person.groups);
       if (by_domain === undefined) {
         by_domain = new Map();
-        seen.set(groups, by_domain);
+        seen.set(person.groups, by_domain);
       }
       let key = by_domain.get(domain);
       if (key === undefined) {
-        key = keyOf(groups, domain);
+        key = policiesOf(person)
+          .map(({ name }) => name)
+          .join('\n');
         by_domain.set(domain, key);
       }
-      return key === NOTHING ? undefined : (outcomes.get(key) ?? layOverAll(key));
+      if (key === '') return undefined;
+      const known = outcomes.get(key);
+      if (known !== undefined) return known;
+      const outcome = layOver(policiesOf(person), config);
+      outcomes.set(key, outcome);
+      return outcome;
     },
     served,
   };
-}
-
-function indexBy(policies: readonly Policy[], wordsOf: (policy: Policy) => readonly string[]): Map<string, number[]> {
-  const found = new Map<string, number[]>();
-  for (const [index, policy] of policies.entries()) {
-    for (const word of wordsOf(policy)) found.set(word, [...(found.get(word) ?? []), index]);
-  }
-  return found;
 }
 
 /** Merges policies, later ones over earlier ones, into the served settings. */
@@ -166,17 +147,6 @@ export function policiesFor(
 const DENYING =
   /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;
 
-/** Cache of the JSON of deny list items, which are compared often. */
-const texts = new WeakMap<Node, string>();
-
-function jsonOf(item: Node): string {
-  const known = texts.get(item);
-  if (known !== undefined) return known;
-  const text = canonicalJson(toValue(item));
-  texts.set(item, text);
-  return text;
-}
-
 /** Whether a key names a deny list: the lists of several policies are united. */
 export function isDenyKey(key: string): boolean {
   const words = key.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) ?? [];
@@ -201,14 +171,12 @@ function mergeValues(key: string, base: Node, over: Node): Node {
 }
 
 function unite(base: ListNode, over: ListNode): ListNode {
-  const seen = new Set<string>();
-  const items = [...base.items, ...over.items].filter((item) => {
-    const text = jsonOf(item);
-    const is_new = !seen.has(text);
-    seen.add(text);
-    return is_new;
-  });
-  return { ...over, items };
+  const items = new Map<string, Node>();
+  for (const item of [...base.items, ...over.items]) {
+    const text = canonicalJson(toValue(item));
+    if (!items.has(text)) items.set(text, item);
+  }
+  return { ...over, items: [...items.values()] };
 }
 
 /** Merges settings, later ones over earlier ones; an empty mapping without any. */

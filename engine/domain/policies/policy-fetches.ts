@@ -6,9 +6,6 @@ import { openWriteBehind } from '../../base/kit/write-behind.ts';
 import type { Policy } from '../../base/source/spec.ts';
 import type { Database } from '../../base/store/database.ts';
 
-/** Records which managed settings clients fetched, for administrators. */
-export type PolicyFetches = Pick<ReturnType<typeof openPolicyFetches>, 'note'>;
-
 interface Fetch {
   readonly at: number;
   readonly checksum: string;
@@ -20,7 +17,7 @@ const AGAIN_MS = 60_000;
 /** Bound of the queue; the rest is recorded with the next fetch. */
 const MAX_NOTED = 10_000;
 
-/** Opens the record of fetches of a process: write-behind within seconds, later during a database outage. */
+/** Opens the record of which managed settings clients fetched, for administrators: write-behind within seconds, later during a database outage. */
 export function openPolicyFetches(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Pick<Clock, 'now'>;

@@ -1,10 +1,11 @@
-import type { OutputBound } from '../../base/contract/config.ts';
+import type { OutputBound, UpstreamConfig } from '../../base/contract/config.ts';
 import type { KeyNames } from '../../base/contract/key-names.ts';
 import type { Protocol } from '../../base/contract/protocol.ts';
 import type { WantedTexts } from '../../base/contract/request-body.ts';
 import type { BodyReading } from './body/fields.ts';
 import type { Lifetime } from './body/lifetimes.ts';
 import type { ProtocolErrors } from './errors.ts';
+import type { ProtocolProbe } from './probe.ts';
 import type { AnswerTexts } from './rewriting.ts';
 import type { Json, ProtocolAdapter } from './translation/conversation.ts';
 import type { Accepted } from './translation/tool-schemas.ts';
@@ -37,6 +38,12 @@ export const COMPAT_CLIENTS: ClientManners = {
   stop_field: 'stop',
   base_path: '/v1',
 };
+
+/** Privileged fields of chat completions and Responses. */
+export const COMPAT_FIELDS: readonly string[] = [
+  ...['deployment', 'deployment_name', 'deployment_id', 'agent', 'agent_reference', 'assistant_id'],
+  ...['modalities', 'input_audio', 'reasoning', 'search_parameters'],
+];
 
 /** How a request bounds its output, and how often the model may run for it. */
 export interface OutputRules {
@@ -74,16 +81,32 @@ export interface KeptState {
   readonly call_state: boolean;
   /** Whether upstreams store responses that later requests refer to. */
   readonly responses: boolean;
+  /** Whether reasoning always comes with a proof, and is no text for other upstreams. */
+  readonly proven_reasoning: boolean;
+}
+
+/** Paths of the API beside that of model requests, for the form of errors there. */
+export interface OtherPaths {
+  /** Matches a segment that only this API has; of several in a path the first counts. */
+  readonly own: RegExp;
+  /** Matches a segment that other APIs have as well. */
+  readonly shared?: RegExp;
+  /** Headers of requests of this API at shared paths of another. */
+  readonly headers?: readonly string[];
 }
 
 /** The complete definition of a protocol: one folder each, composed in its `index.ts`. */
 export interface ProtocolDefinition {
   /** Its name in tables, such as `Messages`. */
   readonly name: string;
-  readonly api: string;
   /** `gen_ai.provider.name` of upstreams with an unknown host. */
   readonly provider: string;
   readonly path: string;
+  readonly other_paths: OtherPaths;
+  /** The type of upstreams that speak it. */
+  readonly upstream_type: UpstreamConfig['type'];
+  /** Privileged fields of this protocol that others lack; one that no protocol names is of all. */
+  readonly privileged_fields: readonly string[];
   readonly known_keys: KeyNames;
   /** Headers with version and features by their names without vendor prefix, and defaults for translated requests. */
   readonly form_headers: Readonly<Record<string, string | undefined>>;
@@ -97,6 +120,9 @@ export interface ProtocolDefinition {
   readonly errors: ProtocolErrors;
   readonly texts: AnswerTexts;
   readonly stream: StreamRules;
+  readonly probe: ProtocolProbe;
+  /** A response in YAML flow style, for the tests that `appscli init` writes; absent: they have one. */
+  readonly example_response?: string;
   readonly accepted: Accepted;
   readonly adapter: ProtocolAdapter;
   readonly clients: ClientManners;

@@ -1,30 +1,26 @@
 /** The protocols of model requests. To add one, see README.md. @module */
 
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
-import { chatProtocol } from './chat/index.ts';
+import { MAIN_PROTOCOL, type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import type { ProtocolDefinition } from './definition.ts';
-import { messagesProtocol } from './messages/index.ts';
+import { DEFINITIONS } from './list.ts';
 import { errorOfEvent } from './read-error.ts';
 import { isObject, jsonIn } from './read-json.ts';
-import { responsesProtocol } from './responses/index.ts';
 import { type AnswerTexts, unknownTexts } from './rewriting.ts';
 
-/** Each protocol by its name. */
-export const DEFINITIONS: Readonly<Record<Protocol, ProtocolDefinition>> = {
-  messages: messagesProtocol,
-  chat: chatProtocol,
-  responses: responsesProtocol,
-};
+export { DEFINITIONS } from './list.ts';
+
+const ALL = Object.values(DEFINITIONS);
+const MAIN = DEFINITIONS[MAIN_PROTOCOL];
 
 /** The protocol with this name; `undefined` for other protocols of pipelines. */
 export function definitionNamed(protocol: string | undefined): ProtocolDefinition | undefined {
   return protocol !== undefined && Object.hasOwn(DEFINITIONS, protocol) ? DEFINITIONS[protocol as Protocol] : undefined;
 }
 
-/** The protocol with this name; Messages for other protocols of pipelines. */
+/** The protocol with this name; the main one for other protocols of pipelines. */
 export function definitionOf(protocol: string | undefined): ProtocolDefinition {
-  return definitionNamed(protocol) ?? messagesProtocol;
+  return definitionNamed(protocol) ?? MAIN;
 }
 
 /** Whether an upstream of a configuration expects state of tool calls back. */
@@ -32,21 +28,17 @@ export function wantsCallState({ upstreams }: Pick<GatewayConfig, 'upstreams'>):
   return upstreams.some(({ protocols }) => protocols.some((protocol) => DEFINITIONS[protocol].kept.call_state));
 }
 
-const OTHER_CHAT_PATHS =
-  /\/(?:chat|completions|embeddings|images|audio|videos|batches|files|uploads|moderations|fine_tuning|vector_stores|evals|realtime)\b/i;
-
-const MESSAGES_HEADERS = ['anthropic-version', 'vendor-version'];
-
-/** The protocol of a path that no model pipeline serves; the APIs of Messages and chat completions have files. */
+/** The protocol of a path that no model pipeline serves. */
 export function definitionOfPath(
   path: string,
   headers: Readonly<Record<string, string | string[] | undefined>> = {},
 ): ProtocolDefinition {
-  if (/\/(?:threads|assistants)\b/i.test(path)) return chatProtocol;
-  if (/\/messages\b/i.test(path)) return messagesProtocol;
-  if (/\/responses\b/i.test(path)) return responsesProtocol;
-  if (!OTHER_CHAT_PATHS.test(path)) return messagesProtocol;
-  return MESSAGES_HEADERS.some((name) => headers[name] !== undefined) ? messagesProtocol : chatProtocol;
+  const placeOf = ({ other_paths: { own } }: ProtocolDefinition) => path.search(own);
+  const [owner] = ALL.filter((one) => placeOf(one) >= 0).toSorted((a, b) => placeOf(a) - placeOf(b));
+  if (owner !== undefined) return owner;
+  const sharing = ALL.find(({ other_paths: { shared } }) => shared?.test(path));
+  if (sharing === undefined) return MAIN;
+  return ALL.find(({ other_paths }) => other_paths.headers?.some((name) => headers[name] !== undefined)) ?? sharing;
 }
 
 /** The protocol for errors of a request. */
@@ -63,7 +55,7 @@ export function textsOf(protocol: string | undefined): AnswerTexts {
   return served === undefined ? unknownTexts : DEFINITIONS[served].texts;
 }
 
-const STREAMS = Object.values(DEFINITIONS).map(({ stream }) => stream);
+const STREAMS = ALL.map(({ stream }) => stream);
 
 const PREAMBLE: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ preamble }) => preamble));
 const OPENINGS: ReadonlySet<unknown> = new Set(STREAMS.flatMap(({ openings }) => openings));

@@ -1,5 +1,5 @@
 import type { RequestBody } from '../../base/contract/stage.ts';
-import { fieldsOf } from './body/fields.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import type { Json } from './translation/conversation.ts';
 
 /** The role of a text in a request. */

@@ -308,49 +308,53 @@ export function readTotals(value: unknown): UsageReport | undefined {
     cache_write_5m: finder.highest(splits, NAMES.cache_write_5m),
     cache_write_1h: finder.highest(splits, NAMES.cache_write_1h),
   });
-  const told = {
+  const reported = {
     input: finder.highest([usage], NAMES.input),
     output: finder.highest([usage], NAMES.output),
     total: finder.highest([usage], NAMES.total),
     read: cache.cache_read,
     reasoning: finder.highest([usage, ...output_details], NAMES.reasoning),
-    heard: finder.highest(input_details, NAMES.audio),
+    audio: finder.highest(input_details, NAMES.audio),
   };
   const cached = (cache.cache_read ?? 0) + cacheWritten(cache);
-  const { input, output, heard } = completed(inputs, told, cached);
+  const { input, output, audio } = completed(inputs, reported, cached);
   // Cached tokens cannot exceed the input; ignoring them never lowers the cost.
   const is_part = input === undefined || cached <= input;
   finder.unusable ||= !is_part;
   const counts = {
     input: input && input - (is_part ? cached : 0),
     ...(is_part && cache),
-    audio_input: heard,
+    audio_input: audio,
     output,
-    reasoning: told.reasoning,
+    reasoning: reported.reasoning,
     audio_output: finder.highest(output_details, NAMES.audio),
   };
   return reportOf(counts, finder.unusable);
 }
 
-type Told = Readonly<Record<'input' | 'output' | 'total' | 'read' | 'reasoning' | 'heard', number | undefined>>;
+type Reported = Readonly<Record<'input' | 'output' | 'total' | 'read' | 'reasoning' | 'audio', number | undefined>>;
 
 /** All input and output: what the total has beyond the two belongs to one of them, and so does what it has beyond one alone. */
-function completed(inputs: readonly Json[], told: Told, cached: number): Pick<Told, 'input' | 'output' | 'heard'> {
-  const { input, output, total, read, reasoning, heard } = told;
+function completed(
+  inputs: readonly Json[],
+  reported: Reported,
+  cached: number,
+): Pick<Reported, 'input' | 'output' | 'audio'> {
+  const { input, output, total, read, reasoning, audio } = reported;
   if (input === undefined || output === undefined) {
     const known = input ?? output;
     const rest = total === undefined || known === undefined || total <= known ? undefined : total - known;
-    return { input: input ?? rest, output: output ?? rest, heard };
+    return { input: input ?? rest, output: output ?? rest, audio };
   }
   const rest = total === undefined ? 0 : total - input - output;
-  if (rest <= 0) return { input: isBeside(inputs, input, cached, total) ? input + cached : input, output, heard };
+  if (rest <= 0) return { input: isBeside(inputs, input, cached, total) ? input + cached : input, output, audio };
   // Portkey and others report cached tokens beside the input, all or some of them.
   const is_cached = rest !== reasoning && [cached, read, cached - (read ?? 0)].includes(rest);
-  if (is_cached) return { input: input + rest, output, heard };
+  if (is_cached) return { input: input + rest, output, audio };
   // Mistral reports the tokens of a recording only in the total.
-  if (inputs[0]!.prompt_audio_seconds) return { input: input + rest, output, heard: (heard ?? 0) + rest };
+  if (inputs[0]!.prompt_audio_seconds) return { input: input + rest, output, audio: (audio ?? 0) + rest };
   // Gemini and xAI report reasoning only in the total.
-  return { input, output: output + rest, heard };
+  return { input, output: output + rest, audio };
 }
 
 /** Whether cached tokens are beside the input where no total says so: if all names are those of the Messages protocol. */
@@ -474,17 +478,17 @@ const IN_TOTALS: ReadonlySet<string> = new Set(['message', 'fallback_message']);
 export function partsOf(
   { iterations }: UsageReading,
   totals: TokenCounts,
-  asked: CacheLifetime,
+  requested: CacheLifetime,
 ): readonly UsedPart[] | undefined {
   if (iterations === undefined) return undefined;
   const parts = iterations.map(({ type, model, reported }) => {
     const { input = 0, output = 0 } = reported;
-    const tokens: TokenCounts = { input, output, ...cacheTokens(reported, asked) };
+    const tokens: TokenCounts = { input, output, ...cacheTokens(reported, requested) };
     const is_aside = !OF_ANSWER.has(type);
     return { type, part: { tokens, ...(model !== undefined && { model }), ...(is_aside && { is_aside }) } };
   });
-  const told = sumOf(parts.filter(({ type }) => IN_TOTALS.has(type)).map(({ part }) => part));
-  const rest = eachKind((kind) => Math.max(0, totals[kind] - told[kind]));
+  const counted = sumOf(parts.filter(({ type }) => IN_TOTALS.has(type)).map(({ part }) => part));
+  const rest = eachKind((kind) => Math.max(0, totals[kind] - counted[kind]));
   const used = parts.map(({ part }) => part).filter(({ tokens }) => tokenSum(tokens) > 0);
   return tokenSum(rest) === 0 ? used : [...used, { tokens: rest }];
 }
@@ -510,14 +514,14 @@ function tokenSum(tokens: TokenCounts): number {
 }
 
 /** Splits cache writes by lifetime; without one reported, the longest requested, which costs most. */
-export function cacheTokens(reported: ModelUsage, asked: CacheLifetime): Omit<TokenCounts, 'input' | 'output'> {
+export function cacheTokens(reported: ModelUsage, requested: CacheLifetime): Omit<TokenCounts, 'input' | 'output'> {
   const short = reported.cache_write_5m ?? 0;
   const long = reported.cache_write_1h ?? 0;
   const open = Math.max(0, (reported.cache_write ?? 0) - short - long);
   return {
     cache_read: reported.cache_read ?? 0,
-    cache_write_5m: asked === '1h' ? short : short + open,
-    cache_write_1h: asked === '1h' ? long + open : long,
+    cache_write_5m: requested === '1h' ? short : short + open,
+    cache_write_1h: requested === '1h' ? long + open : long,
   };
 }
 

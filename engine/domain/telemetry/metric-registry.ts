@@ -1,3 +1,5 @@
+import type { Clock, Log } from '../../base/contract/services.ts';
+import type { RedactingLog } from '../../base/kit/log.ts';
 import {
   type CounterMetric,
   type GaugeMetric,
@@ -7,6 +9,14 @@ import {
   type MetricName,
   type MetricSpec,
 } from './catalogue/metrics.ts';
+
+/** What all parts of telemetry work with. */
+export interface TelemetrySurroundings {
+  readonly env: NodeJS.ProcessEnv;
+  readonly clock: Clock;
+  readonly log: Log & Partial<Pick<RedactingLog, 'hide' | 'tap'>>;
+  readonly metrics: MetricRegistry;
+}
 
 type LabelValue = string | number | boolean;
 type LabelValues = Readonly<Record<string, string | number | undefined>>;

@@ -1,8 +1,7 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import type { Clock } from '../../base/contract/services.ts';
-import { type ExportedLog, openExports } from './export/exports.ts';
+import { openExports } from './export/exports.ts';
 import { resourceAttributes, resourceFrom } from './export/settings.ts';
-import { MetricRegistry } from './metric-registry.ts';
+import { MetricRegistry, type TelemetrySurroundings } from './metric-registry.ts';
 import { createOperationTelemetry } from './operations.ts';
 import { openMetricsListener } from './prometheus/metrics-listener.ts';
 import { openRelay } from './relay.ts';
@@ -10,35 +9,26 @@ import { createRequestTelemetry } from './requests/request-telemetry.ts';
 
 const RELAY_TIMEOUT_MS = 3000;
 
-interface TelemetryOptions {
-  readonly config: GatewayConfig;
-  readonly in_force: () => GatewayConfig;
-  readonly env: NodeJS.ProcessEnv;
-  readonly clock: Clock;
-  readonly log: ExportedLog;
-}
-
-export type GatewayTelemetry = Awaited<ReturnType<typeof openTelemetry>>;
-
 /** Opens telemetry. Raises StartError for an unusable address of metrics or headers of a destination. */
-export async function openTelemetry(options: TelemetryOptions) {
-  const { config, env, clock, log, in_force } = options;
-  const metrics = new MetricRegistry(clock.now());
-  const of_environment = resourceFrom(env);
+export async function openTelemetry(
+  given: Omit<TelemetrySurroundings, 'metrics'> & {
+    readonly config: GatewayConfig;
+    readonly in_force: () => GatewayConfig;
+  },
+) {
+  // Nothing keeps `config`, so that a reload frees it.
+  const { config, in_force, ...others } = given;
+  const metrics = new MetricRegistry(given.clock.now());
+  const options = { ...others, metrics };
+  const of_environment = resourceFrom(given.env);
   const resource = () => resourceAttributes({ ...of_environment, ...in_force().telemetry.resource });
-  const relay = openRelay({ ...options, metrics });
-  const exports = await openExports({
-    telemetry: config.telemetry,
-    env,
-    registry: metrics,
-    clock,
-    log,
-  });
-  const listener = await openMetricsListener({ ...options, registry: metrics, resource }).catch(async (error) => {
+  const relay = openRelay({ ...options, config });
+  const exports = await openExports({ ...options, telemetry: config.telemetry });
+  const listener = await openMetricsListener({ ...options, config, resource }).catch(async (error) => {
     await exports.close();
     throw error;
   });
-  const shared = { ...options, metrics, sink: exports.sink };
+  const shared = { ...options, in_force, sink: exports.sink };
   return {
     ...createRequestTelemetry(shared),
     operation: createOperationTelemetry(shared),

@@ -1,11 +1,10 @@
-import type { Clock } from '../../base/contract/services.ts';
 import type { Operation } from '../../base/contract/telemetry.ts';
 import { beginTrace } from '../../base/kit/net/trace-context.ts';
 import { printableLine } from '../../base/kit/text/printable.ts';
 import { type CounterMetric, type LabelsOf, METRICS } from './catalogue/metrics.ts';
 import { OPERATION_SPANS, type OperationSpanSpec } from './catalogue/spans.ts';
-import type { Metrics } from './metric-registry.ts';
-import { type Attributes, type AttributeValue, type FinishedSpan, type SpanSink, spansPerSecond } from './spans.ts';
+import type { TelemetrySurroundings } from './metric-registry.ts';
+import { type Attributes, type AttributeValue, internalSpan, type SpanSink, spansPerSecond } from './spans.ts';
 
 /** Spans of one name: a flood of failed sign-ins must not displace requests. The metrics count all of them. */
 const SPANS_PER_SECOND = 50;
@@ -13,15 +12,10 @@ const TEXT_LENGTH_MAX = 100;
 const LIST_LENGTH_MAX = 20;
 
 /** Creates the recorder of operations: a span and a count each. */
-export function createOperationTelemetry({
-  sink,
-  metrics,
-  clock,
-}: {
-  readonly sink: SpanSink;
-  readonly metrics: Metrics;
-  readonly clock: Pick<Clock, 'monotonic'>;
-}): (operation: Operation) => void {
+export function createOperationTelemetry(
+  options: Pick<TelemetrySurroundings, 'metrics' | 'clock'> & { readonly sink: SpanSink },
+): (operation: Operation) => void {
+  const { sink, metrics, clock } = options;
   const isWithinRate = spansPerSecond(SPANS_PER_SECOND);
   return (operation) => {
     const attributes = attributesOf(operation);
@@ -60,20 +54,6 @@ function labelsOf(counter: CounterMetric, attributes: Attributes): LabelsOf<Coun
   return labels as LabelsOf<CounterMetric>;
 }
 
-function spanOf(
-  { name, began_at, duration_ms, error_type, trace = beginTrace() }: Operation,
-  attributes: Attributes,
-): FinishedSpan {
-  return {
-    name,
-    kind: 'internal',
-    trace_id: trace.trace_id,
-    span_id: trace.span_id,
-    parent_span_id: trace.parent_span_id,
-    began_at,
-    ended_at: began_at + duration_ms,
-    attributes,
-    events: [],
-    failed: error_type !== undefined,
-  };
+function spanOf({ name, began_at, duration_ms, error_type, trace = beginTrace() }: Operation, attributes: Attributes) {
+  return internalSpan(name, trace, [began_at, began_at + duration_ms], attributes, error_type !== undefined);
 }

@@ -1,13 +1,10 @@
 import { SIGNALS, type Signal } from '../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import type { Clock, Log, Principal } from '../../base/contract/services.ts';
-import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.ts';
-import { proxyRouteTo, UnusableProxy } from '../../base/kit/net/proxy-route.ts';
-import { secretHolder, secretIn } from '../../base/kit/secret-names.ts';
+import type { Principal } from '../../base/contract/services.ts';
 import { createCollectorLog, deliver, openCollector } from './export/collector.ts';
 import { ExportQueue } from './export/export-queue.ts';
-import { parseHeaderList, publicUrl, type Target } from './export/settings.ts';
-import type { Metrics } from './metric-registry.ts';
+import { headersIn, publicUrl, type Target, wayOf } from './export/settings.ts';
+import type { TelemetrySurroundings } from './metric-registry.ts';
 
 type DestinationConfig = GatewayConfig['telemetry']['forward_to'][number];
 
@@ -21,14 +18,6 @@ export interface ClientExport {
 /** Forwards telemetry of clients unchanged to the destinations of `telemetry.forward_to`. */
 export type TelemetryRelay = ReturnType<typeof openRelay>;
 
-interface RelayOptions {
-  readonly config: GatewayConfig;
-  readonly env: NodeJS.ProcessEnv;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly metrics: Metrics;
-}
-
 type Outlet = ReturnType<typeof openOutlet>;
 
 /** Most queued bytes for one signal and destination, and the overhead of a request in them. */
@@ -37,7 +26,10 @@ const REQUEST_BYTES = 4096;
 const LEAVING_MS = 5000;
 
 /** Opens the destinations of the configuration, without connecting to them. Raises StartError. */
-export function openRelay({ config: of_start, ...options }: RelayOptions) {
+export function openRelay({
+  config: of_start,
+  ...options
+}: TelemetrySurroundings & { readonly config: GatewayConfig }) {
   const { env, log, metrics } = options;
   let outlets: readonly Outlet[] = [];
   const leaving = new Set<Promise<void>>();
@@ -103,7 +95,7 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
 
 /** @param key identity of the outlet: a change replaces it. */
 function openOutlet(
-  { clock, log, metrics }: Omit<RelayOptions, 'config' | 'env'>,
+  { clock, log, metrics }: TelemetrySurroundings,
   target: Target,
   signal: Signal,
   name: string,
@@ -133,14 +125,9 @@ export function destinationTarget(
 ): Target {
   const base = new URL(url);
   base.pathname = `${base.pathname.replace(/\/(?:v1\/(?:traces|metrics|logs))?\/*$/, '')}/v1/${signal}`;
-  try {
-    const headers = parseHeaderList(headers_env === undefined ? '' : (secretIn(headers_env, env) ?? ''));
-    const way = proxyRouteTo(base, env);
-    return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file, way };
-  } catch (error) {
-    const variable = error instanceof UnusableProxy ? '' : `${secretHolder(headers_env ?? '')} cannot be read: `;
-    throw new StartError(variable + (error as Error).message, { exit_code: EXIT_CONFIGURATION, cause: error });
-  }
+  const { href: to } = base;
+  const headers = headers_env === undefined ? {} : headersIn(env, headers_env);
+  return { url: to, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file, ...wayOf(to, env) };
 }
 
 /** Headers that identify the caller. Clients cannot forge them: of their own headers only the content type is forwarded. */

@@ -1,3 +1,5 @@
+import type { TraceIdentity } from '../../base/contract/telemetry.ts';
+
 export type AttributeValue = string | number | boolean | readonly string[];
 
 /** Attributes by name; those that are `undefined` are omitted. */
@@ -23,6 +25,18 @@ export interface FinishedSpan {
   readonly events: readonly SpanEvent[];
   /** Status error; the attribute `error.type` says which. */
   readonly failed: boolean;
+}
+
+/** A span that is not part of a request, from one time to another in milliseconds since the epoch. */
+export function internalSpan(
+  name: string,
+  { trace_id, span_id, parent_span_id }: Pick<TraceIdentity, 'trace_id' | 'span_id' | 'parent_span_id'>,
+  [began_at, ended_at]: readonly [number, number],
+  attributes: Attributes = {},
+  failed = false,
+): FinishedSpan {
+  const ids = { trace_id, span_id, parent_span_id };
+  return { name, kind: 'internal', ...ids, began_at, ended_at, attributes, events: [], failed };
 }
 
 export interface SpanSink {

@@ -19,28 +19,26 @@ export function factsFor(facts: FactView, { id, family }: ModelConfig): FactView
 }
 
 /** The check of the access rules of a configuration; `undefined` without any. */
-export function createAccessCheck({
-  config,
-  condition,
-  facts: factsOf,
-  models,
-}: Pick<Services, 'config' | 'condition' | 'facts' | 'models'>): CheckAccess | undefined {
-  const rules = accessRules(config).map((rule) => ({ ...rule, holds: condition(rule.logic) }));
+export function createAccessCheck(
+  services: Pick<Services, 'config' | 'condition' | 'facts' | 'models'>,
+): CheckAccess | undefined {
+  const rules = accessRules(services.config).map((rule) => ({ ...rule, holds: services.condition(rule.logic) }));
   if (rules.length === 0) return undefined;
   const by_model = new WeakMap<ModelConfig, typeof rules>();
-  function ask(ctx: RuledContext, model: ModelConfig, facts: FactView): void {
-    const rules_of_it = by_model.get(model) ?? rules.filter(({ covers }) => covers(model.id));
-    by_model.set(model, rules_of_it);
-    for (const { name, mode, message, holds } of rules_of_it) {
+  function check(ctx: RuledContext, model: ModelConfig, facts: FactView): void {
+    const own_rules = by_model.get(model) ?? rules.filter(({ covers }) => covers(model.id));
+    by_model.set(model, own_rules);
+    for (const { name, mode, message, holds } of own_rules) {
       if (!holds(facts)) continue;
       if (mode === 'enforce') throw new StageError('forbidden', message, { details: { access_rule: name } });
       ctx.recordShadow(`access:${name}`);
     }
   }
   return (ctx, model, others = []) => {
-    const facts = factsOf(ctx);
-    ask(ctx, model, facts);
-    for (const other of others.flatMap((id) => models.find(id) ?? [])) ask(ctx, other, factsFor(facts, other));
+    const facts = services.facts(ctx);
+    check(ctx, model, facts);
+    for (const other of others.flatMap((id) => services.models.find(id) ?? []))
+      check(ctx, other, factsFor(facts, other));
   };
 }
 

@@ -109,17 +109,11 @@ export interface HeaderPrefixes {
  * only the gateway's own, Anthropic's too. @param server the profile of the gateway, whose prefix clients may send
  */
 export function headerPrefixes(profile: Profile | undefined, server: Profile): HeaderPrefixes {
-  const read = prefixesRead(profile, server);
+  const { header_prefix } = profile ?? { header_prefix: NEUTRAL_PREFIX };
+  // The gateway's own profile says which headers its clients send, not which this upstream reads.
+  const adds_theirs = profile === undefined || (profile === server && header_prefix !== NEUTRAL_PREFIX);
+  const read = adds_theirs ? [...new Set([header_prefix, PREFIX_IN_USE])] : [header_prefix];
   return { read, sent: [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])] };
-}
-
-/** The gateway's own profile says which headers its clients send, not which this upstream reads: Anthropic's are added. */
-function prefixesRead(profile: Profile | undefined, server: Profile): readonly string[] {
-  if (profile === undefined) return [NEUTRAL_PREFIX, PREFIX_IN_USE];
-  const { header_prefix } = profile;
-  return profile === server && header_prefix !== NEUTRAL_PREFIX
-    ? [...new Set([header_prefix, PREFIX_IN_USE])]
-    : [header_prefix];
 }
 
 export function dropDigests(headers: IncomingHttpHeaders): void {
@@ -202,8 +196,7 @@ export function whyNotFixed(name: string): NotFixed | undefined {
   if (CREDENTIALS.includes(name))
     return because('it carries the credential of the upstream', 'name the variable as api_key_env or auth_token_env');
   if (name === 'host') return because('the gateway derives it from base_url', 'change base_url');
-  if (name === 'content-length' || CONNECTION_HEADERS.includes(name))
-    return because('it belongs to a single connection; the gateway sets it');
+  if (CONNECTION_HEADERS.includes(name)) return because('it is hop-by-hop: the gateway sets it for each connection');
   if (OF_BODY.test(name)) return because('it describes the body or the response, which differ by request');
   if (OF_PROTOCOL.test(name))
     return because('it names the API version and beta features of each request', 'leave it to clients');

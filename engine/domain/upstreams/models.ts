@@ -29,8 +29,6 @@ import { isModelId, type ModelListEntry } from './lists/ask-list.ts';
 import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
 import { reaches } from './routes.ts';
 
-const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
-
 const FREE: EffectivePrice = {
   source: 'none',
   pico: { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 },
@@ -47,10 +45,9 @@ export function createModelCatalog(
 ): ModelCatalog {
   const prices = createPriceBook(config);
   const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
-  const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
-  const groups = new Map(token_groups.map((group) => [group.name, opener(group, config)]));
+  const groups = new Map(config.token_groups.map((group) => [group.name, opener(group, config)]));
   const found = config.from_model_lists ? createFoundModels(config, lists) : undefined;
-  const somebody_is_member = token_groups.some(({ members }) => members !== undefined);
+  const somebody_is_member = config.token_groups.some(({ members }) => members !== undefined);
   const isAllowed = (group: string | undefined, model: ModelConfig) =>
     group === undefined ? !somebody_is_member : (groups.get(group)?.(model) ?? false);
   const isNamed = (names: ReadonlySet<string>, model: ModelConfig) =>
@@ -125,15 +122,13 @@ export function callerWithToken(group: string): ModelCaller {
   return { token_group: group, groups: [group], email: '' };
 }
 
-function opener(
-  { models: globs = [], families = [] }: TokenGroupConfig,
-  { models, from_model_lists }: GatewayConfig,
-): (model: ModelConfig) => boolean {
+/** Makes the test whether a token group may use a model. */
+function opener({ models: globs = [], families = [] }: TokenGroupConfig, config: GatewayConfig) {
   const opens = ({ id, family }: ModelConfig) =>
     globs.some((glob) => matchesGlob(glob, id)) || (family !== undefined && families.includes(family));
-  if (from_model_lists) return opens;
-  const ids = new Set(models.filter(opens).map(({ id }) => id));
-  return ({ id }) => ids.has(id);
+  if (config.from_model_lists) return opens;
+  const ids = new Set(config.models.filter(opens).map(({ id }) => id));
+  return ({ id }: ModelConfig) => ids.has(id);
 }
 
 const QUOTED_LENGTH_MAX = 120;
@@ -186,11 +181,12 @@ export function createModelRefuser(
   return (id, refusal) => {
     if (refusal !== undefined && refusal.by !== 'list') return modelNotFound(id, refusal);
     const model = quotable(id);
-    const why = refusal === undefined ? NOT_IN_CATALOGUE : NOT_LISTED;
-    const entry = refusal === undefined ? `{ id: ${model}, pricing: { input: ..., output: ... } }` : `{ id: ${model} }`;
-    const help = `list all models to serve under \`models\`, this one as ${entry}`;
+    const [why, price, pricing] =
+      refusal === undefined
+        ? [NOT_IN_CATALOGUE, ', with its price', ', pricing: { input: ..., output: ... }']
+        : [NOT_LISTED, '', ''];
+    const help = `list all models to serve under \`models\`, this one as { id: ${model}${pricing} }`;
     logOnce({ model, help }, `a request for an unknown model was rejected: ${why}`);
-    const price = refusal === undefined ? ', with its price' : '';
     const remedy = `An administrator can list it in gateway.yaml under \`models\`${price}, together with all other models to serve.`;
     const message = `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS} ${remedy}`;
     return new StageError('model_not_found', message, { details: { model } });
@@ -248,7 +244,7 @@ function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[]
 }
 
 /** A model with the default output limit and the thinking mode from its upstream's list. */
-function withTold(model: ModelConfig, { max_tokens, thinking }: ModelListEntry): ModelConfig {
+function withListed(model: ModelConfig, { max_tokens, thinking }: ModelListEntry): ModelConfig {
   return deepFreeze({
     ...model,
     ...(max_tokens !== undefined && { default_output_tokens: Math.min(max_tokens, model.max_output_tokens) }),
@@ -273,20 +269,16 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
   let seen: number | undefined;
 
   /** Settings from a model list are fixed until the next reload, so that a request ends with what it began with. */
-  function complete(model: ModelConfig): ModelConfig {
-    const known = completed.get(model);
-    if (known !== undefined) return known;
+  function find(id: string): ModelConfig | undefined {
+    const model = listed.get(id) ?? bare(id);
+    const known = model && completed.get(model);
+    if (model === undefined || known !== undefined) return known;
     const upstreams = Object.keys(model.catalogue ?? {});
-    const told = upstreams.map((name) => lists.told(name, model.id)).find((said) => said !== undefined);
-    if (told === undefined) return model;
-    const whole = withTold(model, told);
+    const entry = upstreams.map((name) => lists.entry(name, model.id)).find((found) => found !== undefined);
+    if (entry === undefined) return model;
+    const whole = withListed(model, entry);
     for (const each of [model, whole]) completed.set(each, whole);
     return whole;
-  }
-
-  function remember(id: string): ModelConfig | undefined {
-    const model = listed.get(id) ?? bare(id);
-    return model && complete(model);
   }
 
   function servedOf(model: ModelConfig): Served {
@@ -308,7 +300,7 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
     const ids = new Set(
       config.upstreams.flatMap(({ name, base_url }) => lists.ids(name) ?? [...idsAt(base_url), ...written]),
     );
-    const models = [...ids].flatMap((id) => remember(id) ?? []);
+    const models = [...ids].flatMap((id) => find(id) ?? []);
     all = Object.freeze(models.filter((model) => servedOf(model).is_reached));
     listed = new Map(all.map((model) => [model.id, model]));
   }
@@ -322,7 +314,7 @@ export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
     /** A model with a price, served or not; the same object also for requests that began before a list changed. */
     find(id: string): ModelConfig | undefined {
       update();
-      return isModelId(id) ? remember(id) : undefined;
+      return isModelId(id) ? find(id) : undefined;
     },
     isServedAt: (model: ModelConfig, upstream: string) => servedOf(model).at.has(upstream),
     /** Whether any upstream that its requests can be routed to serves a model. */

@@ -12,7 +12,7 @@ import {
 import { modelNotFound } from './models.ts';
 
 /** A routed request, with the values that the check of privileged fields needs. */
-export interface DecidedRequest {
+interface DecidedRequest {
   readonly caller: ModelCaller;
   readonly model: ModelConfig;
   readonly called: string;
@@ -22,9 +22,6 @@ export interface DecidedRequest {
   /** Whether the upstream also serves another model for this caller. */
   readonly servesThere: (model: ModelConfig) => boolean;
 }
-
-/** Checks the privileged fields of requests and returns the identifiers of all models that they name beside `model`. */
-type PrivilegedCheck = (choices: Readonly<Record<string, PrivilegedChoice>>, request: DecidedRequest) => string[];
 
 const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
   service_tier: { key: 'service_tier', pricing: 'service_tiers' },
@@ -82,18 +79,18 @@ export function servedNames({ models, prices }: GatewayConfig): ReadonlySet<stri
   return new Set([...priced, ...harmless]);
 }
 
-/** Prepares the check of privileged fields for the upstreams of a configuration. Raises model_not_found and invalid_request. */
-export function createPrivilegedCheck(
-  { upstreams, models: all }: GatewayConfig,
-  models: ModelCatalog,
-): PrivilegedCheck {
+/**
+ * Prepares the check of privileged fields for the upstreams of a configuration. It returns the identifiers of all models that a
+ * request names beside `model`. Raises model_not_found and invalid_request.
+ */
+export function createPrivilegedCheck({ upstreams, models: all }: GatewayConfig, models: ModelCatalog) {
   const allowed = new Map(
     upstreams.map(({ name, allow_fields = [] }): [string, Allowed] => [
       name,
       { fields: new Set(allow_fields), names: Map.groupBy(all, ({ id, upstream_ids }) => upstream_ids[name] ?? id) },
     ]),
   );
-  return (choices, request) => {
+  return (choices: Readonly<Record<string, PrivilegedChoice>>, request: DecidedRequest): string[] => {
     const { fields, names } = allowed.get(request.upstream.name)!;
     const others = new Set<string>();
     const priced: PrivilegedValue[] = [];
@@ -161,10 +158,8 @@ function modelsNamed(
 ): readonly ModelConfig[] {
   if (value === undefined) {
     if (is_allowed) return [];
-    throw refusal(
-      param,
-      `must name each model as a string or as an object with \`model\`; it determines ${rule.meaning}`,
-    );
+    const form = 'must name each model as a string or as an object with `model`';
+    throw refusal(param, `${form}; it determines ${rule.meaning}`);
   }
   if (value === called && !KNOWN_PLACE.test(param)) return [];
   const known = names.get(value) ?? [models.find(value, caller.groups)].filter((found) => found !== undefined);
@@ -179,8 +174,8 @@ function modelsNamed(
   if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
   const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;
   if (there !== value) {
-    const why = `is forwarded unchanged, and the upstream "${upstream.name}" calls this model "${there}"`;
-    throw refusal(param, `${why}. Use that name`, { upstream: upstream.name });
+    const why = `the gateway forwards this name unchanged, and the upstream "${upstream.name}" calls the model "${there}"`;
+    throw refusal(param, `${why}. Use "${there}"`, { upstream: upstream.name });
   }
   return served;
 }
@@ -197,19 +192,16 @@ function checkPriced(
     const price: EffectivePrice = models.price(models.charged(id)!, { upstream: upstream.name, at });
     if (priced !== undefined && value !== undefined && price.served?.names[priced.key].includes(value)) continue;
     if (audio !== undefined && price.pico[audio] !== undefined) continue;
-    const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'this value';
-    const name = value !== undefined && PLAIN_WORD.test(value) ? value : 'NAME';
+    const word = value !== undefined && PLAIN_WORD.test(value) ? value : undefined;
+    const key = audio ?? (priced && `${priced.pricing}.${word ?? 'NAME'}`);
     const remedy =
-      audio !== undefined
-        ? `give it one: \`${audio}\` in the pricing of the model`
-        : priced === undefined
-          ? `add "${rule.name}" to \`allow_fields\` of the upstream`
-          : `give it one: \`${priced.pricing}.${name}\` in the pricing of the model`;
+      key === undefined
+        ? `add "${rule.name}" to \`allow_fields\` of the upstream`
+        : `give it one: \`${key}\` in the pricing of the model`;
+    const said = word === undefined ? 'this value' : `"${word}"`;
     const why = `${said} has no price for the model "${id}" at the upstream "${upstream.name}"`;
-    throw refusal(param, `${why}. Leave it out, or have an administrator ${remedy}`, {
-      upstream: upstream.name,
-      model: id,
-    });
+    const details = { upstream: upstream.name, model: id };
+    throw refusal(param, `${why}. Leave it out, or have an administrator ${remedy}`, details);
   }
 }
 

@@ -8,7 +8,14 @@ import type {
 } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
 import type { FactPath, FactValue } from '../../base/contract/facts.ts';
-import type { Candidate, Closed, DropReason, Seen, UpstreamStates } from '../../base/contract/forwarding.ts';
+import {
+  type Candidate,
+  DROP_REASONS,
+  type DropReason,
+  type Seen,
+  type Unavailable,
+  type UpstreamStates,
+} from '../../base/contract/forwarding.ts';
 import { negotiatedProtocol, protocolOf } from '../../base/contract/protocol.ts';
 import type { CacheLifetime } from '../../base/contract/services.ts';
 import { matchesGlob } from '../../base/kit/glob.ts';
@@ -19,11 +26,11 @@ export interface Route {
   readonly key: string;
   readonly upstreams: ReadonlySet<string>;
   readonly has_boundaries: boolean;
-  places(model: ModelConfig, protocol: string): readonly Place[];
+  entries(model: ModelConfig, protocol: string): readonly RouteEntry[];
 }
 
 /** An upstream of a route, for requests of one protocol for one model. */
-export interface Place {
+export interface RouteEntry {
   readonly upstream: UpstreamConfig;
   readonly upstream_model: string;
   readonly order: number;
@@ -33,10 +40,10 @@ export interface Place {
   readonly context_window: number;
   readonly is_understood: boolean;
   readonly drops_lifetimes: boolean;
-  /** The candidate for requests with this cache lifetime, and as a list of one; the same objects each time. */
+  /** The candidate for requests with this cache lifetime, and as the only one; the same objects each time. */
   as(asked: CacheLifetime): {
     readonly candidate: Candidate;
-    readonly alone: readonly Candidate[];
+    readonly as_only_candidate: readonly Candidate[];
     readonly fate: CacheFate;
   };
 }
@@ -52,38 +59,30 @@ export interface Pool {
 
 type RulePolicy = Pick<RoutingRuleConfig, 'on_unsupported_cache'>;
 
-export interface RouteSurroundings {
-  readonly upstream: (name: string) => UpstreamConfig;
-  readonly translates: boolean;
-}
-
 /** Makes a route of a list of at least one upstream, with the settings of its routing rule. */
 export function createRoute(
-  entries: readonly RouteUpstream[],
-  surroundings: RouteSurroundings,
+  configured: readonly RouteUpstream[],
+  { upstream, translates }: { readonly upstream: (name: string) => UpstreamConfig; readonly translates: boolean },
   rule: RulePolicy = {},
 ): Route {
-  const upstreams = entries.map(({ upstream }) => surroundings.upstream(upstream));
-  const known = new WeakMap<ModelConfig, Map<string, readonly Place[]>>();
-  const pools = poolsOf(entries, upstreams);
-  const makePlaces = (model: ModelConfig, protocol: string) =>
-    entries.map((entry, index) =>
-      createPlace(entry, pools[index]!, upstreams[index]!, { model, protocol, surroundings, rule }),
-    );
+  const upstreams = configured.map((one) => upstream(one.upstream));
+  const known = new WeakMap<ModelConfig, Map<string, readonly RouteEntry[]>>();
+  const pools = poolsOf(configured, upstreams);
   return {
     key: JSON.stringify([
       rule.on_unsupported_cache,
-      entries.map(({ upstream, order, weight }) => [upstream, order, weight]),
+      configured.map(({ upstream, order, weight }) => [upstream, order, weight]),
     ]),
     upstreams: new Set(upstreams.map(({ name }) => name)),
     has_boundaries: new Set(upstreams.map(({ state_boundary }) => state_boundary)).size > 1,
-    places(model, protocol) {
-      const by_protocol = known.get(model) ?? new Map<string, readonly Place[]>();
+    entries(model, protocol) {
+      const by_protocol = known.get(model) ?? new Map<string, readonly RouteEntry[]>();
       const found = by_protocol.get(protocol);
       if (found !== undefined) return found;
-      const places = makePlaces(model, protocol);
-      known.set(model, by_protocol.set(protocol, places));
-      return places;
+      const request = { model, protocol, translates, rule };
+      const entries = configured.map((one, index) => createEntry(one, pools[index]!, upstreams[index]!, request));
+      known.set(model, by_protocol.set(protocol, entries));
+      return entries;
     },
   };
 }
@@ -95,40 +94,40 @@ export function sharesSessions({ routing }: GatewayConfig): boolean {
   );
 }
 
-function poolsOf(entries: readonly RouteUpstream[], upstreams: readonly UpstreamConfig[]): readonly Pool[] {
-  return entries.map(({ order }, index) => {
+function poolsOf(configured: readonly RouteUpstream[], upstreams: readonly UpstreamConfig[]): readonly Pool[] {
+  return configured.map(({ order }, index) => {
     const name = upstreams[index]!.cache_pool;
-    const members = entries.filter((other, at) => other.order === order && upstreams[at]!.cache_pool === name);
+    const members = configured.filter((other, at) => other.order === order && upstreams[at]!.cache_pool === name);
     const weight = members.reduce((sum, member) => sum + member.weight, 0);
     return { name, seed: hashOf(`pool ${name}`), weight, size: members.length };
   });
 }
 
-function createPlace(
+function createEntry(
   { order, weight }: RouteUpstream,
   pool: Pool,
   upstream: UpstreamConfig,
-  how: {
+  request: {
     readonly model: ModelConfig;
     readonly protocol: string;
-    readonly surroundings: RouteSurroundings;
+    readonly translates: boolean;
     readonly rule: RulePolicy;
   },
-): Place {
-  const { model, protocol, surroundings, rule } = how;
+): RouteEntry {
+  const { model, protocol, translates, rule } = request;
   const { name, supports, protocols } = upstream;
   const spoken = protocolOf(protocol);
   const counts = protocol !== 'count_tokens' || supports.count_tokens;
-  const speaks = spoken === undefined || protocols.includes(spoken) || surroundings.translates;
+  const speaks = spoken === undefined || protocols.includes(spoken) || translates;
   const facts = upstreamFacts(protocol, model, upstream);
   const upstream_model = facts['route.upstream_model']!;
-  const known: Partial<Record<CacheLifetime, ReturnType<Place['as']>>> = {};
-  const make = (asked: CacheLifetime): ReturnType<Place['as']> => {
+  const known: Partial<Record<CacheLifetime, ReturnType<RouteEntry['as']>>> = {};
+  const make = (asked: CacheLifetime): ReturnType<RouteEntry['as']> => {
     const fate = cacheFate(asked, facts['route.supports.prompt_cache_1h']!, upstream, rule);
     const downgraded = fate === 'downgrade';
     const cache = { 'cache.effective_ttl': downgraded ? '5m' : asked, 'cache.downgraded': downgraded };
     const candidate: Candidate = { upstream, upstream_model, facts: { ...facts, ...cache } };
-    return { candidate, alone: [{ ...candidate, is_alone: true }], fate };
+    return { candidate, as_only_candidate: [{ ...candidate, is_only_candidate: true }], fate };
   };
   return {
     upstream,
@@ -221,7 +220,7 @@ export function cacheFate(
 function refuseLifetime(upstreams: readonly string[]): StageError {
   const names = upstreams.map((name) => `"${name}"`).join(' and ');
   const what = upstreams.length === 1 ? `The upstream ${names} does` : `The upstreams ${names} do`;
-  const message = `${what} not cache prompts of this model for an hour, and the gateway rejects such requests (on_unsupported_cache). Request five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
+  const message = `${what} not cache prompts of this model for an hour, and the gateway rejects such requests (on_unsupported_cache). Request five minutes: cache_control with ttl 5m, or without ttl; in the Messages client, set FORCE_PROMPT_CACHING_5M=1.`;
   return new StageError('invalid_request', message, {
     details: { param: 'cache_control.ttl', ...(upstreams.length === 1 && { upstream: upstreams[0]! }) },
   });
@@ -276,7 +275,7 @@ export interface Needs extends Session {
   /** Whether the request contains state that only its issuing upstream can read. */
   readonly holds_state: boolean;
   /** Checks the privileged fields for an upstream, and returns the models that they name there. Absent without any. */
-  readonly decide?: ((place: Place) => readonly string[]) | undefined;
+  readonly checkPrivileged?: ((entry: RouteEntry) => readonly string[]) | undefined;
 }
 
 export interface Choosing {
@@ -293,69 +292,70 @@ export interface Choice {
   readonly dropped: readonly string[] | undefined;
 }
 
-export interface Dropped {
-  readonly place: Place;
+interface Dropped {
+  readonly entry: RouteEntry;
   readonly reason: DropReason;
 }
 
 /** Reasons that make an upstream temporarily unavailable. */
 const FOR_A_WHILE: ReadonlySet<DropReason> = new Set(['open', 'limited', 'credential', 'model_missing']);
 
-/** The upstreams of a route that can serve a request. Raises upstream_unavailable, or the error of `needs.decide`. */
-export function chooseCandidates(route: Route, places: readonly Place[], needs: Needs, choosing: Choosing): Choice {
-  const [first] = places as [Place];
-  if (places.length === 1) return { candidates: onlyCandidate(first, needs, choosing), spare: 0, dropped: undefined };
+/** The upstreams of a route that can serve a request. Raises upstream_unavailable, or the error of `needs.checkPrivileged`. */
+export function chooseCandidates(
+  route: Route,
+  entries: readonly RouteEntry[],
+  needs: Needs,
+  choosing: Choosing,
+): Choice {
+  const [first] = entries as [RouteEntry];
+  if (entries.length === 1) return { candidates: onlyCandidate(first, needs, choosing), spare: 0, dropped: undefined };
   const dropped: Dropped[] = [];
-  const preferred = placeNamed(places, affinityOf(choosing.states, needs));
+  const preferred = entryNamed(entries, affinityOf(choosing.states, needs));
   const ranking: Ranking = { key: needs.session_key, preferred, ...choosing };
   const is_bound = route.has_boundaries && needs.holds_state;
-  const { able, decided } = is_bound
+  const { able, other_models } = is_bound
     ? dropForeign(
-        places,
+        entries,
         needs,
-        { ...ranking, preferred: placeNamed(places, ownerOf(choosing.states, needs)) ?? preferred },
+        { ...ranking, preferred: entryNamed(entries, ownerOf(choosing.states, needs)) ?? preferred },
         dropped,
       )
-    : dropUnable(places, needs, dropped);
+    : dropUnable(entries, needs, dropped);
   let left = dropRefusing(able, needs, dropped);
-  left = dropClosed(left, { ...choosing, is_bound, by: needs.by }, dropped);
+  left = dropUnavailable(left, { ...choosing, is_bound, by: needs.by }, dropped);
   const { keeping, spare } = splitByCache(left, needs, dropped);
-  const candidates = rankPlaces(keeping, ranking).map((place) => candidateOf(place, needs, decided));
+  const candidates = rankEntries(keeping, ranking).map((entry) => candidateOf(entry, needs, other_models));
   if (left.length === 1 && !dropped.some(({ reason }) => FOR_A_WHILE.has(reason))) {
-    candidates[0] = { ...candidates[0]!, is_alone: true };
+    candidates[0] = { ...candidates[0]!, is_only_candidate: true };
   }
   if (spare.length > 0) {
-    const others = namesOf(dropped.filter(({ place }) => !spare.includes(place)));
-    const later = rankPlaces(spare, ranking).map((place) => candidateOf(place, needs, decided));
+    const others = namesOf(dropped.filter(({ entry }) => !spare.includes(entry)));
+    const later = rankEntries(spare, ranking).map((entry) => candidateOf(entry, needs, other_models));
     candidates.push(...later.map((one) => ({ ...one, facts: { ...one.facts, 'route.dropped': others } })));
   }
   return { candidates, spare: spare.length, dropped: namesOf(dropped) };
 }
 
 function namesOf(dropped: readonly Dropped[]): readonly string[] | undefined {
-  return dropped.length === 0 ? undefined : dropped.map(({ place, reason }) => `${place.upstream.name}: ${reason}`);
+  return dropped.length === 0 ? undefined : dropped.map(({ entry, reason }) => `${entry.upstream.name}: ${reason}`);
 }
 
-function onlyCandidate(place: Place, needs: Needs, { states, now }: Choosing): readonly Candidate[] {
-  const { alone, fate } = place.as(needs.cache_ttl);
-  const others = needs.decide?.(place) ?? [];
-  if (fate === 'refuse') throw refuseLifetime([place.upstream.name]);
-  const closed = states.closed(place.upstream.name, place.upstream_model, needs.by);
-  if (closed !== undefined && mustNotBeTried(closed, true)) throw unavailable(place, closed, now());
-  return others.length === 0 ? alone : [withModels(alone[0]!, others)];
+function onlyCandidate(entry: RouteEntry, needs: Needs, { states, now }: Choosing): readonly Candidate[] {
+  const { as_only_candidate, fate } = entry.as(needs.cache_ttl);
+  const others = needs.checkPrivileged?.(entry) ?? [];
+  if (fate === 'refuse') throw refuseLifetime([entry.upstream.name]);
+  const unavailable = states.unavailable(entry.upstream.name, entry.upstream_model, needs.by);
+  if (unavailable !== undefined && mustNotBeTried(unavailable, true)) throw unavailableError(entry, unavailable, now());
+  return others.length === 0 ? as_only_candidate : [withModels(as_only_candidate[0]!, others)];
 }
 
-function placeNamed(places: readonly Place[], name: string | undefined): Place | undefined {
-  return name === undefined ? undefined : places.find(({ upstream }) => upstream.name === name);
+function entryNamed(entries: readonly RouteEntry[], name: string | undefined): RouteEntry | undefined {
+  return name === undefined ? undefined : entries.find(({ upstream }) => upstream.name === name);
 }
 
-function candidateOf(
-  place: Place,
-  { cache_ttl }: Needs,
-  decided: ReadonlyMap<Place, readonly string[]> | undefined,
-): Candidate {
-  const { candidate } = place.as(cache_ttl);
-  return decided === undefined ? candidate : withModels(candidate, decided.get(place)!);
+function candidateOf(entry: RouteEntry, { cache_ttl }: Needs, other_models: Able['other_models']): Candidate {
+  const { candidate } = entry.as(cache_ttl);
+  return other_models === undefined ? candidate : withModels(candidate, other_models.get(entry)!);
 }
 
 function withModels(candidate: Candidate, others: readonly string[]): Candidate {
@@ -363,240 +363,243 @@ function withModels(candidate: Candidate, others: readonly string[]): Candidate 
   return { ...candidate, facts: { ...candidate.facts, 'request.other_models': models } };
 }
 
-/** Keeps the places that can read the state in a request: those of the upstream that made it, else of the session. */
-function dropForeign(places: readonly Place[], needs: Needs, ranking: Ranking, dropped: Dropped[]): Able {
+/** Keeps the entries that can read the state in a request: those of the upstream that made it, else of the session. */
+function dropForeign(entries: readonly RouteEntry[], needs: Needs, ranking: Ranking, dropped: Dropped[]): Able {
   const { preferred } = ranking;
-  if (preferred !== undefined) return dropUnable(near(preferred, places, dropped), needs, dropped);
-  const { able, decided } = dropUnable(places, needs, dropped);
+  if (preferred !== undefined) return dropUnable(near(preferred, entries, dropped), needs, dropped);
+  const { able, other_models } = dropUnable(entries, needs, dropped);
   // Affinity must not depend on availability or load.
-  const [owner] = rankPlaces(able, { ...ranking, states: { share: () => 1, active: () => 0 } });
-  return { able: near(owner!, able, dropped), decided };
+  const [owner] = rankEntries(able, { ...ranking, states: { share: () => 1, active: () => 0 } });
+  return { able: near(owner!, able, dropped), other_models };
 }
 
-function near({ upstream: { state_boundary } }: Place, places: readonly Place[], dropped: Dropped[]): readonly Place[] {
-  return leave(places, ({ upstream }) => upstream.state_boundary === state_boundary, 'state_boundary', dropped);
+function near(
+  { upstream: { state_boundary } }: RouteEntry,
+  entries: readonly RouteEntry[],
+  dropped: Dropped[],
+): readonly RouteEntry[] {
+  return keepOnly(entries, ({ upstream }) => upstream.state_boundary === state_boundary, 'state_boundary', dropped);
 }
 
-/** Drops places that take no requests now; where all are closed, keeps the one whose time ends first. */
-function dropClosed(
-  places: readonly Place[],
+/** Drops entries that take no requests now; where all are unavailable, keeps the one whose time ends first. */
+function dropUnavailable(
+  entries: readonly RouteEntry[],
   { states, now, is_bound, by }: Choosing & { readonly is_bound: boolean; readonly by: Seen | undefined },
   dropped: Dropped[],
-): readonly Place[] {
-  let closed: Map<Place, Closed> | undefined;
-  for (const place of places) {
-    const found = states.closed(place.upstream.name, place.upstream_model, by);
+): readonly RouteEntry[] {
+  let unavailable: Map<RouteEntry, Unavailable> | undefined;
+  for (const entry of entries) {
+    const found = states.unavailable(entry.upstream.name, entry.upstream_model, by);
     if (found === undefined) continue;
-    closed ??= new Map();
-    closed.set(place, found);
+    unavailable ??= new Map();
+    unavailable.set(entry, found);
   }
-  if (closed === undefined) return places;
+  if (unavailable === undefined) return entries;
   const left =
-    closed.size < places.length ? places.filter((place) => !closed.has(place)) : [lastResort(closed, now(), is_bound)];
-  for (const [place, { because }] of closed) if (!left.includes(place)) dropped.push({ place, reason: because });
+    unavailable.size < entries.length
+      ? entries.filter((entry) => !unavailable.has(entry))
+      : [lastResort(unavailable, now(), is_bound)];
+  for (const [entry, { because }] of unavailable) if (!left.includes(entry)) dropped.push({ entry, reason: because });
   return left;
 }
 
-function lastResort(closed: ReadonlyMap<Place, Closed>, now: number, is_bound: boolean): Place {
-  const untilOf = ([, { until = Number.POSITIVE_INFINITY }]: readonly [Place, Closed]) => until;
-  const soonest = [...closed].toSorted((a, b) => untilOf(a) - untilOf(b));
+function lastResort(unavailable: ReadonlyMap<RouteEntry, Unavailable>, now: number, is_bound: boolean): RouteEntry {
+  const untilOf = ([, { until = Number.POSITIVE_INFINITY }]: readonly [RouteEntry, Unavailable]) => until;
+  const soonest = [...unavailable].toSorted((a, b) => untilOf(a) - untilOf(b));
   const willing = soonest.filter(([, { because }]) => because !== 'drained');
-  const [place, found] = willing[0] ?? soonest[0]!;
+  const [entry, found] = willing[0] ?? soonest[0]!;
   if (willing.length === 0 || (willing.length === 1 && mustNotBeTried(found, true)))
-    throw unavailable(place, found, now, is_bound);
-  return place;
+    throw unavailableError(entry, found, now, is_bound);
+  return entry;
 }
 
 export interface Able {
-  readonly able: readonly Place[];
-  /** Further models per place; `undefined` where the request names none. */
-  readonly decided: ReadonlyMap<Place, readonly string[]> | undefined;
+  readonly able: readonly RouteEntry[];
+  /** Further models per entry; `undefined` where the request names none. */
+  readonly other_models: ReadonlyMap<RouteEntry, readonly string[]> | undefined;
 }
 
-/** Drops places that can never serve such a request; of all of them, keeps the first, or raises its error. */
-function dropUnable(places: readonly Place[], { decide, tokens }: Needs, dropped: Dropped[]): Able {
-  if (decide === undefined && areAlike(places)) return { able: places, decided: undefined };
-  const decided = decide && new Map<Place, readonly string[]>();
-  const refused = decide && decideAll(places, decide, decided!);
-  const allowed = refused === undefined ? places : leave(places, (place) => !refused.has(place), 'privileged', dropped);
-  if (allowed.length === 0) throw refused!.get(places[0]!)!;
-  const understood = leave(allowed, (place) => place.is_understood, 'protocol', dropped, allowed[0]);
+/** Drops entries that can never serve such a request; of all of them, keeps the first, or raises its error. */
+function dropUnable(entries: readonly RouteEntry[], { checkPrivileged, tokens }: Needs, dropped: Dropped[]): Able {
+  if (checkPrivileged === undefined && areAlike(entries)) return { able: entries, other_models: undefined };
+  const other_models = checkPrivileged && new Map<RouteEntry, readonly string[]>();
+  const refused = checkPrivileged && checkAllPrivileged(entries, checkPrivileged, other_models!);
+  const allowed =
+    refused === undefined ? entries : keepOnly(entries, (entry) => !refused.has(entry), 'privileged', dropped);
+  if (allowed.length === 0) throw refused!.get(entries[0]!)!;
+  const understood = keepOnly(allowed, (entry) => entry.is_understood, 'protocol', dropped, allowed[0]);
   // Token counts are estimates, so the largest window always qualifies.
-  const window = Math.min(tokens, Math.max(...understood.map((place) => place.context_window)));
-  const able = leave(understood, (place) => place.context_window >= window, 'context_window', dropped);
-  return { able, decided };
+  const window = Math.min(tokens, Math.max(...understood.map((entry) => entry.context_window)));
+  const able = keepOnly(understood, (entry) => entry.context_window >= window, 'context_window', dropped);
+  return { able, other_models };
 }
 
-function areAlike(places: readonly Place[]): boolean {
-  const { context_window } = places[0]!;
-  return places.every((place) => place.is_understood && place.context_window === context_window);
+function areAlike(entries: readonly RouteEntry[]): boolean {
+  const { context_window } = entries[0]!;
+  return entries.every((entry) => entry.is_understood && entry.context_window === context_window);
 }
 
-/** Keeps places that pass a test, or `otherwise` if none does. */
-function leave(
-  places: readonly Place[],
-  passes: (place: Place) => boolean,
+/** Keeps entries that pass a test, or `otherwise` if none does. */
+function keepOnly(
+  entries: readonly RouteEntry[],
+  passes: (entry: RouteEntry) => boolean,
   reason: DropReason,
   dropped: Dropped[],
-  otherwise?: Place,
-): readonly Place[] {
-  if (places.every(passes)) return places;
-  const passing = places.filter(passes);
+  otherwise?: RouteEntry,
+): readonly RouteEntry[] {
+  if (entries.every(passes)) return entries;
+  const passing = entries.filter(passes);
   const left = passing.length === 0 && otherwise !== undefined ? [otherwise] : passing;
-  for (const place of places) if (!left.includes(place)) dropped.push({ place, reason });
+  for (const entry of entries) if (!left.includes(entry)) dropped.push({ entry, reason });
   return left;
 }
 
-/** Collects, per place, the other models the request may use there. @returns the errors of places that reject it */
-function decideAll(
-  places: readonly Place[],
-  decide: NonNullable<Needs['decide']>,
-  decided: Map<Place, readonly string[]>,
-): ReadonlyMap<Place, StageError> {
-  const refused = new Map<Place, StageError>();
-  for (const place of places) {
+/** Collects, per entry, the other models the request may use there. @returns the errors of entries that reject it */
+function checkAllPrivileged(
+  entries: readonly RouteEntry[],
+  checkPrivileged: NonNullable<Needs['checkPrivileged']>,
+  other_models: Map<RouteEntry, readonly string[]>,
+): ReadonlyMap<RouteEntry, StageError> {
+  const refused = new Map<RouteEntry, StageError>();
+  for (const entry of entries) {
     try {
-      decided.set(place, decide(place));
+      other_models.set(entry, checkPrivileged(entry));
     } catch (error) {
       if (!(error instanceof StageError)) throw error;
-      refused.set(place, error);
+      refused.set(entry, error);
     }
   }
   return refused;
 }
 
-/** Drops places that reject a 1-hour lifetime. Raises invalid_request if all do. */
-function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
-  if (cache_ttl !== '1h') return places;
-  const left = leave(places, (place) => place.as(cache_ttl).fate !== 'refuse', 'cache', dropped);
-  if (left.length === 0) throw refuseLifetime(places.map(({ upstream }) => upstream.name));
+/** Drops entries that reject a 1-hour lifetime. Raises invalid_request if all do. */
+function dropRefusing(entries: readonly RouteEntry[], { cache_ttl }: Needs, dropped: Dropped[]): readonly RouteEntry[] {
+  if (cache_ttl !== '1h') return entries;
+  const left = keepOnly(entries, (entry) => entry.as(cache_ttl).fate !== 'refuse', 'cache', dropped);
+  if (left.length === 0) throw refuseLifetime(entries.map(({ upstream }) => upstream.name));
   return left;
 }
 
-/** Moves places without a 1-hour cache to the end, where the request wants one and another place has it. */
-function splitByCache(
-  places: readonly Place[],
-  { cache_ttl }: Needs,
-  dropped: Dropped[],
-): { readonly keeping: readonly Place[]; readonly spare: readonly Place[] } {
-  const keeps = (place: Place) => place.as(cache_ttl).fate === 'as_asked' && !place.drops_lifetimes;
-  const keeping = cache_ttl === '1h' ? places.filter(keeps) : places;
-  if (keeping.length === 0 || keeping.length === places.length) return { keeping: places, spare: [] };
-  const spare = places.filter((place) => !keeping.includes(place));
-  for (const place of spare) dropped.push({ place, reason: 'cache' });
+/** Moves entries without a 1-hour cache to the end, where the request wants one and another entry has it. */
+function splitByCache(entries: readonly RouteEntry[], { cache_ttl }: Needs, dropped: Dropped[]) {
+  const keeps = (entry: RouteEntry) => entry.as(cache_ttl).fate === 'as_asked' && !entry.drops_lifetimes;
+  const keeping = cache_ttl === '1h' ? entries.filter(keeps) : entries;
+  if (keeping.length === 0 || keeping.length === entries.length) return { keeping: entries, spare: [] };
+  const spare = entries.filter((entry) => !keeping.includes(entry));
+  for (const entry of spare) dropped.push({ entry, reason: 'cache' });
   return { keeping, spare };
 }
 
 export interface Ranking {
   readonly key: string | undefined;
   /** The upstream with the prompt cache of the session, even if it cannot serve now. */
-  readonly preferred: Place | undefined;
+  readonly preferred: RouteEntry | undefined;
   readonly states: Pick<UpstreamStates, 'active' | 'share'>;
   readonly random: () => number;
 }
 
 /**
- * Ranks places: the session's upstream first, then those that share its cache, then by `order`, within one by weighted rendezvous
+ * Ranks entries: the session's upstream first, then those that share its cache, then by `order`, within one by weighted rendezvous
  * hashing, cache pools first. Without a session: power of two random choices.
  */
-export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] {
-  const { key, preferred, states } = ranking;
+export function rankEntries(entries: readonly RouteEntry[], ranking: Ranking): RouteEntry[] {
+  const { key, preferred, states, random } = ranking;
   const hash = key === undefined ? undefined : hashOf(key);
-  const sorted: Place[] = [];
+  const sorted: RouteEntry[] = [];
   const scores: number[] = [];
   // Insertion sort: few entries, and no allocation per request.
-  for (const place of places) {
-    const score = hash === undefined ? chanceOf(place, ranking) : poolScore(place, hash, states);
+  for (const entry of entries) {
+    const { pool } = entry;
+    const weight = hash !== undefined && pool.size > 1 ? pool.weight : weightOf(entry, states);
+    // A random score spreads requests without a session.
+    const score =
+      hash === undefined ? scoreOf((random() * 2 ** 32) >>> 0, entry.seed, weight) : scoreOf(hash, pool.seed, weight);
     let at = sorted.length;
-    while (at > 0 && isBefore(place, score, sorted[at - 1]!, scores[at - 1]!, hash, ranking)) {
+    while (at > 0 && isBefore(entry, score, sorted[at - 1]!, scores[at - 1]!, hash, ranking)) {
       sorted[at] = sorted[at - 1]!;
       scores[at] = scores[at - 1]!;
       at--;
     }
-    sorted[at] = place;
+    sorted[at] = entry;
     scores[at] = score;
   }
   if (hash === undefined && preferred === undefined && sorted.length > 1) lessBusyFirst(sorted, states);
   return sorted;
 }
 
-function weightOf({ upstream, upstream_model, weight }: Place, { share }: Ranking['states']): number {
+function weightOf({ upstream, upstream_model, weight }: RouteEntry, { share }: Ranking['states']): number {
   return weight * share(upstream.name, upstream_model);
 }
 
-/** A random score, so that requests without a session spread. */
-function chanceOf(place: Place, { random, states }: Ranking): number {
-  return scoreOf((random() * 2 ** 32) >>> 0, place.seed, weightOf(place, states));
-}
-
-function poolScore(place: Place, hash: number, states: Ranking['states']): number {
-  const { pool } = place;
-  return scoreOf(hash, pool.seed, pool.size === 1 ? weightOf(place, states) : pool.weight);
-}
-
 function isBefore(
-  place: Place,
+  entry: RouteEntry,
   score: number,
-  other: Place,
+  other: RouteEntry,
   other_score: number,
   hash: number | undefined,
   { preferred, states }: Ranking,
 ): boolean {
   if (preferred !== undefined) {
-    if (place === preferred || other === preferred) return place === preferred;
+    if (entry === preferred || other === preferred) return entry === preferred;
     const [is_close, other_is_close] = [
-      place.pool.name === preferred.pool.name,
+      entry.pool.name === preferred.pool.name,
       other.pool.name === preferred.pool.name,
     ];
     if (is_close !== other_is_close) return is_close;
   }
-  if (place.order !== other.order) return place.order < other.order;
-  if (place.weight > 0 !== other.weight > 0) return place.weight > 0;
-  if (hash === undefined || place.pool.name !== other.pool.name)
+  if (entry.order !== other.order) return entry.order < other.order;
+  if (entry.weight > 0 !== other.weight > 0) return entry.weight > 0;
+  if (hash === undefined || entry.pool.name !== other.pool.name)
     // The name breaks ties, so that pools do not interleave.
-    return score !== other_score ? score > other_score : place.pool.name < other.pool.name;
-  return scoreOf(hash, place.seed, weightOf(place, states)) > scoreOf(hash, other.seed, weightOf(other, states));
+    return score !== other_score ? score > other_score : entry.pool.name < other.pool.name;
+  return scoreOf(hash, entry.seed, weightOf(entry, states)) > scoreOf(hash, other.seed, weightOf(other, states));
 }
 
 /** Power of two choices by requests in flight per weight. */
-function lessBusyFirst(sorted: Place[], { active }: Ranking['states']): void {
-  const [first, second] = sorted as [Place, Place];
+function lessBusyFirst(sorted: RouteEntry[], { active }: Ranking['states']): void {
+  const [first, second] = sorted as [RouteEntry, RouteEntry];
   if (first.order !== second.order || second.weight === 0) return;
-  const load = ({ upstream, weight }: Place) => active(upstream.name) / weight;
+  const load = ({ upstream, weight }: RouteEntry) => active(upstream.name) / weight;
   if (load(second) < load(first)) sorted.splice(0, 2, second, first);
 }
 
-/** Longest `retry-after`: with a longer one the Messages client gives up at once. */
-const RETRY_SECONDS_MAX = 60;
+/** A `retry-after` of at most a minute: with a longer one the Messages client gives up at once. */
+export const shortWait = (seconds: number): number => Math.min(60, Math.max(1, Math.ceil(seconds)));
+
 /** `retry-after` for a drained upstream, whose end is unknown. */
 const RETRY_SECONDS_DRAINED = 10;
 
-const ALONE = { caller: 'your requests', request: 'this request' } as const;
+const ONLY_FOR = { caller: 'your requests', request: 'this request' } as const;
 
-/** Whether not even the last upstream is tried; one that is limited responds at once, with a better error. */
-export function mustNotBeTried({ because }: Closed, is_alone: boolean): boolean {
-  return because === 'drained' || (because === 'open' && is_alone);
+/** Why an upstream takes no requests, for callers. */
+function describeUnavailable({ because, last, only_for }: Unavailable): string {
+  const of_last = last === undefined ? '' : ` (${last})`;
+  if (because !== 'open') return DROP_REASONS[because] + of_last;
+  return `it failed too often${only_for === undefined ? '' : ` on ${ONLY_FOR[only_for]}`}${of_last}`;
 }
 
-/** The error where no upstream of a route takes requests; `retry-after` is the time of the next trial. */
-export function unavailable(
+/** Whether the last candidate is skipped too. A rate-limited one is still tried: it responds at once, with a better error. */
+export function mustNotBeTried({ because }: Unavailable, is_only_candidate: boolean): boolean {
+  return because === 'drained' || (because === 'open' && is_only_candidate);
+}
+
+/** The error where no upstream of a route takes requests; `retry-after` is the time of the next probe. */
+export function unavailableError(
   { upstream: { name } }: Pick<Candidate, 'upstream'>,
-  closed: Closed,
+  unavailable: Unavailable,
   now: number,
   holds_state = false,
 ): StageError {
-  const { because, until, last, alone } = closed;
-  const seconds = Math.min(RETRY_SECONDS_MAX, Math.max(1, Math.ceil(((until ?? Infinity) - now) / 1000)));
-  const wait = because === 'drained' && until === undefined ? RETRY_SECONDS_DRAINED : seconds;
-  const whose = alone === undefined ? 'it failed too often' : `it failed too often on ${ALONE[alone]}`;
-  const failed = last === undefined ? whose : `${whose} (${last})`;
-  const why = because === 'drained' ? 'an administrator has drained it' : failed;
+  const { because, until, last } = unavailable;
+  const is_drained = because === 'drained';
+  const wait = is_drained ? RETRY_SECONDS_DRAINED : shortWait(((until ?? Infinity) - now) / 1000);
   const no_other = holds_state
     ? 'only it can read the encrypted or stored state in this request'
     : 'the route has no other that could serve this request';
+  const remedy = is_drained ? 'Ask an administrator to resume the upstream' : `Try again in ${wait} s`;
   return new StageError(
     'upstream_unavailable',
-    `The upstream "${name}" is unavailable: ${why}, and ${no_other}. Try again in ${wait} s.`,
+    `The upstream "${name}" is unavailable: ${describeUnavailable(unavailable)}, and ${no_other}. ${remedy}.`,
     {
       details: { upstream: name, because, ...(last !== undefined && { last }) },
       headers: { 'retry-after': String(wait) },
@@ -628,21 +631,21 @@ interface Served extends Session {
 }
 
 /** Session affinity of requests: as long as prompts are cached, and longer for state. */
-export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 'settle'>) {
+export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 'remember'>) {
   return {
     keep({ upstream, session_key, model, continues, cache_ttl, has_boundaries }: Served): void {
       if (session_key !== undefined)
-        states.settle(affinityKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);
+        states.remember(affinityKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);
       if (!has_boundaries) return;
-      if (continues !== undefined) states.settle(continues, upstream, STATE_SECONDS);
+      if (continues !== undefined) states.remember(continues, upstream, STATE_SECONDS);
       if (session_key === undefined) return;
-      states.settle(stateKey(session_key, model), upstream, STATE_SECONDS);
-      states.settle(stateKey(session_key), upstream, STATE_SECONDS);
+      states.remember(stateKey(session_key, model), upstream, STATE_SECONDS);
+      states.remember(stateKey(session_key), upstream, STATE_SECONDS);
     },
     /** Records which upstream stores a Responses response. @param answer its beginning */
     keepStored(answer: string, upstream: string): void {
       const id = RESPONSE_ID.exec(answer.slice(0, RESPONSE_HEAD_CHARS))?.[1];
-      if (id !== undefined) states.settle(sessionKey('stored', id), upstream, STATE_SECONDS);
+      if (id !== undefined) states.remember(sessionKey('stored', id), upstream, STATE_SECONDS);
     },
   };
 }

@@ -83,21 +83,17 @@ export interface Target {
 }
 
 export function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
-  const { profile, timeouts } = config.server;
-  const { connect_seconds } = timeouts;
+  const { connect_seconds } = config.server.timeouts;
+  const { proxy } = configuredProxyRoute(upstream.proxy, secret);
   const credential = upstream.api_key_env ?? upstream.auth_token_env;
   return {
     config: upstream,
     pathOf: upstreamPaths(upstream),
-    transport: openTransport(upstream, {
-      connect_seconds,
-      clock,
-      proxy: configuredProxyRoute(upstream.proxy, secret).proxy,
-    }),
+    transport: openTransport(upstream, { connect_seconds, clock, proxy }),
     credential: upstreamCredential(upstream, secret),
     fixed_headers: fixedHeaders(upstream, secret),
     credential_name: credential === undefined ? undefined : secretPlace(credential),
-    header_prefixes: headerPrefixes(upstream.profile, profile),
+    header_prefixes: headerPrefixes(upstream.profile, config.server.profile),
     allowed_headers: new Set(upstream.allow_headers),
     propagate: config.telemetry.propagate,
     drain:
@@ -160,14 +156,19 @@ function takenBy({ supports }: UpstreamConfig, compressed: CompressedBody | unde
   return compressed?.encodings.every((encoding) => taken.includes(encoding)) ? compressed : undefined;
 }
 
-/** The error for a request that is not translated; only the log has the reason. */
+/** The error for a request that is not translated; only the log names the upstream. */
 function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, spoken: Protocol): StageError {
   const speaks = `the upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
   const reason =
     protocol === 'count_tokens'
       ? `${speaks}, so it cannot count tokens`
       : `${speaks}, and this pipeline does not translate: add the stage \`translate\` above \`forward\``;
-  return new StageError('not_supported', 'This API is not available for this model.', { cause: new Error(reason) });
+  const paths = protocols.map((each) => definitionOf(each).path).join(' or ');
+  const message =
+    protocol === 'count_tokens'
+      ? 'The upstream of this model cannot count tokens. Use the token counts of a response.'
+      : `The upstream of this model does not speak the protocol of this request. Send the request to ${paths}.`;
+  return new StageError('not_supported', message, { cause: new Error(reason) });
 }
 
 /** Creates the transport to an upstream, as gateway.yaml selects it. */

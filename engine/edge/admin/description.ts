@@ -10,30 +10,11 @@ import { isEmail } from '../../base/kit/text/email.ts';
 import { isPrintableLine } from '../../base/kit/text/printable.ts';
 import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
 import { parseDate } from '../../base/kit/times.ts';
+import { startOfDate } from '../../base/kit/zoned-time.ts';
 import { withoutReferences } from '../../base/source/schemas.ts';
 import { requestErrors, type SchemaError } from '../../base/source/validate.ts';
 import type { AdminAction } from '../../domain/audit/admin-changes.ts';
 import type { ServiceScope } from '../../domain/identity/tokens/service-tokens.ts';
-
-/** Audit action (`admin_changes.action`) of each operation that changes something. */
-export const ADMIN_ACTIONS: Readonly<Record<string, AdminAction>> = {
-  createToken: 'token.create',
-  revokeToken: 'token.revoke',
-  rotateToken: 'token.rotate',
-  endSession: 'session.end',
-  endSessions: 'session.end',
-  deprovision: 'person.deprovision',
-  rebind: 'person.rebind',
-  setLimit: 'limit.set',
-  clearLimit: 'limit.clear',
-  grantLimit: 'limit.grant',
-  revokeGrant: 'limit.revoke',
-  drainUpstream: 'upstream.drain',
-  resumeUpstream: 'upstream.resume',
-  createServiceToken: 'service_token.create',
-  revokeServiceToken: 'service_token.revoke',
-  rotateServiceToken: 'service_token.rotate',
-};
 
 type Described = Readonly<Record<string, unknown>>;
 
@@ -45,6 +26,8 @@ export interface DescribedOperation {
   readonly needs_admin: boolean;
   /** Scope that a service token needs; absent: service tokens are refused. */
   readonly scope: ServiceScope | undefined;
+  /** `admin_changes.action` of what the operation changes; absent for GET. */
+  readonly action: AdminAction | undefined;
   readonly path_names: readonly string[];
   readonly query: JsonSchema;
   readonly body: JsonSchema | undefined;
@@ -84,8 +67,16 @@ export function operationOf(name: string): DescribedOperation {
 }
 
 function describeOperation(path: string, method: string, item: Described): DescribedOperation | undefined {
-  const { operationId, security, parameters, requestBody, responses } = resolve(item[method]) as {
+  const {
+    operationId,
+    'x-action': action,
+    security,
+    parameters,
+    requestBody,
+    responses,
+  } = resolve(item[method]) as {
     operationId: string;
+    'x-action'?: AdminAction;
     security: readonly { readonly session?: readonly string[]; readonly service?: readonly ServiceScope[] }[];
     parameters?: readonly Parameter[];
     requestBody?: Content;
@@ -101,6 +92,7 @@ function describeOperation(path: string, method: string, item: Described): Descr
     path,
     needs_admin: security.some(({ session }) => session?.includes('admin')),
     scope: security.find(({ service }) => service !== undefined)?.service?.[0],
+    action,
     path_names: all.filter((each) => each.in === 'path').map(({ name }) => name),
     query: querySchema(all.filter((each) => each.in === 'query')),
     body: requestBody?.content['application/json']?.schema,
@@ -257,18 +249,6 @@ export function showName(name: string): string {
   return /^[\w.-]{1,40}$/.test(name) ? `"${name}"` : 'with an invalid name';
 }
 
-/** The period of `since` and `until`. Raises OperationError unless it begins before it ends. */
-export function periodOf({ since, until }: { readonly since?: string; readonly until?: string }): {
-  readonly since: Date | undefined;
-  readonly until: Date | undefined;
-} {
-  const [from, to] = [since, until].map((text) => (text === undefined ? undefined : new Date(text)));
-  if (from !== undefined && to !== undefined && from >= to) {
-    throw new OperationError('"until" must be after "since"');
-  }
-  return { since: from, until: to };
-}
-
 /** Expiry of a request, absolute or relative. */
 export interface ExpiryInput {
   readonly expires_at?: string | null;
@@ -333,4 +313,22 @@ export function dateParameter(name: string, text: string | undefined): Date | st
     throw new OperationError(`the parameter "${name}" is wrong: expected ${expected}`);
   }
   return text.includes('T') ? moment : text;
+}
+
+/** Parameters of a period. */
+export type PeriodQuery = { readonly [Key in 'since' | 'until' | 'time_zone']?: string | undefined };
+
+/** The period of a list; a date is midnight in the time zone. Raises OperationError unless it begins before it ends. */
+export function periodOf(
+  { since, until, time_zone }: PeriodQuery,
+  config: Pick<GatewayConfig, 'spend_limits'>,
+): { readonly since: Date | undefined; readonly until: Date | undefined } {
+  const zone = timeZoneParameter(time_zone, config);
+  const [from, to] = [dateParameter('since', since), dateParameter('until', until)].map((at) =>
+    typeof at === 'string' ? startOfDate(at, zone) : at,
+  );
+  if (from !== undefined && to !== undefined && from >= to) {
+    throw new OperationError('the parameter "until" must be after "since"');
+  }
+  return { since: from, until: to };
 }

@@ -13,7 +13,7 @@ import { ofStore, showSums } from './usage.ts';
 type Configuration = Awaited<ReturnType<ReturnType<typeof configOperations>['getConfig']>>;
 
 /** Current state of the gateway, from which issues are derived. */
-export interface Circumstances {
+export interface GatewayState {
   readonly configuration: Pick<Configuration, 'replicas' | 'failing'>;
   readonly upstreams: readonly Shown[];
   readonly limits: readonly LimitInForce[];
@@ -25,7 +25,7 @@ export interface Circumstances {
   readonly yesterday: UsageSums;
 }
 
-type LookAt = ReturnType<typeof issue>;
+type Issue = ReturnType<typeof issue>;
 
 /** `alarm`: requests or reloads fail now. The subject is an upstream, route, address or error code; `null`: the gateway. */
 const issue = (
@@ -43,7 +43,7 @@ const COST_NANO_USD = 10_000_000_000n;
 const ESTIMATED_PERCENT = 5n;
 
 /** Issues, the most urgent first. */
-export function lookAt(known: Circumstances): LookAt[] {
+export function findIssues(known: GatewayState): Issue[] {
   return [
     ...configurationFailed(known),
     ...known.upstreams.flatMap(upstreamUnavailable),
@@ -57,7 +57,7 @@ export function lookAt(known: Circumstances): LookAt[] {
   ].toSorted((a, b) => Number(b.level === 'alarm') - Number(a.level === 'alarm'));
 }
 
-function configurationFailed({ configuration: { replicas, failing } }: Circumstances): LookAt[] {
+function configurationFailed({ configuration: { replicas, failing } }: GatewayState): Issue[] {
   const since = replicas.flatMap(({ failing_since }) => failing_since ?? []).sort((a, b) => Number(a) - Number(b));
   if (since.length === 0) return [];
   const why = failing?.findings[0]?.message ?? failing?.problem;
@@ -66,14 +66,14 @@ function configurationFailed({ configuration: { replicas, failing } }: Circumsta
   return [issue('configuration_failed', 'alarm', text, null, since[0]!)];
 }
 
-function configurationsDiffer({ configuration: { replicas } }: Circumstances): LookAt[] {
+function configurationsDiffer({ configuration: { replicas } }: GatewayState): Issue[] {
   const versions = new Set(replicas.map(({ version }) => version));
   if (versions.size < 2) return [];
   const text = `${replicas.length} replicas run ${versions.size} different configurations.`;
   return [issue('configurations_differ', 'warn', text)];
 }
 
-function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: Shown): LookAt[] {
+function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: Shown): Issue[] {
   const because = (last: string | null) => (last === null ? '' : `: ${last}`);
   const open = models.find((model) => model.state === 'open');
   const [other] = elsewhere;
@@ -84,10 +84,10 @@ function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: S
         ? `${name} is unavailable for ${open.upstream_model}${because(open.last_failure)}`
         : other !== undefined && `${name} is unavailable for replica ${other.replica}${because(other.last)}`;
   if (text === false) return [];
-  return [issue('upstream_closed', 'alarm', text, name)];
+  return [issue('upstream_unavailable', 'alarm', text, name)];
 }
 
-function upstreamDrained({ name, drained, routes }: Shown): LookAt[] {
+function upstreamDrained({ name, drained, routes }: Shown): Issue[] {
   if (drained === null) return [];
   const alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
   if (alone.length > 0) {
@@ -98,7 +98,7 @@ function upstreamDrained({ name, drained, routes }: Shown): LookAt[] {
   return [issue('upstream_drained', 'warn', text, name, drained.at)];
 }
 
-function limitsNear({ limits }: Circumstances): LookAt[] {
+function limitsNear({ limits }: GatewayState): Issue[] {
   const near = limits
     .filter(({ limit, window }) => limit !== null && limit > 0 && isSpendWindow(window))
     .map((each) => ({ ...each, share: (each.spent + each.reserved) / each.limit! }))
@@ -117,7 +117,7 @@ function limitsNear({ limits }: Circumstances): LookAt[] {
   return [issue('limit_near', 'warn', capital(text), first.of.user ?? null)];
 }
 
-function manyRefused({ requests, refused }: Circumstances): LookAt[] {
+function manyRefused({ requests, refused }: GatewayState): Issue[] {
   const count = refused.reduce((sum, each) => sum + each.requests, 0);
   const [first] = refused;
   if (first === undefined || count < MANY_REFUSED || count < (requests + count) * MANY_REFUSED_SHARE) return [];
@@ -125,16 +125,16 @@ function manyRefused({ requests, refused }: Circumstances): LookAt[] {
   return [issue('many_refused', 'warn', text, first.error)];
 }
 
-function signInsRefused({ refused_sign_ins }: Circumstances): LookAt[] {
+function signInsRefused({ refused_sign_ins }: GatewayState): Issue[] {
   const [last] = refused_sign_ins;
   if (last === undefined) return [];
   const many = refused_sign_ins.length;
   const who = last.email === '' ? 'a person without an address' : last.email;
-  const text = `${many === 1 ? 'A sign-in was' : `${many} sign-ins were`} refused in the last 24 hours${many === 1 ? '' : ', the latest'} of ${who}: ${last.detail}`;
+  const text = `${many === 1 ? 'A sign-in was' : `${many} sign-ins were`} rejected in the last 24 hours${many === 1 ? '' : ', the latest'} of ${who}: ${last.detail}`;
   return [issue('sign_ins_refused', 'warn', text, last.email || null, last.at)];
 }
 
-function costGrows({ today, yesterday }: Circumstances): LookAt[] {
+function costGrows({ today, yesterday }: GatewayState): Issue[] {
   if (today.cost_nano_usd < COST_NANO_USD || today.cost_nano_usd < 2n * yesterday.cost_nano_usd) return [];
   if (yesterday.cost_nano_usd === 0n) return [];
   const times = Number(today.cost_nano_usd) / Number(yesterday.cost_nano_usd);
@@ -142,8 +142,8 @@ function costGrows({ today, yesterday }: Circumstances): LookAt[] {
   return [issue('cost_grows', 'warn', text)];
 }
 
-function estimatesGrow({ today, yesterday }: Circumstances): LookAt[] {
-  const percent = ({ cost_nano_usd, estimated_nano_usd }: Circumstances['today']) =>
+function estimatesGrow({ today, yesterday }: GatewayState): Issue[] {
+  const percent = ({ cost_nano_usd, estimated_nano_usd }: GatewayState['today']) =>
     cost_nano_usd <= 0n ? 0n : (100n * estimated_nano_usd) / cost_nano_usd;
   const [now, before] = [percent(today), percent(yesterday)];
   if (now < ESTIMATED_PERCENT || now <= before) return [];
@@ -201,7 +201,7 @@ export function homeOperations(options: AdminOptions) {
         },
         upstreams: {
           all: upstreams.length,
-          closed: upstreams.filter(isClosed).map(({ name }) => name),
+          unavailable: upstreams.filter(isUnavailable).map(({ name }) => name),
           drained: upstreams.filter(({ drained }) => drained !== null).map(({ name }) => name),
         },
         configuration: {
@@ -210,7 +210,7 @@ export function homeOperations(options: AdminOptions) {
           replicas: configuration.replicas.length,
           is_failing: configuration.replicas.some(({ failing_since }) => failing_since !== null),
         },
-        look_at: lookAt(known),
+        look_at: findIssues(known),
       };
     },
   };
@@ -220,7 +220,7 @@ function meaningOf(code: string): string | null {
   return Object.hasOwn(ERRORS, code) ? ERRORS[code as keyof typeof ERRORS].meaning : null;
 }
 
-function isClosed({ state, models, elsewhere }: Shown): boolean {
+function isUnavailable({ state, models, elsewhere }: Shown): boolean {
   return state === 'open' || models.some((model) => model.state === 'open') || elsewhere.length > 0;
 }
 

@@ -1,4 +1,4 @@
-import { type GatewayConfig, SPEND_SCOPES } from '../../base/contract/config.ts';
+import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../base/contract/config.ts';
 import { OperationError } from '../../base/contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../../base/contract/services.ts';
 import { isSpendWindow } from '../../base/contract/windows.ts';
@@ -10,6 +10,7 @@ import {
   AMOUNT_UNITS,
   type AmountUnit,
   amountIn,
+  countedBy,
   describeNothingLimited,
   describeWhere,
   describeWhose,
@@ -39,9 +40,10 @@ import {
   readLimits,
   startOfDay,
   timeZone,
+  type WrittenLimit,
   writtenLimit,
 } from '../../domain/budget/limits/limit-statuses.ts';
-import { describeLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
+import { counterKey, describeLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import { listPeople } from '../../domain/identity/sessions/people.ts';
 import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
 import { type ExpiryInput, expiryOf, requireId } from './description.ts';
@@ -83,6 +85,13 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
     previous: previous === null ? null : shownAmount(name.unit, previous),
     now: await now(name),
   });
+  /** The counters of combinations of the named keys: without spending, only their own name leads to them. */
+  const combined = (of: LimitParts) =>
+    countedBy(config).flatMap(({ scope, window, unit }) => {
+      const keys = scope.split('+').map((each) => of[each as SpendScope]);
+      if (keys.length === 1 || !keys.every((key) => key !== undefined)) return [];
+      return [{ scope, key: counterKey(keys), window, unit }];
+    });
   const unknownUserNote = async (user: string | undefined) =>
     user === undefined || (await listPeople(at, { user, limit: 1 })).length > 0
       ? []
@@ -92,7 +101,20 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       const of = whoseLimits(query, caller);
       if (of === undefined)
         return { written: spendLimits(config).map(writtenLimit), limits: await limitsAtAGlance(at) };
-      if (caller.is_admin) return limitsAround(at, of);
+      if (caller.is_admin) {
+        const { limits, written } = await limitsAround(at, of);
+        const unlisted = combined(of).filter((name) => !limits.some((each) => isSameCounter(name, each)));
+        const unspent = await readLimits(at, unlisted);
+        const isShown = ({ scope, window, unit, rule }: WrittenLimit) =>
+          unspent.some(
+            (each) =>
+              each.scope === scope &&
+              each.window === window &&
+              each.unit === unit &&
+              each.rules.some((own) => own.rule === rule),
+          );
+        return { limits: [...limits, ...unspent], written: written.filter((each) => !isShown(each)) };
+      }
       const { team, project } = partsIn(query);
       const named = { user: of.user!, ...(team !== undefined && { team }), ...(project !== undefined && { project }) };
       return limitsAround({ ...at, reader: caller }, named, caller.principal);
@@ -154,6 +176,21 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
       const grant = await revokeGrant(by, requireId(id, 'grant'));
       return { grant: showGrant(grant), now: await now(grant.name) };
     },
+
+    /** Rules of gateway.yaml in words, with their counts of today. */
+    async listLimitRules(_: OperationContext, _nothing: object) {
+      const since = await startOfDay(at);
+      const [counts, refusals] = await Promise.all([countRules(at), limitRefusals(database, since)]);
+      const rules = Map.groupBy(counts, ({ limit }) => limit.name);
+      return {
+        since,
+        time_zone: timeZone(config),
+        rules: [...rules].map(([name, limits]) => {
+          const { rule: _rule, ...today } = refusals.find(({ rule }) => rule === name) ?? NONE_REFUSED;
+          return { ...describeRule(name, limits), ...today };
+        }),
+      };
+    },
   };
 }
 
@@ -203,26 +240,6 @@ function parseCounter(input: LimitInput, config: GatewayConfig, least: 0 | 1): {
     throw new OperationError('send one of "usd", "requests" and "tokens"');
   const name = nameCounted(config, { of: partsIn(input), window: input.window, unit: limitUnit(unit) });
   return { name, amount: amountIn(name.unit, input[unit]!, least) };
-}
-
-/** Limit rules of gateway.yaml in words, with their counts of today. */
-export function limitRuleOperations({ config, database, clock }: AdminOptions) {
-  const at = { config, database, clock };
-  return {
-    async listLimitRules(_: OperationContext, _nothing: object) {
-      const since = await startOfDay(at);
-      const [counts, refusals] = await Promise.all([countRules(at), limitRefusals(database, since)]);
-      const rules = Map.groupBy(counts, ({ limit }) => limit.name);
-      return {
-        since,
-        time_zone: timeZone(config),
-        rules: [...rules].map(([name, limits]) => {
-          const { rule: _rule, ...today } = refusals.find(({ rule }) => rule === name) ?? NONE_REFUSED;
-          return { ...describeRule(name, limits), ...today };
-        }),
-      };
-    },
-  };
 }
 
 const NONE_REFUSED = { rule: '', refused: 0, refused_people: 0, would_refuse: 0 };

@@ -92,28 +92,28 @@ export function listById<Query, Entry extends { readonly id: number }>(
     count(query: Query, most: number): Promise<number>;
   },
 ) {
+  const page = async (query: Query & PageBefore) =>
+    pageOf(await list.read(query, { before: query.before, limit: query.limit + 1 }), query.limit);
   const all = (query: Query): ExportedList<Entry> => ({
     ...list,
-    pages: () => pagesById((page) => list.read(query, page)),
+    pages: () => pagesOf((before?: number) => page({ ...query, before, limit: EXPORT_PAGE })),
     count: (most) => list.count(query, most),
   });
   return {
-    page: async (query: Query & PageBefore) =>
-      pageOf(await list.read(query, { before: query.before, limit: query.limit + 1 }), query.limit),
+    page,
     lines: (query: Query) => exported(all(query), 'jsonl'),
     csv: (query: Query) => exported(all(query), 'csv'),
   };
 }
 
-async function* pagesById<Entry extends { readonly id: number }>(
-  read: (page: PageBefore) => Promise<readonly Entry[]>,
+/** The pages of a list, from the first to the last. */
+export async function* pagesOf<Entry, Cursor>(
+  read: (cursor: Cursor | undefined) => Promise<{ readonly entries: readonly Entry[]; readonly next: Cursor | null }>,
 ): AsyncIterable<readonly Entry[]> {
-  let before: number | undefined;
-  for (;;) {
-    const page = await read({ before, limit: EXPORT_PAGE });
-    if (page.length > 0) yield page;
-    if (page.length < EXPORT_PAGE) return;
-    before = page.at(-1)!.id;
+  for (let cursor: Cursor | null | undefined; cursor !== null; ) {
+    const page = await read(cursor);
+    if (page.entries.length > 0) yield page.entries;
+    cursor = page.next;
   }
 }
 

@@ -8,19 +8,19 @@ import {
 } from '../../domain/audit/admin-changes.ts';
 import type { AdminOptions, Caller, OperationContext } from './calls.ts';
 import { configOperations } from './config.ts';
-import { checkInput, type DescribedOperation, periodOf, type Sent } from './description.ts';
+import { checkInput, type DescribedOperation, type PeriodQuery, periodOf, type Sent } from './description.ts';
 import { homeOperations } from './home.ts';
-import { limitOperations, limitRuleOperations } from './limits.ts';
+import { limitOperations } from './limits.ts';
 import { listById, type PageBefore } from './lists.ts';
-import { meOperations, peopleOperations, refusedSignInOperations, sessionOperations } from './people.ts';
+import { peopleOperations } from './people.ts';
 import { policyOperations } from './policies.ts';
 import { requestOperations } from './requests.ts';
-import { serviceTokenOperations, tokenGroupOperations, tokenOperations } from './tokens.ts';
-import { modelOperations, upstreamOperations, upstreamTrafficOperations } from './upstreams.ts';
+import { tokenOperations } from './tokens.ts';
+import { modelOperations, upstreamOperations } from './upstreams.ts';
 import { usageOperations } from './usage.ts';
 
 /** Filter of the list of changes. */
-export type ChangesQuery = { readonly [Key in 'since' | 'until' | 'actor' | 'action' | 'subject']?: string };
+export type ChangesQuery = PeriodQuery & { readonly [Key in 'actor' | 'action' | 'subject']?: string };
 
 function changeOperations({ config, database }: AdminOptions) {
   const viewOf = (change: AdminChange) => ({
@@ -29,7 +29,7 @@ function changeOperations({ config, database }: AdminOptions) {
   });
   const filterOf = (query: ChangesQuery): ChangeFilter => {
     const { actor, action, subject } = query;
-    return { actor, action, subject, ...periodOf(query) };
+    return { actor, action, subject, ...periodOf(query, config) };
   };
   const list = listById({
     name: 'changes',
@@ -58,24 +58,17 @@ function changeOperations({ config, database }: AdminOptions) {
 /** Every admin operation by its `operationId`. */
 export function adminOperations(options: AdminOptions) {
   return {
-    ...meOperations(options),
     ...modelOperations(options),
     ...tokenOperations(options),
-    ...tokenGroupOperations(options),
-    ...sessionOperations(options),
     ...peopleOperations(options),
-    ...refusedSignInOperations(options),
     ...policyOperations(options),
     ...limitOperations(options),
-    ...limitRuleOperations(options),
     ...upstreamOperations(options),
-    ...upstreamTrafficOperations(options),
     ...usageOperations(options),
     ...homeOperations(options),
     ...requestOperations(options),
     ...changeOperations(options),
     ...configOperations(options),
-    ...serviceTokenOperations(options),
   };
 }
 

@@ -21,16 +21,20 @@ import {
 import { serviceTokensOf } from '../../domain/identity/tokens/service-tokens.ts';
 import { tokenGroupsOpenTo } from '../../domain/identity/tokens/tokens.ts';
 import { noModelsBecause } from '../../domain/upstreams/models.ts';
-
 import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
-import { emailInPath, periodOf, requireId } from './description.ts';
+import { emailInPath, type PeriodQuery, periodOf, requireId } from './description.ts';
 import { listById, notInList, type PageBefore, type PageQuery, pageOf } from './lists.ts';
 
 /** The database has all groups; a session token only those that decide something. */
 type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
 
-/** Identity and permissions of the caller. */
-export function meOperations({ config, models, database, clock }: AdminOptions) {
+/** Filter of the list of refused sign-ins. */
+export type RefusalsQuery = PeriodQuery & { readonly user?: string };
+
+/** Identity of the caller; people and refused sign-ins, for administrators; sessions: one's own, for administrators all. */
+export function peopleOperations({ config, models, database, clock, sessions }: AdminOptions) {
+  const at = { config, database, clock };
+  const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');
   /** The caller's own tokens; `null` during an outage of the database, without which the rest is known. */
   const knownOf = async (principal_id: string): Promise<Known> => {
     const now = clock.now();
@@ -47,12 +51,22 @@ export function meOperations({ config, models, database, clock }: AdminOptions) 
       return { own_tokens: null, own_tokens_suspended: null, own_tokens_suspend_at: null };
     }
   };
+  const filterOf = (query: RefusalsQuery): RefusalFilter => ({ user: query.user, ...periodOf(query, config) });
+  const refusals = listById({
+    name: 'refused-sign-ins',
+    titles: [
+      ...['id', 'at', 'email', 'refused', 'detail', 'groups', 'expected'],
+      ...['client', 'client_address', 'request_id', 'subject', 'issuer'],
+    ],
+    read: (query: RefusalsQuery, page) => listRefusals(database, filterOf(query), page),
+    count: (query) => countRefusals(database, filterOf(query)),
+  });
   return {
     async getMe({ caller }: OperationContext, _nothing: object) {
       const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
       const asking = { kind: 'session', token_group: token.group, groups, email } as const;
-      const refusals = models.all.map((model) => models.refusal(asking, model));
-      const usable = models.all.filter((_, i) => refusals[i] === undefined);
+      const rejections = models.all.map((model) => models.refusal(asking, model));
+      const usable = models.all.filter((_, i) => rejections[i] === undefined);
       return {
         email,
         name,
@@ -63,19 +77,12 @@ export function meOperations({ config, models, database, clock }: AdminOptions) 
         session_id: token.id,
         token_group: token.group ?? null,
         models: usable.map(({ id }) => id),
-        no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups, config) : null,
+        no_models_because: usable.length === 0 ? noModelsBecause(rejections, groups, config) : null,
         may_make_tokens_in: tokenGroupsOpenTo({ is_admin: caller.is_admin, groups }, config),
         ...(await knownOf(caller.principal.id)),
       };
     },
-  };
-}
 
-/** People, for administrators: list, deprovision, reassign. */
-export function peopleOperations({ config, database, clock }: AdminOptions) {
-  const at = { config, database, clock };
-  const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');
-  return {
     async listPeople(_: OperationContext, { limit, ...only }: PeopleFilter) {
       const more = limit === undefined ? undefined : limit + 1;
       const found = await listPeople(at, { ...only, limit: more });
@@ -108,20 +115,7 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
       const service_tokens = await serviceTokensOf(at, user);
       return { user, sessions: ended.sessions, tokens: ended.tokens, service_tokens };
     },
-  };
-}
 
-function unknown(user: string | undefined): OperationError {
-  const address = user === undefined ? 'this address' : `the address ${user}`;
-  return new OperationError(
-    `unknown person: ${address} has never signed in or had an access token; check the address`,
-    'missing',
-  );
-}
-
-/** Sessions: one's own, for administrators all. */
-export function sessionOperations({ sessions }: AdminOptions) {
-  return {
     async listSessions(
       { caller }: OperationContext,
       { user, ended, limit, after }: PageQuery & { readonly user?: string; readonly ended: 'true' | 'false' },
@@ -156,36 +150,26 @@ export function sessionOperations({ sessions }: AdminOptions) {
       const where = caller.is_admin ? '; "appscli sessions list" shows all' : ' among yours';
       throw new OperationError(`there is no active session ${id}${where}`, 'missing');
     },
+
+    async listRefusedSignIns(_: OperationContext, query: RefusalsQuery & PageBefore) {
+      const { entries, next } = await refusals.page(query);
+      return { refused_sign_ins: entries, next };
+    },
+
+    exportRefusedSignIns: (_: OperationContext, query: RefusalsQuery) => refusals.lines(query),
+    exportRefusedSignInsCsv: (_: OperationContext, query: RefusalsQuery) => refusals.csv(query),
   };
+}
+
+function unknown(user: string | undefined): OperationError {
+  const address = user === undefined ? 'this address' : `the address ${user}`;
+  return new OperationError(
+    `unknown person: ${address} has never signed in or had an access token; check the address`,
+    'missing',
+  );
 }
 
 function whoEnds({ actor, is_admin }: Caller): string {
   if (actor.kind === 'command') return 'at the command line';
   return is_admin ? 'by an administrator' : 'by its owner';
-}
-
-/** Filter of the list of refused sign-ins. */
-export type RefusalsQuery = { readonly [Key in 'user' | 'since' | 'until']?: string };
-
-/** Refused sign-ins with their reasons. */
-export function refusedSignInOperations({ database }: AdminOptions) {
-  const filterOf = (query: RefusalsQuery): RefusalFilter => ({ user: query.user, ...periodOf(query) });
-  const list = listById({
-    name: 'refused-sign-ins',
-    titles: [
-      ...['id', 'at', 'email', 'refused', 'detail', 'groups', 'expected'],
-      ...['client', 'client_address', 'request_id', 'subject', 'issuer'],
-    ],
-    read: (query: RefusalsQuery, page) => listRefusals(database, filterOf(query), page),
-    count: (query) => countRefusals(database, filterOf(query)),
-  });
-  return {
-    async listRefusedSignIns(_: OperationContext, query: RefusalsQuery & PageBefore) {
-      const { entries, next } = await list.page(query);
-      return { refused_sign_ins: entries, next };
-    },
-
-    exportRefusedSignIns: (_: OperationContext, query: RefusalsQuery) => list.lines(query),
-    exportRefusedSignInsCsv: (_: OperationContext, query: RefusalsQuery) => list.csv(query),
-  };
 }

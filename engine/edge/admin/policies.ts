@@ -138,5 +138,5 @@ function named(name: string, policies: readonly Policy[]): Policy {
   const names = policies.map((policy) => policy.name);
   const hint =
     names.length === 0 ? 'no policies are configured' : didYouMean(name, names, `there are ${listed(names)}`);
-  throw new OperationError(`there is no policy ${showName(name)}: ${hint}`, 'missing');
+  throw new OperationError(`the parameter "policy" is wrong: there is no policy ${showName(name)}: ${hint}`, 'missing');
 }

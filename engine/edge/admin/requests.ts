@@ -15,15 +15,22 @@ import {
 import type { LimitReader } from '../../domain/budget/limits/limit-statuses.ts';
 import { describeCounter } from '../../domain/budget/limits/spend-limits.ts';
 import { readRequestAttempts, readRequestLedger } from '../../domain/budget/reports/request-ledger.ts';
-import { usagePeriod } from '../../domain/budget/reports/usage.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Decision, DryRun, LimitStep } from '../../pipeline/explain/dry-run.ts';
 import { recallRequest, replayRecord } from '../../pipeline/explain/past-request.ts';
 import { effectiveRules, type RuleInWords } from '../../pipeline/explain/rules.ts';
 import { describeAmount, describeReason, type ReasonView, recordFor, traceOf } from '../../pipeline/explain/trace.ts';
 import { type AdminOptions, type Caller, type OperationContext, ownerToList } from './calls.ts';
-import { dateParameter, timeZoneParameter } from './description.ts';
-import { EXPORT_PAGE, type ExportedList, exported, type LiveFeed, notInList, type PageQuery } from './lists.ts';
+import { type PeriodQuery, periodOf } from './description.ts';
+import {
+  EXPORT_PAGE,
+  type ExportedList,
+  exported,
+  type LiveFeed,
+  notInList,
+  type PageQuery,
+  pagesOf,
+} from './lists.ts';
 
 const reasonsOf = ({ reasons }: Decision): ReasonView[] =>
   reasons.map((reason) => ({ held: reason.held, words: describeReason(reason) }));
@@ -144,39 +151,33 @@ function sum(a: number | null, b: number | null): number | null {
   return a === null && b === null ? null : (a ?? 0) + (b ?? 0);
 }
 
-type Line = AuditRecord & { readonly id: number; readonly at: Date };
-
 function exportedRequests(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now'> },
   filter: RequestFilter,
   reader: LimitReader,
-): ExportedList<Line> {
+): ExportedList<AuditRecord & { readonly id: number; readonly at: Date }> {
   const now = clock.now();
-  async function* pages(): AsyncIterable<readonly Line[]> {
-    // Excludes requests that arrive during the export.
-    const bounded = { ...filter, until: filter.until ?? new Date(now) };
-    for (let after: string | null | undefined; after !== null; ) {
-      const page = await listRequestRecords(database, bounded, { limit: EXPORT_PAGE, after, now });
-      if (page === undefined) throw new Error('records were deleted during the export');
-      const { records, next } = page;
-      if (records.length > 0) yield records.map(({ id, at, record }) => ({ ...recordFor(reader, record), id, at }));
-      after = next;
-    }
-  }
+  // Excludes requests that arrive during the export.
+  const bounded = { ...filter, until: filter.until ?? new Date(now) };
+  const read = async (after?: string) => {
+    const page = await listRequestRecords(database, bounded, { limit: EXPORT_PAGE, after, now });
+    if (page === undefined) throw new Error('records were deleted during the export');
+    const entries = page.records.map(({ id, at, record }) => ({ ...recordFor(reader, record), id, at }));
+    return { entries, next: page.next };
+  };
   const titles = Object.keys(requestRow({ at: new Date(0), record: {} }));
   return {
     name: 'requests',
     titles,
     row: ({ at, ...record }) => requestRow({ at, record }),
-    pages,
+    pages: () => pagesOf(read),
     count: (most) => countToRead(database, filter, most),
   };
 }
 
 /** Filter of the list of requests. */
-export type RequestsQuery = Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> & {
-  readonly [Key in 'user' | 'since' | 'until' | 'time_zone']?: string;
-};
+export type RequestsQuery = Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> &
+  PeriodQuery & { readonly user?: string };
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -184,19 +185,8 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export function requestOperations(options: AdminOptions) {
   const { config, database, clock, explained, live } = options;
 
-  async function filterOf(
-    { since, until, time_zone, ...query }: RequestsQuery,
-    caller: Caller,
-  ): Promise<RequestFilter> {
-    const filter = { ...query, user: ownerToList(caller, query.user) };
-    if (since === undefined && until === undefined) return filter;
-    const ends = { since: dateParameter('since', since), until: dateParameter('until', until) };
-    const period = await usagePeriod(options, ends, timeZoneParameter(time_zone, config));
-    return {
-      ...filter,
-      ...(since !== undefined && { since: period.since! }),
-      ...(until !== undefined && { until: period.until }),
-    };
+  function filterOf({ since, until, time_zone, ...query }: RequestsQuery, caller: Caller): RequestFilter {
+    return { ...query, user: ownerToList(caller, query.user), ...periodOf({ since, until, time_zone }, config) };
   }
 
   /** Finds a request; for the caller, requests of other people do not exist. */
@@ -216,7 +206,7 @@ export function requestOperations(options: AdminOptions) {
 
   return {
     async listRequests({ caller }: OperationContext, { limit, after, ...query }: RequestsQuery & PageQuery) {
-      const page = await listRequestRecords(database, await filterOf(query, caller), {
+      const page = await listRequestRecords(database, filterOf(query, caller), {
         limit,
         after,
         now: clock.now(),
@@ -226,10 +216,10 @@ export function requestOperations(options: AdminOptions) {
     },
 
     exportRequests: async ({ caller }: OperationContext, query: RequestsQuery) =>
-      exported(exportedRequests(options, await filterOf(query, caller), caller), 'jsonl'),
+      exported(exportedRequests(options, filterOf(query, caller), caller), 'jsonl'),
 
     exportRequestsCsv: async ({ caller }: OperationContext, query: RequestsQuery) =>
-      exported(exportedRequests(options, await filterOf(query, caller), caller), 'csv'),
+      exported(exportedRequests(options, filterOf(query, caller), caller), 'csv'),
 
     async getRequest({ caller }: OperationContext, { id }: { readonly id: string }) {
       const found = await find(caller, id);
@@ -267,7 +257,7 @@ export function requestOperations(options: AdminOptions) {
       { caller }: OperationContext,
       { after, ...query }: RequestsQuery & { readonly after?: number },
     ): Promise<LiveFeed> {
-      const fits = fitter(await filterOf(query, caller));
+      const fits = fitter(filterOf(query, caller));
       if (live === undefined) throw new OperationError('only a running gateway can stream requests', 'conflict');
       return {
         async open({ send, end }) {

@@ -31,6 +31,8 @@ import { notInList, type PageQuery, pageOf } from './lists.ts';
 const MAX_SELF_MADE = 50;
 const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;
 const MAX_LIFE_SECONDS = 10 * 366 * 86_400;
+const MAX_SERVICE_SECONDS = MAX_SERVICE_TOKEN_DAYS * 86_400;
+const NO_TOKENS: Omit<GroupCount, 'group'> = { in_force: 0, suspended: 0, last_used_at: null };
 
 /** Input for a new access token; absent fields are those of the caller. */
 export interface TokenInput extends ExpiryInput {
@@ -43,8 +45,11 @@ export interface TokenInput extends ExpiryInput {
 
 type Rotation = ExpiryInput & { readonly id: string; readonly overlap_seconds: number };
 
-/** Access tokens: one's own, for administrators all. */
-export function tokenOperations({ config, database, clock }: AdminOptions) {
+/**
+ * Access tokens and their groups: one's own, for administrators all. Service tokens, for administrators; no service token can create
+ * another.
+ */
+export function tokenOperations({ config, database, clock, models }: AdminOptions) {
   const shown = <Known extends KnownToken>(token: Known) => showToken(token, clock.now(), config);
   const known = async (id: string) => shown((await findToken(database, { id }))!);
   const endOf = (input: ExpiryInput) => expiryOf(input, clock, MAX_LIFE_SECONDS);
@@ -55,6 +60,12 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
     const where = is_admin ? '; "appscli tokens list" shows all' : ' among yours';
     throw new OperationError(`there is no access token ${id}${where}`, 'missing');
   };
+  const knownService = async (id: string) => showServiceToken((await listServiceTokens(database, id))[0]!, clock.now());
+  const endOfService = (input: ExpiryInput) => expiryOf(input, clock, MAX_SERVICE_SECONDS) ?? undefined;
+  const members = new Map(config.token_groups.map((group) => [group.name, group.members ?? []]));
+  const configured = config.token_groups.length === 0 ? ['all'] : [...members.keys()];
+  const opens = (group: string) =>
+    models.all.filter((model) => models.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);
   return {
     async listTokens({ caller }: OperationContext, query: PageQuery & Omit<TokenFilter, 'after' | 'limit'>) {
       const { after, limit } = query;
@@ -88,6 +99,57 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
       const rotation = { overlap_seconds, expires_at: end, max_self_service: MAX_SELF_MADE_ROTATED };
       const { id, token, replaced } = await rotateToken(by, old.id, rotation);
       return { token, ...(await known(id)), replaces: shown(replaced) };
+    },
+
+    async listServiceTokens(_: OperationContext, _nothing: object) {
+      const all = await listServiceTokens(database);
+      return { service_tokens: all.map((token) => showServiceToken(token, clock.now())) };
+    },
+
+    async createServiceToken(
+      { by }: OperationContext,
+      { name, scopes, ...end }: ExpiryInput & { readonly name: string; readonly scopes: readonly string[] },
+    ) {
+      const { token, id } = await createServiceToken(by, { name, scopes, expires_at: endOfService(end) });
+      return { token, ...(await knownService(id)) };
+    },
+
+    async revokeServiceToken({ by }: OperationContext, input: { readonly id: string }) {
+      const id = requireId(input.id, 'service token');
+      await revokeServiceToken(by, id);
+      return knownService(id);
+    },
+
+    async rotateServiceToken({ by }: OperationContext, { id: old, overlap_seconds, ...end }: Rotation) {
+      const rotation = { overlap_seconds, expires_at: endOfService(end) };
+      const { token, id } = await rotateServiceToken(by, requireId(old, 'service token'), rotation);
+      return { token, ...(await knownService(id)) };
+    },
+
+    async listTokenGroups({ caller }: OperationContext, _nothing: object) {
+      const { is_admin, principal, email } = caller;
+      const states = { now: clock.now(), verified_days: verifiedDays(config) };
+      const counts = await countByGroup(database, { user: is_admin ? undefined : email }, states);
+      const open = tokenGroupsOpenTo({ is_admin, groups: principal.groups }, config);
+      const counted = counts.map(({ group }) => group);
+      const shown = is_admin ? configured : configured.filter((name) => open.includes(name) || counted.includes(name));
+      const token_groups = [...new Set([...shown, ...counted])].map((name) => {
+        const { group: _group, ...tokens } = counts.find(({ group }) => group === name) ?? {
+          group: name,
+          ...NO_TOKENS,
+        };
+        const who = members.get(name) ?? [];
+        return {
+          name,
+          is_configured: configured.includes(name),
+          models: opens(name),
+          members: is_admin ? who : who.filter((group) => principal.groups.includes(group)),
+          is_for_everybody_else: commonTokenGroup(config) === name,
+          may_make: open.includes(name),
+          tokens,
+        };
+      });
+      return { token_groups };
     },
   };
 }
@@ -167,75 +229,4 @@ function requireRotationRight(
 
 function forbidden(message: string): OperationError {
   return new OperationError(message, 'forbidden');
-}
-
-const MAX_SECONDS = MAX_SERVICE_TOKEN_DAYS * 86_400;
-
-/** Service tokens, for administrators; no service token can create another. */
-export function serviceTokenOperations({ database, clock }: AdminOptions) {
-  const known = async (id: string) => showServiceToken((await listServiceTokens(database, id))[0]!, clock.now());
-  const endOf = (input: ExpiryInput) => expiryOf(input, clock, MAX_SECONDS) ?? undefined;
-  return {
-    async listServiceTokens(_: OperationContext, _nothing: object) {
-      const all = await listServiceTokens(database);
-      return { service_tokens: all.map((token) => showServiceToken(token, clock.now())) };
-    },
-
-    async createServiceToken(
-      { by }: OperationContext,
-      { name, scopes, ...end }: ExpiryInput & { readonly name: string; readonly scopes: readonly string[] },
-    ) {
-      const { token, id } = await createServiceToken(by, { name, scopes, expires_at: endOf(end) });
-      return { token, ...(await known(id)) };
-    },
-
-    async revokeServiceToken({ by }: OperationContext, input: { readonly id: string }) {
-      const id = requireId(input.id, 'service token');
-      await revokeServiceToken(by, id);
-      return known(id);
-    },
-
-    async rotateServiceToken({ by }: OperationContext, { id: old, overlap_seconds, ...end }: Rotation) {
-      const rotation = { overlap_seconds, expires_at: endOf(end) };
-      const { token, id } = await rotateServiceToken(by, requireId(old, 'service token'), rotation);
-      return { token, ...(await known(id)) };
-    },
-  };
-}
-
-const NO_TOKENS: Omit<GroupCount, 'group'> = { in_force: 0, suspended: 0, last_used_at: null };
-
-/** Token groups: their models, who may create tokens, and token counts. Others than administrators see their own groups. */
-export function tokenGroupOperations({ config, database, clock, models }: AdminOptions) {
-  const members = new Map(config.token_groups.map((group) => [group.name, group.members ?? []]));
-  const configured = config.token_groups.length === 0 ? ['all'] : [...members.keys()];
-  const opens = (group: string) =>
-    models.all.filter((model) => models.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);
-  return {
-    async listTokenGroups({ caller }: OperationContext, _nothing: object) {
-      const { is_admin, principal, email } = caller;
-      const states = { now: clock.now(), verified_days: verifiedDays(config) };
-      const counts = await countByGroup(database, { user: is_admin ? undefined : email }, states);
-      const open = tokenGroupsOpenTo({ is_admin, groups: principal.groups }, config);
-      const counted = counts.map(({ group }) => group);
-      const shown = is_admin ? configured : configured.filter((name) => open.includes(name) || counted.includes(name));
-      const token_groups = [...new Set([...shown, ...counted])].map((name) => {
-        const { group: _group, ...tokens } = counts.find(({ group }) => group === name) ?? {
-          group: name,
-          ...NO_TOKENS,
-        };
-        const who = members.get(name) ?? [];
-        return {
-          name,
-          is_configured: configured.includes(name),
-          models: opens(name),
-          members: is_admin ? who : who.filter((group) => principal.groups.includes(group)),
-          is_for_everybody_else: commonTokenGroup(config) === name,
-          may_make: open.includes(name),
-          tokens,
-        };
-      });
-      return { token_groups };
-    },
-  };
 }

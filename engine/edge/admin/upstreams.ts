@@ -26,21 +26,6 @@ const PICO_TO_USD_PER_MILLION = 1e6;
 
 /** Models that the caller may use. */
 export function modelOperations({ config, models, clock }: AdminOptions) {
-  let cached:
-    | { isListed: ReturnType<typeof createIsListed>; reachable: ReturnType<typeof createReachable> }
-    | undefined;
-  const rules = () => {
-    cached ??= { isListed: createIsListed(config, models), reachable: createReachable(config) };
-    return cached;
-  };
-  const pricesOf = (model: ModelConfig, known: ReadonlyMap<string, unknown>) =>
-    rules()
-      .reachable(model, known)
-      .filter((upstream) => models.isServedAt(model, upstream))
-      .flatMap((upstream) => {
-        const price = priceAt(model, upstream);
-        return price === undefined ? [] : [{ upstream, usd_per_million_tokens: ratesOf(price) }];
-      });
   function priceAt(model: ModelConfig, upstream: string): EffectivePrice | undefined {
     try {
       return models.price(model, { upstream, at: clock.now() });
@@ -54,28 +39,33 @@ export function modelOperations({ config, models, clock }: AdminOptions) {
       const { groups, email, token } = principal;
       const asking = { token_group: token.group, groups, email };
       const known = factsOf(principal);
-      const listed = models.all.filter(rules().isListed(asking, known));
+      const reachable = createReachable(config);
+      const pricesOf = (model: ModelConfig) =>
+        reachable(model, known)
+          .filter((upstream) => models.isServedAt(model, upstream))
+          .flatMap((upstream) => {
+            const price = priceAt(model, upstream);
+            return price === undefined ? [] : [{ upstream, usd_per_million_tokens: ratesOf(price) }];
+          });
+      const listed = models.all.filter(createIsListed(config, models)(asking, known));
       const refusals = models.all.map((model) => models.refusal(asking, model));
+      const by_rules = refusals.some((refusal) => refusal === undefined);
+      const none_because = by_rules ? BY_RULES : noModelsBecause(refusals, groups, config);
       return {
         models: listed.map((model) => ({
           id: model.id,
           display_name: model.display_name ?? model.id,
           context_window: model.assumed.includes('context_window') ? null : model.context_window,
           max_output_tokens: model.assumed.includes('max_output_tokens') ? null : model.max_output_tokens,
-          prices: pricesOf(model, known),
+          prices: pricesOf(model),
         })),
-        no_models_because: listed.length > 0 ? null : why(refusals),
+        no_models_because: listed.length > 0 ? null : none_because,
       };
-
-      function why(refused: typeof refusals): string {
-        const by_rules = refused.length > 0 && refused.some((refusal) => refusal === undefined);
-        return by_rules
-          ? 'access.rules in gateway.yaml reject every model for you; an administrator can change them'
-          : noModelsBecause(refused, groups, config);
-      }
     },
   };
 }
+
+const BY_RULES = 'access.rules in gateway.yaml reject every model for you; an administrator can change them';
 
 function factsOf({ id, kind, email, groups, team, project, roles, token }: Principal): ReadonlyMap<string, unknown> {
   return new Map<string, unknown>([
@@ -104,62 +94,6 @@ const WINDOWS = {
   hour: { ms: 60 * MINUTE_MS, parts: 12 },
   day: { ms: 24 * 60 * MINUTE_MS, parts: 24 },
 } as const;
-
-/** Traffic and incidents of upstreams, for administrators. */
-export function upstreamTrafficOperations({ database, clock }: AdminOptions) {
-  return {
-    async getUpstreamTraffic(_: OperationContext, { window = 'hour' }: { readonly window?: keyof typeof WINDOWS }) {
-      const { ms, parts } = WINDOWS[window];
-      const part_ms = ms / parts;
-      // The current bucket is the last one, so that repeated requests have the same buckets.
-      const end = (Math.floor(clock.now() / part_ms) + 1) * part_ms;
-      const span = { since: new Date(end - ms), until: new Date(end) };
-      const [{ counts, times }, turns] = await Promise.all([
-        readTraffic(database, span, parts),
-        readSessionTurns(database, span),
-      ]);
-      const all = sum(counts);
-      const timesOf = (upstream: string, model: string | null) => {
-        const found = times.find((each) => each.upstream === upstream && each.upstream_model === model);
-        return { p50_ms: found?.p50_ms ?? null, p95_ms: found?.p95_ms ?? null };
-      };
-      const by_upstream = Map.groupBy(counts, ({ upstream }) => upstream);
-      const upstreams = [...by_upstream].map(([upstream, of_it]) => {
-        const models = [...Map.groupBy(of_it, ({ upstream_model }) => upstream_model)].map(
-          ([upstream_model, of_model]) => ({
-            upstream_model,
-            ...describe(of_model),
-            ...timesOf(upstream, upstream_model),
-          }),
-        );
-        const session = turns.find((each) => each.upstream === upstream);
-        return {
-          upstream,
-          ...describe(of_it),
-          ...timesOf(upstream, null),
-          share: sum(of_it) / all,
-          turns: session?.turns ?? 0,
-          turns_stayed: session?.stayed ?? 0,
-          parts: inParts(of_it, parts),
-          models: models.toSorted(mostFirst),
-        };
-      });
-      return { window, ...span, part_seconds: part_ms / 1000, attempts: all, upstreams: upstreams.toSorted(mostFirst) };
-    },
-
-    async listUpstreamIncidents(_: OperationContext, { upstream, after, limit }: PageQuery & { upstream?: string }) {
-      const before = after === undefined ? undefined : Number(after);
-      if (before !== undefined && !Number.isSafeInteger(before)) throw notInList();
-      const only = {
-        limit: limit + 1,
-        ...(upstream !== undefined && { upstream }),
-        ...(before !== undefined && { before }),
-      };
-      const page = pageOf(await listIncidents(database, only), limit);
-      return { incidents: page.entries, next: page.next === null ? null : String(page.next) };
-    },
-  };
-}
 
 function mostFirst(a: { readonly attempts: number }, b: { readonly attempts: number }): number {
   return b.attempts - a.attempts;
@@ -211,7 +145,7 @@ export type Shown = Awaited<ReturnType<ReturnType<typeof upstreamOperations>['li
 
 type Change = { readonly name: string; readonly reason?: string };
 
-/** States of upstreams, drain and resume. For administrators. */
+/** States, traffic and incidents of upstreams, drain and resume. For administrators. */
 export function upstreamOperations({ config, database, clock, upstreams: states }: AdminOptions) {
   const names = config.upstreams.map(({ name }) => name);
   const routes = [...config.routing.rules, { name: 'default', upstreams: config.routing.default_upstreams }];
@@ -298,6 +232,57 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
       const was_drained = showDrained(await resumeUpstream(by, name, reason));
       const upstream = (await showAll()).find((each) => each.name === name) ?? show(name, [], new Map(), []);
       return { upstream, was_drained };
+    },
+
+    async getUpstreamTraffic(_: OperationContext, { window = 'hour' }: { readonly window?: keyof typeof WINDOWS }) {
+      const { ms, parts } = WINDOWS[window];
+      const part_ms = ms / parts;
+      // The current bucket is the last one, so that repeated requests have the same buckets.
+      const end = (Math.floor(clock.now() / part_ms) + 1) * part_ms;
+      const span = { since: new Date(end - ms), until: new Date(end) };
+      const [{ counts, times }, turns] = await Promise.all([
+        readTraffic(database, span, parts),
+        readSessionTurns(database, span),
+      ]);
+      const all = sum(counts);
+      const timesOf = (upstream: string, model: string | null) => {
+        const found = times.find((each) => each.upstream === upstream && each.upstream_model === model);
+        return { p50_ms: found?.p50_ms ?? null, p95_ms: found?.p95_ms ?? null };
+      };
+      const by_upstream = Map.groupBy(counts, ({ upstream }) => upstream);
+      const upstreams = [...by_upstream].map(([upstream, of_it]) => {
+        const models = [...Map.groupBy(of_it, ({ upstream_model }) => upstream_model)].map(
+          ([upstream_model, of_model]) => ({
+            upstream_model,
+            ...describe(of_model),
+            ...timesOf(upstream, upstream_model),
+          }),
+        );
+        const session = turns.find((each) => each.upstream === upstream);
+        return {
+          upstream,
+          ...describe(of_it),
+          ...timesOf(upstream, null),
+          share: sum(of_it) / all,
+          turns: session?.turns ?? 0,
+          turns_stayed: session?.stayed ?? 0,
+          parts: inParts(of_it, parts),
+          models: models.toSorted(mostFirst),
+        };
+      });
+      return { window, ...span, part_seconds: part_ms / 1000, attempts: all, upstreams: upstreams.toSorted(mostFirst) };
+    },
+
+    async listUpstreamIncidents(_: OperationContext, { upstream, after, limit }: PageQuery & { upstream?: string }) {
+      const before = after === undefined ? undefined : Number(after);
+      if (before !== undefined && !Number.isSafeInteger(before)) throw notInList();
+      const only = {
+        limit: limit + 1,
+        ...(upstream !== undefined && { upstream }),
+        ...(before !== undefined && { before }),
+      };
+      const page = pageOf(await listIncidents(database, only), limit);
+      return { incidents: page.entries, next: page.next === null ? null : String(page.next) };
     },
   };
 }

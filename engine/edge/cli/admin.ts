@@ -3,6 +3,7 @@ import { StartError } from '../../base/contract/start-error.ts';
 import { systemClock } from '../../base/kit/clock.ts';
 import type { Database } from '../../base/store/database.ts';
 import { createSessions } from '../../domain/identity/sessions/sessions.ts';
+import { isWellFormedServiceToken, isWellFormedToken } from '../../domain/identity/tokens/token-format.ts';
 import { createModelCatalog } from '../../domain/upstreams/models.ts';
 import { programCaller, refusalOf } from '../admin/calls.ts';
 import { operationOf, splitInput } from '../admin/description.ts';
@@ -69,6 +70,13 @@ export interface OperationRow<Answer, Options> extends Words {
   check?(options: CommandOptions<Options>): void;
 }
 
+/** A response with a token. Raises StartError without one: a script would continue with an empty token. */
+function madeIn(answer: unknown): { readonly token: string } {
+  const made = answer as { readonly token: string };
+  if (isWellFormedToken(made.token) || isWellFormedServiceToken(made.token)) return made;
+  throw new StartError('the response contains no token; check the address of the gateway');
+}
+
 /** Makes the command of an operation, which runs against the local database or a remote gateway. */
 export function operation<Name extends keyof AdminOperations, Options = object, Answer = AnswerOf<Name>>(
   name: Name,
@@ -87,7 +95,7 @@ export function operation<Name extends keyof AdminOperations, Options = object, 
       );
       const { json } = options;
       if ('show' in row) return row.show(context, answer, options);
-      if ('secret' in row) return showSecret(context, answer as { readonly token: string }, json, row.secret(answer));
+      if ('secret' in row) return showSecret(context, madeIn(answer), json, row.secret(answer));
       if ('lines' in row) return showReport(context, json, answer as object, () => row.lines(answer, context, options));
       return showResult(context, answer as object, json, () => {
         for (const text of [row.sentence(answer, options)].flat()) say(context, text);
@@ -127,24 +135,27 @@ export function listing<
 }
 
 const PAGE = 1000;
-const MAX_PAGES = 100;
+const ENTRIES_MAX = 100 * PAGE;
 
+/** The entries of a list, at most `most`, page by page. */
 export async function allEntries<Entry>(
   admin: AdminApi,
   name: keyof AdminOperations,
   list: string,
   values: object,
+  most = ENTRIES_MAX,
 ): Promise<Entry[]> {
   const request = inputOf(name, values);
-  const pages = Object.hasOwn(operationOf(name).query.properties as object, 'after') ? MAX_PAGES : 1;
+  const known = operationOf(name).query.properties as object;
+  const cursor = ['after', 'before'].find((field) => Object.hasOwn(known, field));
   const all: Entry[] = [];
-  let after: unknown;
-  for (let page = 0; page < pages; page++) {
-    const input = { ...request, ...(pages > 1 && { limit: PAGE }), ...(after !== undefined && { after }) };
-    const answer = (await admin(name, input as never)) as Record<string, unknown>;
-    all.push(...(answer[list] as Entry[]));
-    if ((answer.next ?? null) === null) break;
-    after = answer.next;
+  for (let next: unknown; all.length < most; ) {
+    const page = cursor && { limit: Math.min(PAGE, most - all.length), ...(next !== undefined && { [cursor]: next }) };
+    const answer = (await admin(name, { ...request, ...page } as never)) as Record<string, unknown>;
+    const entries = answer[list] as Entry[];
+    all.push(...entries);
+    next = answer.next ?? undefined;
+    if (cursor === undefined || next === undefined || entries.length === 0) break;
   }
   return all;
 }

@@ -3,10 +3,9 @@ import { InvalidArgumentError } from 'commander';
 import { ERRORS } from '../../base/contract/errors.ts';
 import type { AuditRecord } from '../../base/contract/services.ts';
 import { formatUsd, usdToNano } from '../../base/kit/money.ts';
-import { jsonText, printableLines, printableWord } from '../../base/kit/text/printable.ts';
+import { jsonText, printableLine, printableLines, printableWord } from '../../base/kit/text/printable.ts';
 import { didYouMean } from '../../base/kit/text/suggest.ts';
 import type { Database } from '../../base/store/database.ts';
-import type { AdminAction, AdminChange } from '../../domain/audit/admin-changes.ts';
 import {
   fitter,
   listRequestRecords,
@@ -17,24 +16,23 @@ import {
   type Senders,
   whoSent,
 } from '../../domain/audit/request-records.ts';
-import { describeChanges } from '../../pipeline/explain/trace.ts';
-import type { AdminApi, InJson } from '../admin/operations.ts';
-import { operation } from './admin.ts';
+import { traceOf } from '../../pipeline/explain/trace.ts';
+import { type AnswerOf, allEntries, operation } from './admin.ts';
 import {
   assertPeriod,
   type CommandContext,
   type CommandRow,
   collected,
   count,
+  dayOrMoment,
   EXIT_OK,
   email,
   moment,
-  notEmpty,
   option,
   textThat,
 } from './commands.ts';
-import { fields, inputOf } from './gateway-admin.ts';
-import { type Columns, formatMinute, formatTable, formatTimestamp, paragraph, tableOf, titleInZone } from './output.ts';
+import { fields } from './gateway-admin.ts';
+import { type Columns, formatMinute, formatTimestamp, paragraph, showList, titleInZone } from './output.ts';
 import { withDatabase } from './with-database.ts';
 
 const POLL_MS = 500;
@@ -81,14 +79,16 @@ async function tailAudit(
   };
   return withDatabase(context, options.config, async ({ database }) => {
     if (options.users) {
-      printWho(context, await whoSent(database, filter, lines), { json, empty: nothingFound(options) });
+      const senders = await whoSent(database, filter, lines);
+      if (!json) return showList(context, senders, undefined, { none: nothingFound(options), columns: SENDERS });
+      for (const sender of senders) terminal.data(`${jsonText(sender)}\n`);
       return EXIT_OK;
     }
     // Read before the list, so that --follow neither repeats nor skips a record.
     const newest = await newestRecordId(database);
     const { found, more } = await latest(database, filter, lines);
     print(found.filter(({ id }) => id <= newest).toReversed());
-    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(options));
+    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(`${nothingFound(options)}\n`);
     if (more && !follow && !json) terminal.info(`There are more records; try -n ${lines * 5}.\n`);
     if (follow) await printWhatComes(database, newest, (rows) => print(rows.filter(({ record }) => fits(record))));
     return EXIT_OK;
@@ -125,57 +125,22 @@ async function printWhatComes(
   }
 }
 
-function printWho(
-  { terminal }: CommandContext,
-  senders: readonly Senders[],
-  { json, empty }: { readonly json: boolean; readonly empty: string },
-): void {
-  if (json) for (const sender of senders) terminal.data(`${jsonText(sender)}\n`);
-  else if (senders.length === 0) terminal.info(empty);
-  else {
-    const columns: Columns<Senders> = [
-      ['USER', ({ person }) => person ?? '(unknown caller)'],
-      ['REQUESTS', ({ requests }) => String(requests), 'number'],
-      ['REFUSED', ({ refused }) => String(refused), 'number'],
-      [titleInZone('LAST'), ({ last }) => formatMinute(last)],
-    ];
-    terminal.data(printableLines(formatTable(...tableOf(columns, senders), terminal.table_columns)));
-  }
-}
+const SENDERS: Columns<Senders> = [
+  ['USER', ({ person }) => person ?? '(unknown caller)'],
+  ['REQUESTS', ({ requests }) => String(requests), 'number'],
+  ['REFUSED', ({ refused }) => String(refused), 'number'],
+  [titleInZone('LAST'), ({ last }) => formatMinute(last)],
+];
 
 function nothingFound(options: Meant): string {
   const { since, until } = options;
-  if (Object.keys(filterOf(options)).length === 0) return 'The audit log is empty.\n';
+  if (Object.keys(filterOf(options)).length === 0) return 'The audit log is empty.';
   const from = since === undefined ? '' : ` since ${formatMinute(since)}`;
   const to = until === undefined ? '' : ` before ${formatMinute(until)}`;
-  return `No matching record${from}${to}.\n`;
+  return `No matching record${from}${to}.`;
 }
 
-type Change = InJson<AdminChange> & { readonly words: string };
-
-interface MeantChanges {
-  readonly since?: Date;
-  readonly until?: Date;
-  readonly actor?: string;
-  readonly action?: AdminAction;
-  readonly subject?: string;
-  readonly lines: number;
-}
-
-async function latestChanges(admin: AdminApi, options: MeantChanges): Promise<Change[]> {
-  const { lines } = options;
-  const found: Change[] = [];
-  const filter = inputOf('listChanges', options);
-  let before: number | undefined;
-  while (found.length < lines) {
-    const limit = Math.min(PAGE, lines - found.length);
-    const page = await admin('listChanges', { ...filter, limit, before });
-    found.push(...page.changes);
-    if (page.next === null || page.changes.length === 0) break;
-    before = page.next;
-  }
-  return found;
-}
+type Change = AnswerOf<'listChanges'>['changes'][number];
 
 function describeChange({ at, action, subject, words }: Change): string[] {
   return [...paragraph(`${formatTimestamp(at)}  ${action}  ${subject}`, '', '    '), ...paragraph(words, '    ')];
@@ -186,60 +151,32 @@ const INDENT = '    ';
 const word = (value: unknown): string | undefined =>
   value === null || value === undefined ? undefined : printableWord(String(value));
 
-const words = (value: unknown): string[] =>
-  Array.isArray(value) ? value.map((each) => printableWord(String(each))) : [];
+const words = (value: unknown): string =>
+  Array.isArray(value) ? value.map((each) => printableWord(String(each))).join(', ') : '';
 
 export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>): string[] {
-  const { user, model, upstream, protocol, path, status, route_rule } = record;
+  const { user, model, upstream, protocol, path, status, error, aborted, route_rule, losses, sends } = record;
   const by = typeof route_rule === 'string' && route_rule !== 'default' ? ` by rule ${word(route_rule)}` : '';
   const where = typeof upstream === 'string' ? ` at ${word(upstream)}${by}` : '';
   const head = [
     formatTimestamp(at),
-    word(status) ?? 'no response',
+    [word(status) ?? 'no response', ...(typeof error === 'string' ? [word(error)] : [])].join(' '),
     word(user) ?? 'unknown caller',
     // "none" has no meaning: show the path of other APIs and of unserved paths.
     `${word(model ?? (protocol === 'none' ? path : protocol)) ?? 'no model'}${where}`,
   ];
+  const { why, shadow } = traceOf(record, { attempts: [] });
+  const is_fine = typeof error !== 'string' && aborted !== true && Number(status ?? 0) < 400;
+  const details = [
+    ...(is_fine ? [] : [printableLine(why)]),
+    ...(shadow.length === 0 ? [] : [`in shadow mode: ${words(shadow)}`]),
+    ...(words(losses) === '' ? [] : [`translation: ${words(losses)}`]),
+    ...(typeof sends === 'number' && sends > 1 ? [`sent ${sends} times`] : []),
+    measuresOf(record),
+  ];
   return [
     ...paragraph(head.join('  '), '', INDENT),
-    ...[endOf(record), ...remarksOf(record), measuresOf(record)]
-      .filter((text) => text !== undefined)
-      .flatMap((text) => paragraph(text, INDENT, `${INDENT}  `)),
-  ];
-}
-
-const REFUSED_BY = /^(access rule|policy|token group) (.+)$/s;
-
-function endOf(record: AuditRecord): string | undefined {
-  const { error, aborted, status, upstream } = record;
-  if (typeof error === 'string') return `${refusalOf(record)} (${word(error)})`;
-  if (aborted === true) return 'the client disconnected';
-  return Number(status ?? 0) >= 400 && typeof upstream === 'string' ? `error of ${word(upstream)}` : undefined;
-}
-
-function limitOf({ limits, spend_rule }: AuditRecord): string {
-  const found = Array.isArray(limits) ? limits.find((limit) => limit?.rule === spend_rule) : undefined;
-  const changes = found && describeChanges(found, { is_admin: true })?.replace(/\.$/, '');
-  return `refused by limit ${word(spend_rule)}${changes ? `: ${changes}` : ''}`;
-}
-
-function refusalOf(record: AuditRecord): string {
-  const { refused_by, spend_rule, stage, status } = record;
-  if (typeof refused_by === 'string') {
-    const [, kind, name] = REFUSED_BY.exec(refused_by) ?? [];
-    return `refused by ${kind === undefined ? word(refused_by) : `${kind} ${word(name)}`}`;
-  }
-  if (typeof spend_rule === 'string') return limitOf(record);
-  const verb = Number(status ?? 500) < 500 ? 'refused by' : 'failed in';
-  return typeof stage === 'string' ? `${verb} stage ${word(stage)}` : verb.split(' ')[0]!;
-}
-
-function remarksOf({ shadow, losses, sends }: AuditRecord): string[] {
-  const [stored, lost] = [words(shadow), words(losses)];
-  return [
-    ...(stored.length === 0 ? [] : [`in shadow mode: ${stored.join(', ')}`]),
-    ...(lost.length === 0 ? [] : [`translation: ${lost.join(', ')}`]),
-    ...(typeof sends === 'number' && sends > 1 ? [`sent ${sends} times`] : []),
+    ...details.flatMap((text) => paragraph(text, INDENT, `${INDENT}  `)),
   ];
 }
 
@@ -271,19 +208,20 @@ const status = textThat(
 const emails = (text: string, before: readonly string[] = []) => [...before, email(text).toLowerCase()];
 const names = (text: string, before: unknown) => collected(text, Array.isArray(before) ? before : []);
 
-const SINCE = option('--since <when>', 'only from this time: 7d, 12h or a date', moment);
-const UNTIL = option('--until <when>', 'only before this time: 1d, 12h or a date', moment);
+const period = (parse: typeof dayOrMoment) => [
+  option('--since <when>', 'only from this time: 7d, 12h or a date', parse),
+  option('--until <when>', 'only before this time: 1d, 12h or a date', parse),
+];
 
 export const commands: readonly CommandRow[] = [
   {
     name: 'tail',
     about: 'print the latest audit records, oldest first; filters combine with AND',
     options: [
-      SINCE,
-      UNTIL,
+      ...period(moment),
       option('--user <email>', 'only requests of this user; repeatable (OR)', emails),
       option('--model <id>', 'only requests for this model; repeatable', collected),
-      option('--token <id>', 'only requests with this access token or session', notEmpty),
+      option('--token <id>', 'only requests with this access token or session'),
       option('--status <status>', 'only this status, such as 403, or a class such as 4xx', status),
       option('--error [code]', 'only rejected or failed requests, or only this error code; repeatable', errorCode),
       option('--shadow [name]', 'only requests that a shadow rule matched, or this shadow rule', names),
@@ -308,12 +246,11 @@ export const commands: readonly CommandRow[] = [
     ],
     run: tailAudit,
   },
-  operation<'listChanges', MeantChanges, readonly Change[]>('listChanges', {
+  operation<'listChanges', { readonly lines: number }, readonly Change[]>('listChanges', {
     name: 'changes',
     about: 'print changes of access tokens, sessions, limits and the ledger, oldest first',
     options: [
-      SINCE,
-      UNTIL,
+      ...period(dayOrMoment),
       ...fields('listChanges', 'actor', 'action', 'subject'),
       option('-n, --lines <count>', 'number of latest changes', count).default(100),
     ],
@@ -323,7 +260,9 @@ export const commands: readonly CommandRow[] = [
       'appscli audit changes --subject ana@example.com',
       'appscli audit changes --json | jq .actor',
     ],
-    call: async (admin, options) => (await latestChanges(admin, options)).toReversed(),
+    async call(admin, options) {
+      return (await allEntries<Change>(admin, 'listChanges', 'changes', options, options.lines)).toReversed();
+    },
     show({ terminal }, found, { json }) {
       if (json) for (const change of found) terminal.data(`${jsonText(change)}\n`);
       else if (found.length === 0) terminal.info('No matching changes.\n');

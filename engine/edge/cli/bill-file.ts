@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { readFileSync, statSync } from 'node:fs';
 import { CsvError, type Info, parse } from 'csv-parse/sync';
 import type { StartError } from '../../base/contract/start-error.ts';
@@ -15,7 +16,7 @@ const USUAL_NAMES = {
   currency: ['currency'],
 } as const;
 
-/** Far above the size of a bill per model and day. */
+/** Far above the size of a bill per model and day. The whole file is in memory. */
 const BYTES_MAX = 200 * 1024 * 1024;
 const NO_AMOUNT = 'expected a number such as 1234.56 or -0.5, without separators, currency signs and parentheses';
 const RECORD_MAX = 1024 * 1024;
@@ -46,12 +47,8 @@ function bytesOf(file: string): Buffer {
     if (code === undefined) throw error;
     throw usageError(code === 'ENOENT' ? `there is no file ${file}` : `cannot read ${file}: ${code}`);
   }
-  try {
-    new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    return bytes;
-  } catch {
-    throw usageError(`${file} is not UTF-8; save it as CSV in UTF-8`);
-  }
+  if (isUtf8(bytes)) return bytes;
+  throw usageError(`${file} is not UTF-8; save it as CSV in UTF-8`);
 }
 
 function parseBill(bytes: Buffer, columns: BillColumns, wrong: Wrong): BilledCost[] {

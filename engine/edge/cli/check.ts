@@ -2,12 +2,12 @@ import type { GatewayConfig } from '../../base/contract/config.ts';
 import { StageNotCreated } from '../../base/contract/start-error.ts';
 import { frozenClock } from '../../base/kit/clock.ts';
 import { formatUsd, nanoToUsd } from '../../base/kit/money.ts';
-import { jsonText, printable, printableLines } from '../../base/kit/text/printable.ts';
-import { renderDiagnostics } from '../../base/source/diagnostics/render.ts';
+import { jsonText, printableLines } from '../../base/kit/text/printable.ts';
+import { escapeData, renderDiagnostics } from '../../base/source/diagnostics/render.ts';
 import { type Overshoot, overshootBound } from '../../domain/budget/limits/overshoot.ts';
 import { type CheckedPaths, loadPaths, type PathOptions } from '../../pipeline/load/paths.ts';
 import type { PlanObserver } from '../../pipeline/run/compiled.ts';
-import type { LiveCheck } from '../doctor/host/live/probe.ts';
+import { diagnosisOf, type LiveCheck } from '../doctor/host/live/probe.ts';
 import {
   type CommandContext,
   type CommandRow,
@@ -19,6 +19,7 @@ import {
   usageError,
 } from './commands.ts';
 import { counted, paragraph } from './output.ts';
+import { renderCheck } from './report.ts';
 
 /** Memory to parse one large body, as a multiple of its size: text, values, garbage. One is parsed at a time. */
 const READING_FACTOR = 6;
@@ -116,7 +117,7 @@ function describeVerdict(
 ): string {
   const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
   const fine = live?.filter(({ ok }) => ok).length;
-  const asked_text =
+  const services =
     live === undefined
       ? 'skipped because of errors'
       : live.length === 0
@@ -124,7 +125,7 @@ function describeVerdict(
         : `${fine} of ${live.length} services are ok`;
   const code = checked.diagnostics[0]?.code;
   const more = code === undefined ? [] : [`see appscli explain ${code}`];
-  const reached = is_live ? [`live: ${asked_text}`] : [];
+  const reached = is_live ? [`live: ${services}`] : [];
   if (errors > 0) return block([found.join(', '), ...reached, ...more].join('; '));
   const verdict = block([`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached].join('; '));
   return more.map((line) => `${line}\n`).join('') + verdict;
@@ -177,14 +178,14 @@ const tryStages: NonNullable<PathOptions['tryStages']> = async (gateway) => {
   return undefined;
 };
 
-const askServices = async (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout?: number) =>
+const checkServices = async (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout?: number) =>
   (await import('../doctor/host/live/check-live.ts')).checkLive(config, env, timeout);
 
 /** Checks configuration files; asks services only if the files have no errors. Returns the exit code: 0, or 1. */
 export async function runCheck(
   { terminal, env, stages }: CommandContext,
   options: CheckOptions,
-  ask: typeof askServices = askServices,
+  ask: typeof checkServices = checkServices,
 ): Promise<number> {
   const { format, live: is_live = false, cwd = process.cwd(), timeout } = options;
   if (timeout !== undefined && !is_live) throw usageError('--timeout needs --live');
@@ -217,49 +218,23 @@ export async function runCheck(
   return failed ? EXIT_FINDINGS : EXIT_OK;
 }
 
-const STATE_WIDTH = 8;
-const NO_BREAK = '\u00a0';
-const GREEN = 32;
-const RED = 31;
-
 export function renderLive(
   checks: readonly LiveCheck[],
-  options: { readonly format: 'text' | 'github'; readonly color: boolean },
+  { format, color }: { readonly format: 'text' | 'github'; readonly color: boolean },
 ): string {
-  if (options.format === 'github') return checks.flatMap(renderGithub).join('');
-  const width = Math.max(...checks.map(({ name }) => name.length));
-  return checks.map((check) => renderText(check, width, options.color)).join('');
-}
-
-function renderText(check: LiveCheck, width: number, color: boolean): string {
-  const { name, ok, what, help, warnings = [], notes = [], duration_ms, way } = check;
-  const state = (ok ? 'ok' : 'failed').padEnd(STATE_WIDTH);
-  const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
-  const indent = ' '.repeat(STATE_WIDTH + width + 2);
-  const how = `(${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
-  const sentence = paragraph(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, indent);
-  const [first = '', ...rest] = sentence.map((line) => line.replaceAll(NO_BREAK, ' '));
-  const more = [
-    ...(help === undefined ? [] : [`help: ${help}`]),
-    ...warnings.map((text) => `warning: ${text}`),
-    ...notes.map((text) => `note: ${text}`),
-  ];
-  const lines = more.flatMap((text) => paragraph(text, indent));
-  return [`${painted}${name.padEnd(width)}  ${first.trimStart()}`, ...rest, ...lines]
-    .map((line) => `${line}\n`)
+  if (format === 'github') return checks.flatMap(renderGithub).join('');
+  return checks
+    .map((check) => ({ ...diagnosisOf({ id: '', title: check.name }, check), duration_ms: check.duration_ms }))
+    .map((result) => renderCheck(result, color, true))
     .join('');
 }
 
 function renderGithub({ name, ok, what, help, warnings = [] }: LiveCheck): string[] {
   const failure = ok
     ? []
-    : [`error title=live::${escaped(`${name}: ${what}${help === undefined ? '' : `; ${help}`}`)}`];
-  const doubts = warnings.map((text) => `warning title=live::${escaped(`${name}: ${text}`)}`);
+    : [`error title=live::${escapeData(`${name}: ${what}${help === undefined ? '' : `; ${help}`}`)}`];
+  const doubts = warnings.map((text) => `warning title=live::${escapeData(`${name}: ${text}`)}`);
   return [...failure, ...doubts].map((command) => `::${command}\n`);
-}
-
-function escaped(text: string): string {
-  return printable(text).replaceAll('%', '%25').replaceAll('\n', '%0A');
 }
 
 export const commands: readonly CommandRow[] = [

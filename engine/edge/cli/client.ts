@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, realpathSync, renameSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { InvalidArgumentError, Option } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { SIGNALS, type Signal } from '../../base/contract/client-telemetry.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { systemClock } from '../../base/kit/clock.ts';
@@ -10,12 +10,11 @@ import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { isLoopbackUrl } from '../../base/kit/net/addresses.ts';
 import { PACKAGE_ROOT, packageGateway } from '../../base/kit/package-root.ts';
 import { isPrintableLine, jsonText } from '../../base/kit/text/printable.ts';
-import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
 import { safeToShow } from '../client/answers.ts';
 import { chooseBaseUrl, withoutApiPath } from '../client/base-url.ts';
 import { freshCredentials, openCredentials } from '../client/credentials.ts';
 import { discover } from '../client/device-sign-in.ts';
-import { createAsk, sentence } from '../client/http.ts';
+import { createAsk } from '../client/http.ts';
 import { BrokenFile, inFile } from '../client-files/broken-file.ts';
 import {
   CLIENTS,
@@ -42,6 +41,7 @@ import {
   telemetryWarnings,
 } from '../client-files/telemetry.ts';
 import { readUserFile, writeUserFiles } from '../client-files/user-file.ts';
+import type { Diagnosis } from '../doctor/workstation.ts';
 import {
   baseUrl,
   type CommandContext,
@@ -50,6 +50,7 @@ import {
   configurationError,
   EXIT_FINDINGS,
   EXIT_OK,
+  EXIT_UNAVAILABLE,
   type Flags,
   json,
   notEmpty,
@@ -63,64 +64,25 @@ import {
 import { defaultProfile, NEUTRAL_NAMES_NOTE, NEUTRAL_PROFILE, profileOf } from './profiles.ts';
 import { hint, type Input, processInput, type Terminal, warner } from './terminal.ts';
 
-const LISTED_MAX = 1000;
-
-/** Checks a client's credential, and a model if named, at the gateway. Raises StartError with a remedy. */
-async function checkModel(root_url: string, token: string, model: string | undefined) {
-  const ask = createAsk();
-  const get = async (path: string) => {
-    const answer = await ask('GET', `${root_url}${path}`, { headers: { authorization: `Bearer ${token}` } });
-    if (answer.status === 401 || answer.status === 403) {
-      const reason = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'no reason given';
-      const why = /[.!?]$/.test(reason) ? reason : `${reason}.`;
-      throw new StartError(
-        `${root_url} rejects the credential: ${why} Create a token (appscli tokens create) and use it`,
-        { exit_code: EXIT_FINDINGS },
-      );
-    }
-    if (answer.kind === 'json' && (answer.status === 200 || answer.status === 404)) return answer;
-    throw new StartError(
-      `${root_url} responds to GET ${path} with status ${answer.status} and no model list; check the address of the gateway`,
-    );
-  };
-
-  if (model !== undefined) {
-    const { status, body } = await get(`/v1/models/${encodeURIComponent(model)}`);
-    const found = fieldsOf(safeToShow(body));
-    if (status === 200) return { id: String(found.id ?? model), context_window: windowOf(found) };
-  }
-  // Some gateways lack the path of a single model.
-  const list = fieldsOf(safeToShow((await get(`/v1/models?limit=${LISTED_MAX}`)).body));
-  const entries = Array.isArray(list.data) ? list.data.map(fieldsOf) : [];
-  if (model === undefined) return undefined;
-  const entry = entries.find(({ id }) => id === model);
-  if (entry !== undefined) return { id: model, context_window: windowOf(entry) };
-  throw notThere(root_url, model, entries);
+/** The context window of a model by the gateway's list, in tokens; `undefined` if it is unknown. */
+async function windowAt(root_url: string, token: string, model: string): Promise<number | undefined> {
+  const [{ findModel }, { listedModels }] = await Promise.all([
+    import('../doctor/gateway/diagnose-gateway.ts'),
+    import('../selfcheck/models.ts'),
+  ]);
+  const headers = { authorization: `Bearer ${token}` };
+  const { status, body } = await createAsk()('GET', `${root_url}/v1/models?limit=1000`, { headers });
+  return findModel(listedModels({ status, fault: undefined, json: body }) ?? [], model)?.context_window;
 }
 
-function windowOf({ context_window, max_input_tokens }: Readonly<Record<string, unknown>>): number | undefined {
-  const tokens = context_window ?? max_input_tokens;
-  return typeof tokens === 'number' && tokens > 0 ? tokens : undefined;
-}
-
-function notThere(root_url: string, model: string, entries: readonly Readonly<Record<string, unknown>>[]): StartError {
-  const ids = entries.flatMap(({ id }) => (typeof id === 'string' ? [id] : []));
-  const remedy =
-    ids.length === 0
-      ? 'its token group allows no model: ask for a token of a group with models'
-      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that allows it`;
-  return new StartError(`${root_url} has no model "${model}" for this token: ${remedy}`, { exit_code: EXIT_FINDINGS });
-}
-
-/** Checks the set-up at the gateway (`--check`). Returns the model's context window: as given, else by the gateway. */
+/** Checks a set-up at the gateway as `appscli doctor` does (`--check`). Raises StartError with a remedy. */
 async function checkSpec(
   context: CommandContext,
+  client: ClientKind,
   spec: SetUpSpec,
-  options: SetUpOptions,
-  how: { sends(): readonly Signal[]; readonly more_models: readonly string[]; readonly needs_window: boolean },
-): Promise<number | undefined> {
-  const wanted = options.contextWindow;
-  if (!options.check) return wanted ?? learnWindow(context, spec, options.model, how.needs_window);
+  { model, contextWindow: context_window }: SetUpOptions,
+  how: { readonly names: ClientNames; readonly more_models: readonly string[]; sends(): readonly Signal[] },
+): Promise<void> {
   const { root_url, credential, telemetry } = spec;
   const warn = warner(context.terminal);
   const signals = telemetry ?? how.sends();
@@ -133,29 +95,35 @@ async function checkSpec(
   if ('sign_in' in credential) {
     await discover(createAsk(), root_url);
     warn(`${root_url} supports sign-in from a terminal`);
-    return wanted;
+    return;
   }
   const token = await tokenOf(credential, root_url, context);
-  const found = await checkModel(root_url, token, options.model);
-  if (found === undefined) warn(`${root_url} accepts the token`);
-  else warn(`${root_url} serves ${found.id} to this token`);
-  for (const model of new Set(how.more_models)) {
-    if (model !== options.model) await checkModel(root_url, token, model);
+  const { diagnoseGateway } = await import('../doctor/gateway/diagnose-gateway.ts');
+  const { openWorkstation } = await import('../doctor/workstation.ts');
+  const more_models = [...new Set(how.more_models)].filter((each) => each !== model);
+  const connection = { client, root_url, token, model, more_models, context_window };
+  const diagnoses = await diagnoseGateway(openWorkstation(context.env, how.names), [connection]);
+  // Nothing is known of the token without a list of models.
+  const is_checked = diagnoses.some(({ id }) => id === 'gateway.token');
+  const isWrong = ({ id, verdict }: Diagnosis): boolean => {
+    if (id === 'gateway.model') return verdict !== 'ok';
+    if (id === 'gateway.models') return verdict !== 'ok' && !is_checked;
+    return verdict === 'failed' && id !== 'gateway.context_window';
+  };
+  for (const diagnosis of diagnoses) {
+    const { id, title, verdict, found, remedy, details = [] } = diagnosis;
+    const text = `${title}: ${[found, ...(verdict === 'ok' ? [] : [...details, remedy])].join('; ')}`;
+    const exit_code = id === 'gateway.models' ? EXIT_UNAVAILABLE : EXIT_FINDINGS;
+    if (isWrong(diagnosis)) throw new StartError(text, { exit_code });
+    if (verdict !== 'skipped') warn(text);
   }
   for (const line of await checkTelemetry(root_url, token, signals)) warn(line);
-  const window = found?.context_window;
-  if (window === undefined || wanted === undefined) return window ?? wanted;
-  if (wanted > window)
-    warn(
-      `${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; use --context-window ${window}`,
-    );
-  return wanted;
 }
 
 /** Default context window, in tokens, as clients assume. A too small one only compacts early. */
 const ASSUMED_WINDOW = 200_000;
 
-/** The model's context window at the gateway. Failures fall back to the default. */
+/** The model's context window by the gateway, else the default if the client needs one. */
 async function learnWindow(
   context: CommandContext,
   { root_url, credential }: SetUpSpec,
@@ -163,14 +131,14 @@ async function learnWindow(
   needs_window: boolean,
 ): Promise<number | undefined> {
   if (model === undefined) return undefined;
-  try {
-    if (!('sign_in' in credential) && !('token' in credential && credential.token === PLACEHOLDER)) {
-      const token = await tokenOf(credential, root_url, context);
-      const found = await checkModel(root_url, token, model);
-      if (found?.context_window !== undefined) return found.context_window;
-    }
-  } catch (error) {
-    if (!(error instanceof StartError)) throw error;
+  if (!('sign_in' in credential) && !('token' in credential && credential.token === PLACEHOLDER)) {
+    const found = await tokenOf(credential, root_url, context)
+      .then((token) => windowAt(root_url, token, model))
+      .catch((error: unknown) => {
+        if (!(error instanceof StartError)) throw error;
+        return undefined;
+      });
+    if (found !== undefined) return found;
   }
   if (!needs_window) return undefined;
   warner(context.terminal)(
@@ -178,6 +146,8 @@ async function learnWindow(
   );
   return ASSUMED_WINDOW;
 }
+
+const USUAL_SIGNALS: readonly Signal[] = ['metrics', 'logs'];
 
 const SENT: Readonly<Record<Signal, string>> = {
   metrics: 'counts of sessions, tokens, tool calls and lines, with costs and durations',
@@ -241,11 +211,12 @@ function keptProgram(
   return { program: { ...program, script }, keep: () => copyPackage(folder) };
 }
 
-function copyPackage(folder: string): void {
-  for (const entry of readdirSync(PACKAGE_ROOT, { recursive: true, withFileTypes: true })) {
+/** Copies the files of a package. Each is replaced as a whole, because a key helper may run the copy meanwhile. */
+export function copyPackage(folder: string, from = PACKAGE_ROOT): void {
+  for (const entry of readdirSync(from, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
     const path = join(entry.parentPath, entry.name);
-    const target = join(folder, path.slice(PACKAGE_ROOT.length + 1));
+    const target = join(folder, path.slice(from.length + 1));
     try {
       makeDirectory(dirname(target));
       writeFileSync(`${target}.new`, readFileSync(path));
@@ -304,26 +275,27 @@ export async function setUpClient(
     if (!openCredentials(env).read().has(root_url))
       warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
   }
-  const { model, telemetry } = options;
-  const base = { root_url, credential, ...(telemetry !== undefined && { telemetry: telemetry || [] }) };
+  const { model } = options;
+  const telemetry = options.telemetry === true ? USUAL_SIGNALS : options.telemetry || [];
+  const base = { root_url, credential, ...(options.telemetry !== undefined && { telemetry }) };
   const base_spec = client === 'build-cli' ? withoutTraces(base, warn) : base;
   const location = locationOf(options, client, names, env);
   const tiers = tiersOf(options);
-  const window = await checkSpec(context, base_spec, options, {
-    sends: () =>
-      planned(() =>
-        inFile(location.path, () => {
-          const text = (location.read(location.path) ?? '').trim();
-          return signalsIn(client, text === '' ? {} : CLIENTS[client].parse(text), root_url, names);
-        }),
-      ),
-    more_models: client === 'messages' ? Object.values(tiers) : [],
-    needs_window: client !== 'messages',
-  });
+  const sends = () =>
+    planned(() =>
+      inFile(location.path, () => {
+        const text = (location.read(location.path) ?? '').trim();
+        return signalsIn(client, text === '' ? {} : CLIENTS[client].parse(text), root_url, names);
+      }),
+    );
+  const more_models = client === 'messages' ? Object.values(tiers) : [];
+  if (options.check) await checkSpec(context, client, base_spec, options, { names, more_models, sends });
+  const needs_window = client !== 'messages';
+  const window = options.contextWindow ?? (await learnWindow(context, base_spec, model, needs_window));
   const spec: SetUpSpec = {
     ...base_spec,
     model,
-    context_window: client === 'messages' ? window : (window ?? ASSUMED_WINDOW),
+    context_window: needs_window ? (window ?? ASSUMED_WINDOW) : window,
     ...(client === 'build-cli' && { alias: aliasOf(options.alias, model!) }),
     display_name: client === 'build-cli' ? (options.displayName ?? options.providerName) : options.providerName,
     ...(client === 'messages' && { tiers, discovery: options.discovery === true, cache_1h: options.cache1h === true }),
@@ -454,11 +426,7 @@ const FILES = [
     '--profile <name>',
     'names of files, keys and variables: shipped (claude, codex, grok) or a file (default: neutral)',
   ),
-  choice(
-    '--managed [system]',
-    'managed file for all users of a machine: linux, macos or windows (default: this system)',
-    PLATFORMS,
-  ),
+  choice('--managed [system]', 'managed file for all users of a machine, on this system or another one', PLATFORMS),
   option('--write', 'write without asking'),
   option('--print', 'print the complete files with masked credentials, and write nothing').conflicts('write'),
   json('print a JSON object with the changes'),
@@ -471,9 +439,11 @@ const COMMON = [
   option('--token-stdin', 'read the token from standard input'),
   option('--key-helper', 'let the client run `appscli token`, with your sign-in'),
   option('--appscli <path>', 'program of the key helper (default: this one; with --managed: appscli on the PATH)'),
-  new Option('--telemetry [signals]', 'send telemetry to the gateway: metrics, logs, traces (default: metrics,logs)')
-    .argParser(signals)
-    .preset('metrics,logs'),
+  option(
+    '--telemetry [signals]',
+    'send telemetry to the gateway: some of metrics, logs and traces (default: metrics,logs)',
+    signals,
+  ),
   option('--no-telemetry', 'stop sending telemetry (default: no change)'),
   option('--check', 'check token and model at the gateway first'),
 ];
@@ -569,11 +539,11 @@ runs this program for each token.`,
   },
 ];
 
-export interface ClientOptions
+interface ClientOptions
   extends Texts<'baseUrl' | 'apiKey' | 'apiKeyEnv' | 'appscli' | 'model' | 'profile'>,
     Flags<'tokenStdin' | 'keyHelper' | 'signIn' | 'write' | 'print' | 'check' | 'json'> {
   readonly managed?: true | ClientPlatform;
-  readonly telemetry?: readonly Signal[] | false;
+  readonly telemetry?: readonly Signal[] | boolean;
 }
 
 const DEFAULT_VARIABLE = 'RELAY_API_KEY';
@@ -589,14 +559,14 @@ export const PLACEHOLDER = '<API_KEY>';
 export function givenUrl(value: string | undefined, env: NodeJS.ProcessEnv): string {
   const preset = value ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
   const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
-  return chooseBaseUrl(value, env, signed_in, 'taken');
+  return chooseBaseUrl(value, env, signed_in, 'allowed');
 }
 
 export const rootUrl = (value: string | undefined, env: NodeJS.ProcessEnv): string =>
   withoutApiPath(givenUrl(value, env));
 
 /** Raises StartError, which never quotes a possible token, unless an option's value is the name of a variable. */
-export function assertVariable(value: string, option: string): void {
+function assertVariable(value: string, option: string): void {
   if (VARIABLE.test(value) && !value.startsWith('gw_')) return;
   throw usageError(
     `${option} expects the name of an environment variable, not a token; if you passed a token, revoke it: it may be in your shell history`,
@@ -652,12 +622,20 @@ export async function tokenOf(
     const [credentials, ask] = [openCredentials(env), createAsk()];
     return (await freshCredentials({ credentials, ask, clock, base_url: root_url })).access_token;
   }
-  const token = (env[credential.variable] ?? '').trim();
-  if (token !== '') return tokenFrom(token);
-  throw usageError(`--check needs the token in ${credential.variable}, which is not set`);
+  return tokenIn(credential.variable, '--check', env);
 }
 
-export function aliasOf(value: string | undefined, model: string): string {
+/** The token in a variable that an option needs. Raises StartError, which never contains a possible token. */
+export function tokenIn(variable: string, option: string, env: NodeJS.ProcessEnv): string {
+  assertVariable(variable, option);
+  const token = (env[variable] ?? '').trim();
+  if (token === '') throw usageError(`${option}: the variable ${variable} is not set`);
+  // Other gateways may have short keys.
+  if (/^[\x21-\x7e]{1,8192}$/.test(token)) return token;
+  throw usageError(`${option}: the variable ${variable} contains no valid token: it has spaces or special characters`);
+}
+
+function aliasOf(value: string | undefined, model: string): string {
   if (value === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
   if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(value)) return value;
   throw usageError('--alias: expected letters, digits, dashes and underscores, such as coder');
@@ -669,12 +647,12 @@ export interface Program {
   readonly script: string;
 }
 
-export function thisProgram(): Program {
+function thisProgram(): Program {
   return { runtime: process.execPath, script: realpathSync(process.argv[1]!) };
 }
 
 /** Where a client's files are; `shared` by all users; `elsewhere`: another system's. Raises StartError. */
-export function locationOf(
+function locationOf(
   { managed }: Pick<ClientOptions, 'managed'>,
   client: ClientKind,
   all_names: ClientNames,
@@ -697,9 +675,9 @@ export function locationOf(
   return { path, auth: undefined, platform, shared: true, elsewhere, read: elsewhere ? () => undefined : readUserFile };
 }
 
-export type ClientLocation = ReturnType<typeof locationOf>;
+type ClientLocation = ReturnType<typeof locationOf>;
 
-export function helperFor(
+function helperFor(
   { managed, appscli }: Pick<ClientOptions, 'managed' | 'appscli'>,
   root_url: string,
   program: Program,
@@ -711,12 +689,12 @@ export function helperFor(
   return { program: platform === 'windows' ? 'appscli.cmd' : 'appscli', args };
 }
 
-export function isPassing({ script }: Program): boolean {
+function isPassing({ script }: Program): boolean {
   return /[\\/](?:_npx|dlx(?:-[^\\/]*)?)[\\/]/.test(script);
 }
 
 /** Shows file changes, asks unless `--write`, and writes. Returns the exit code: 1 if changes were not written. */
-export async function offerDrafts(
+async function offerDrafts(
   { terminal }: CommandContext,
   drafts: readonly Draft[],
   { write, print, json }: Pick<ClientOptions, 'write' | 'print' | 'json'>,
@@ -732,10 +710,8 @@ export async function offerDrafts(
     return EXIT_OK;
   }
   const changed = drafts.filter(({ before, after }) => before !== after);
-  const { is_written, files } =
-    changed.length === 0
-      ? { is_written: false, files: [] }
-      : await writeDrafts(terminal, changed, { write: write === true, input, hides: token ?? [] });
+  const how = { write: write === true, input, hides: token ?? [] };
+  const { is_written, files } = await writeDrafts(terminal, changed, how);
   const outcomes = drafts.map(({ path }) => {
     const outcome = files.find((file) => file.path === path);
     if (outcome === undefined) terminal.info(`${path} is up to date\n`);
@@ -751,6 +727,7 @@ export async function writeDrafts(
   drafts: readonly Draft[],
   how: { readonly write: boolean; readonly input: Input; readonly hides: string | readonly string[] },
 ) {
+  if (drafts.length === 0) return { is_written: false, files: [] };
   for (const draft of drafts) {
     const { path, before, after, secret } = draft;
     if (before !== after) terminal.info(showDiff(draft, how.hides, terminal.info_color));

@@ -48,13 +48,15 @@ export const json = (what: string) => new Option('--json', what);
 /** Options of a command whose values are texts, and those that are only set. */
 export type Texts<Names extends string> = Readonly<Partial<Record<Names, string>>>;
 export type Flags<Names extends string> = Readonly<Partial<Record<Names, true>>>;
+/** Options of a command on a configuration. */
+export type ConfigOptions = Readonly<Record<'config', string>> & Flags<'json'>;
 
 type Parse = (text: string, before: never) => unknown;
 
-/** An option with an optional parser. */
-export function option(flags: string, about: string, parse?: Parse): Option {
+/** An option. Without a parser its value is a text that is not empty. */
+export function option(flags: string, about: string, parse: Parse = notEmpty): Option {
   const made = new Option(flags, about);
-  return parse === undefined ? made : made.argParser<unknown>(parse as (text: string) => unknown);
+  return flags.endsWith('>') || parse !== notEmpty ? made.argParser<unknown>(parse as (text: string) => unknown) : made;
 }
 
 /** A mandatory option. */
@@ -69,14 +71,15 @@ export function examples(...lines: string[]): string {
   return `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`;
 }
 
-/** Parses a past time: a date, a time, or a duration ago. */
-export function moment(text: string): Date {
-  const ago_ms = parseDuration(text);
-  const date = ago_ms === undefined ? parseDate(text) : new Date(Date.now() - ago_ms);
-  if (date === undefined)
-    throw new InvalidArgumentError('Expected a duration such as 7d, 12h or 90m, or a date such as 2027-01-31.');
-  return date;
+function dateOf(text: string, from_now: 1 | -1, example: string): Date {
+  const distance_ms = parseDuration(text);
+  const date = distance_ms === undefined ? parseDate(text) : new Date(Date.now() + from_now * distance_ms);
+  if (date !== undefined) return date;
+  throw new InvalidArgumentError(`Expected a duration such as ${example}, 12h or 90m, or a date such as 2027-01-31.`);
 }
+
+/** Parses a past time: a date, a time, or a duration ago. */
+export const moment = (text: string) => dateOf(text, -1, '7d');
 
 /** Parses a past time. A date stays a text, because its start depends on the time zone. */
 export function dayOrMoment(text: string): Date | string {
@@ -119,10 +122,7 @@ export const seconds = numberThat(
 
 /** Parses a future time: a date, a time, or a duration from now. */
 export function expiry(text: string): Date {
-  const ahead_ms = parseDuration(text);
-  const date = ahead_ms === undefined ? parseDate(text) : new Date(Date.now() + ahead_ms);
-  if (date === undefined)
-    throw new InvalidArgumentError('Expected a duration such as 30d, 12h or 90m, or a date such as 2027-01-31.');
+  const date = dateOf(text, 1, '30d');
   if (date.getTime() <= Date.now()) throw new InvalidArgumentError('Expected a time in the future.');
   return date;
 }
@@ -198,7 +198,7 @@ export interface CommandRow {
   readonly name?: string;
   readonly about?: string;
   readonly summary?: string;
-  /** Arguments such as `[id]`, `<file>` or `[paths...]`, with a parser or a choice of values; passed to `run` among the options. */
+  /** Arguments such as `[id]`, `<file>` or `[paths...]`, with a parser (default: `notEmpty`) or choices; passed to `run` among the options. */
   readonly arguments?: readonly (readonly [name: string, about: string, value?: Parse | readonly string[]])[];
   readonly options?: readonly Option[];
   readonly place?: keyof typeof PLACES;
@@ -236,8 +236,9 @@ function addRow(command: Command, row: CommandRow, run: (row: CommandRow, values
   const { place, notes } = row;
   for (const [name, about, value] of row.arguments ?? []) {
     const argument = new Argument(name, about);
-    if (typeof value === 'function') argument.argParser(value as (text: string) => unknown);
-    else if (value !== undefined) argument.choices(value);
+    if (typeof value === 'object') argument.choices(value);
+    else if (value !== undefined || !argument.variadic)
+      argument.argParser((value ?? notEmpty) as (text: string) => unknown);
     command.addArgument(argument);
   }
   const of_place = place === undefined ? [] : PLACES[place].map((make) => make());

@@ -1,7 +1,17 @@
 import { printable } from '../../base/kit/text/printable.ts';
-import { type AnswerOf, operation } from './admin.ts';
-import { type CommandRow, count, EXIT_OK, notEmpty, option } from './commands.ts';
-import { type Columns, counted, formatMinute, paragraph, say, showList, showReport, titleInZone } from './output.ts';
+import { type AnswerOf, allEntries, operation } from './admin.ts';
+import { type CommandRow, count, EXIT_OK, option } from './commands.ts';
+import {
+  apart,
+  type Columns,
+  counted,
+  formatMinute,
+  paragraph,
+  say,
+  showList,
+  showReport,
+  titleInZone,
+} from './output.ts';
 
 type Load = AnswerOf<'listConfigLoads'>['loads'][number];
 type Diff = AnswerOf<'diffConfigVersions'>;
@@ -10,7 +20,6 @@ type Rule = NonNullable<NonNullable<Diff['rules']>[number]['before']>;
 type Loads = AnswerOf<'listConfigLoads'> & Pick<AnswerOf<'getConfig'>, 'version' | 'replicas'>;
 
 const BECAUSE = { start: 'start', files: 'files changed', signal: 'signal' } as const;
-const PAGE_MAX = 1000;
 
 const COLUMNS: Columns<Load> = [
   [titleInZone('WHEN'), ({ at }) => formatMinute(at)],
@@ -34,10 +43,7 @@ function linesOf({ rules, files }: Diff): string[] {
     ...(before === null ? [] : paragraph(`- ${wordsOf(before)}`, '', '    ')),
     ...(after === null ? [] : paragraph(`+ ${wordsOf(after)}`, '', '    ')),
   ]);
-  return [
-    ...(rule_lines.length === 0 ? [] : ['Rules', ...rule_lines, '']),
-    ...files.flatMap((file) => [...fileLines(file), '']).slice(0, -1),
-  ];
+  return apart([rule_lines.length === 0 ? [] : ['Rules', ...rule_lines], ...files.map(fileLines)]);
 }
 
 function wordsOf({ name, effect, text, mode }: Rule): string {
@@ -68,7 +74,7 @@ export const commands: readonly CommandRow[] = [
     examples: ['appscli config loads', 'appscli config loads -n 5 --json'],
     async call(admin, { lines }) {
       const { replicas, version } = await admin('getConfig', {});
-      const { loads } = await admin('listConfigLoads', { limit: Math.min(lines, PAGE_MAX) });
+      const loads = await allEntries<Load>(admin, 'listConfigLoads', 'loads', {}, lines);
       return { version, replicas, loads };
     },
     show(context, found, { json }) {
@@ -88,8 +94,8 @@ export const commands: readonly CommandRow[] = [
     name: 'diff',
     about: 'compare two loaded versions, by rules and lines',
     arguments: [
-      ['<from>', 'version, see config loads', notEmpty],
-      ['[to]', 'other version (default: the one in force)', notEmpty],
+      ['<from>', 'version, see config loads'],
+      ['[to]', 'other version (default: the one in force)'],
     ],
     json: 'print a JSON object: files with their lines, rules before and after',
     notes: 'To compare files that are not loaded yet, see appscli diff.',

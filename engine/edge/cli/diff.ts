@@ -4,7 +4,6 @@ import type { SpendWindow } from '../../base/contract/windows.ts';
 import { jsonText, printableLines } from '../../base/kit/text/printable.ts';
 import { type FactPage, factPages } from '../../domain/audit/request-records.ts';
 import { readSpending } from '../../domain/budget/reports/spending.ts';
-import { loadToRun } from '../gateway/reload.ts';
 import type { Change, Usable } from '../simulate/diff/change.ts';
 import { diffConfigurations } from '../simulate/diff/index.ts';
 import { diffRequests, type RequestChanges } from '../simulate/diff/requests.ts';
@@ -14,20 +13,16 @@ import {
   configurationError,
   EXIT_FINDINGS,
   EXIT_OK,
+  type Flags,
   moment,
   option,
 } from './commands.ts';
 import { reportFailure } from './main.ts';
-import { formatMinute, formatMoment, paragraph } from './output.ts';
-import { useDatabase } from './with-database.ts';
+import { apart, formatMinute, formatMoment, paragraph } from './output.ts';
+import { loadConfig, useDatabase } from './with-database.ts';
 
-interface DiffOptions {
-  readonly old: string;
-  readonly new: string;
-  readonly ledger?: true;
+interface DiffOptions extends Readonly<Record<'old' | 'new', string>>, Flags<'ledger' | 'exitCode' | 'json'> {
   readonly audit?: Date;
-  readonly exitCode?: true;
-  readonly json?: true;
 }
 
 async function diff(context: CommandContext, options: DiffOptions): Promise<number> {
@@ -55,8 +50,7 @@ async function bothUsable(context: CommandContext, old_file: string, new_file: s
 
 async function usable(context: CommandContext, file: string): Promise<Usable> {
   if (!existsSync(file)) throw configurationError(`${file} does not exist`);
-  const stages = await context.stages();
-  const { config, loaded } = await loadToRun(file, { stages, env: context.env, environment: 'ignored' });
+  const { config, loaded } = await loadConfig(context, file);
   const { pipelines, policies } = loaded;
   return { config, pipelines, policies, directory: dirname(resolve(file)) };
 }
@@ -112,14 +106,14 @@ function withPipelinesTogether(changes: readonly Change[]): readonly Change[] {
 /** Lines: a title per section, a paragraph per change. */
 export function describeChanges(changes: readonly Change[]): string[] {
   const sections = Map.groupBy(withPipelinesTogether(changes), ({ section }) => section);
-  return [...sections].flatMap(([section, own], i) => [
-    ...(i === 0 ? [] : ['']),
+  const blocks = [...sections].map(([section, own]) => [
     TITLES[section],
     ...own.flatMap(({ subject, change, details = [] }) => [
       ...paragraph(`${subject}: ${change}`, '  ', '    '),
       ...details.flatMap((detail) => paragraph(detail, '    ', '      ')),
     ]),
   ]);
+  return apart(blocks);
 }
 
 export const commands: readonly CommandRow[] = [

@@ -1,4 +1,5 @@
-import { Option } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
+import { closest } from '../../base/kit/text/suggest.ts';
 import { operationOf } from '../admin/description.ts';
 import type { AdminApi, AdminOperations } from '../admin/operations.ts';
 import { createAdminApi, openClient } from '../client/api-client.ts';
@@ -10,6 +11,7 @@ import {
   EXIT_USAGE,
   email,
   notEmpty,
+  numberThat,
 } from './commands.ts';
 import { warner } from './terminal.ts';
 
@@ -40,18 +42,43 @@ export function inputOf(name: keyof AdminOperations, values: object): object {
 
 type Field = Readonly<Record<string, unknown>> & { readonly description: string; readonly enum?: readonly string[] };
 
-/** Options for fields of an operation's input, with names, choices, formats and the first sentences of its description. */
+/** Longest list of choices that an error repeats. */
+const CHOICES_MAX = 8;
+
+const PARSERS: Readonly<Record<string, (text: string) => unknown>> = {
+  email,
+  number: numberThat(/^\d{1,7}(?:\.\d{1,9})?$/, 'Expected a number below 10000000, such as 100 or 0.25.'),
+  integer: numberThat(/^\d{1,13}$/, 'Expected a whole number of at most 13 digits, such as 500.'),
+};
+
+/** Options for fields of an operation's input: names, formats, and the description's first sentence and default. */
 export function fields(name: keyof AdminOperations, ...names: readonly string[]): Option[] {
   const { query, body } = operationOf(name);
   const required = [query, body].flatMap((schema) => (schema?.required as readonly string[] | undefined) ?? []);
   const known = { ...(query.properties as object), ...(body?.properties as object) } as Readonly<Record<string, Field>>;
   return names.map((field) => {
-    const { description, enum: choices, format } = known[field]!;
-    const [first = ''] = description.replaceAll('`', '').replace(/\.$/, '').split('. ');
-    const flags = `--${field.replaceAll('_', '-')} <${format === 'email' ? 'email' : field.split('_').at(-1)}>`;
-    const made = new Option(flags, first[0]!.toLowerCase() + first.slice(1));
-    if (choices === undefined) made.argParser(format === 'email' ? email : notEmpty);
-    else made.choices(choices);
+    const { description, enum: choices, format, type } = known[field]!;
+    const plain = description.replaceAll('`', '').replace(/\.$/, '');
+    const [about = ''] = plain.split('. ');
+    const fallback = /\. Default: (.+?)(?:\. |$)/.exec(plain)?.[1];
+    const is_amount = type === 'number' || type === 'integer';
+    const value = is_amount ? 'number' : format === 'email' ? format : field.split('_').at(-1);
+    const text = `${about[0]!.toLowerCase()}${about.slice(1)}${fallback === undefined ? '' : ` (default: ${fallback})`}`;
+    const made = new Option(`--${field.replaceAll('_', '-')} <${value}>`, text);
+    if (choices !== undefined) made.choices(choices);
+    if (choices === undefined) made.argParser(PARSERS[String(format ?? type)] ?? notEmpty);
+    else if (choices.length > CHOICES_MAX) made.argParser(oneOf(choices));
     return made.makeOptionMandatory(required.includes(field));
   });
 }
+
+/** Parses one of many choices, which an error does not repeat. */
+const oneOf = (choices: readonly string[]) => (text: string) => {
+  if (choices.includes(text)) return text;
+  const meant = closest(text, choices);
+  throw new InvalidArgumentError(
+    meant === undefined
+      ? `Expected one of the ${choices.length} that --help lists, such as ${choices[0]}.`
+      : `Did you mean ${meant}?`,
+  );
+};

@@ -28,13 +28,15 @@ import {
   assertPeriod,
   type CommandContext,
   type CommandRow,
+  type ConfigOptions,
   day,
   dayOrMoment,
   EXIT_FINDINGS,
   EXIT_OK,
-  notEmpty,
+  type Flags,
   option,
   required,
+  type Texts,
   textThat,
   timeZone,
   usageError,
@@ -53,10 +55,7 @@ import {
 } from './output.ts';
 import { operator, withDatabase } from './with-database.ts';
 
-async function verify(
-  context: CommandContext,
-  { config, json }: { readonly config: string; readonly json?: true },
-): Promise<number> {
+async function verify(context: CommandContext, { config, json }: ConfigOptions): Promise<number> {
   const verification = await withDatabase(context, config, ({ database }) =>
     verifyLedger({ database, clock: systemClock }),
   );
@@ -193,7 +192,7 @@ function differenceJson({ kept, recomputed, ...difference }: CounterDifference):
 
 async function sum(
   context: CommandContext,
-  { config, since, until, json }: { config: string; since?: string; until?: string; json?: true },
+  { config, since, until, json }: ConfigOptions & Texts<'since' | 'until'>,
 ): Promise<number> {
   assertPeriod({ since, until });
   const lines = await withDatabase(context, config, ({ database }) => sumAgain(database, { since, until }));
@@ -205,7 +204,7 @@ const REPRICE_COLUMNS = ['DAY', 'MODEL', ...numbers('REQUESTS', 'LEDGER USD', 'N
 
 async function reprice(
   context: CommandContext,
-  options: RepriceRequest & { readonly config: string; readonly yes?: true; readonly json?: true },
+  options: RepriceRequest & ConfigOptions & Flags<'yes'>,
 ): Promise<number> {
   const { terminal } = context;
   const { config: config_file, yes, json, ...request } = options;
@@ -314,19 +313,14 @@ function repricingJson({ compared, changes, skipped, written }: Repricing): obje
   };
 }
 
-interface ReconcileOptions {
+interface ReconcileOptions extends ConfigOptions, Texts<'since' | 'until'>, Flags<'csv'> {
   readonly file: string;
-  readonly config: string;
   readonly upstream: string;
   /** In thousandths. */
   readonly tolerancePercent: number;
   readonly toleranceUsd: string;
   readonly columns?: BillColumns;
-  readonly since?: string;
-  readonly until?: string;
   readonly timeZone: string;
-  readonly json?: true;
-  readonly csv?: true;
 }
 
 type Amounts = Omit<ReconciledRow, 'day' | 'model'>;
@@ -510,8 +504,8 @@ export const commands: readonly CommandRow[] = [
     options: [
       required('--since <when>', 'from this time: 7d, 12h or a date (midnight UTC)', dayOrMoment),
       option('--until <when>', 'until this time (exclusive)', dayOrMoment),
-      option('--model <glob>', 'only these models: coder-*', notEmpty),
-      option('--upstream <name>', 'only this upstream', notEmpty),
+      option('--model <glob>', 'only these models: coder-*'),
+      option('--upstream <name>', 'only this upstream'),
       option('--estimates', 'also requests without reported usage'),
       option('--yes', 'write the adjusting rows'),
     ],
@@ -529,7 +523,7 @@ export const commands: readonly CommandRow[] = [
     about: "compare an upstream's bill with the ledger, per day and upstream model; exits 1 for differences",
     arguments: [['<file>', 'the bill: CSV in UTF-8 with columns for day, model and cost in USD']],
     options: [
-      required('--upstream <name>', 'upstream of the bill', notEmpty),
+      required('--upstream <name>', 'upstream of the bill'),
       option(
         '--tolerance-percent <n>',
         'allowed difference of a line, in percent of the billed amount',

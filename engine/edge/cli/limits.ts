@@ -1,8 +1,7 @@
 import { SPEND_SCOPES, type SpendScope } from '../../base/contract/config.ts';
 import type { LimitWindow } from '../../base/contract/services.ts';
-import { perWindow, SPEND_WINDOWS } from '../../base/contract/windows.ts';
+import { perWindow } from '../../base/contract/windows.ts';
 import { printable, printableLines } from '../../base/kit/text/printable.ts';
-import { listed } from '../../base/kit/text/suggest.ts';
 import {
   AMOUNT_UNITS,
   type AmountUnit,
@@ -21,18 +20,9 @@ import type { LimitInForce as Limit, WrittenLimit } from '../../domain/budget/li
 import { partsIn } from '../admin/limits.ts';
 import type { InJson } from '../admin/operations.ts';
 import { type AnswerOf, type CommandOptions, type OperationRow, operation } from './admin.ts';
-import {
-  type CommandContext,
-  type CommandRow,
-  EXIT_OK,
-  expiryThere,
-  numberThat,
-  option,
-  required,
-  usageError,
-} from './commands.ts';
+import { type CommandContext, type CommandRow, EXIT_OK, expiryThere, required, usageError } from './commands.ts';
 import { fields } from './gateway-admin.ts';
-import { formatMoment, paragraph, say, showReport, showResult } from './output.ts';
+import { apart, formatMoment, paragraph, say, showReport, showResult } from './output.ts';
 
 type LimitInForce = InJson<Limit>;
 
@@ -57,7 +47,7 @@ function assertOneAmount(options: AmountOptions): void {
 }
 
 function titled(title: string, lines: readonly string[]): string[] {
-  return lines.length === 0 ? [] : [`${title}:`, ...lines, ''];
+  return lines.length === 0 ? [] : [`${title}:`, ...lines];
 }
 
 function showNow(context: CommandContext, now: InJson<LimitInForce>): void {
@@ -72,24 +62,19 @@ function describeInForce(limit: LimitInForce): string[] {
   const { unit, set, grants, rules, time_zone } = limit;
   const amount = (value: number) => formatAmount(value, unit);
   const in_force = limit.limit === null ? describeUnlimited(limit) : amount(limit.limit);
-  const idle = limit.counted ? [] : ['gateway.yaml has no such limit: set or granted amounts have no effect'];
-  const personal = describePersonal(limit);
   const because = (reason: string | null) => (reason === null ? '' : `: ${printable(reason)}`);
+  const at = (moment: string) => formatMoment(moment, time_zone);
   const from = [
     formatStatus(limit),
-    ...(personal === undefined ? [] : [personal]),
-    ...idle,
-    ...(set === null
-      ? []
-      : [
-          `set to ${amount(set.limit)}${byWhom(set.set_by)}, ${formatMoment(set.set_at, time_zone)}${because(set.reason)}`,
-        ]),
-    ...grants.map(
-      (grant) =>
-        `plus ${amount(grant.amount)} until ${formatMoment(grant.expires_at, time_zone)}, ${grant.id}${byWhom(grant.granted_by)}${because(grant.reason)}`,
-    ),
+    describePersonal(limit),
+    limit.counted ? undefined : 'gateway.yaml has no such limit: set or granted amounts have no effect',
+    set && `set to ${amount(set.limit)}${byWhom(set.set_by)}, ${at(set.set_at)}${because(set.reason)}`,
+    ...grants.map((grant) => {
+      const by = `${byWhom(grant.granted_by)}${because(grant.reason)}`;
+      return `plus ${amount(grant.amount)} until ${at(grant.expires_at)}, ${grant.id}${by}`;
+    }),
     ...rules.map((rule) => `gateway.yaml: ${formatRule(limit, rule)}`),
-  ];
+  ].filter((line) => typeof line === 'string');
   return [
     ...paragraph(`${describeWhose(limit)}: ${in_force}`, '', INDENT),
     ...from.flatMap((line) => paragraph(line, INDENT, `${INDENT}  `)),
@@ -158,18 +143,9 @@ function formatRule({ unit, set, of }: LimitInForce, rule: LimitInForce['rules']
   return set === null ? `${name}${which}` : `${name}, replaced`;
 }
 
-const usd = numberThat(/^\d{1,7}(?:\.\d{1,9})?$/, 'Expected an amount in USD below 10000000, such as 100 or 0.25.');
-const whole = numberThat(/^\d{1,13}$/, 'Expected a whole number of at most 13 digits, such as 500.');
-
 const WHOSE = fields('listLimits', ...SPEND_SCOPES);
 const WHICH = [...WHOSE, ...fields('setLimit', 'window')];
-const AMOUNT = [
-  ...WHICH,
-  option('--usd <amount>', `amount in USD; window ${listed(SPEND_WINDOWS)}`, usd),
-  option('--requests <number>', 'number of requests; window minute or open', whole),
-  option('--tokens <number>', 'number of tokens; window minute', whole),
-  ...fields('setLimit', 'reason'),
-];
+const AMOUNT = [...WHICH, ...fields('setLimit', 'usd', 'requests', 'tokens', 'reason')];
 
 function change<Name extends 'setLimit' | 'clearLimit' | 'grantLimit' | 'revokeGrant', Options>(
   name: Name,
@@ -209,16 +185,15 @@ export const commands: readonly CommandRow[] = [
       return showReport(context, options.json, found, () => {
         const blocks = at_a_glance
           ? [
-              ...titled('In gateway.yaml', describeWritten(written)),
-              ...titled('Set or granted', changed.flatMap(describeInForce)),
-              ...titled('Nearest to their limit', others.flatMap(describeInForce)),
+              titled('In gateway.yaml', describeWritten(written)),
+              titled('Set or granted', changed.flatMap(describeInForce)),
+              titled('Nearest to their limit', others.flatMap(describeInForce)),
             ]
           : [
-              ...limits.flatMap(describeInForce),
-              ...(limits.length > 0 && written.length > 0 ? [''] : []),
-              ...titled('Also in gateway.yaml for their requests', describeWritten(written)),
+              limits.flatMap(describeInForce),
+              titled('Also in gateway.yaml for their requests', describeWritten(written)),
             ];
-        return blocks.at(-1) === '' ? blocks.slice(0, -1) : blocks;
+        return apart(blocks);
       });
     },
   }),
@@ -262,7 +237,7 @@ export const commands: readonly CommandRow[] = [
       ...AMOUNT,
       required(
         '--expires <when>',
-        'end of the grant: 3d, 12h or a date, at most a year; a date means its start (spend_limits.time_zone), so name Saturday for a grant until Friday night',
+        'end of the grant, at most a year from now: 3d, 12h or a date; a grant ends when that day begins (spend_limits.time_zone)',
         expiryThere,
       ),
     ],

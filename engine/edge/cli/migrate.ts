@@ -5,10 +5,9 @@ import { secretInFile } from '../../base/kit/secret-names.ts';
 import { findServer } from '../../base/store/database.ts';
 import { migrate } from '../../base/store/migrate.ts';
 import { createConnections, describeOutage } from '../../base/store/postgres-client.ts';
-import { loadToRead } from '../gateway/reload.ts';
 import { type CommandContext, type CommandRow, configurationError, EXIT_OK, option } from './commands.ts';
 import { showReport } from './output.ts';
-import { commandLog } from './with-database.ts';
+import { commandLog, readConfig } from './with-database.ts';
 
 interface MigrateOptions {
   readonly config: string;
@@ -19,8 +18,7 @@ interface MigrateOptions {
 
 async function migrateDatabase(context: CommandContext, options: MigrateOptions): Promise<number> {
   const { env } = context;
-  const loaded = await loadToRead(options.config, { stages: await context.stages(), env, environment: 'ignored' });
-  const config = withUrl(loaded, options);
+  const config = withUrl(await readConfig(context, options.config), options);
   const server = await findServer({ config, env, log: commandLog(context), supervise: false });
   const connections = createConnections(server);
   try {

@@ -1,15 +1,13 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { basename, delimiter, dirname, join, relative, resolve, sep } from 'node:path';
-import type { StartError } from '../../base/contract/start-error.ts';
 import { failFile, makeDirectory } from '../../base/kit/files/user-files.ts';
 import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
+import { quoteForSh } from '../client-files/key-helper.ts';
 import { usageError } from './commands.ts';
 
-function inTheWay(paths: readonly string[]): StartError {
-  const exist = paths.length === 1 ? 'exists' : 'exist';
-  return usageError(`${paths.join(', ')} ${exist} already; nothing was written`);
-}
+const inTheWay = (paths: readonly string[]) =>
+  usageError(`${paths.join(', ')} ${paths.length === 1 ? 'exists' : 'exist'} already; nothing was written`);
 
 export function isTaken(path: string): boolean {
   try {
@@ -25,8 +23,10 @@ export async function writeNewFiles(directory: string, files: Readonly<Record<st
   const written: string[] = [];
   let path = directory;
   try {
-    const taken = Object.keys(files).filter((name) => isTaken(join(directory, name)));
-    if (taken.length > 0) throw inTheWay(taken.map((name) => join(directory, name)));
+    const taken = Object.keys(files)
+      .map((name) => join(directory, name))
+      .filter(isTaken);
+    if (taken.length > 0) throw inTheWay(taken);
     for (const [name, text] of Object.entries(files)) {
       path = join(directory, name);
       makeDirectory(dirname(path), 'everybody');
@@ -35,6 +35,7 @@ export async function writeNewFiles(directory: string, files: Readonly<Record<st
     }
   } catch (error) {
     await Promise.all(written.map((file) => rm(file, { force: true })));
+    // Another program has just written it.
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw inTheWay([path]);
     failFile(path, 'written', error);
   }
@@ -59,11 +60,7 @@ function folderWithProgram(directory: string): string | undefined {
 }
 
 export function enterDirectory(directory: string): string {
-  return directory === '.' ? '' : `  cd ${shellWord(directory)}\n`;
-}
-
-export function shellWord(path: string): string {
-  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+  return directory === '.' ? '' : `  cd ${quoteForSh(directory)}\n`;
 }
 
 const OPTIONS = {

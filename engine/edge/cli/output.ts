@@ -5,12 +5,19 @@ import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { formatInZone } from '../../base/kit/zoned-time.ts';
 import { type CommandContext, EXIT_OK } from './commands.ts';
 
+export { counted } from '../../base/kit/text/suggest.ts';
+
 /** Width of sentences. */
 export const WIDTH = 80;
 
 /** A text as lines of 80 columns, without control characters. */
 export function paragraph(text: string, first_indent = '', indent = first_indent): string[] {
   return wrapText(printable(text), WIDTH, first_indent, indent);
+}
+
+/** Blocks of lines with an empty line between them; without empty blocks. */
+export function apart(blocks: readonly (readonly string[])[]): string[] {
+  return blocks.filter(({ length }) => length > 0).flatMap((block, i) => (i === 0 ? block : ['', ...block]));
 }
 
 /** Prints a text to standard error, wrapped at 80 columns. */
@@ -115,7 +122,7 @@ const GAP = '  ';
 const SHORTEST_BRIEF = 6;
 
 function widest(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
-  return columns.map((column, i) => Math.max(column.title.length, ...rows.map((row) => row[i]!.length)));
+  return columns.map(({ title }, i) => rows.reduce((most, row) => Math.max(most, row[i]!.length), title.length));
 }
 
 function widthOf(widths: readonly number[]): number {
@@ -174,7 +181,7 @@ export function formatList(
   const records = rows.map((cells) =>
     columns.flatMap(({ title }, i) => (cells[i] === '' ? [] : [`${title.padEnd(label_width)}${cells[i]}`])),
   );
-  return records.flatMap((record, i) => (i === 0 ? record : ['', ...record]));
+  return apart(records);
 }
 
 /** Titles and rows for entries, without columns that are empty in every row. */
@@ -238,9 +245,4 @@ export function roundedUsd(nano_usd: bigint, decimals: number): string {
   const half = nano_usd < 0n ? -step / 2n : step / 2n;
   const [whole, fraction = ''] = formatUsd(((nano_usd + half) / step) * step).split('.');
   return `${whole}.${fraction.padEnd(decimals, '0')}`;
-}
-
-/** A count with its noun: `1 request`, `2 requests`. */
-export function counted(many: number, one: string, several = `${one}s`): string {
-  return `${many} ${many === 1 ? one : several}`;
 }

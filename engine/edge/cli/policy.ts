@@ -3,7 +3,7 @@ import type { GatewayConfig } from '../../base/contract/config.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
 import { type MapNode, type Node, pointerToken, type SourcePosition, toValue } from '../../base/source/node.ts';
-import type { Loaded, Policy } from '../../base/source/spec.ts';
+import type { Policy } from '../../base/source/spec.ts';
 import {
   type ApplyingPolicy,
   inOrder,
@@ -12,10 +12,10 @@ import {
   policiesFor,
 } from '../../domain/policies/managed-policies.ts';
 import { policyPerson } from '../../domain/policies/policy-fetches.ts';
-import { loadToRun } from '../gateway/reload.ts';
 import {
   type CommandContext,
   type CommandRow,
+  type ConfigOptions,
   collected,
   EXIT_FINDINGS,
   EXIT_OK,
@@ -23,9 +23,19 @@ import {
   option,
   required,
 } from './commands.ts';
-import { formatList, formatMoment, paragraph, say, showList, showReport, WIDTH } from './output.ts';
+import {
+  type Columns,
+  formatList,
+  formatMoment,
+  paragraph,
+  say,
+  showList,
+  showReport,
+  tableOf,
+  WIDTH,
+} from './output.ts';
 import type { Terminal } from './terminal.ts';
-import { useDatabase } from './with-database.ts';
+import { loadConfig, useDatabase } from './with-database.ts';
 
 interface Person {
   readonly email: string;
@@ -34,17 +44,13 @@ interface Person {
   readonly signed_in_at?: Date | null;
 }
 
-async function loadPolicies({ env, stages }: CommandContext, file: string) {
-  return loadToRun(file, { stages: await stages(), env, environment: 'ignored' });
-}
-
 /** `appscli policy show`: a person's effective settings, and their origins. */
 export async function show(
   context: CommandContext,
-  options: { readonly config: string; readonly user: string; readonly group?: readonly string[]; readonly json?: true },
+  options: ConfigOptions & { readonly user: string; readonly group?: readonly string[] },
 ): Promise<number> {
   const { terminal } = context;
-  const { config, loaded } = await loadPolicies(context, options.config);
+  const { config, loaded } = await loadConfig(context, options.config);
   const email = options.user.toLowerCase();
   const person =
     options.group === undefined ? await lastSignIn(context, config, email) : { email, groups: options.group };
@@ -92,7 +98,7 @@ function describeNothing(config: GatewayConfig, person: Person): string {
   return `No managed policy applies to ${person.email} (${formatGroups(person)}).${off}`;
 }
 
-function mergedSettings(applying: readonly ApplyingPolicy[]) {
+function mergedSettings(applying: readonly ApplyingPolicy[]): MapNode {
   const all = applying.map(({ policy }) => policy.settings);
   return mergeAll(all, all[0]!.mark);
 }
@@ -106,22 +112,25 @@ function describe(
   const policies = applying.map(({ policy }) => policy);
   const { models, models_policy, checksum } = layOver(policies, config);
   const allowed = models === undefined ? [] : [`models: ${[...models].join(', ') || 'none'} (by ${models_policy})`];
-  const rows = applying.map((each) => [each.policy.name, reasonOf(each), shortPath(each.policy.file)]);
   return [
     ...paragraph(`${person.email} (${formatGroups(person)}) gets these policies, later ones override:`),
     '',
-    ...formatList(WHY_COLUMNS, rows, table_columns),
+    ...formatList(...tableOf(APPLYING, applying), table_columns),
     '',
     ...paragraph('Mappings merge by key, deny lists are united, everything else is replaced:'),
     '',
-    ...describeSettings(mergedSettings(applying), ({ file, line }) => `${shortPath(file)}:${line}`),
+    ...describeSettings(mergedSettings(applying)),
     '',
     ...allowed.flatMap((line) => paragraph(line, '', '  ')),
     `checksum ${checksum}`,
   ];
 }
 
-const WHY_COLUMNS = ['POLICY', 'BECAUSE', 'FILE'];
+const APPLYING: Columns<ApplyingPolicy> = [
+  ['POLICY', ({ policy }) => policy.name],
+  ['BECAUSE', reasonOf],
+  ['FILE', ({ policy }) => shortPath(policy.file)],
+];
 
 function asJson(config: GatewayConfig, { email, groups, signed_in_at }: Person, applying: readonly ApplyingPolicy[]) {
   const policies = applying.map(({ policy: { name, priority, file }, because }) => {
@@ -133,47 +142,35 @@ function asJson(config: GatewayConfig, { email, groups, signed_in_at }: Person, 
     applying.map(({ policy }) => policy),
     config,
   );
-  const origins = originsOf(mergedSettings(applying), ({ file, line }) => `${shortPath(file)}:${line}`);
+  const origins = originsOf(mergedSettings(applying));
   return { ...head, uuid, checksum, models: models === undefined ? null : [...models], settings, origins };
 }
 
 /** `appscli policy list`: all policies and their audiences. */
-export async function list(
-  context: CommandContext,
-  options: { readonly config: string; readonly json?: true },
-): Promise<number> {
-  const { config, loaded } = await loadPolicies(context, options.config);
-  const policies = ordered(config, loaded);
+export async function list(context: CommandContext, options: ConfigOptions): Promise<number> {
+  const { config, loaded } = await loadConfig(context, options.config);
   const base = config.policies?.managed?.default_policy;
-  if (options.json) {
-    const facts = policies.map(({ name, version, summary, match, priority, file }) => {
-      return { name, version, summary, is_default: name === base, match, priority, file: shortPath(file) };
-    });
-    return showReport(context, options.json, facts, () => []);
-  }
-  return showList(context, policies, undefined, {
+  const isBase = ({ name }: Policy) => name === base;
+  const policies = [...loaded.policies.filter(isBase), ...inOrder(loaded.policies.filter((each) => !isBase(each)))];
+  const entries = policies.map(({ name, version, summary, match, priority, file }) => {
+    return { name, version, summary, is_default: name === base, match, priority, file: shortPath(file) };
+  });
+  return showList(context, entries, options.json, {
     none: 'No managed policies; configure policies.managed in gateway.yaml.',
     columns: [
       ['POLICY', ({ name }) => name],
-      ['PRIORITY', ({ name, priority }) => (name === base ? '' : String(priority)), 'number'],
-      ['FOR', (policy) => audienceOf(policy, base)],
+      ['PRIORITY', ({ is_default, priority }) => (is_default ? '' : String(priority)), 'number'],
+      ['FOR', audienceOf],
       ['SUMMARY', ({ summary }) => summary],
     ],
   });
 }
 
-function ordered(config: GatewayConfig, { policies }: Loaded): Policy[] {
-  const isBase = ({ name }: Policy) => name === config.policies?.managed?.default_policy;
-  return [...policies.filter(isBase), ...inOrder(policies.filter((policy) => !isBase(policy)))];
-}
-
-function audienceOf({ name, match }: Policy, base: string | undefined): string {
-  if (name === base) return 'all users';
+function audienceOf({ is_default, match }: { readonly is_default: boolean } & Pick<Policy, 'match'>): string {
+  if (is_default) return 'all users';
   const words = [...match.groups, ...match.email_domains.map((domain) => `@${domain}`)];
   return words.length === 0 ? 'no users' : words.join(', ');
 }
-
-type FormatPosition = (position: SourcePosition) => string;
 
 interface Line {
   readonly text: string;
@@ -184,9 +181,10 @@ interface Line {
 
 const MAX_TEXT_WIDTH = 52;
 
-export function describeSettings(settings: MapNode, format: FormatPosition): string[] {
+/** Settings as YAML, for another file or a ticket, with the position of every part as a comment. */
+export function describeSettings(settings: MapNode): string[] {
   if (settings.entries.length === 0) return ['{}'];
-  const lines = linesOf(settings, format);
+  const lines = linesOf(settings);
   const fitting = lines.filter(({ text }) => text.length <= MAX_TEXT_WIDTH);
   const width = fitting.reduce((widest, { text }) => Math.max(widest, text.length), 0);
   return lines.flatMap(({ text, from }) => {
@@ -198,19 +196,26 @@ export function describeSettings(settings: MapNode, format: FormatPosition): str
   });
 }
 
-function linesOf(owner: MapNode, format: FormatPosition, indent = '', pointer = ''): Line[] {
+/** Positions of settings by JSON pointer. */
+export function originsOf(settings: MapNode): Record<string, string> {
+  return Object.fromEntries(linesOf(settings).flatMap(({ at, from }) => (at && from ? [[at, from]] : [])));
+}
+
+/** Every part of settings that has no parts of its own, and every item of a list. */
+function linesOf(owner: MapNode, indent = '', pointer = ''): Line[] {
   return owner.entries.flatMap(({ key, key_mark, value }): Line[] => {
     const [head, at] = [`${indent}${inYaml(key)}:`, pointer + pointerToken(key)];
-    if (value.kind === 'map' && value.entries.length > 0)
-      return [{ text: head }, ...linesOf(value, format, `${indent}  `, at)];
+    if (value.kind === 'map' && value.entries.length > 0) return [{ text: head }, ...linesOf(value, `${indent}  `, at)];
     if (value.kind !== 'list' || value.items.length === 0)
-      return [{ text: `${head} ${flow(value)}`, at, from: format(key_mark) }];
+      return [{ text: `${head} ${flow(value)}`, at, from: positionOf(key_mark) }];
     const items = value.items.map((item, index) => {
-      return { text: `${indent}  - ${flow(item)}`, at: at + pointerToken(index), from: format(item.mark) };
+      return { text: `${indent}  - ${flow(item)}`, at: at + pointerToken(index), from: positionOf(item.mark) };
     });
     return [{ text: head }, ...items];
   });
 }
+
+const positionOf = ({ file, line }: SourcePosition): string => `${shortPath(file)}:${line}`;
 
 function flow(node: Node): string {
   const value = toValue(node);
@@ -220,10 +225,6 @@ function flow(node: Node): string {
 function inYaml(text: string): string {
   const is_plain = /^[A-Za-z_][\w./@-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
   return is_plain ? text : jsonText(text);
-}
-
-export function originsOf(settings: MapNode, format: FormatPosition): Record<string, string> {
-  return Object.fromEntries(linesOf(settings, format).flatMap(({ at, from }) => (at && from ? [[at, from]] : [])));
 }
 
 export const commands: readonly CommandRow[] = [

@@ -16,15 +16,15 @@ import {
   usesCatalogue,
 } from '../../domain/budget/prices/used-prices.ts';
 import { load } from '../../pipeline/load/index.ts';
-import { loadToRead } from '../gateway/reload.ts';
 import {
   type CommandContext,
   type CommandRow,
+  type ConfigOptions,
   EXIT_FINDINGS,
   EXIT_OK,
   moment,
-  notEmpty,
   option,
+  type Texts,
   time,
   usageError,
 } from './commands.ts';
@@ -38,14 +38,14 @@ import {
   showReport,
   tableOf,
 } from './output.ts';
-import { withDatabase } from './with-database.ts';
+import { readConfig, withDatabase } from './with-database.ts';
 
 const DAYS = 90;
 const DAY_MS = 86_400_000;
 
 async function checkPrices(
   context: CommandContext,
-  options: { readonly config: string; readonly since?: Date; readonly json?: true },
+  options: ConfigOptions & { readonly since?: Date },
 ): Promise<number> {
   const { since = new Date(Date.now() - DAYS * DAY_MS) } = options;
   const { findings, config } = await withDatabase(context, options.config, async ({ config, database }) => {
@@ -149,12 +149,8 @@ function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): o
   };
 }
 
-interface ShowPricesOptions {
-  readonly config: string;
-  readonly model?: string;
-  readonly upstream?: string;
+interface ShowPricesOptions extends ConfigOptions, Texts<'model' | 'upstream'> {
   readonly at?: number;
-  readonly json?: true;
 }
 
 interface ShownPrice {
@@ -164,12 +160,11 @@ interface ShownPrice {
 }
 
 async function showPrices(context: CommandContext, options: ShowPricesOptions): Promise<number> {
-  const { terminal, env } = context;
   const { at = Date.now() } = options;
-  const config = await loadToRead(options.config, { stages: await context.stages(), env, environment: 'ignored' });
+  const config = await readConfig(context, options.config);
   const shown = pricesAt(config, { ...options, at });
   return showReport(context, options.json, shown.flatMap(priceJson), () =>
-    describePrices(together(shown, config), terminal.table_columns),
+    describePrices(together(shown, config), context.terminal.table_columns),
   );
 }
 
@@ -317,8 +312,8 @@ export const commands: readonly CommandRow[] = [
     name: 'show',
     about: 'show the prices in force, in USD per million tokens, and their sources',
     options: [
-      option('--model <id>', 'only this model, also one that gateway.yaml lacks', notEmpty),
-      option('--upstream <name>', 'only at this upstream', notEmpty),
+      option('--model <id>', 'only this model, also one that gateway.yaml lacks'),
+      option('--upstream <name>', 'only at this upstream'),
       option('--at <when>', 'at this time, past or future (default: now)', time),
     ],
     place: 'configuration',

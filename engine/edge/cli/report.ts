@@ -70,7 +70,8 @@ const NOTICED_MS = 1000;
 
 const COLORS: Readonly<Record<Verdict, number>> = { ok: 32, warning: 33, failed: 31, skipped: 2 };
 
-function renderCheck(result: CheckResult, color: boolean, verbose: boolean): string {
+/** A result as lines: verdict, title and finding, then details of a problem, or all of them. */
+export function renderCheck(result: CheckResult, color: boolean, verbose: boolean): string {
   const { verdict, title, found, duration_ms } = result;
   const took = duration_ms < NOTICED_MS ? '' : ` (${seconds(duration_ms)})`;
   const [first = '', ...rest] = paragraph(printableLine(`${title}: ${found}${took}`), INDENT);

@@ -15,7 +15,7 @@ import { ECHO_MODEL, type EchoPlace, openEcho } from '../selfcheck/echo.ts';
 import { ASSUMED_PRICE, type Budget, type ChosenModel, chooseModel, NO_PRICE, planCosts } from '../selfcheck/models.ts';
 import { ChecksStopped, createGatewayClient, isUnreachable, noResponse, runChecks } from '../selfcheck/run.ts';
 import { secretHider, withoutSecrets } from '../selfcheck/without-secrets.ts';
-import { assertVariable, givenUrl } from './client.ts';
+import { givenUrl, tokenIn } from './client.ts';
 import {
   baseUrl,
   type CommandContext,
@@ -23,9 +23,11 @@ import {
   EXIT_FINDINGS,
   EXIT_OK,
   EXIT_UNAVAILABLE,
+  type Flags,
   numberThat,
   option,
   seconds,
+  type Texts,
   usageError,
 } from './commands.ts';
 import { counted, formatTable, numbers, say } from './output.ts';
@@ -33,28 +35,14 @@ import { profileFilesInUse, profileOf } from './profiles.ts';
 import { openReport, REPORT_OPTIONS, type Report, type ReportOptions } from './report.ts';
 import { warner } from './terminal.ts';
 
-const TOKEN = /^[\x21-\x7e]{1,8192}$/;
-
-/** The token in the variable that an option names. Raises StartError, which never contains a possible token. */
-function tokenIn(variable: string, option: string, env: NodeJS.ProcessEnv): string {
-  assertVariable(variable, option);
-  const token = (env[variable] ?? '').trim();
-  if (token === '') throw usageError(`${option}: the variable ${variable} is not set`);
-  if (TOKEN.test(token)) return token;
-  throw usageError(`${option}: the variable ${variable} contains no valid token: it has spaces or special characters`);
-}
-
-export interface SelfcheckOptions extends ReportOptions {
-  readonly baseUrl?: string;
-  readonly tokenEnv?: string;
-  readonly model?: string;
-  readonly limitTokenEnv?: string;
+export interface SelfcheckOptions
+  extends ReportOptions,
+    Texts<'baseUrl' | 'tokenEnv' | 'model' | 'limitTokenEnv' | 'profile'>,
+    Flags<'list'> {
   readonly echo?: true | string;
-  readonly profile?: string;
   readonly only?: readonly string[];
   readonly maxUsd: number;
   readonly timeout: number;
-  readonly list?: true;
 }
 
 type Known = Omit<Subject, 'model'>;
@@ -325,8 +313,10 @@ export const commands: readonly CommandRow[] = [
       ),
       option('--profile <file>', 'names of headers and clients (default: neutral and shipped)'),
       option('--only <ids>', 'run only these checks: ids or prefixes, separated by commas', ids),
-      option('--max-usd <amount>', 'spending limit; 0 runs only free checks', amount).default(0.01),
-      option('--timeout <seconds>', 'timeout of a request; ten times as long for all', seconds).default(60),
+      option('--max-usd <amount>', 'most that the checks may cost; 0 runs only free checks', amount).default(0.01),
+      option('--timeout <seconds>', 'timeout of each request; all together have ten times as long', seconds).default(
+        60,
+      ),
       option('--list', 'list the checks with their token use, without running them').conflicts('echo'),
       ...REPORT_OPTIONS,
     ],

@@ -5,7 +5,7 @@ import { ConfigurationError } from '../../base/source/configuration-error.ts';
 import { createFindings } from '../../base/source/findings.ts';
 import { load, loadInto } from '../../pipeline/load/index.ts';
 import { type CommandContext, type CommandRow, configurationError, EXIT_OK } from './commands.ts';
-import { paragraph } from './output.ts';
+import { apart, paragraph } from './output.ts';
 
 export interface KnownStage {
   readonly stage: StageDefinition;
@@ -51,14 +51,13 @@ const GROUPS: readonly [title: string, is_in: (stage: StageDefinition) => boolea
 function describeStages(known: readonly KnownStage[]): string[] {
   const label = ({ stage, own }: KnownStage) => `  ${stage.name}@${stage.version}${own ? ' (yours)' : ''}  `;
   const width = Math.max(...known.map((entry) => label(entry).length));
-  return GROUPS.flatMap(([title, is_in]) => {
-    const entries = known.filter(({ stage }) => is_in(stage));
-    if (entries.length === 0) return [];
-    const lines = entries.flatMap((entry) =>
-      paragraph(entry.stage.summary, label(entry).padEnd(width), ' '.repeat(width)),
-    );
-    return [title, ...lines, ''];
-  }).slice(0, -1);
+  const groups = GROUPS.map(([title, is_in]) => {
+    const lines = known
+      .filter(({ stage }) => is_in(stage))
+      .flatMap((entry) => paragraph(entry.stage.summary, label(entry).padEnd(width), ' '.repeat(width)));
+    return lines.length === 0 ? [] : [title, ...lines];
+  });
+  return apart(groups);
 }
 
 /** `appscli stages`. */

@@ -1,17 +1,17 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { InvalidArgumentError } from 'commander';
-import { ATTEMPT_REASONS, type AttemptRecord } from '../../base/contract/forwarding.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
 import { currentStageId } from '../../base/kit/unhandled-errors.ts';
-import { formatCondition } from '../../base/rules/format-condition.ts';
-import { factsSeen, traceCondition } from '../../base/rules/trace.ts';
 import { renderDiagnostics, shownPath } from '../../base/source/diagnostics/render.ts';
+import { pointerTokens } from '../../base/source/node.ts';
+import type { StageStep } from '../../pipeline/explain/dry-run.ts';
+import { describeAttempt } from '../../pipeline/explain/trace.ts';
 import { asError } from '../../pipeline/run/contained/result.ts';
+import { stageStep } from '../simulate/dry-run.ts';
 import type { Coverage } from '../simulate/suite/coverage.ts';
 import type { Played } from '../simulate/suite/play.ts';
 import { type CaseResult, openSuite, type Problem, type Suite } from '../simulate/suite/suite.ts';
-import type { StageTrace } from '../simulate/suite/watch.ts';
 import {
   type CommandContext,
   type CommandRow,
@@ -19,24 +19,20 @@ import {
   EXIT_CONFIGURATION,
   EXIT_FINDINGS,
   EXIT_OK,
+  type Flags,
   option,
+  type Texts,
   usageError,
 } from './commands.ts';
-import { counted, paragraph } from './output.ts';
-
-const WIDTH = 80;
-const LONGEST_ID = 20;
+import { stageLines } from './explain/describe.ts';
+import { counted, paragraph, WIDTH } from './output.ts';
 
 type Paint = (text: string, style: 'good' | 'bad' | 'faint' | 'strong') => string;
 
 const STYLES = { good: 32, bad: 31, faint: 2, strong: 1 } as const;
 
 function pathOf(pointer: string): string {
-  const tokens = pointer
-    .split('/')
-    .slice(1)
-    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
-  return ['expect', ...tokens].join('.').replaceAll(/\.(\d+)(?=\.|$)/g, '[$1]');
+  return ['expect', ...pointerTokens(pointer)].join('.').replaceAll(/\.(\d+)(?=\.|$)/g, '[$1]');
 }
 
 function labelled(label: string, text: string): string[] {
@@ -55,31 +51,28 @@ function describeProblem(problem: Problem, several: boolean, cwd: string, paint:
   ];
 }
 
-function describeAttempt({ n, upstream, outcome, status, reason }: AttemptRecord): string[] {
-  const how = status === null ? outcome : `${outcome} (status ${status})`;
-  return paragraph(`attempt ${n}: ${upstream}, ${how}; ${ATTEMPT_REASONS[reason]}`, '      ', '        ');
-}
-
-function describePlayed(played: Played, paint: Paint): string[] {
-  const { response, calls, attempts, log } = played;
-  const stages = traceStages(played);
-  const width = Math.min(LONGEST_ID, Math.max(0, ...stages.map(({ id }) => id.length)));
-  const indent = ' '.repeat(6 + width + 2);
-  const lines = stages.flatMap(({ id, state, details }) => [
-    ...paragraph(state, `      ${id.padEnd(width)}  `, indent),
-    ...details.flatMap((detail) => paragraph(detail, indent, `${indent}  `)).map((line) => paint(line, 'faint')),
-  ]);
+function describePlayed({ trace, response, calls, attempts, log }: Played): string[] {
   const sent = calls.map(({ upstream, method, url }) => `${method} ${url} to ${upstream}`).join(', ');
   const got = response === undefined ? 'nothing' : `${response.status} ${shorten(response.body.toString())}`;
   return [
-    ...lines,
-    ...paragraph(`sent: ${sent || 'nothing'}`, '      '),
-    ...(attempts.length > 1 || attempts[0]?.reason !== 'served' ? attempts.flatMap(describeAttempt) : []),
-    ...paragraph(`client got: ${got}`, '      ', '        '),
+    ...stageLines(stepsOf(trace)),
+    ...paragraph(`sent: ${sent || 'nothing'}`, '     '),
+    ...(attempts.length > 1 || attempts[0]?.reason !== 'served' ? attempts : []).flatMap((attempt) =>
+      paragraph(`attempt ${attempt.n}: ${describeAttempt(attempt)}`, '     ', '       '),
+    ),
+    ...paragraph(`client got: ${got}`, '     ', '       '),
     ...log.flatMap(({ message, reason }) =>
-      paragraph(`log: ${message}${reason ? `: ${reason}` : ''}`, '      ', '        '),
+      paragraph(`log: ${message}${reason ? `: ${reason}` : ''}`, '     ', '       '),
     ),
   ];
+}
+
+function stepsOf(trace: Played['trace']): StageStep[] {
+  const reached = (trace?.stages ?? []).filter(
+    ({ list, ran, guard }) => list === 'stages' || ran || guard !== undefined,
+  );
+  const shadow = reached.flatMap(({ entry, guard }) => (entry.mode === 'shadow' && guard?.held ? [entry.id] : []));
+  return reached.map((stage) => stageStep(stage, shadow));
 }
 
 function silenceOf({ calls: [call], is_unscripted }: Played): string | undefined {
@@ -99,8 +92,8 @@ function describeFailure({ name, problems, played }: CaseResult, cwd: string, pa
       return text === undefined ? [] : paragraph(text, '    ', '      ');
     }),
     ...failed.flatMap((step) => [
-      `    ${several ? `what happened on request ${step + 1}` : 'what happened'}`,
-      ...describePlayed(played[step]!, paint),
+      several ? `  What happened on request ${step + 1}:` : '  What happened:',
+      ...describePlayed(played[step]!),
     ]),
   ];
 }
@@ -111,7 +104,7 @@ function describeFile(file: string, cases: number, failed: number, paint: Paint)
   return `${mark}  ${file}${' '.repeat(Math.max(2, WIDTH - 6 - file.length - result.length))}${result}`;
 }
 
-function describeRefused(cases: readonly CaseResult[], paint: Paint): string[] {
+function describeBlocked(cases: readonly CaseResult[], paint: Paint): string[] {
   const refused = cases.flatMap(({ played }) => played.flatMap((each) => each.refused));
   const notes = new Set(refused.map(({ stage, destination }) => `${stage} tried to reach ${destination}`));
   return [...notes].flatMap((note) =>
@@ -135,59 +128,16 @@ function describeCoverage(files: ReturnType<Coverage['files']>, percent: number,
   return ['', paint('Decision coverage', 'strong'), ...lines, `${percent} % in all`];
 }
 
-const VALUE_CHARACTERS = 50;
 const TEXT_CHARACTERS = 300;
 
-function shorten(text: string, most = TEXT_CHARACTERS): string {
+function shorten(text: string): string {
   const line = text.replaceAll(/\s*\n\s*/g, ' ');
-  return line.length > most ? `${line.slice(0, most)}...` : line;
+  return line.length > TEXT_CHARACTERS ? `${line.slice(0, TEXT_CHARACTERS)}...` : line;
 }
 
-function briefly(value: unknown): string {
-  return value === undefined ? 'not set' : shorten(jsonText(value), VALUE_CHARACTERS);
-}
-
-function explainGuard({ entry, guard }: StageTrace): string[] {
-  if (guard === undefined || entry.when === undefined) return [];
-  const seen = new Map(factsSeen(traceCondition(entry.when, guard.facts)));
-  return [
-    `when ${formatCondition(entry.when)}: ${guard.held}`,
-    ...[...seen].map(([path, value]) => `${path} is ${briefly(value)}`),
-  ];
-}
-
-function stageState({ entry, ran, guard, raised, answered }: StageTrace): string {
-  if (raised !== undefined) return `raised ${raised.code ?? 'an error'}: ${raised.message}`;
-  if (answered?.kind === 'relay') return `forwarded the upstream's response, status ${answered.status}`;
-  if (answered !== undefined) return `responded with status ${answered.status}`;
-  if (ran) return 'ran';
-  if (guard?.held === false) return 'skipped';
-  if (entry.mode === 'shadow' && guard !== undefined) return 'matched, in shadow mode';
-  return 'not reached';
-}
-
-function traceStages({ trace }: Played) {
-  const stages = (trace?.stages ?? []).filter(
-    ({ list, ran, guard }) => list === 'stages' || ran || guard !== undefined,
-  );
-  return stages.map((stage) => ({
-    id: stage.entry.id,
-    state: stageState(stage),
-    details: [
-      ...explainGuard(stage),
-      ...(stage.wrote.size === 0
-        ? []
-        : [`wrote ${[...stage.wrote].map(([path, value]) => `${path} ${briefly(value)}`).join(', ')}`]),
-    ],
-  }));
-}
-
-interface TestOptions {
+interface TestOptions extends Texts<'config' | 'filter'>, Flags<'coverage'> {
   readonly paths: readonly string[];
-  readonly config?: string;
-  readonly coverage?: true;
   readonly minCoverage?: number;
-  readonly filter?: string;
   readonly format: 'text' | 'json';
 }
 
@@ -253,7 +203,7 @@ async function reportText(suite: Suite, options: TestOptions, { terminal }: Comm
     results.push(result);
     const failed = result.cases.filter(hasFailed);
     write([describeFile(shownPath(result.file, cwd), result.cases.length, failed.length, paint)]);
-    write(describeRefused(result.cases, paint));
+    write(describeBlocked(result.cases, paint));
     for (const one of failed) write(describeFailure(one, cwd, paint));
   }
   if ((coverage || minCoverage > 0) && results.length > 0) {
@@ -317,7 +267,7 @@ function describeCase({ name, position, problems, played }: CaseResult, cwd: str
     }),
     requests: played.map((each) => ({
       status: each.response?.status ?? null,
-      stages: traceStages(each),
+      stages: stepsOf(each.trace),
       attempts: each.attempts,
       ...(problems.length > 0 && { note: silenceOf(each) }),
     })),

@@ -1,6 +1,6 @@
 import { listed } from '../../base/kit/text/suggest.ts';
 import { type AnswerOf, operation } from './admin.ts';
-import { type CommandRow, notEmpty } from './commands.ts';
+import type { CommandRow } from './commands.ts';
 import { fields } from './gateway-admin.ts';
 import { type Columns, formatList, formatTimestamp, say, showReport, tableOf } from './output.ts';
 
@@ -56,7 +56,7 @@ view of the rest: use --base-url or APPSCLI_BASE_URL.`,
   operation<'drainUpstream', Which>('drainUpstream', {
     name: 'drain',
     about: 'stop sending new requests to an upstream, at every gateway; requests in flight finish',
-    arguments: [['<name>', 'name of the upstream in gateway.yaml', notEmpty]],
+    arguments: [['<name>', 'name of the upstream in gateway.yaml']],
     options: fields('drainUpstream', 'reason'),
     json: 'print a JSON object: the upstream, and routes without another one',
     examples: ['appscli upstreams drain main --reason "moving to another account"'],
@@ -71,7 +71,7 @@ view of the rest: use --base-url or APPSCLI_BASE_URL.`,
   operation<'resumeUpstream', Which>('resumeUpstream', {
     name: 'resume',
     about: 'resume a drained upstream, at every gateway',
-    arguments: [['<name>', 'name of the upstream, see upstreams list', notEmpty]],
+    arguments: [['<name>', 'name of the upstream, see upstreams list']],
     options: fields('resumeUpstream', 'reason'),
     json: 'print a JSON object: the upstream, and who had drained it',
     examples: ['appscli upstreams resume main'],

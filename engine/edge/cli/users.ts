@@ -3,9 +3,9 @@ import { printableLines } from '../../base/kit/text/printable.ts';
 import type { KnownPerson, RebindRequest } from '../../domain/identity/sessions/people.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { type AnswerOf, allEntries, listing, operation } from './admin.ts';
-import { type CommandRow, EXIT_FINDINGS, email, notEmpty, option, usageError } from './commands.ts';
+import { type CommandRow, EXIT_FINDINGS, email, option, usageError } from './commands.ts';
 import { fields } from './gateway-admin.ts';
-import { counted, formatDay, paragraph, showResult, titleInZone } from './output.ts';
+import { counted, formatDay, formatMoment, paragraph, showResult, titleInZone } from './output.ts';
 
 type Shown = InJson<KnownPerson>;
 type Rebinding = RebindRequest & { readonly emails: readonly string[]; readonly formerIssuer?: string };
@@ -55,7 +55,7 @@ export const users: readonly CommandRow[] = [
     arguments: [['[emails...]', 'e-mail addresses of the users']],
     options: [
       ...fields('rebind', 'subject', 'tokens'),
-      option('--former-issuer <url>', 'instead of addresses: all users of this former provider', notEmpty),
+      option('--former-issuer <url>', 'instead of addresses: all users of this former provider'),
     ],
     json: 'print a JSON array of ended sessions and tokens',
     notes: `An address belongs to the account that first signed in with it. Sign-in with
@@ -107,22 +107,14 @@ interface Ended {
 
 type Session = AnswerOf<'listSessions'>['sessions'][number];
 
-const sessionsOf = (admin: AdminApi, user: string | undefined, ended: boolean) =>
-  allEntries<Session>(admin, 'listSessions', 'sessions', { user, ended: String(ended) });
-
-/** Ends all sessions of a user. Users without the admin role end their own sessions one by one. */
+/** Ends all sessions of a user. Raises an error for an unknown one, except for users without the admin role. */
 async function endAll(admin: AdminApi, user: string, with_tokens: boolean, at_database: boolean): Promise<Ended> {
-  if (at_database || with_tokens || (await admin('getMe', {})).roles.includes('admin')) {
-    const tokens = with_tokens ? 'all' : 'none';
-    const { service_tokens, ...ended } = await admin('deprovision', { email: user, tokens, because: BECAUSE });
-    const lost = { sessions: ended.sessions, tokens: ended.tokens };
-    return with_tokens ? { ...lost, service_tokens } : lost;
+  if (!at_database && !with_tokens && !(await admin('getMe', {})).roles.includes('admin')) {
+    return { sessions: (await admin('endSessions', { user })).sessions, tokens: 0 };
   }
-  const own = await sessionsOf(admin, user, false);
-  // End the current session last: it authorises the others.
-  own.sort((a, b) => Number(a.current) - Number(b.current));
-  for (const { id } of own) await admin('endSession', { id });
-  return { sessions: own.length, tokens: 0 };
+  const input = { email: user, tokens: with_tokens ? 'all' : 'none', because: BECAUSE } as const;
+  const { sessions, tokens, service_tokens } = await admin('deprovision', input);
+  return { sessions, tokens, ...(with_tokens && { service_tokens }) };
 }
 
 function describeGoingOn({ service_tokens = [] }: Ended): string[] {
@@ -134,7 +126,7 @@ function describeGoingOn({ service_tokens = [] }: Ended): string[] {
   ];
 }
 
-const REFUSED_SHOWN = 3;
+const REJECTIONS_SHOWN = 3;
 const LATEST = 100;
 const GROUPS_SHOWN = 20;
 const NO_GROUPS =
@@ -144,7 +136,7 @@ const INDENT = ' '.repeat(12);
 async function readSignIns(admin: AdminApi, user: string) {
   const { refused_sign_ins: refused } = await admin('listRefusedSignIns', { user });
   const [person] = (await admin('listPeople', { user })).people;
-  const sessions = await sessionsOf(admin, user, true);
+  const sessions = await allEntries<Session>(admin, 'listSessions', 'sessions', { user, ended: 'true' });
   if (person?.subject == null) {
     const is_unknown = refused.length + sessions.length === 0;
     const lately = is_unknown ? (await admin('listRefusedSignIns', { limit: LATEST })).refused_sign_ins : [];
@@ -162,50 +154,40 @@ function describe({ user, refused, without_address, account, sessions }: SignIns
     ({ revoked_at, expires_at }) => revoked_at === null && Date.parse(expires_at) > Date.now(),
   );
   const ended = sessions.filter(({ revoked_at }) => revoked_at !== null);
-  const line = (title: string, text: string) => paragraph(text, `  ${title.padEnd(INDENT.length - 2)}`, INDENT);
-  const nothing = refused.length + sessions.length === 0 && account === undefined;
-  return [
-    user,
-    ...(nothing ? line('unknown', 'no sign-in with this address in the last 14 days') : []),
+  const is_unknown = refused.length + sessions.length === 0 && account === undefined;
+  const rows: readonly (readonly [title: string, text: string | false | undefined])[] = [
+    ['unknown', is_unknown && 'no sign-in with this address in the last 14 days'],
     ...without_address
-      .slice(0, REFUSED_SHOWN)
-      .flatMap((each) => line('perhaps', `${shown(each.at)}, rejected without an address: ${each.detail}`)),
-    ...refused
-      .slice(0, REFUSED_SHOWN)
-      .flatMap((each) => [
-        ...line('rejected', `${shown(each.at)}: ${each.detail}`),
-        ...line(
-          '',
-          `${each.client || 'a program without a name'} from ${each.client_address}, ${each.request_id === '' ? 'at a refresh by the gateway' : `request ${each.request_id}`}`,
-        ),
-        ...(each.expected.length === 0
-          ? []
-          : [
-              ...line('received', each.groups.length === 0 ? 'no groups' : each.groups.join(', ')),
-              ...line('expected', `one of ${each.expected.join(', ')} (auth.oidc.allowed_groups)`),
-            ]),
-      ]),
-    ...(refused.length > REFUSED_SHOWN ? line('', `and ${refused.length - REFUSED_SHOWN} earlier`) : []),
-    ...(account === undefined
-      ? []
-      : [
-          ...line('account', `${account.subject} of ${account.issuer}, last verified ${shown(account.signed_in_at)}`),
-          ...line('groups', account.groups.length === 0 ? NO_GROUPS : account.groups.slice(0, GROUPS_SHOWN).join(', ')),
-        ]),
-    ...(sessions.length === 0
-      ? []
-      : line('sessions', `${counted(open.length, 'open session')}, ${ended.length} ended`)),
+      .slice(0, REJECTIONS_SHOWN)
+      .map((each) => ['perhaps', `${shown(each.at)}, rejected without an address: ${each.detail}`] as const),
+    ...refused.slice(0, REJECTIONS_SHOWN).flatMap(describeRejection),
+    ['', refused.length > REJECTIONS_SHOWN && `and ${refused.length - REJECTIONS_SHOWN} earlier`],
+    ['account', account && `${account.subject} of ${account.issuer}, last verified ${shown(account.signed_in_at)}`],
+    ['groups', account && (account.groups.slice(0, GROUPS_SHOWN).join(', ') || NO_GROUPS)],
+    ['sessions', sessions.length > 0 && `${counted(open.length, 'open session')}, ${ended.length} ended`],
     ...ended
-      .slice(0, REFUSED_SHOWN)
-      .flatMap(({ revoked_at, revoked_because }) =>
-        line('ended', `${shown(revoked_at)}: ${revoked_because ?? 'no reason given'}`),
-      ),
+      .slice(0, REJECTIONS_SHOWN)
+      .map((each) => ['ended', `${shown(each.revoked_at)}: ${each.revoked_because ?? 'no reason given'}`] as const),
   ];
+  const lines = rows.flatMap(([title, text]) =>
+    text ? paragraph(text, `  ${title.padEnd(INDENT.length - 2)}`, INDENT) : [],
+  );
+  return [user, ...lines];
 }
 
-function shown(at: string | null): string {
-  return at === null ? 'never' : `${at.slice(0, 16).replace('T', ' ')} UTC`;
+function describeRejection(refused: SignIns['refused'][number]) {
+  const { at, detail, client, client_address, request_id, groups, expected } = refused;
+  const where = request_id === '' ? 'at a refresh by the gateway' : `request ${request_id}`;
+  const is_by_group = expected.length > 0;
+  return [
+    ['rejected', `${shown(at)}: ${detail}`],
+    ['', `${client || 'a program without a name'} from ${client_address}, ${where}`],
+    ['received', is_by_group && (groups.join(', ') || 'no groups')],
+    ['expected', is_by_group && `one of ${expected.join(', ')} (auth.oidc.allowed_groups)`],
+  ] as const;
 }
+
+const shown = (at: string | null) => (at === null ? 'never' : formatMoment(at, 'UTC'));
 
 export const sessions: readonly CommandRow[] = [
   listing<'listSessions', 'sessions', { readonly ended?: true }>('listSessions', 'sessions', {

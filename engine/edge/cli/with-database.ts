@@ -8,7 +8,7 @@ import { printable } from '../../base/kit/text/printable.ts';
 import { type Database, openDatabase } from '../../base/store/database.ts';
 import { describeOutage, isOutage } from '../../base/store/postgres-client.ts';
 import type { Actor } from '../../domain/audit/admin-changes.ts';
-import { loadToRead } from '../gateway/reload.ts';
+import { loadToRead, loadToRun } from '../gateway/reload.ts';
 import type { CommandContext } from './commands.ts';
 
 /** The log of a short-lived command: only warnings and errors, unless APPSCLI_DEBUG=1. */
@@ -18,13 +18,21 @@ export function commandLog({ terminal, env }: CommandContext): Log {
   return debug ? log : { ...log, info() {} };
 }
 
+/** The configuration for its database, without its secrets, also with errors in pipelines. Raises ConfigurationError. */
+export const readConfig = async ({ env, stages }: CommandContext, file: string) =>
+  loadToRead(file, { stages: await stages(), env, environment: 'ignored' });
+
+/** A whole configuration without errors, without its secrets. Raises ConfigurationError. */
+export const loadConfig = async ({ env, stages }: CommandContext, file: string) =>
+  loadToRun(file, { stages: await stages(), env, environment: 'ignored' });
+
+/** Runs `use` with the database of a configuration file. */
 export async function withDatabase<T>(
   context: CommandContext,
   config_file: string,
   use: (opened: { config: GatewayConfig; database: Database }) => Promise<T>,
 ): Promise<T> {
-  const { env } = context;
-  const config = await loadToRead(config_file, { stages: await context.stages(), env, environment: 'ignored' });
+  const config = await readConfig(context, config_file);
   return useDatabase(context, config, (database) => use({ config, database }));
 }
 

@@ -246,14 +246,6 @@ function messagesVariables(names: ClientNames): string[][] {
   return rows.map(({ path }) => [...path]);
 }
 
-/** Top-level keys of the coding CLI that belong to the provider. */
-const OF_THE_PROVIDER = [
-  'model_provider',
-  'model',
-  'model_reasoning_effort',
-  'model_context_window',
-  'model_auto_compact_token_limit',
-];
 /** Name of the provider's section; must not be a built-in provider. */
 const PROVIDER = 'custom';
 const LATE = 'conversations are not compacted in time, and long sessions fail at the context limit of the model';
@@ -431,9 +423,10 @@ export const CLIENTS: Readonly<Record<ClientKind, ClientTable>> = {
     merge: mergeToml,
     files: ({ coding_cli }) => ({ ...coding_cli, file: coding_cli.config_file }),
     rows: codingRows,
-    ours(found, root_url) {
+    ours(found, root_url, names) {
       if (valueAt(found, ['model_providers', PROVIDER, 'base_url']) !== `${root_url}/v1`) return [];
-      const chosen = found.model_provider === PROVIDER ? OF_THE_PROVIDER.map((key) => [key]) : [];
+      const at_the_top = codingRows({ root_url }, names).filter(({ path, is_kept }) => path.length === 1 && !is_kept);
+      const chosen = found.model_provider === PROVIDER ? at_the_top.map(({ path }) => [...path]) : [];
       return [['model_providers', PROVIDER], ...chosen];
     },
   },

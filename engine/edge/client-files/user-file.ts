@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
 import { chmodSync, constants, copyFileSync, lstatSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -18,20 +19,14 @@ const BACKUPS_MAX = 10_000;
 export function readUserFile(path: string): string | undefined {
   try {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
-    return decode(path, readRegularFile(path));
+    const bytes = readRegularFile(path);
+    if (isUtf8(bytes)) return bytes.toString('utf8');
+    throw new StartError(`${path} is not UTF-8: save it as UTF-8 first`);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
       throw new StartError(`${path} is a broken link: create its target, or remove the link`);
     }
     return failFile(path, 'read', error);
-  }
-}
-
-function decode(path: string, bytes: Buffer): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw new StartError(`${path} is not UTF-8: save it as UTF-8 first`);
   }
 }
 

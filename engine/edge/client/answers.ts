@@ -114,34 +114,33 @@ export function safeToShow(value: unknown, levels = NESTING_MAX): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [printable(key), safeToShow(part, levels - 1)]));
 }
 
+const EMPTY: Readonly<Record<string, unknown>> = { boolean: false, number: 0, integer: 0, string: '' };
+
 /** Coerces a response to its schema: mistyped values become `null` or empty. Texts are safe to print. */
 export function shapeAnswer(schema: JsonSchema, value: unknown): unknown {
-  const types = [schema.type].flat();
   const { items, properties, additionalProperties, allOf } = schema as {
     readonly items?: JsonSchema;
     readonly properties?: object;
     readonly additionalProperties?: JsonSchema | boolean;
     readonly allOf?: object;
   };
-  if (types.includes('null') && (value === null || value === undefined)) return null;
-  if (types.includes('array')) return Array.isArray(value) ? value.map((each) => shapeAnswer(items ?? {}, each)) : [];
+  const types = [schema.type].flat();
+  const type = types.find((each) => each !== 'null') as string | undefined;
+  const is_nullable = types.includes('null');
+  if (is_nullable && (value ?? null) === null) return null;
+  if (type === 'array') return Array.isArray(value) ? value.map((each) => shapeAnswer(items ?? {}, each)) : [];
   if (properties !== undefined || allOf !== undefined) return shapeObject(schema, fieldsOf(value));
-  if (types.includes('object')) {
+  if (type === 'object') {
     const each = typeof additionalProperties === 'object' ? additionalProperties : {};
     return Object.fromEntries(
       Object.entries(fieldsOf(value)).map(([key, one]) => [printable(key), shapeAnswer(each, one)]),
     );
   }
-  if (types.includes('boolean')) return value === true;
-  if (types.includes('number') || types.includes('integer'))
-    return typeof value === 'number' ? value : emptyOf(types, 0);
-  if (types.includes('string')) return typeof value === 'string' ? printable(value) : emptyOf(types, '');
-  if (schema.enum !== undefined) return typeof value === 'string' ? printable(value) : (schema.enum as unknown[])[0];
-  return safeToShow(value);
-}
-
-function emptyOf(types: readonly unknown[], empty: number | string): number | string | null {
-  return types.includes('null') ? null : empty;
+  if (type === undefined && schema.enum === undefined) return safeToShow(value);
+  if (typeof value === 'string' && (type ?? 'string') === 'string') return printable(value);
+  if (typeof value === (type === 'integer' ? 'number' : type)) return value;
+  if (is_nullable) return null;
+  return type === undefined ? (schema.enum as unknown[])[0] : EMPTY[type];
 }
 
 /** The object's fields by its schema; absent optional fields stay absent. */

@@ -1,13 +1,14 @@
+import { COUNT_PATH, PROTOCOL_PATHS } from '../../base/contract/protocol.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { isLoopbackUrl, urlProblem } from '../../base/kit/net/addresses.ts';
 
 const EXIT_USAGE = 64;
 
 /** Whether http is allowed for another machine, where the network can read the traffic. */
-type PlainHttp = 'refused' | 'taken';
+type PlainHttp = 'rejected' | 'allowed';
 
 /** Parses and normalises a gateway's address (no trailing slash). Raises StartError that names its origin. */
-export function parseBaseUrl(text: string, origin = '--base-url', plain_http: PlainHttp = 'refused'): string {
+export function parseBaseUrl(text: string, origin = '--base-url', plain_http: PlainHttp = 'rejected'): string {
   const wrong = (what: string) => {
     throw new StartError(
       `${origin} is not a gateway address: ${what}; expected an address such as https://gateway.example.com`,
@@ -19,7 +20,7 @@ export function parseBaseUrl(text: string, origin = '--base-url', plain_http: Pl
   const problem = urlProblem(text, 'base');
   if (problem !== undefined) return wrong(problem);
   const { protocol, href } = new URL(text);
-  if (protocol === 'http:' && plain_http === 'refused' && !isLoopbackUrl(href)) {
+  if (protocol === 'http:' && plain_http === 'rejected' && !isLoopbackUrl(href)) {
     return wrong('http exposes your token to the network, so it is allowed only for this machine');
   }
   return href.replace(/\/+$/, '');
@@ -30,7 +31,7 @@ export function chooseBaseUrl(
   base_url: string | undefined,
   env: NodeJS.ProcessEnv,
   known: readonly string[],
-  plain_http: PlainHttp = 'refused',
+  plain_http: PlainHttp = 'rejected',
 ): string {
   if (base_url !== undefined) return parseBaseUrl(base_url, '--base-url', plain_http);
   const preset = env.APPSCLI_BASE_URL ?? '';
@@ -45,7 +46,9 @@ export function chooseBaseUrl(
 }
 
 /** An API path that people may copy along with a gateway's address. */
-export const API_PATH = /\/v1(?:\/(?:messages(?:\/count_tokens)?|chat\/completions|responses|models))?$/;
+export const API_PATH = new RegExp(
+  `(?:/v1|${[...Object.values(PROTOCOL_PATHS), COUNT_PATH, '/v1/models'].join('|')})$`,
+);
 
 /** A gateway's address without `/v1` or an API path. */
 export function withoutApiPath(base_url: string): string {

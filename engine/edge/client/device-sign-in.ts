@@ -4,7 +4,7 @@ import { StartError } from '../../base/contract/start-error.ts';
 import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { type DeviceCode, oauthError, readDeviceCode, readTokens, type Tokens, unexpected } from './answers.ts';
 import { sameOrigin } from './base-url.ts';
-import { type Ask, EXIT_REFUSED, type HttpAnswer, sentence, Unreachable } from './http.ts';
+import { type Ask, EXIT_REJECTED, type HttpAnswer, sentence, Unreachable } from './http.ts';
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** Added to the interval on slow_down (RFC 8628 section 3.5). */
@@ -43,7 +43,7 @@ export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
   let interval_seconds = code.interval_seconds;
   let problem: string | undefined;
   for (let wait_seconds = interval_seconds; ; ) {
-    await waitAndTell(waiting, wait_seconds, end_ms, problem);
+    await waitAndReport(waiting, wait_seconds, end_ms, problem);
     const polled = await poll(waiting);
     problem = undefined;
     wait_seconds = interval_seconds;
@@ -62,11 +62,11 @@ export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
 function expired(problem: string | undefined): StartError {
   if (problem !== undefined) return new Unreachable(`sign-in failed: ${problem}`);
   return new StartError('the code expired before the sign-in was complete; start again', {
-    exit_code: EXIT_REFUSED,
+    exit_code: EXIT_REJECTED,
   });
 }
 
-async function waitAndTell(
+async function waitAndReport(
   { clock, signal, onWait }: Waiting,
   seconds: number,
   end_ms: number,
@@ -101,15 +101,15 @@ async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Pol
     const retry_after_seconds = Math.min(answer.retry_after_seconds ?? 0, RETRY_AFTER_SECONDS_MAX);
     return { outcome: 'retry', text: unexpected('requesting the token', answer).message, retry_after_seconds };
   }
-  throw refusal(error, answer);
+  throw rejection(error, answer);
 }
 
-function refusal({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
-  const refused = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REFUSED });
-  if (code === 'access_denied') return refused(`the sign-in was denied${text === undefined ? '' : `: ${text}`}`);
+function rejection({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
+  const rejected = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REJECTED });
+  if (code === 'access_denied') return rejected(`the sign-in was denied${text === undefined ? '' : `: ${text}`}`);
   if (code === 'expired_token') return expired(undefined);
   if (code === 'invalid_grant') {
-    return refused('the gateway no longer knows the code; start again');
+    return rejected('the gateway no longer knows the code; start again');
   }
   return unexpected('sign-in', answer);
 }
@@ -172,38 +172,38 @@ const NO_SIGN_IN =
 export async function assertSignInAvailable(ask: Ask, base_url: string): Promise<void> {
   const answer = await ask('GET', discoveryOf(base_url)).catch(() => undefined);
   if (answer?.status !== 404 || !isOfGateway(answer)) return;
-  throw new StartError(`you are not signed in at ${base_url}: ${NO_SIGN_IN}`, { exit_code: EXIT_REFUSED });
+  throw new StartError(`you are not signed in at ${base_url}: ${NO_SIGN_IN}`, { exit_code: EXIT_REJECTED });
 }
 
 /** The discovery document (RFC 8414), all on the base URL's origin. Raises Unreachable, or StartError if invalid. */
 export async function discover(ask: Ask, base_url: string, signal?: AbortSignal): Promise<Endpoints> {
   const url = discoveryOf(base_url);
   const answer = await ask('GET', url, { signal });
-  const refuse = (what: string) => {
+  const fail = (what: string) => {
     throw new StartError(`cannot sign in at ${base_url}: ${what}`);
   };
   if (answer.status >= 500 || answer.status === 429) {
     throw new Unreachable(unexpected(`reading ${url}`, answer).message);
   }
-  if (answer.status === 404 && isOfGateway(answer)) return refuse(NO_SIGN_IN);
+  if (answer.status === 404 && isOfGateway(answer)) return fail(NO_SIGN_IN);
   if (answer.status !== 200 || answer.kind !== 'json') {
-    return refuse(`no discovery document at ${url} (status ${answer.status}); check the address of the gateway`);
+    return fail(`no discovery document at ${url} (status ${answer.status}); check the address of the gateway`);
   }
   const document = fieldsOf(answer.body);
   const issuer = sentence(document.issuer);
-  if (issuer === undefined) return refuse(`the document at ${url} names no issuer`);
+  if (issuer === undefined) return fail(`the document at ${url} names no issuer`);
   if (!URL.canParse(issuer) || new URL(issuer).href.replace(/\/+$/, '') !== base_url) {
-    return refuse(`its issuer is ${issuer}; use that address if you trust it`);
+    return fail(`its issuer is ${issuer}; use that address if you trust it`);
   }
   const endpoint = (field: string): string => {
     const value = document[field];
-    if (typeof value !== 'string') return refuse(`the document at ${url} has no ${field}`);
-    if (!sameOrigin(value, base_url)) return refuse(`its ${field} is at another address, which is not trusted`);
+    if (typeof value !== 'string') return fail(`the document at ${url} has no ${field}`);
+    if (!sameOrigin(value, base_url)) return fail(`its ${field} is at another address, which is not trusted`);
     return value;
   };
   const grants = document.grant_types_supported;
   if (Array.isArray(grants) && !grants.includes(DEVICE_GRANT))
-    return refuse('it does not support sign-in from a terminal (device authorization grant)');
+    return fail('it does not support sign-in from a terminal (device authorization grant)');
   return {
     device_authorization: endpoint('device_authorization_endpoint'),
     token: endpoint('token_endpoint'),

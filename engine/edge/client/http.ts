@@ -94,7 +94,7 @@ function unreachable(url: string, error: unknown, timeout_seconds: number): Unre
   return new Unreachable(`no response from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
 }
 
-export const EXIT_REFUSED = 1;
+export const EXIT_REJECTED = 1;
 
 const TEXT_LENGTH_MAX = 300;
 
@@ -110,13 +110,13 @@ export class SignInOver extends StartError {
 export function signInOver(base_url: string, because: string): SignInOver {
   return new SignInOver(
     `your sign-in at ${base_url} has ended: ${because.replace(/\.$/, '')}. Run: appscli login --base-url ${base_url}`,
-    { exit_code: EXIT_REFUSED },
+    { exit_code: EXIT_REJECTED },
   );
 }
 
 export function notSignedIn(base_url: string): SignInOver {
   return new SignInOver(`you are not signed in at ${base_url}. Run: appscli login --base-url ${base_url}`, {
-    exit_code: EXIT_REFUSED,
+    exit_code: EXIT_REJECTED,
   });
 }
 

@@ -19,13 +19,13 @@ export type OperationName = keyof OperationTypes;
 export type InputOf<Name extends OperationName> = MayBeUndefined<OperationTypes[Name]['input']>;
 /** Entry of the list in a response. */
 export type RowOf<Name extends OperationName> = {
-  [Key in keyof AnswerOf<Name>]: AnswerOf<Name>[Key] extends readonly (infer Row extends object)[] ? Row : never;
-}[keyof AnswerOf<Name>];
+  [Key in keyof ResponseOf<Name>]: ResponseOf<Name>[Key] extends readonly (infer Row extends object)[] ? Row : never;
+}[keyof ResponseOf<Name>];
 type MayBeUndefined<Input> = {
   [Key in keyof Input]: Record<never, never> extends Pick<Input, Key> ? Input[Key] | undefined : Input[Key];
 };
 /** Response of an operation. */
-export type AnswerOf<Name extends OperationName> = OperationTypes[Name]['answer'];
+export type ResponseOf<Name extends OperationName> = OperationTypes[Name]['response'];
 
 /** A failed request, with a message for people. */
 export class ProblemError extends Error {
@@ -88,12 +88,12 @@ export async function call<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
   signal?: AbortSignal,
-): Promise<AnswerOf<Name>> {
+): Promise<ResponseOf<Name>> {
   const { method, fields } = OPERATIONS[name];
   const init: RequestInit = { method, ...(signal && { signal }) };
   if (fields !== undefined) init.body = JSON.stringify(bodyOf(name, input as Values));
   if (method !== 'GET') init.headers = { ...headers(), 'content-type': 'application/json' };
-  return (await request(addressOf(name, input), init)) as AnswerOf<Name>;
+  return (await request(addressOf(name, input), init)) as ResponseOf<Name>;
 }
 
 async function request(address: string, init: RequestInit = {}): Promise<unknown> {
@@ -104,13 +104,13 @@ async function request(address: string, init: RequestInit = {}): Promise<unknown
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ProblemError({ status: 0, code: 'unreachable', message: 'The gateway is unreachable.' });
   }
-  const answer = (await response.json().catch(() => undefined)) as Values | undefined;
-  if (response.ok && answer !== undefined) return answer;
-  throw problemOf(response, answer);
+  const body = (await response.json().catch(() => undefined)) as Values | undefined;
+  if (response.ok && body !== undefined) return body;
+  throw problemOf(response, body);
 }
 
-function problemOf(response: Response, answer: Values | undefined): ProblemError {
-  const { message, code, type } = (answer?.error ?? {}) as Values;
+function problemOf(response: Response, body: Values | undefined): ProblemError {
+  const { message, code, type } = (body?.error ?? {}) as Values;
   const non_api = `The response (status ${response.status}) is not from the gateway; a proxy may have sent it.`;
   return new ProblemError({
     status: response.status,
@@ -131,8 +131,8 @@ export function useOperation<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
   { every_seconds }: { readonly every_seconds?: number | undefined } = {},
-): UseQueryResult<AnswerOf<Name>, ProblemError> {
-  return useQuery<AnswerOf<Name>, ProblemError>({
+): UseQueryResult<ResponseOf<Name>, ProblemError> {
+  return useQuery<ResponseOf<Name>, ProblemError>({
     queryKey: [name, input],
     queryFn: ({ signal }) => call(name, input, signal),
     // Keep the previous rows until the response to other filters arrives.
@@ -144,9 +144,9 @@ export function useOperation<Name extends OperationName>(
 /** Mutation of an operation; refetches all queries afterwards. */
 export function useChange<Name extends OperationName>(
   name: Name,
-): UseMutationResult<AnswerOf<Name>, ProblemError, InputOf<Name>> {
+): UseMutationResult<ResponseOf<Name>, ProblemError, InputOf<Name>> {
   const client = useQueryClient();
-  return useMutation<AnswerOf<Name>, ProblemError, InputOf<Name>>({
+  return useMutation<ResponseOf<Name>, ProblemError, InputOf<Name>>({
     mutationFn: (input) => call(name, input),
     onSuccess: () => client.invalidateQueries(),
   });
@@ -209,17 +209,16 @@ export function useSession(): SignedIn {
   return use(SessionContext)!;
 }
 
+type ChangeSearch = (change: PageSearch, options?: { readonly replace: boolean }) => void;
+
 /** Query parameters of the page's URL, and a function to change some; `undefined` and empty values are removed. */
-export function usePageSearch(): readonly [PageSearch, (change: PageSearch) => void] {
+export function usePageSearch(): readonly [PageSearch, ChangeSearch] {
   const search = useSearch({ strict: false }) as PageSearch;
   const navigate = useNavigate();
-  const change = useCallback(
-    (parts: PageSearch) => {
-      navigate({
-        to: '.',
-        search: ((before: PageSearch) => ({ ...before, ...parts })) as never,
-        resetScroll: false,
-      });
+  const change = useCallback<ChangeSearch>(
+    (parts, options) => {
+      const merge = (before: PageSearch) => ({ ...before, ...parts });
+      navigate({ to: '.', search: merge as never, resetScroll: false, ...options });
     },
     [navigate],
   );

@@ -3,11 +3,12 @@ import { type ErrorComponentProps, Link, Outlet, useLocation } from '@tanstack/r
 import { useEffect, useRef, useState } from 'react';
 import { type ConsoleSession, type ProblemError, signInAddress, signOut, useSession } from './api.ts';
 import { PAGES, preloadPages } from './pages/list.ts';
-import { Button, Choice, CopyBlock, Icon, useNotify } from './parts/basic.tsx';
+import { Button, CopyBlock, Icon, useNotify } from './parts/basic.tsx';
+import { Field } from './parts/field.tsx';
 import { TimeText } from './parts/words.tsx';
 
-const THEMES = { auto: 'auto', light: 'light', dark: 'dark' } as const;
-type Theme = keyof typeof THEMES;
+const THEMES = ['auto', 'light', 'dark'] as const;
+type Theme = (typeof THEMES)[number];
 
 const KEY = 'console-theme';
 
@@ -15,7 +16,7 @@ const KEY = 'console-theme';
 export function chosenTheme(): Theme {
   try {
     const kept = localStorage.getItem(KEY);
-    return kept !== null && Object.hasOwn(THEMES, kept) ? (kept as Theme) : 'auto';
+    return THEMES.find((theme) => theme === kept) ?? 'auto';
   } catch {
     return 'auto';
   }
@@ -218,7 +219,7 @@ function Account() {
     }
   };
   return (
-    <div className="account stack top flush">
+    <div className="account stack top">
       <p className="small">
         <strong className="line any">{person.email}</strong>
         <span className="soft">{person.is_admin ? 'Administrator' : 'Developer'}</span>
@@ -238,7 +239,7 @@ function ThemeChoice() {
     setTheme(name);
     chooseTheme(name as Theme);
   };
-  return <Choice label="Colours" className="theme-choice" options={THEMES} value={theme} onValue={choose} />;
+  return <Field label="Colours" options={THEMES} value={theme} onValue={choose} />;
 }
 
 /** Accepts only http(s) URLs for the redirect after sign-out. */

@@ -37,7 +37,7 @@ const routes = PAGES.map(({ path, load }) => {
         </DialogArea>
       );
     },
-    pendingComponent: () => <Skeleton lines={8} label="The page is loading" />,
+    pendingComponent: () => <Skeleton label="The page is loading" />,
     errorComponent: PageFailed,
   });
   return route;
@@ -86,7 +86,7 @@ function Console() {
     return (
       <main className="lone stack">
         {error === null ? (
-          <Skeleton lines={6} label="The console is loading" />
+          <Skeleton label="The console is loading" />
         ) : (
           <ProblemBox problem={error} onRetry={() => refetch()} />
         )}

@@ -1,25 +1,6 @@
 import { beginningOfWindow, type SpendWindow } from '../../base/contract/windows.ts';
 
-const MINUTE_MS = 60_000;
 export const DAY_MS = 86_400_000;
-
-/** UTC offset of a time zone at a moment, in milliseconds. */
-function aheadOf(at: number, time_zone: string): number {
-  // "sv-SE" writes 2027-01-31 18:00:00.
-  const local = new Date(at).toLocaleString('sv-SE', { timeZone: time_zone });
-  return Math.round((Date.parse(`${local.replace(' ', 'T')}Z`) - at) / MINUTE_MS) * MINUTE_MS;
-}
-
-/**
- * Beginning of a day (2027-01-31) in a time zone, as ISO 8601 in UTC. Other texts are returned unchanged: a link may contain a time.
- */
-export function beginningOf(day: string | undefined, time_zone: string): string | undefined {
-  if (!isDay(day)) return day;
-  const midnight = Date.parse(day);
-  // The offset is looked up twice, as the clock may change between the two moments.
-  const near = midnight - aheadOf(midnight, time_zone);
-  return new Date(midnight - aheadOf(near, time_zone)).toISOString();
-}
 
 // In URLs, days are YYYY-MM-DD in the gateway's time zone; `until` is exclusive.
 
@@ -85,28 +66,7 @@ export function rangeOfWindow(window: SpendWindow, time_zone: string): RangeSear
   return { since: firstDay(window, today(time_zone)) };
 }
 
-/** When the calendar window of today ends, as ISO 8601 in UTC. */
-export function endOfWindow(window: SpendWindow, time_zone: string): string {
-  return beginningOf(firstDay(window, today(time_zone), 1), time_zone)!;
-}
-
 /** The first day of the calendar window of a day, or of the one so many windows later. */
 export function firstDay(window: SpendWindow, day: string, later = 0): string {
   return new Date(beginningOfWindow(window, Date.parse(day), later)).toISOString().slice(0, 10);
-}
-
-/** The Monday of a day's week. */
-export function mondayBefore(day: string): string {
-  return firstDay('week', day);
-}
-
-/** A short date and time: omits midnight, the current year, and a day equal to that of `after`. */
-export function momentWords(at: string, time_zone: string, after?: string): string {
-  const date = new Date(at);
-  const time = date.toLocaleTimeString('en-GB', { timeZone: time_zone, hour: '2-digit', minute: '2-digit' });
-  const year =
-    dayIn(date, time_zone).slice(0, 4) === today(time_zone).slice(0, 4) ? {} : ({ year: 'numeric' } as const);
-  const day = date.toLocaleDateString('en', { timeZone: time_zone, month: 'short', day: 'numeric', ...year });
-  if (after !== undefined && dayIn(new Date(after), time_zone) === dayIn(date, time_zone)) return time;
-  return time === '00:00' ? day : `${day}, ${time}`;
 }

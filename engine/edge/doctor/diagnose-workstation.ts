@@ -4,7 +4,7 @@ import { callsHelper, isHelperCall, quoteForSh } from '../client-files/key-helpe
 import { withTexts } from '../selfcheck/without-secrets.ts';
 import { diagnoseClient } from './clients/diagnose-client.ts';
 import { checkSignIn, tryHelper } from './clients/sign-in.ts';
-import { isKeyAnywhere } from './clients/sources.ts';
+import { idOf, isKeyAnywhere } from './clients/sources.ts';
 import { diagnoseGateway } from './gateway/diagnose-gateway.ts';
 import type { ClientDiagnosis, Connection, Diagnosis, Workstation } from './workstation.ts';
 
@@ -78,7 +78,7 @@ function diagnoseSafely(workstation: Workstation, client: ClientKind): ClientDia
   try {
     return diagnoseClient(workstation, client);
   } catch (error) {
-    const diagnosis = broken(`${idOf(client)}.files`, CLIENTS[client].title, error);
+    const diagnosis = broken(idOf(client, 'files'), CLIENTS[client].title, error);
     return { client, is_there: true, diagnoses: [diagnosis], connection: undefined };
   }
 }
@@ -91,8 +91,6 @@ function broken(id: string, title: string, error: unknown): Diagnosis {
     { id, title },
   );
 }
-
-const idOf = (client: ClientKind) => client.replaceAll('-', '_');
 
 const programOf = ({ names }: Workstation, client: ClientKind) => CLIENTS[client].files(names).program;
 
@@ -135,7 +133,7 @@ function setUp(
 
 function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
   return warning(`uses ${goes_to} instead of ${root_url}`, `appscli client ${client} --base-url ${root_url}`, {
-    id: `${idOf(client)}.other_gateway`,
+    id: idOf(client, 'other_gateway'),
     title: `gateway of the ${CLIENTS[client].title}`,
   });
 }

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs';
-import type { CheckOutcome } from '../../base/contract/checks.ts';
+import type { CheckOutcome, CheckResult } from '../../base/contract/checks.ts';
 import { findProgram } from '../../base/kit/process/find-program.ts';
 import type { ClientKind } from '../client-files/clients.ts';
 import type { KeyHelper } from '../client-files/key-helper.ts';
@@ -57,11 +57,7 @@ export interface Fix {
 }
 
 /** The result of one check of a workstation or a gateway host. */
-export interface Diagnosis extends CheckOutcome {
-  /** Stays the same in all versions: lower-case words with dots between them, such as `build_cli.env_key`. */
-  readonly id: string;
-  readonly title: string;
-  readonly where?: string;
+export interface Diagnosis extends CheckOutcome, Pick<CheckResult, 'id' | 'title' | 'where'> {
   /** Only fixes that lose nothing of value. */
   readonly fixes?: readonly Fix[];
 }

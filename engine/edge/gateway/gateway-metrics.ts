@@ -14,7 +14,7 @@ import { spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import type { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Metrics, Reading } from '../../domain/telemetry/metric-registry.ts';
-import { notifyUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
+import { summarizeUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
 import type { GatewayServer } from '../http/server.ts';
 
 /** Sampling interval of the event loop delay, in milliseconds. */
@@ -172,7 +172,7 @@ function overshootBounds(
 }
 
 function breakerStates(states: readonly UpstreamState[]): Reading<'gateway.breaker.state'>[] {
-  return Object.entries(notifyUpstreams(states)).flatMap(([upstream, summary]) => {
+  return Object.entries(summarizeUpstreams(states)).flatMap(([upstream, summary]) => {
     const { state: now, mode = 'enforce' } = summary as { readonly state: string; readonly mode?: string };
     return UPSTREAM_STATES.map((state) => ({
       value: state === now ? 1 : 0,

@@ -28,10 +28,7 @@ import {
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import { effectiveRules } from '../../pipeline/explain/rules.ts';
 
-interface Block {
-  readonly first_line: number;
-  readonly last_line: number;
-}
+type Block = Pick<KeptRule, 'first_line' | 'last_line'>;
 
 const BLANK = /^\s*(?:#.*)?$/;
 
@@ -65,16 +62,8 @@ export function blockEnd(lines: readonly string[], line: number): number {
   return last;
 }
 
-interface KeptConfiguration {
-  /** Hash of all files, 12 hexadecimal digits; `null` if none was readable. */
-  readonly version: string | null;
-  readonly files: readonly KeptFile[];
-  readonly findings: readonly KeptFinding[];
-  /** `null` for a configuration with errors. */
-  readonly rules: readonly KeptRule[] | null;
-}
-
-type RuleInWords = Omit<KeptRule, 'first_line' | 'last_line'>;
+/** `version`: hash of all files, `null` if none was readable. `rules`: `null` for a configuration with errors. */
+type KeptConfiguration = Pick<RecordedLoad, 'version' | 'files' | 'findings' | 'rules'>;
 
 /** Largest stored text of one file, and of all together. */
 const FILE_CHARS_MAX = 262_144;
@@ -103,7 +92,7 @@ type KeptParts = Pick<Loaded, 'files' | 'sources' | 'of_machine'>;
 function keepVersion(
   config_file: string,
   loaded: KeptParts & Pick<Loaded, 'diagnostics'>,
-  rules: readonly RuleInWords[] | null,
+  rules: readonly Omit<KeptRule, keyof Block>[] | null,
 ): KeptConfiguration {
   const nameOf = fileNamer(config_file);
   const files = keepFiles(loaded, nameOf);
@@ -187,10 +176,8 @@ function short(text: string): string {
   return text.length > WORDS_MAX ? `${text.slice(0, WORDS_MAX)}...` : text;
 }
 
-interface EndedLoad {
-  readonly cause: LoadCause;
+interface EndedLoad extends Pick<RecordedLoad, 'cause' | 'changed'> {
   readonly kept: KeptConfiguration | undefined;
-  readonly changed: readonly string[];
   /** The active configuration; absent after a failure. */
   readonly in_force?: { readonly config_hash: string; readonly needs_restart: readonly string[] };
   readonly problem?: string;

@@ -38,7 +38,7 @@ import { openTelemetry } from '../../domain/telemetry/open-telemetry.ts';
 import { openModelLists } from '../../domain/upstreams/lists/model-lists.ts';
 import { createModelCatalog } from '../../domain/upstreams/models.ts';
 import { openUpstreamStates } from '../../domain/upstreams/states/shared-states.ts';
-import { notifyUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
+import { summarizeUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
 import type { RequestContext } from '../../pipeline/run/context.ts';
 import { buildPlan, type Plan } from '../../pipeline/run/plan.ts';
 import type { AdminOptions } from '../admin/calls.ts';
@@ -382,7 +382,7 @@ async function openServices(
       log,
       stopping,
       reloads: () => reloader().state(),
-      upstreams: () => notifyUpstreams(upstreams.list()),
+      upstreams: () => summarizeUpstreams(upstreams.list()),
       tries: {
         write: () => ledger.sayAlive(),
         read: database.check,

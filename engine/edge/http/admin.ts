@@ -20,46 +20,30 @@ import {
 } from '../../domain/identity/tokens/service-tokens.ts';
 import { isServiceToken } from '../../domain/identity/tokens/token-format.ts';
 import { BufferedBody } from '../../pipeline/run/body.ts';
-import { receiveContent } from '../../pipeline/run/receive-body.ts';
-import { BufferQuota, MemoryBudget } from '../../pipeline/run/resources.ts';
 import { type AdminOptions, asStageError, type Caller, programCaller } from '../admin/calls.ts';
-import {
-  ADMIN_ACTIONS,
-  ADMIN_API,
-  ADMIN_OPERATIONS,
-  type DescribedOperation,
-  type Sent,
-  showName,
-} from '../admin/description.ts';
+import { ADMIN_API, ADMIN_OPERATIONS, type DescribedOperation, type Sent, showName } from '../admin/description.ts';
 import type { Download, FeedEvent, LiveFeed } from '../admin/lists.ts';
 import { createRunOperation, requireAdminRole } from '../admin/operations.ts';
+import { createBodyReceiver } from './body-receiver.ts';
 import { identityOf, notePerson, type RequestIdentity } from './request-identity.ts';
 import { answerHeaders, answerOrPass, methodNotAllowed, sendJson, unsupportedMediaType } from './send-error.ts';
 import type { ConsoleCallers } from './sign-in/console.ts';
 
 const MAX_BODY_BYTES = 65_536;
-const MAX_BUFFERED_BYTES = 16 * MAX_BODY_BYTES;
-const MAX_BUFFERED_BYTES_PER_CALLER = 4 * MAX_BODY_BYTES;
 
 type AdminRequest = IncomingMessage & { originalUrl: string; params: Record<string, unknown> };
 
-function createReadCall({ server }: GatewayConfig, clock: Clock) {
-  const budget = new MemoryBudget(MAX_BUFFERED_BYTES, MAX_BUFFERED_BYTES_PER_CALLER);
-  const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = server.timeouts;
-  const limits = { max_bytes: MAX_BODY_BYTES, total_seconds, silence_seconds };
+function createReadCall(config: GatewayConfig, clock: Clock) {
+  const receiveBody = createBodyReceiver(config, MAX_BODY_BYTES, clock);
   const readBody = async (req: IncomingMessage, schema: object, caller_id: string): Promise<unknown> => {
-    const { 'content-length': length, 'transfer-encoding': coding } = req.headers;
+    const { 'content-length': length, 'transfer-encoding': coding, 'content-type': type = '' } = req.headers;
     if (coding === undefined && (length === undefined || length === '0')) return {};
-    requireJson(req);
-    const quota = new BufferQuota(budget, caller_id);
-    try {
-      const { bytes } = await receiveContent(req, limits, quota, clock);
-      const body = new BufferedBody(bytes, () => {});
-      const { properties = {} } = schema as { readonly properties?: object };
-      return await body.json(new KeyTable(Object.keys(properties).map((name) => ({ name, decides: 'top' }))));
-    } finally {
-      quota.release();
+    if (jsonTypeProblem(type) !== undefined) {
+      throw unsupportedMediaType('The body must be JSON, sent with "content-type: application/json".');
     }
+    const { properties = {} } = schema as { readonly properties?: object };
+    const keys = new KeyTable(Object.keys(properties).map((name) => ({ name, decides: 'top' })));
+    return receiveBody(req, caller_id, (bytes) => new BufferedBody(bytes, () => {}).json(keys));
   };
   return async (req: AdminRequest, { path_names, body }: DescribedOperation, caller_id: string): Promise<Sent> => ({
     path: Object.fromEntries(path_names.map((name) => [name, String(req.params[name] ?? '')])),
@@ -84,12 +68,6 @@ function readQuery(url: string): Record<string, string> {
     values[name] = value;
   }
   return values;
-}
-
-function requireJson({ headers }: IncomingMessage): void {
-  if (jsonTypeProblem(headers['content-type'] ?? '') !== undefined) {
-    throw unsupportedMediaType('The body must be JSON, sent with "content-type: application/json".');
-  }
 }
 
 const whatToSend = (token_command: string) =>
@@ -138,12 +116,12 @@ async function requireStillValid(
   const cookie = identifying.console?.cookie.read(req.headers);
   if (cookie === undefined || req.headers.authorization !== undefined || req.headers['x-api-key'] !== undefined) {
     const now = await identifyCaller(req, res, identifying);
-    if (now.is_admin !== is_admin) throw new StageError('forbidden', 'Your role has changed.');
+    if (now.is_admin !== is_admin) throw new StageError('forbidden', 'Your role has changed. Sign in again.');
     return;
   }
   const session = await identifying.console!.sessions.find(cookie);
   if (session !== undefined && (session.person?.revoked_at ?? null) === null) return;
-  throw new StageError('credential_expired', 'The session is over.');
+  throw new StageError('credential_expired', 'The session is over. Sign in again.');
 }
 
 /**
@@ -169,7 +147,9 @@ async function withCurrentGroups(
 function requireScope({ scope }: DescribedOperation, { scopes, principal }: Caller): void {
   if (scopes === undefined || (scope !== undefined && scopes.includes(scope))) return;
   const why =
-    scope === undefined ? 'this operation is for signed-in people' : `it needs ${scope} and has ${scopes.join(', ')}`;
+    scope === undefined
+      ? 'this operation is for signed-in people'
+      : `the operation needs ${scope}; the token has ${scopes.join(', ')}`;
   throw new StageError('forbidden', `The service token "${principal.token.name}" lacks permission: ${why}.`);
 }
 
@@ -242,6 +222,7 @@ export async function sendFeed(
   stop();
 }
 
+/** Begins a change; the returned function reports its end to telemetry. */
 function beginChange(
   operation: DescribedOperation,
   { request_id, trace }: RequestIdentity,
@@ -249,31 +230,22 @@ function beginChange(
 ) {
   const began_at = clock.now();
   const began = clock.monotonic();
-  let actor_kind = 'none';
-  let is_recorded = false;
-  return {
-    isBy({ actor }: Caller) {
-      actor_kind = actor.kind;
-    },
-    record({ subject, error }: { readonly subject?: string | undefined; readonly error?: unknown }) {
-      if (is_recorded) return;
-      is_recorded = true;
-      const problem = error === undefined ? undefined : asStageError(error);
-      const error_type = problem instanceof StageError ? problem.code : 'internal_error';
-      telemetry.operation({
-        name: 'gateway.admin_change',
-        attributes: {
-          'gateway.admin.action': ADMIN_ACTIONS[operation.name],
-          'gateway.admin.actor_kind': actor_kind,
-          'gateway.admin.subject': subject,
-          'gateway.request_id': request_id,
-        },
-        began_at,
-        duration_ms: clock.monotonic() - began,
-        ...(problem !== undefined && { error_type }),
-        trace,
-      });
-    },
+  return (actor_kind: string, subject: string | undefined, error?: unknown) => {
+    const problem = error === undefined ? undefined : asStageError(error);
+    const error_type = problem instanceof StageError ? problem.code : 'internal_error';
+    telemetry.operation({
+      name: 'gateway.admin_change',
+      attributes: {
+        'gateway.admin.action': operation.action,
+        'gateway.admin.actor_kind': actor_kind,
+        'gateway.admin.subject': subject,
+        'gateway.request_id': request_id,
+      },
+      began_at,
+      duration_ms: clock.monotonic() - began,
+      ...(problem !== undefined && { error_type }),
+      trace,
+    });
   };
 }
 
@@ -326,10 +298,11 @@ function createAnswer(options: AdminRoutesOptions) {
   const verifying = { ...options, verifyService: createServiceTokenVerifier(options) };
   return async (operation: DescribedOperation, req: Request, res: Response) => {
     const changes = operation.method !== 'GET';
-    const change = changes ? beginChange(operation, identityOf(res), options) : undefined;
+    const endChange = changes ? beginChange(operation, identityOf(res), options) : undefined;
+    let actor_kind = 'none';
     try {
       const identified = await identifyCaller(req, res, verifying);
-      change?.isBy(identified);
+      actor_kind = identified.actor.kind;
       notePerson(res, identified.principal);
       requireScope(operation, identified);
       const caller = changes ? await withCurrentGroups(identified, options) : identified;
@@ -345,12 +318,12 @@ function createAnswer(options: AdminRoutesOptions) {
         return;
       }
       const made = (answered as { readonly id?: string }).id;
-      change?.record({ subject: made });
       if (changes) await catchUp(options, identityOf(res));
       const collection = operation.path.replace(/\/\{id\}.*/, '');
       sendJson(res, operation.status, answered, operation.has_location ? { location: `${collection}/${made}` } : {});
+      endChange?.(actor_kind, made);
     } catch (error) {
-      change?.record({ error });
+      endChange?.(actor_kind, undefined, error);
       throw error;
     }
   };

@@ -1,20 +1,23 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import express, { type NextFunction, type Request, type Response, type Router } from 'express';
+import { LRUCache } from 'lru-cache';
 import { StageError } from '../../base/contract/errors.ts';
+import { COUNT_PATH, PROTOCOL_PATHS } from '../../base/contract/protocol.ts';
 import type { AuditRecord, Log, Principal } from '../../base/contract/services.ts';
 import { NO_TELEMETRY, type Telemetry } from '../../base/contract/telemetry.ts';
+import { atMost } from '../../base/kit/memory.ts';
 import { verifyCaller } from '../../base/kit/net/credentials.ts';
 import { listed } from '../../base/kit/text/suggest.ts';
-import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
+import { createRateLimit } from '../../domain/identity/sessions/attempt-limits.ts';
 import type { Plan } from '../../pipeline/run/plan.ts';
 import { createOriginReader } from './client.ts';
 import { identityOf, notePerson, pathOf } from './request-identity.ts';
-import { sendError } from './send-error.ts';
+import { methodNotAllowed, sendError } from './send-error.ts';
 
 type Served = Pick<Plan, 'pipelinesAt'>;
 
-const PATHS = Object.values(DEFINITIONS).map(({ path }) => path);
-const ENDS = [...PATHS, '/v1/messages/count_tokens', '/v1/models'];
+const PATHS = Object.values(PROTOCOL_PATHS);
+const ENDS = [...PATHS, COUNT_PATH, '/v1/models'];
 
 const BASE_URLS = 'Messages clients use the root of the gateway as base URL; other clients use the root with /v1.';
 
@@ -24,9 +27,7 @@ function whyUnserved(plan: Served, path: string, method: string): StageError {
     const isServed = (other: string) => plan.pipelinesAt(other) !== undefined;
     return new StageError('path_not_found', describeWrongPath(path, isServed));
   }
-  const allow = [...methods.keys()].join(', ');
-  const problem = `This path supports ${allow}, not ${method}.`;
-  return new StageError('method_not_allowed', problem, { headers: { allow } });
+  return methodNotAllowed({ method }, [...methods.keys()].join(', '));
 }
 
 function describeWrongPath(path: string, isServed: (path: string) => boolean): string {
@@ -44,34 +45,12 @@ function describeWrongPath(path: string, isServed: (path: string) => boolean): s
 
 /** Audit records per caller and minute; the next record has the number of omitted ones. */
 const RECORDS_PER_MINUTE = 60;
-const MINUTE_MS = 60_000;
+const MAX_CALLERS = 20_000;
 
 /** Longest wait of the response for the caller's identity; the record is written even if it takes longer. */
 const CALLER_TIMEOUT_MS = 250;
 
 const PATH_LENGTH_MAX = 200;
-
-function createRecordLimit(now: () => number): (principal: string) => number | undefined {
-  let minute = 0;
-  let written = new Map<string, number>();
-  const omitted = new Map<string, number>();
-  return (principal) => {
-    const current = Math.floor(now() / MINUTE_MS);
-    if (current !== minute) {
-      minute = current;
-      written = new Map();
-    }
-    const count = (written.get(principal) ?? 0) + 1;
-    written.set(principal, count);
-    if (count > RECORDS_PER_MINUTE) {
-      omitted.set(principal, (omitted.get(principal) ?? 0) + 1);
-      return undefined;
-    }
-    const before = omitted.get(principal) ?? 0;
-    omitted.delete(principal);
-    return before;
-  };
-}
 
 /**
  * Makes the function that writes an audit record for a request outside the pipelines with a valid credential. Telemetry counts
@@ -80,7 +59,8 @@ function createRecordLimit(now: () => number): (principal: string) => number | u
 export function createUnservedRecords({ config, services, other_requests }: Plan) {
   const { audit, clock, tokens } = services;
   const origin = createOriginReader(config.server);
-  const omittedBefore = createRecordLimit(() => clock.now());
+  const records = createRateLimit({ clock, most: RECORDS_PER_MINUTE, window_seconds: 60 });
+  const omitted = new LRUCache<string, number>(atMost(MAX_CALLERS));
   const is_audited = other_requests?.finally.some(({ definition }) => definition.name === 'audit') ?? false;
 
   async function callerOf({ headers }: IncomingMessage): Promise<Principal | undefined> {
@@ -96,8 +76,9 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
     if (caller === undefined) return;
     notePerson(res, caller);
     if (is_audited) return;
-    const omitted = omittedBefore(caller.id);
-    if (omitted === undefined) return;
+    const omitted_before = omitted.get(caller.id) ?? 0;
+    if (records.take(caller.id) !== undefined) return void omitted.set(caller.id, omitted_before + 1);
+    omitted.delete(caller.id);
     const { request_id, trace } = identityOf(res);
     audit.write({
       at: new Date(clock.now()).toISOString(),
@@ -116,7 +97,7 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
       groups: caller.groups,
       token_name: caller.token.name,
       token_group: caller.token.group,
-      ...(omitted > 0 && { omitted }),
+      ...(omitted_before > 0 && { omitted: omitted_before }),
     });
   }
 

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { type Request, type Response, Router } from 'express';
+import { Router } from 'express';
 import { CLIENT_PACKAGE_PATH } from '../../base/contract/client-package.ts';
 import type { GatewayConfig, Profile } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
@@ -14,7 +14,7 @@ import { REQUEST_ID_HEADER } from '../../pipeline/run/headers.ts';
 import { identityOf } from './request-identity.ts';
 import { methodNotAllowed, sendError } from './send-error.ts';
 
-export interface TarFile {
+interface TarFile {
   /** At most 100 characters, with slashes. */
   readonly path: string;
   readonly bytes: Buffer;
@@ -65,7 +65,6 @@ const DATA = [
   'schemas/profile.schema.json',
 ];
 
-/** The npm package of a gateway. */
 export interface ClientPackage {
   readonly bytes: Buffer;
   readonly sha256: string;
@@ -140,23 +139,21 @@ export function clientPackageRoute(config: Config): Router {
   router.all(CLIENT_PACKAGE_PATH, async (req, res) => {
     const found = await clientPackage(config);
     const is_read = req.method === 'GET' || req.method === 'HEAD';
-    if (is_read && found !== undefined) send(req, res, found);
-    else sendError(res, req.path, is_read ? NOT_BUILT : methodNotAllowed(req, 'GET, HEAD'));
+    if (!is_read || found === undefined) {
+      return void sendError(res, req.path, is_read ? NOT_BUILT : methodNotAllowed(req, 'GET, HEAD'));
+    }
+    const etag = `"${found.sha256}"`;
+    const known = (req.headers['if-none-match'] ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''));
+    if (known.includes(etag) || known.includes('*')) res.status(304);
+    res.set({
+      etag,
+      'content-type': 'application/gzip',
+      // The address stays the same after an upgrade, so npm must revalidate each time.
+      'cache-control': 'public, no-cache',
+      'x-content-type-options': 'nosniff',
+      [REQUEST_ID_HEADER]: identityOf(res).request_id,
+    });
+    res.send(found.bytes);
   });
   return router;
-}
-
-function send(req: Request, res: Response, { bytes, sha256 }: ClientPackage): void {
-  const etag = `"${sha256}"`;
-  const headers = {
-    etag,
-    // The address stays the same after an upgrade, so npm must revalidate each time.
-    'cache-control': 'public, no-cache',
-    'x-content-type-options': 'nosniff',
-    [REQUEST_ID_HEADER]: identityOf(res).request_id,
-  };
-  const known = (req.headers['if-none-match'] ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''));
-  if (known.includes(etag) || known.includes('*')) res.writeHead(304, headers).end();
-  else
-    res.writeHead(200, { ...headers, 'content-type': 'application/gzip', 'content-length': bytes.length }).end(bytes);
 }

@@ -1,69 +1,25 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Router } from 'express';
-import { LRUCache } from 'lru-cache';
 import { EXPORT_BYTES_MAX, SIGNALS, type Signal } from '../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
 import type { BearerTokens, Clock, Log } from '../../base/contract/services.ts';
 import { mediaType } from '../../base/kit/media-type.ts';
-import { atMost } from '../../base/kit/memory.ts';
 import { verifyCaller } from '../../base/kit/net/credentials.ts';
+import { createRateLimit } from '../../domain/identity/sessions/attempt-limits.ts';
 import type { TelemetryRelay } from '../../domain/telemetry/relay.ts';
 import { sendWhole } from '../../pipeline/run/answer.ts';
 import { REQUEST_ID_HEADER } from '../../pipeline/run/headers.ts';
-import { receiveContent } from '../../pipeline/run/receive-body.ts';
-import { BufferQuota, MemoryBudget } from '../../pipeline/run/resources.ts';
+import { createBodyReceiver } from './body-receiver.ts';
 import { methodNotAllowed, unsupportedMediaType } from './send-error.ts';
 
-/** Token bucket per caller: capacity and refill rate, in bytes after decompression. */
+/** Rate limit per caller, in bytes after decompression: burst and refill. */
 const BURST_BYTES = 32 * 1024 * 1024;
 const BYTES_PER_SECOND = 512 * 1024;
 /** Cost of a request in addition to its bytes: allows 32 empty requests a second. */
 const REQUEST_BYTES = 16 * 1024;
-/** Buckets kept in memory; an evicted caller starts with a full bucket. */
-const CALLERS_MAX = 20_000;
 
-/** Token bucket rate limit for the telemetry of each caller. */
-export class CallerRates {
-  readonly #clock: Clock;
-  readonly #callers = new LRUCache<string, { left: number; at: number }>(atMost(CALLERS_MAX));
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  begin(caller: string): void {
-    const known = this.#refilled(caller);
-    if (known.left <= 0) {
-      const seconds = Math.max(1, Math.ceil((REQUEST_BYTES - known.left) / BYTES_PER_SECOND));
-      throw new StageError(
-        'rate_limit_exceeded',
-        `Telemetry limit of ${BYTES_PER_SECOND} bytes a second exceeded; retry in ${seconds} seconds.`,
-        { headers: { 'retry-after': String(seconds) } },
-      );
-    }
-    known.left -= REQUEST_BYTES;
-  }
-
-  count(caller: string, bytes: number): void {
-    this.#refilled(caller).left -= bytes;
-  }
-
-  #refilled(caller: string): { left: number } {
-    const now = this.#clock.monotonic();
-    let known = this.#callers.get(caller);
-    if (known === undefined) {
-      known = { left: BURST_BYTES, at: now };
-      this.#callers.set(caller, known);
-    }
-    known.left = Math.min(BURST_BYTES, known.left + ((now - known.at) / 1000) * BYTES_PER_SECOND);
-    known.at = now;
-    return known;
-  }
-}
-
-/** Dependencies of the telemetry routes. */
 export interface ClientTelemetryOptions {
   readonly config: GatewayConfig;
   readonly relay: TelemetryRelay;
@@ -71,9 +27,6 @@ export interface ClientTelemetryOptions {
   readonly clock: Clock;
   readonly log: Log;
 }
-
-const MAX_HELD_BYTES = 16 * EXPORT_BYTES_MAX;
-const MAX_HELD_BYTES_PER_CALLER = 4 * EXPORT_BYTES_MAX;
 
 const [PROTOBUF, JSON_TYPE] = ['application/x-protobuf', 'application/json'] as const;
 /** Canonical media types of OTLP/HTTP, by the names that clients send. */
@@ -112,7 +65,7 @@ export function clientTelemetryRoutes(options: ClientTelemetryOptions): Router {
         const body = warning === undefined ? {} : { partialSuccess: { errorMessage: warning } };
         send(res, 200, type, type === PROTOBUF ? Buffer.alloc(0) : Buffer.from(JSON.stringify(body)));
       } catch (error) {
-        refuse(res, error, { ...options, signal, type });
+        sendRejection(res, error, { ...options, signal, type });
       }
     });
   }
@@ -120,10 +73,8 @@ export function clientTelemetryRoutes(options: ClientTelemetryOptions): Router {
 }
 
 function createReceive({ config, relay, verify, clock }: ClientTelemetryOptions) {
-  const budget = new MemoryBudget(MAX_HELD_BYTES, MAX_HELD_BYTES_PER_CALLER);
-  const rates = new CallerRates(clock);
-  const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = config.server.timeouts;
-  const limits = { max_bytes: EXPORT_BYTES_MAX, total_seconds, silence_seconds };
+  const receiveBody = createBodyReceiver(config, EXPORT_BYTES_MAX, clock);
+  const rates = createRateLimit({ clock, most: BURST_BYTES, window_seconds: BURST_BYTES / BYTES_PER_SECOND });
   return async (signal: Signal, type: string | undefined, req: IncomingMessage): Promise<string | undefined> => {
     if (req.method !== 'POST') throw methodNotAllowed(req, 'POST');
     const principal = await verifyCaller(req.headers, verify);
@@ -132,18 +83,20 @@ function createReceive({ config, relay, verify, clock }: ClientTelemetryOptions)
         'The body must be an OTLP export request in protobuf ("content-type: application/x-protobuf") or JSON.',
       );
     }
-    rates.begin(principal.id);
-    const quota = new BufferQuota(budget, principal.id);
-    try {
-      const { bytes } = await receiveContent(req, limits, quota, clock);
-      rates.count(principal.id, bytes.length);
+    const wait = rates.take(principal.id, REQUEST_BYTES);
+    if (wait !== undefined) throw tooMuch(wait.retry_after_seconds);
+    return receiveBody(req, principal.id, (bytes) => {
+      rates.giveBack(principal.id, -bytes.length);
       if (bytes.length === 0 || bytes.equals(EMPTY)) return missingDestination(signal, config);
       relay.take({ signal, content_type: type, bytes, principal });
       return undefined;
-    } finally {
-      quota.release();
-    }
+    });
   };
+}
+
+function tooMuch(seconds: number): StageError {
+  const problem = `Telemetry limit of ${BYTES_PER_SECOND} bytes a second exceeded; retry in ${seconds} seconds.`;
+  return new StageError('rate_limit_exceeded', problem, { headers: { 'retry-after': String(seconds) } });
 }
 
 function missingDestination(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
@@ -151,7 +104,7 @@ function missingDestination(signal: Signal, { telemetry }: GatewayConfig): strin
   return `the gateway drops them: telemetry.forward_to has no destination for ${signal}`;
 }
 
-function refuse(
+function sendRejection(
   res: ServerResponse,
   error: unknown,
   { relay, log, signal, type }: ClientTelemetryOptions & { readonly signal: Signal; readonly type: string | undefined },

@@ -68,7 +68,7 @@ const MODEL_PATHS = '/v1/';
  * CORS (Fetch standard, section 3.3): whether the request was a preflight that is now finished. Credentials mode is never allowed: a
  * page sends its own token.
  */
-export type AdmitPages = (
+export type HandleCors = (
   req: IncomingMessage,
   res: ServerResponse,
   path: string,
@@ -76,7 +76,7 @@ export type AdmitPages = (
 ) => boolean;
 
 /** Lets pages of `server.cors.origins` read responses at the paths of pipelines; `undefined` if it lists no origins. */
-export function createCors({ server }: Pick<GatewayConfig, 'server'>): AdmitPages | undefined {
+export function createCors({ server }: Pick<GatewayConfig, 'server'>): HandleCors | undefined {
   if (server.cors === undefined) return undefined;
   const origins = new Set(server.cors.origins);
   return (req, res, path, pipelines) => {

@@ -58,7 +58,6 @@ export function answerHeaders(res: http.ServerResponse, type: string) {
   };
 }
 
-/** Sends a JSON response. */
 export function sendJson(res: http.ServerResponse, status: number, body: object, more: Record<string, string> = {}) {
   const bytes = Buffer.from(jsonText(body));
   const headers = { ...answerHeaders(res, 'application/json'), 'content-length': bytes.length, ...more };

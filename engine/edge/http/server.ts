@@ -16,7 +16,7 @@ import { RequestContext, type RequestEnvironment } from '../../pipeline/run/cont
 import { ConcurrencyLimiter, MemoryBudget, UnorderedSet } from '../../pipeline/run/resources.ts';
 import { runFinallyStages, runRequest } from '../../pipeline/run/run.ts';
 import type { ServedPlan } from './app.ts';
-import { type AdmitPages, createClientNotes, createCors, noteAnswered } from './client.ts';
+import { createClientNotes, createCors, type HandleCors, noteAnswered } from './client.ts';
 import { belowPrefix, identityOf, pathOf, prefixOf } from './request-identity.ts';
 import { answerClientError, sendError, wantsWebSocket, webSocketRefusal, writeErrorResponse } from './send-error.ts';
 import { isConsoleFile } from './sign-in/paths.ts';
@@ -52,14 +52,6 @@ function shareOf({ buffered_bytes, buffered_bytes_per_principal, body_bytes }: S
   return buffered_bytes_per_principal ?? Math.max(body_bytes, Math.floor(buffered_bytes / 4));
 }
 
-/** Dependencies of the server. */
-export interface GatewayServerOptions {
-  readonly plan: ServedPlan;
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-}
-
 /** HTTP server of the gateway: one listening socket that dispatches requests to the pipelines of a plan. */
 export class GatewayServer {
   readonly #log: Log;
@@ -76,13 +68,19 @@ export class GatewayServer {
   #environment!: RequestEnvironment;
   #prefix!: string;
   #noteClient!: (ctx: RequestContext) => void;
-  #admitPages: AdmitPages | undefined;
+  #handleCors: HandleCors | undefined;
   #answering = 0;
   #draining = false;
   #onIdle: (() => void) | undefined;
 
   /** Does not listen yet. Throws for an unusable certificate. */
-  constructor({ plan, log, clock, telemetry }: GatewayServerOptions) {
+  constructor(dependencies: {
+    readonly plan: ServedPlan;
+    readonly log: Log;
+    readonly clock: Clock;
+    readonly telemetry: Telemetry;
+  }) {
+    const { plan, log, clock, telemetry } = dependencies;
     this.#log = log;
     this.#telemetry = telemetry;
     this.#clock = clock;
@@ -133,7 +131,8 @@ export class GatewayServer {
 
   /**
    * Graceful shutdown: announces `connection: close`, keeps accepting for `accept_seconds`, stops listening, waits for
-   * running requests, then aborts the rest. Takes at most `server.timeouts.drain_seconds`.
+   * running requests, then aborts the rest. Takes at most `server.timeouts.drain_seconds`, and
+   * at most 30 seconds more while aborted requests end.
    */
   async drain(accept_seconds = 0): Promise<void> {
     const { drain_seconds } = this.#plan.config.server.timeouts;
@@ -167,7 +166,7 @@ export class GatewayServer {
     this.#plan = plan;
     this.#prefix = prefixOf(public_url);
     this.#noteClient = createClientNotes(plan.config);
-    this.#admitPages = createCors(plan.config);
+    this.#handleCors = createCors(plan.config);
     this.#budget.limit_bytes = limits.buffered_bytes;
     this.#budget.share_bytes = shareOf(limits);
     this.#environment = {
@@ -199,7 +198,7 @@ export class GatewayServer {
     server.on('checkExpectation', (req: http.IncomingMessage, res: http.ServerResponse) => {
       const problem = 'Unsupported Expect header; only "100-continue" is supported.';
       const headers = { connection: 'close' };
-      this.#refuse(req, res, new StageError('expectation_failed', problem, { headers }));
+      this.#reject(req, res, new StageError('expectation_failed', problem, { headers }));
     });
     server.on('connect', (_req: http.IncomingMessage, socket: Socket) => {
       const problem = 'CONNECT is not supported.';
@@ -213,7 +212,7 @@ export class GatewayServer {
     });
   }
 
-  #refuse(req: http.IncomingMessage, res: http.ServerResponse, error: StageError): void {
+  #reject(req: http.IncomingMessage, res: http.ServerResponse, error: StageError): void {
     this.#runFinallyStages(req, res);
     this.#countRejected(sendError(res, pathOf(req.url!), error));
   }
@@ -251,14 +250,14 @@ export class GatewayServer {
     const problem = framingProblem(req);
     if (problem !== undefined) {
       this.#refused.add(req.socket);
-      this.#refuse(req, res, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
+      this.#reject(req, res, new StageError('bad_http', problem, { headers: { connection: 'close' } }));
       return;
     }
     const path = pathOf(req.url);
     const pipelines = this.#plan.pipelinesAt(path);
-    if (this.#admitPages?.(req, res, path, pipelines) === true) return;
+    if (this.#handleCors?.(req, res, path, pipelines) === true) return;
     const pipeline = pipelines?.get(req.method!);
-    if (wantsWebSocket(req)) this.#refuse(req, res, webSocketRefusal(res));
+    if (wantsWebSocket(req)) this.#reject(req, res, webSocketRefusal(res));
     else if (pipeline === undefined) this.#handToApp(req, res);
     else this.#run(pipeline, req, res);
   }

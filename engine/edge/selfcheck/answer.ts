@@ -1,12 +1,13 @@
 import type { Duplex } from 'node:stream';
 import { createParser } from 'eventsource-parser';
 import { decompressor } from '../../base/kit/decompressor.ts';
-import { parseBounded } from '../../base/kit/json/bounded.ts';
-import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
+import { tryParseBounded } from '../../base/kit/json/bounded.ts';
+import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { isJson, isPlain, mediaType } from '../../base/kit/media-type.ts';
 import type { Arrival, Exchange } from '../../base/kit/net/exchange.ts';
 import { growingBuffer } from '../../base/kit/net/growing-buffer.ts';
 import { printableLine, printableWord } from '../../base/kit/text/printable.ts';
+import type { ReadEvent } from '../../domain/protocols/probe.ts';
 
 interface DecodedBody {
   readonly body: Buffer;
@@ -80,12 +81,6 @@ export interface Problem {
   readonly remedy: string;
 }
 
-export interface ReadEvent {
-  readonly name: string | undefined;
-  readonly data: string;
-  readonly fields: Fields;
-}
-
 const BYTES_MAX = 8 * 1024 * 1024;
 const EVENTS_MAX = 20_000;
 const CHARS_MAX = 200;
@@ -97,17 +92,9 @@ export async function readAnswer(exchange: Exchange): Promise<Answer> {
   const text = body.toString('utf8');
   return {
     ...{ status, headers, head_ms, total_ms, body, text, arrivals },
-    json: /^\s*[{["\w-]/.test(text) ? jsonOf(text) : undefined,
+    json: /^\s*[{["\w-]/.test(text) ? tryParseBounded(text) : undefined,
     fault: fault ?? (ending === 'whole' ? undefined : ending),
   };
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return parseBounded(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** The events of a stream, 20,000 at most. */
@@ -115,7 +102,7 @@ export function readEvents(text: string): ReadEvent[] {
   const events: ReadEvent[] = [];
   const parser = createParser({
     onEvent({ event, data }) {
-      if (events.length < EVENTS_MAX) events.push({ name: event, data, fields: fieldsOf(jsonOf(data)) });
+      if (events.length < EVENTS_MAX) events.push({ name: event, data, fields: fieldsOf(tryParseBounded(data)) });
     },
   });
   parser.feed(text);

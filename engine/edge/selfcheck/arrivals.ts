@@ -1,4 +1,5 @@
 import type { Arrival } from '../../base/kit/net/exchange.ts';
+import { counted } from '../../base/kit/text/suggest.ts';
 
 /** How the events of a stream arrived. `unclear`: too short or too fast to tell. */
 type Arriving = 'one_by_one' | 'at_once' | 'in_blocks' | 'unclear';
@@ -56,16 +57,14 @@ export function describeArrivals(stream: ArrivedStream): string[] {
   const total = `${Math.round(stream.total_ms)} ms`;
   if (times.length === 0) return [`no event in ${total}`];
   const groups = groupsOf(times, stream.made_every_ms);
-  const shown = groups.slice(0, 5).map(({ at_ms, events }) => `${Math.round(at_ms)} ms: ${counted(events)}`);
+  const shown = groups.slice(0, 5).map(({ at_ms, events }) => `${Math.round(at_ms)} ms: ${counted(events, 'event')}`);
   const left = groups.length - shown.length;
   return [
-    `${counted(times.length)}: the first after ${Math.round(times[0]!)} ms, the last after ${Math.round(times.at(-1)!)} ms, the end after ${total}`,
+    `${counted(times.length, 'event')}: the first after ${Math.round(times[0]!)} ms, the last after ${Math.round(times.at(-1)!)} ms, the end after ${total}`,
     ...shown,
     ...(left > 0 ? [`and ${left} more`] : []),
   ];
 }
-
-const counted = (events: number) => `${events} event${events === 1 ? '' : 's'}`;
 
 interface Group {
   readonly at_ms: number;

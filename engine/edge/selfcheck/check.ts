@@ -1,11 +1,11 @@
-import { type CheckOutcome, failed, ok, skipped, warning } from '../../base/contract/checks.ts';
-import type { Protocol } from '../../base/contract/protocol.ts';
+import { type CheckOutcome, type CheckResult, failed, ok, skipped, warning } from '../../base/contract/checks.ts';
+import { MAIN_PROTOCOL, type Protocol } from '../../base/contract/protocol.ts';
 import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
 import { isEventStream } from '../../base/kit/media-type.ts';
 import type { Exchange } from '../../base/kit/net/exchange.ts';
+import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
 import type { ClientNames } from '../client-files/names.ts';
 import { type Answer, cameLine, errorText, nonApiResponse, readAnswer, shortText } from './answer.ts';
-import { APIS } from './apis.ts';
 import type { Echo } from './echo.ts';
 
 export interface TokensUsed {
@@ -15,16 +15,10 @@ export interface TokensUsed {
 }
 
 /** The outcome of a check, with its request and response. */
-export interface SelfCheckOutcome extends CheckOutcome {
-  readonly sent?: string;
-  readonly came?: string;
-}
+export type SelfCheckOutcome = CheckOutcome & Pick<CheckResult, 'sent' | 'came'>;
 
 /** One conformance check of a gateway. */
-export interface SelfCheck {
-  /** Stays the same in all versions: lower-case words with dots between them, such as `messages.stream`. */
-  readonly id: string;
-  readonly title: string;
+export interface SelfCheck extends Pick<CheckResult, 'id' | 'title'> {
   readonly expected: string;
   readonly uses?: TokensUsed;
   /** Why the check cannot run, such as a missing option; `undefined` if it can. */
@@ -72,6 +66,9 @@ export interface Subject {
   /** Sends one request with the token to this gateway. Rejects without response headers. */
   ask(ask: CheckRequest): Promise<Exchange>;
 }
+
+/** The list of models, as clients request it. */
+export const MODELS_PATH = '/v1/models?limit=1000';
 
 /** Why checks without a model are skipped. The cause may be a rejected token, which another model would not fix. */
 export const NO_MODEL = 'no model available: fix the model list, or name a model with --model';
@@ -157,21 +154,21 @@ export function requestOf(
   prompt = PROMPT,
   most: number = SHORT.output,
 ): Fields {
-  return { model, ...APIS[protocol].request(prompt, most) };
+  return { model, ...DEFINITIONS[protocol].probe.request(prompt, most) };
 }
 
-/** The outcome if the gateway does not serve an optional protocol (all but Messages); `undefined` if it seems to. */
+/** The outcome if the gateway does not serve an optional protocol (all but the main one); `undefined` if it seems to. */
 export function notServed(reply: Reply, protocol: Protocol): SelfCheckOutcome | undefined {
   const { answer, travelled } = reply;
-  if (protocol === 'messages' || ![404, 405, 501].includes(answer.status)) return undefined;
+  if (protocol === MAIN_PROTOCOL || ![404, 405, 501].includes(answer.status)) return undefined;
   const is_text = /^text\/plain\b/.test(answer.headers['content-type'] ?? '');
   if (!is_text && nonApiOutcome(reply) !== undefined) return undefined;
-  const { what, clients } = APIS[protocol];
+  const { name, probe } = DEFINITIONS[protocol];
   const says = errorText(answer.json);
   const is_about_model =
     fieldsOf(fieldsOf(answer.json).error).code === 'model_not_found' || /\bmodel\b/i.test(says ?? '');
   return skipped(
-    `${what} not served${is_about_model ? ' for this model' : ''}: status ${answer.status}${says === undefined ? '' : `: ${says}`}; ${clients} cannot use this gateway`,
+    `${name} not served${is_about_model ? ' for this model' : ''}: status ${answer.status}${says === undefined ? '' : `: ${says}`}; ${probe.clients} cannot use this gateway`,
     travelled,
   );
 }

@@ -1,14 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { failed, ok, skipped, type Verdict, warning } from '../../base/contract/checks.ts';
-import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
+import { COUNT_PATH, MAIN_PROTOCOL, PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
 import { type Fields, fieldsOf } from '../../base/kit/json/fields.ts';
 import { isJson } from '../../base/kit/media-type.ts';
+import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
 import { describeJson, errorText, readEvents, shortText } from './answer.ts';
-import { APIS, formatUsage, isCount, streamError, streamText, streamUsage, usageFaults } from './apis.ts';
+import { formatUsage, isCount, streamError, streamFaults, streamText, streamUsage, usageFaults } from './apis.ts';
 import { classifyArrivals, describeArrivals } from './arrivals.ts';
 import {
   type CheckRequest,
+  MODELS_PATH,
   nonApiOutcome,
   notServed,
   notStreamed,
@@ -25,10 +27,11 @@ import {
   withoutModel,
 } from './check.ts';
 import { CLIENT_CHECKS } from './clients.ts';
-import { compareBodies, PROBES } from './compare-bodies.ts';
+import { compareBodies } from './compare-bodies.ts';
 import type { Echo, EchoAnswer, EchoedRequest } from './echo.ts';
 
-const MODELS_PATH = '/v1/models?limit=1000';
+const MAIN = DEFINITIONS[MAIN_PROTOCOL];
+
 /** How long clients wait for the list before they continue without it. */
 const CLIENT_TIMEOUT_MS = 3000;
 const MODELS_SECONDS = 20;
@@ -37,13 +40,13 @@ const LONG_PROMPT = 'Write the numbers from one to eighty as words, with commas 
 const REFUSAL = 'status 401 or 403 with an error in JSON; never a page, a redirect or a sign-in.';
 
 function checksOf(protocol: Protocol): SelfCheck[] {
-  const { what, error_form } = APIS[protocol];
-  const capital = what.charAt(0).toUpperCase() + what.slice(1);
+  const { name, probe } = DEFINITIONS[protocol];
+  const capital = name.charAt(0).toUpperCase() + name.slice(1);
   return [
     {
       id: `${protocol}.error`,
       title: `${capital}: an invalid request`,
-      expected: `a status from 400 to 499 with ${error_form} in JSON, which clients can show.`,
+      expected: `a status from 400 to 499 with ${probe.error_form} in JSON, which clients can show.`,
       skipped: withoutModel,
       run: (subject) => checkError(subject, protocol),
     },
@@ -139,8 +142,8 @@ async function checkRefusal(subject: Pick<Subject, 'ask'>, ask: CheckRequest): P
 }
 
 async function checkError(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
-  const { path, wrong, errorFaults, error_form } = APIS[protocol];
-  const json = { ...requestOf(subject, protocol), ...wrong };
+  const { path, probe } = DEFINITIONS[protocol];
+  const json = { ...requestOf(subject, protocol), ...probe.wrong };
   const reply = await sendRequest(subject, { path, json }, 'with a field of the wrong type');
   const instead = notServed(reply, protocol) ?? refusedAtTheDoor(reply) ?? nonApiOutcome(reply);
   if (instead !== undefined) return instead;
@@ -148,8 +151,8 @@ async function checkError(subject: Subject, protocol: Protocol): Promise<SelfChe
   const is_refused = status >= 400 && status < 500;
   return outcomeOf(reply, {
     good: `rejected with status ${status}: ${errorText(error)}`,
-    faults: [...(is_refused ? [] : [`the status is ${status}`]), ...(status < 400 ? [] : errorFaults(error))],
-    remedy: `make the gateway or its upstream reject invalid requests with a status from 400 to 499 and ${error_form}`,
+    faults: [...(is_refused ? [] : [`the status is ${status}`]), ...(status < 400 ? [] : probe.errorFaults(error))],
+    remedy: `make the gateway or its upstream reject invalid requests with a status from 400 to 499 and ${probe.error_form}`,
   });
 }
 
@@ -162,8 +165,8 @@ function otherModel({ model }: Subject, answered: unknown): string[] {
 }
 
 async function checkWhole(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
-  const api = APIS[protocol];
-  const reply = await sendRequest(subject, { path: api.path, json: requestOf(subject, protocol) }, 'a short question');
+  const { path, probe } = DEFINITIONS[protocol];
+  const reply = await sendRequest(subject, { path, json: requestOf(subject, protocol) }, 'a short question');
   const instead = notServed(reply, protocol) ?? refusedOutcome(reply);
   if (reply.answer.status === 400 && /\bstream/i.test(errorText(reply.answer.json) ?? '')) {
     return { ...instead!, verdict: 'skipped', found: `streams only: ${errorText(reply.answer.json)}` };
@@ -171,8 +174,8 @@ async function checkWhole(subject: Subject, protocol: Protocol): Promise<SelfChe
   if (instead !== undefined) return instead;
   const fields = fieldsOf(reply.answer.json);
   return outcomeOf(reply, {
-    good: `a response after ${Math.round(reply.answer.total_ms)} ms, ${formatUsage(fields.usage, api)}`,
-    faults: [...api.wholeFaults(fields), ...usageFaults(fields.usage, api)],
+    good: `a response after ${Math.round(reply.answer.total_ms)} ms, ${formatUsage(fields.usage, probe)}`,
+    faults: [...probe.wholeFaults(fields), ...usageFaults(fields.usage, probe)],
     lesser: isJson(reply.answer.headers['content-type']) ? [] : ['its content type is not application/json'],
     remedy: TRANSLATES,
     details: otherModel(subject, fields.model),
@@ -180,26 +183,28 @@ async function checkWhole(subject: Subject, protocol: Protocol): Promise<SelfChe
 }
 
 async function checkStream(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
-  const api = APIS[protocol];
-  const json = { ...requestOf(subject, protocol), stream: true, ...api.stream_fields };
-  const reply = await sendRequest(subject, { path: api.path, json }, 'as a stream');
+  const { path, probe } = DEFINITIONS[protocol];
+  const json = { ...requestOf(subject, protocol), stream: true, ...probe.stream_fields };
+  const reply = await sendRequest(subject, { path, json }, 'as a stream');
   const instead = notServed(reply, protocol) ?? notStreamed(reply);
   if (instead !== undefined) return instead;
   const events = readEvents(reply.answer.text);
   const usage = streamUsage(events);
   const error = streamError(events);
   return outcomeOf(reply, {
-    good: `${events.length} events in ${Math.round(reply.answer.total_ms)} ms, ${formatUsage(usage, api)}`,
+    good: `${events.length} events in ${Math.round(reply.answer.total_ms)} ms, ${formatUsage(usage, probe)}`,
     faults:
-      error === undefined ? [...api.streamFaults(events), ...usageFaults(usage, api)] : [`the stream failed: ${error}`],
+      error === undefined
+        ? [...streamFaults(events, probe), ...usageFaults(usage, probe)]
+        : [`the stream failed: ${error}`],
     remedy:
       error === undefined ? TRANSLATES : 'see the logs of the gateway: it or its upstream failed during the stream',
   });
 }
 
 async function checkArrival(subject: Subject): Promise<SelfCheckOutcome> {
-  const json = { ...requestOf(subject, 'messages', LONG_PROMPT, LONG_ANSWER_TOKENS), stream: true };
-  const reply = await sendRequest(subject, { path: APIS.messages.path, json }, 'a long response as a stream');
+  const json = { ...requestOf(subject, MAIN_PROTOCOL, LONG_PROMPT, LONG_ANSWER_TOKENS), stream: true };
+  const reply = await sendRequest(subject, { path: MAIN.path, json }, 'a long response as a stream');
   const instead = notStreamed(reply);
   if (instead !== undefined) return { ...instead, verdict: 'skipped', found: `inconclusive: ${instead.found}` };
   const outcome = arrivalOutcome(ARRIVING, reply);
@@ -242,7 +247,7 @@ async function checkTokenCounting(subject: Subject): Promise<SelfCheckOutcome> {
   let reply: Reply | undefined;
   for (const content of [PROMPT, LONG_TEXT]) {
     const json = { model: subject.model, messages: [{ role: 'user', content }] };
-    reply = await sendRequest(subject, { path: `${APIS.messages.path}/count_tokens`, json });
+    reply = await sendRequest(subject, { path: COUNT_PATH, json });
     const { status, json: came } = reply.answer;
     const refused = refusedAtTheDoor(reply) ?? nonApiOutcome(reply);
     // Many servers return 404 as plain text.
@@ -297,11 +302,11 @@ async function checkLimit(subject: Subject): Promise<SelfCheckOutcome> {
     const json = { ...requestOf(subject, protocol), stream: true };
     return sendRequest(
       subject,
-      { path: APIS[protocol].path, json, token: subject.limit_token! },
+      { path: DEFINITIONS[protocol].path, json, token: subject.limit_token! },
       'with the limit exhausted',
     );
   };
-  const first = await send('messages');
+  const first = await send(MAIN_PROTOCOL);
   const instead = nonApiOutcome(first);
   if (instead !== undefined && first.answer.status >= 300) return instead;
   if (first.answer.status === 401) {
@@ -311,16 +316,16 @@ async function checkLimit(subject: Subject): Promise<SelfCheckOutcome> {
       first.travelled,
     );
   }
-  const again = await send('messages');
+  const again = await send(MAIN_PROTOCOL);
   const changes =
     formOf(again) === formOf(first)
       ? []
       : [`the second request is rejected in another form, with status ${again.answer.status}`];
-  const faults = [...refusalFaults(first, 'messages', subject), ...changes];
-  for (const protocol of PROTOCOLS.filter((each) => each !== 'messages')) {
+  const faults = [...refusalFaults(first, MAIN_PROTOCOL, subject), ...changes];
+  for (const protocol of PROTOCOLS.slice(1)) {
     const reply = await send(protocol);
     if (notServed(reply, protocol) !== undefined) continue;
-    const found = refusalFaults(reply, protocol, subject).map((fault) => `in ${APIS[protocol].what}: ${fault}`);
+    const found = refusalFaults(reply, protocol, subject).map((fault) => `in ${DEFINITIONS[protocol].name}: ${fault}`);
     faults.push(...found.filter((fault) => !faults.some((known) => fault.endsWith(known))));
   }
   const { status, headers } = first.answer;
@@ -351,7 +356,7 @@ function refusalFaults({ answer }: Reply, protocol: Protocol, { model }: Subject
   const wait = headers['retry-after'];
   return [
     ...([402, 403, 429].includes(status) ? [] : [`the status is ${status}`]),
-    ...APIS[protocol].errorFaults(json),
+    ...DEFINITIONS[protocol].probe.errorFaults(json),
     ...Object.keys(FACTS)
       .filter((fact) => !saysFact(fact, error, headers))
       .map((fact) => `it does not say the ${fact}`),
@@ -381,7 +386,7 @@ const ECHO_HOW =
   'needs --echo with an address such as 127.0.0.1:4010, a gateway upstream with that address, and --model with a model routed to it';
 
 interface EchoCheck extends Omit<SelfCheck, 'run' | 'skipped'> {
-  readonly as_messages?: true;
+  readonly is_of_main?: true;
   look(subject: Subject, echo: Echo, first: First): Promise<SelfCheckOutcome>;
 }
 
@@ -390,15 +395,15 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
     id: 'forwarding.headers',
     title: 'Headers at the upstream',
     expected: "version headers, beta headers and the query arrive unchanged; the caller's token does not arrive.",
-    as_messages: true,
+    is_of_main: true,
     look: checkHeaders,
   },
   ...PROTOCOLS.map(
     (protocol): EchoCheck => ({
       id: `forwarding.${protocol}_body`,
-      title: `A body of ${APIS[protocol].what} at the upstream`,
+      title: `A body of ${DEFINITIONS[protocol].name} at the upstream`,
       expected: 'it arrives byte for byte except for the model name, including unknown fields.',
-      ...(protocol === 'messages' && { as_messages: true }),
+      ...(protocol === MAIN_PROTOCOL && { is_of_main: true }),
       look: (subject, echo) => checkBody(subject, echo, protocol),
     }),
   ),
@@ -407,7 +412,7 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
     title: 'Usage of the prompt cache',
     expected:
       "the upstream's usage is returned, with cache_creation_input_tokens, cache_read_input_tokens and both cache lifetimes.",
-    as_messages: true,
+    is_of_main: true,
     look: checkUsage,
   },
   {
@@ -420,7 +425,7 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
     id: 'forwarding.stream_end',
     title: 'An upstream stream that fails or breaks off',
     expected: 'all events are returned, also errors, and a stream that broke off does not look complete.',
-    as_messages: true,
+    is_of_main: true,
     look: checkStreamEnd,
   },
   // Last: it may trigger the backoff of a gateway.
@@ -428,7 +433,7 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
     id: 'forwarding.errors',
     title: 'Errors of the upstream',
     expected: 'status, type and message are returned unchanged, and retry-after for an overloaded upstream.',
-    as_messages: true,
+    is_of_main: true,
     look: checkErrors,
   },
 ];
@@ -442,7 +447,7 @@ export const FORWARDING_CHECKS: readonly SelfCheck[] = [
     skipped: withoutEcho,
     run: checkReached,
   },
-  ...ECHO_CHECKS.map(({ look, as_messages, ...check }) => ({
+  ...ECHO_CHECKS.map(({ look, is_of_main, ...check }) => ({
     ...check,
     skipped: withoutEcho,
     async run(subject: Subject) {
@@ -451,8 +456,8 @@ export const FORWARDING_CHECKS: readonly SelfCheck[] = [
       const { received, served } = first;
       if (received === undefined)
         return skipped('no request reaches the echo upstream: see the check forwarding.reached');
-      if (as_messages && served !== 'messages') return skipped('the gateway does not serve Messages');
-      return as_messages && received.protocol !== 'messages'
+      if (is_of_main && served !== MAIN_PROTOCOL) return skipped(`the gateway does not serve ${MAIN.name}`);
+      return is_of_main && received.protocol !== MAIN_PROTOCOL
         ? translated(received.protocol)
         : look(subject, echo, first);
     },
@@ -464,7 +469,7 @@ function withoutEcho({ echo, model }: Subject): string | undefined {
 }
 
 function translated(protocol: Protocol): SelfCheckOutcome {
-  return skipped(`the gateway translates to ${APIS[protocol].what}, so the request cannot be compared`);
+  return skipped(`the gateway translates to ${DEFINITIONS[protocol].name}, so the request cannot be compared`);
 }
 
 interface Probe {
@@ -483,7 +488,7 @@ interface Forwarded extends Reply {
 }
 
 async function forward(subject: Subject, echo: Echo, protocol: Protocol, probe: Probe = {}): Promise<Forwarded> {
-  const { path = APIS[protocol].path, fields = {}, headers = {}, note, seconds } = probe;
+  const { path = DEFINITIONS[protocol].path, fields = {}, headers = {}, note, seconds } = probe;
   const expected = echo.expect(probe.answer);
   const { text } = expected;
   const body = probe.body?.(text) ?? JSON.stringify({ ...requestOf(subject, protocol, text), ...fields });
@@ -584,9 +589,9 @@ async function checkHeaders(subject: Subject, echo: Echo): Promise<SelfCheckOutc
       [`${prefix}-version`, version],
       [`${prefix}-beta`, BETAS],
     ]);
-    const path = `${APIS.messages.path}${QUERY}`;
+    const path = `${MAIN.path}${QUERY}`;
     const note = `with version ${version} and unknown betas`;
-    return forward(subject, echo, 'messages', { path, headers: Object.fromEntries(named), note });
+    return forward(subject, echo, MAIN_PROTOCOL, { path, headers: Object.fromEntries(named), note });
   };
   const newest = await send(NEW_VERSION);
   const version = isRefusedByName(newest, /version/i) ? USUAL_VERSION : NEW_VERSION;
@@ -633,7 +638,11 @@ function tokenFaults(subject: Subject, { raw_headers, path, body }: EchoedReques
 async function checkBody(subject: Subject, echo: Echo, protocol: Protocol): Promise<SelfCheckOutcome> {
   let sent = '';
   const body = (text: string) => {
-    sent = PROBES[protocol]({ model: subject.model ?? '', text, prefix: subject.header_prefixes.at(-1) ?? 'vendor' });
+    sent = DEFINITIONS[protocol].probe.body({
+      model: subject.model ?? '',
+      text,
+      prefix: subject.header_prefixes.at(-1) ?? 'vendor',
+    });
     return sent;
   };
   const forwarded = await forward(subject, echo, protocol, { body, note: 'with unknown fields' });
@@ -666,27 +675,27 @@ async function checkBody(subject: Subject, echo: Echo, protocol: Protocol): Prom
 /** Distinct counts, small enough to cost next to nothing if the gateway bills them. */
 const COUNTS = { input: 13, output: 7, cache_read: 31, cache_write_5m: 17, cache_write_1h: 30 } as const;
 const USAGE = {
-  input_tokens: 13,
-  cache_creation_input_tokens: 47,
-  cache_read_input_tokens: 31,
-  cache_creation: { ephemeral_5m_input_tokens: 17, ephemeral_1h_input_tokens: 30 },
-  output_tokens: 7,
-} as const;
-
-const withParts = (usage: Fields): Fields => ({ ...usage, ...fieldsOf(usage.cache_creation) });
+  input_tokens: COUNTS.input,
+  cache_creation_input_tokens: COUNTS.cache_write_5m + COUNTS.cache_write_1h,
+  cache_read_input_tokens: COUNTS.cache_read,
+  ephemeral_5m_input_tokens: COUNTS.cache_write_5m,
+  ephemeral_1h_input_tokens: COUNTS.cache_write_1h,
+  output_tokens: COUNTS.output,
+};
 
 async function checkUsage(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
   const faults: string[] = [];
   let last: Reply | undefined;
   for (const stream of [false, true]) {
-    const forwarded = await forward(subject, echo, 'messages', { fields: { stream }, answer: { usage: COUNTS } });
+    const forwarded = await forward(subject, echo, MAIN_PROTOCOL, { fields: { stream }, answer: { usage: COUNTS } });
     const missing = notForwarded(forwarded) ?? (stream ? notStreamed : refusedOutcome)(forwarded);
     if (missing !== undefined) return missing;
     last = forwarded;
     const { json, text } = forwarded.answer;
-    const came = withParts(stream ? streamUsage(readEvents(text)) : fieldsOf(fieldsOf(json).usage));
-    for (const [name, sent] of Object.entries(withParts(USAGE))) {
-      if (name === 'cache_creation' || came[name] === sent) continue;
+    const usage = stream ? streamUsage(readEvents(text)) : fieldsOf(fieldsOf(json).usage);
+    const came: Fields = { ...usage, ...fieldsOf(usage.cache_creation) };
+    for (const [name, sent] of Object.entries(USAGE)) {
+      if (came[name] === sent) continue;
       const is = typeof came[name] === 'number' ? `is ${came[name]} instead of ${sent}` : 'is missing';
       faults.push(`${name} ${is} in ${stream ? 'a stream' : 'a complete response'}`);
     }
@@ -737,7 +746,7 @@ const BROKEN_SECONDS = 20;
 
 async function checkStreamEnd(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
   const stream = (answer: EchoAnswer, more: Probe = {}) =>
-    forward(subject, echo, 'messages', { fields: { stream: true }, answer, note: 'as a stream', ...more });
+    forward(subject, echo, MAIN_PROTOCOL, { fields: { stream: true }, answer, note: 'as a stream', ...more });
   const whole = await stream({ text: TEXT, pieces: 5, extra_events: event(UNKNOWN, {}) });
   const failing = await stream({ extra_events: ERROR_EVENT });
   for (const each of [whole, failing]) {
@@ -755,7 +764,7 @@ async function checkStreamEnd(subject: Subject, echo: Echo): Promise<SelfCheckOu
     good: `${events.length} events are returned, also errors, and a stream that broke off looks incomplete`,
     faults: [
       ...(streamText(events) === TEXT ? [] : ["the text differs from the upstream's"]),
-      ...APIS.messages.streamFaults(events),
+      ...streamFaults(events, MAIN.probe),
       ...(reported_error === undefined ? ['an error within a stream is dropped'] : []),
       ...(broken !== undefined && /"message_stop"/.test(broken.answer.text)
         ? ['a stream that broke off at the upstream ends like a complete one: clients keep half a response']
@@ -787,7 +796,7 @@ async function checkErrors(subject: Subject, echo: Echo): Promise<SelfCheckOutco
   for (const { status, type, message, wait } of ERRORS) {
     const body = JSON.stringify({ type: 'error', error: { type, message } });
     const headers: Record<string, string> = wait === undefined ? {} : { 'retry-after': wait };
-    const forwarded = await forward(subject, echo, 'messages', { answer: { error: { status, headers, body } } });
+    const forwarded = await forward(subject, echo, MAIN_PROTOCOL, { answer: { error: { status, headers, body } } });
     const instead = notForwarded(forwarded) ?? nonApiOutcome(forwarded);
     if (instead !== undefined) return instead;
     last = forwarded;
@@ -834,7 +843,7 @@ export const CHECKS: readonly SelfCheck[] = [
     uses: SHORT,
     skipped: withoutModel,
     run: (subject) =>
-      checkRefusal(subject, { path: APIS.messages.path, json: requestOf(subject, 'messages'), token: wrongToken() }),
+      checkRefusal(subject, { path: MAIN.path, json: requestOf(subject, MAIN_PROTOCOL), token: wrongToken() }),
   },
   {
     id: 'messages.count_tokens',

@@ -7,10 +7,10 @@ import type { Protocol } from '../../base/contract/protocol.ts';
 import { findProgram } from '../../base/kit/process/find-program.ts';
 import { type ProgramEnd, runProgram } from '../../base/kit/process/run-program.ts';
 import { printableLine, printableWord } from '../../base/kit/text/printable.ts';
+import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
 import { CLIENTS, type ClientKind, planClient, TIERS } from '../client-files/clients.ts';
 import { platformOf } from '../client-files/key-helper.ts';
 import type { ClientNames } from '../client-files/names.ts';
-import { APIS } from './apis.ts';
 import {
   type ClientEnvironment,
   refusedOutcome,
@@ -110,7 +110,7 @@ async function runClient(runnable: Runnable, subject: Subject): Promise<SelfChec
 
 /** A rejected client retries many times, each with tens of thousands of tokens. Returns why a run would fail. */
 async function whyUseless({ api }: Runnable, subject: Subject): Promise<SelfCheckOutcome | undefined> {
-  const { path } = APIS[api];
+  const { path } = DEFINITIONS[api];
   const reply = await sendRequest(subject, { path, json: requestOf(subject, api) }, 'a short request');
   const refused = refusedOutcome(reply);
   if (refused === undefined) return undefined;
@@ -250,7 +250,7 @@ function classifyRun(
   seconds: number,
 ): SelfCheckOutcome {
   const { ending, exit_code, opened, version, stdout, stderr } = run;
-  const { path } = APIS[api];
+  const { path } = DEFINITIONS[api];
   const reply = printableLine(stdout.trim());
   const end = exit_code === undefined ? ending.replaceAll('_', ' ') : `exit code ${exit_code}`;
   const more = {

@@ -6,10 +6,10 @@ import { hostname } from 'node:os';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Protocol } from '../../base/contract/protocol.ts';
+import { COUNT_PATH, MAIN_PROTOCOL, PROTOCOL_PATHS, type Protocol } from '../../base/contract/protocol.ts';
 import { decompressor } from '../../base/kit/decompressor.ts';
-import { parseBounded } from '../../base/kit/json/bounded.ts';
-import type { Fields } from '../../base/kit/json/fields.ts';
+import { tryParseBounded } from '../../base/kit/json/bounded.ts';
+import { type Fields, isFields } from '../../base/kit/json/fields.ts';
 import { explainListenError } from '../../base/kit/net/listen-error.ts';
 import { readAll } from '../../base/kit/read-all.ts';
 import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
@@ -24,12 +24,12 @@ const REQUEST_MS_MAX = 120_000;
 const PAUSE_MS_MAX = 5000;
 const BREAK_MS = 50;
 
+const endOf = (path: string): string => path.slice('/v1'.length);
+
 /** Suffixes of served paths; a base URL may add any prefix. */
 const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
-  ['/messages', 'messages'],
-  ['/messages/count_tokens', 'messages'],
-  ['/chat/completions', 'chat'],
-  ['/responses', 'responses'],
+  ...(Object.entries(PROTOCOL_PATHS) as [Protocol, string][]).map(([name, path]) => [endOf(path), name] as const),
+  [endOf(COUNT_PATH), MAIN_PROTOCOL],
 ];
 
 /** The model that the echo upstream lists by default. */
@@ -78,56 +78,60 @@ function hostToName(host: string): string {
 async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox, usual: EchoAnswer): Promise<void> {
   const path = pathOf(req);
   const served = PATHS.find(([end]) => path.endsWith(end));
-  if (served === undefined) return send(res, 404, echoError('messages', 'not_found_error', 'There is nothing here.'));
+  if (served === undefined) return sendError(res, MAIN_PROTOCOL, 404, 'not_found_error', 'There is nothing here.');
   const [end, protocol] = served;
-  const raw = await readBody(req, inbox);
-  if (raw === undefined) return refuseLarge(req, res, protocol);
-  const body = await decoded(raw, req.headers['content-encoding'], inbox);
-  const request = { method: 'POST', path: req.url!, raw_headers: req.rawHeaders, headers: req.headers, body, protocol };
-  const { answer: scripted = usual, is_kept } = inbox.accept(request);
+  let taken = 0;
+  const take = (bytes: number) => {
+    const fits = inbox.take(bytes);
+    if (fits) taken += bytes;
+    return fits;
+  };
+  let is_kept = false;
   try {
-    await answer(res, request, { scripted, end });
+    const raw = await readBody(req, take);
+    if (raw === undefined) return refuseLarge(req, res, protocol);
+    const body = await decoded(raw, req.headers['content-encoding'], take);
+    const { url: path = '', rawHeaders: raw_headers, headers } = req;
+    const request = { method: 'POST', path, raw_headers, headers, body, protocol };
+    const accepted = inbox.accept(request);
+    ({ is_kept } = accepted);
+    await answer(res, request, { scripted: accepted.answer ?? usual, end });
   } finally {
-    if (!is_kept) inbox.give(body.length);
+    if (!is_kept) inbox.take(-taken);
   }
 }
 
-async function readBody(req: IncomingMessage, inbox: Inbox): Promise<Buffer | undefined> {
+type Take = (bytes: number) => boolean;
+
+async function readBody(req: IncomingMessage, take: Take): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
-  try {
-    for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-      if (size + chunk.length > BODY_BYTES_MAX || !inbox.take(chunk.length)) {
-        inbox.give(size);
-        return undefined;
-      }
-      size += chunk.length;
-      chunks.push(chunk);
-    }
-  } catch (error) {
-    inbox.give(size);
-    throw error;
+  for await (const chunk of req.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > BODY_BYTES_MAX || !take(chunk.length)) return undefined;
+    chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 }
 
-async function decoded(body: Buffer, encoding: string | undefined, inbox: Inbox): Promise<Buffer> {
+async function decoded(body: Buffer, encoding: string | undefined, take: Take): Promise<Buffer> {
   const stream = encoding === undefined ? undefined : decompressor(encoding);
   if (stream === undefined) return body;
   stream.end(body);
   const plain = await readAll(stream, BODY_BYTES_MAX, () => new RangeError('too large')).catch(() => body);
-  return inbox.take(plain.length - body.length) ? plain : body;
+  return take(plain.length - body.length) ? plain : body;
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0]!;
 
 async function answerLookup(req: IncomingMessage, res: ServerResponse, list: string): Promise<void> {
-  const { method } = req;
+  const { method, headers } = req;
   const path = pathOf(req);
+  const [, served] = PATHS.find(([end]) => path.endsWith(end)) ?? [];
   if (path.endsWith('/models')) send(res, 200, list);
-  else if (path.endsWith('/responses')) send(res, 426, echoError('responses', 'not_supported', 'No WebSocket here.'));
-  else if (PATHS.some(([end]) => path.endsWith(end)))
-    send(res, 405, echoError('messages', 'invalid_request_error', 'This takes POST.'));
+  else if (served !== undefined && headers.upgrade !== undefined)
+    sendError(res, served, 426, 'not_supported', 'No WebSocket here.');
+  else if (served !== undefined) sendError(res, served, 405, 'invalid_request_error', 'This takes POST.');
   else send(res, path === '/' ? 200 : 404, method === 'HEAD' ? '' : '{"upstream":"echo of a self-check"}');
 }
 
@@ -142,7 +146,7 @@ function modelList(ids: readonly string[]) {
 function refuseLarge(req: IncomingMessage, res: ServerResponse, protocol: Protocol): void {
   // Unread bytes would reset the connection, and the client would lose the response.
   req.resume();
-  send(res, 413, echoError(protocol, 'request_too_large', 'The echo upstream of a self-check accepts no larger body.'));
+  sendError(res, protocol, 413, 'request_too_large', 'The echo upstream of a self-check accepts no larger body.');
 }
 
 async function answer(
@@ -152,12 +156,12 @@ async function answer(
 ): Promise<void> {
   const { error } = scripted;
   if (error !== undefined) return send(res, error.status, error.body, error.headers);
-  const fields = fieldsIn(body);
-  if (fields === undefined)
-    return send(res, 400, echoError(protocol, 'invalid_request_error', 'The body is not a JSON object.'));
+  const fields = tryParseBounded(body.toString());
+  if (!isFields(fields))
+    return sendError(res, protocol, 400, 'invalid_request_error', 'The body is not a JSON object.');
   const counts_only = end.endsWith('/count_tokens');
   const fault = requestFault(protocol, fields, counts_only);
-  if (fault !== undefined) return send(res, 400, echoError(protocol, 'invalid_request_error', fault));
+  if (fault !== undefined) return sendError(res, protocol, 400, 'invalid_request_error', fault);
   if (counts_only) return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }));
   const wanted = { model: String(fields.model), answer: scripted };
   if (fields.stream !== true) return send(res, 200, echoDocument(protocol, wanted));
@@ -181,18 +185,14 @@ async function* paced(
   throw new Error('a self-check asked for a stream that breaks off');
 }
 
-function fieldsIn(body: Buffer): Fields | undefined {
-  try {
-    const value = parseBounded(body.toString());
-    return typeof value === 'object' && value !== null ? (value as Fields) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 function send(res: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
   res.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body), ...headers });
   res.end(body);
+}
+
+function sendError(res: ServerResponse, protocol: Protocol, status: number, type: string, message: string): void {
+  const problem = { status, type, message, context_overflow: false };
+  send(res, status, JSON.stringify(DEFINITIONS[protocol].errors.write(problem, 'selfcheck')));
 }
 
 export interface EchoedRequest {
@@ -225,7 +225,7 @@ export interface Expected {
   count(): number;
 }
 
-/** A mock upstream for a gateway: speaks all three protocols, costs nothing, and records requests by a marker text. */
+/** A mock upstream for a gateway: speaks all protocols, costs nothing, and records requests by a marker text. */
 export interface Echo {
   readonly url: string;
   /** Creates a marker for a prompt. The first request with it is recorded; all get the scripted response. */
@@ -259,7 +259,7 @@ class Inbox {
 
   expect(answer: EchoAnswer): Expected {
     const forgotten = this.#awaited.length < EXPECTED_MAX ? undefined : this.#awaited.shift();
-    if (forgotten?.request !== undefined) this.give(forgotten.request.body.length);
+    if (forgotten?.request !== undefined) this.take(-forgotten.request.body.length);
     const awaited: Awaited = {
       text: `selfcheck ${wordOf(14)}`,
       answer,
@@ -272,14 +272,11 @@ class Inbox {
     return awaited;
   }
 
+  /** Counts more buffered bytes, or fewer; `false` for more than there may be. */
   take(bytes: number): boolean {
-    if (this.#buffered_bytes + bytes > BUFFERED_BYTES_MAX) return false;
+    if (bytes > 0 && this.#buffered_bytes + bytes > BUFFERED_BYTES_MAX) return false;
     this.#buffered_bytes += bytes;
     return true;
-  }
-
-  give(bytes: number): void {
-    this.#buffered_bytes -= bytes;
   }
 
   /** Records the first request with a marker. Returns the scripted response, and whether it was recorded. */
@@ -302,19 +299,11 @@ function wordOf(length: number): string {
   );
 }
 
-const isText = (value: unknown) => typeof value === 'string' && value !== '';
-const isCount = (value: unknown) => Number.isInteger(value) && Number(value) > 0;
-const isFilledList = (value: unknown) => Array.isArray(value) && value.length > 0;
-
-/** The validation error of a request, worded like a provider's; `undefined` if it is valid. Unknown fields are allowed. */
+/** The validation error of a request, worded like a provider's; `undefined` if it is valid. */
 function requestFault(protocol: Protocol, fields: Fields, counts_only: boolean): string | undefined {
-  const { model, messages, max_tokens, input } = fields;
-  if (!isText(model)) return 'model: Field required';
-  if (protocol === 'responses')
-    return isText(input) || isFilledList(input) ? undefined : 'input: expected a string or a list of items';
-  if (!isFilledList(messages)) return 'messages: Input should be a valid list';
-  if (protocol === 'messages' && !counts_only && !isCount(max_tokens)) return 'max_tokens: Field required';
-  return undefined;
+  const { model } = fields;
+  if (typeof model !== 'string' || model === '') return 'model: Field required';
+  return DEFINITIONS[protocol].probe.requestFault(fields, counts_only);
 }
 
 interface Wanted {
@@ -356,21 +345,16 @@ const contextOf = (protocol: Protocol, { model }: Wanted): AnswerContext => ({
   echo: {},
 });
 
-export function echoDocument(protocol: Protocol, wanted: Wanted): string {
+function echoDocument(protocol: Protocol, wanted: Wanted): string {
   const { adapter } = DEFINITIONS[protocol];
   return JSON.stringify(adapter.writeDocument(modelEvents(wanted), contextOf(protocol, wanted), new Notes()));
 }
 
-export function echoEvents(protocol: Protocol, wanted: Wanted): string[] {
+function echoEvents(protocol: Protocol, wanted: Wanted): string[] {
   const writer = DEFINITIONS[protocol].adapter.createWriter(contextOf(protocol, wanted), new Notes());
   const { extra_events = '' } = wanted.answer;
   return modelEvents(wanted)
     .map((event) => (event.type === 'end' ? extra_events : '') + writer.write(event))
     .join('')
     .split(/(?<=\n\n)/);
-}
-
-export function echoError(protocol: Protocol, type: string, message: string): string {
-  const error = { type, message };
-  return JSON.stringify(protocol === 'messages' ? { type: 'error', error } : { error: { ...error, code: null } });
 }

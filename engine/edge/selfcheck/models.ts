@@ -1,27 +1,29 @@
 import { fieldsOf } from '../../base/kit/json/fields.ts';
 import { isPrintableLine } from '../../base/kit/text/printable.ts';
-import { readAnswer } from './answer.ts';
-import type { SelfCheck, Subject, TokensUsed } from './check.ts';
-
-/** Why a model was chosen: by `--model`, for the echo upstream, as the cheapest, or as the first on the list. */
-type ModelReason = 'named' | 'echo' | 'cheapest' | 'first';
+import { type Answer, readAnswer } from './answer.ts';
+import { isCount } from './apis.ts';
+import { MODELS_PATH, type SelfCheck, type Subject, type TokensUsed } from './check.ts';
 
 /** The model that checks use. */
 export interface ChosenModel {
   readonly model: string | undefined;
-  readonly reason: ModelReason | undefined;
+  /** By `--model`, for the echo upstream, as the cheapest, or as the first on the list. */
+  readonly reason: 'named' | 'echo' | 'cheapest' | 'first' | undefined;
   readonly price: Price | undefined;
   readonly listed: number | undefined;
 }
 
 const ID_LENGTH_MAX = 200;
+const MODELS_MAX = 5000;
 /** Models for other purposes than text often come first in a list. */
 const FOR_SOMETHING_ELSE =
   /embed|whisper|tts|speech|audio|voice|transcri|realtime|image|dall-?e|diffusion|video|moderation|guard|rerank|ocr/i;
 
-interface Entry {
+/** An entry of a gateway's list of models. */
+export interface ListedModel {
   readonly id: string;
   readonly price: Price | undefined;
+  readonly context_window: number | undefined;
 }
 
 /** The named one, else the echo upstream's, the cheapest with a price, or the first listed. Rejects in an outage. */
@@ -29,14 +31,14 @@ export async function chooseModel(
   subject: Pick<Subject, 'ask'>,
   request: { readonly named: string | undefined; readonly echo_model: string | undefined },
 ): Promise<ChosenModel> {
-  const entries = await listModels(subject);
+  const entries = listedModels(await readAnswer(await subject.ask({ path: MODELS_PATH })));
   const chosen = choose(entries ?? [], request);
   const price = entries?.find(({ id }) => id === chosen.model)?.price;
   return { ...chosen, price, listed: entries?.length };
 }
 
 function choose(
-  entries: readonly Entry[],
+  entries: readonly ListedModel[],
   { named, echo_model }: Parameters<typeof chooseModel>[1],
 ): Pick<ChosenModel, 'model' | 'reason'> {
   if (named !== undefined) return { model: named, reason: 'named' };
@@ -55,17 +57,22 @@ function choose(
   return { model: (for_text[0] ?? first).id, reason: 'first' };
 }
 
-async function listModels(subject: Pick<Subject, 'ask'>): Promise<Entry[] | undefined> {
-  const { status, fault, json } = await readAnswer(await subject.ask({ path: '/v1/models?limit=1000' }));
-  const { data } = fieldsOf(json);
-  return status === 200 && fault === undefined && Array.isArray(data) ? data.flatMap(entryOf) : undefined;
-}
-
-function entryOf(value: unknown): Entry[] {
-  const entry = fieldsOf(value);
-  const { id } = entry;
-  const is_usable = typeof id === 'string' && id !== '' && id.length <= ID_LENGTH_MAX && isPrintableLine(id);
-  return is_usable ? [{ id, price: listedPrice(entry) }] : [];
+/** The models in a list response of any API; `undefined` for another or an incomplete response. */
+export function listedModels({
+  status,
+  fault,
+  json,
+}: Pick<Answer, 'status' | 'fault' | 'json'>): ListedModel[] | undefined {
+  const { data, models } = fieldsOf(json);
+  const entries = [data, models].find((list) => Array.isArray(list));
+  if (status !== 200 || fault !== undefined || entries === undefined) return undefined;
+  return entries.slice(0, MODELS_MAX).flatMap((value): ListedModel[] => {
+    const entry = fieldsOf(value);
+    const id = entry.id ?? entry.slug;
+    const window = entry.context_window ?? entry.max_input_tokens;
+    if (typeof id !== 'string' || id === '' || id.length > ID_LENGTH_MAX || !isPrintableLine(id)) return [];
+    return [{ id, price: listedPrice(entry), context_window: isCount(window) && window > 0 ? window : undefined }];
+  });
 }
 
 /** Price of a model. */
@@ -74,10 +81,7 @@ export interface Price {
   readonly output_usd_per_million: number;
 }
 
-/** An assumption if the gateway's list has no price; the echo upstream is free. */
-export type PriceSource = 'gateway' | 'assumed' | 'echo';
-
-/** The price of a medium model, at which all checks except client runs cost less than one cent. */
+/** Assumed if the gateway's list has no price: the price of a medium model, at which all checks except client runs cost less than one cent. */
 export const ASSUMED_PRICE: Price = { input_usd_per_million: 3, output_usd_per_million: 15 };
 
 /** The price of the echo upstream. */
@@ -110,16 +114,10 @@ export function costOf({ input, output }: TokensUsed, price: Price): number {
 }
 
 /** Most that the checks cost, and the checks that exceed the budget. */
-export interface Budget {
-  readonly requests: number;
-  readonly input_tokens: number;
-  readonly output_tokens: number;
-  readonly usd: number;
-  readonly too_dear: ReadonlyMap<SelfCheck, number>;
-}
+export type Budget = ReturnType<typeof planCosts>;
 
 /** Selects checks in order until `max_usd` is reached; later, cheaper checks may still fit. */
-export function planCosts(checks: readonly SelfCheck[], price: Price, max_usd: number): Budget {
+export function planCosts(checks: readonly SelfCheck[], price: Price, max_usd: number) {
   const total = { requests: 0, input_tokens: 0, output_tokens: 0, usd: 0 };
   const too_dear = new Map<SelfCheck, number>();
   for (const check of checks) {

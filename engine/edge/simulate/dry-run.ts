@@ -26,14 +26,18 @@ const MADE_UP =
 
 const isReal = (path: string, supplied: ReadonlySet<string>): boolean => supplied.has(path) || !MADE_UP.test(path);
 
-function stageStep(trace: StageTrace, shadow: readonly string[], supplied: ReadonlySet<string>): StageStep {
-  const { entry, list, guard, ran, wrote, raised } = trace;
+/** An entry as it was evaluated; `shadow` are the ids of entries that shadow mode skipped. */
+export function stageStep(
+  { entry, list, guard, ran, wrote, raised }: StageTrace,
+  shadow: readonly string[],
+  isShown: (path: string) => boolean = () => true,
+): StageStep {
   const skipped = guard?.held === false || shadow.includes(entry.id);
   return {
     ...entryStep(entry, list),
     ...(guard === undefined || entry.when === undefined ? {} : { guard: decisionOf(entry.when, guard.facts) }),
     fate: ran ? 'runs' : skipped ? 'skipped' : 'unreached',
-    wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path, supplied))),
+    wrote: Object.fromEntries([...wrote].filter(([path]) => isShown(path))),
     ...(raised === undefined ? {} : { raised }),
   };
 }
@@ -94,7 +98,7 @@ export function describePlayed(
   if (trace === undefined) return undefined;
   const known = Object.fromEntries(flatFacts(facts));
   const shadow = (known['outcome.shadow'] as readonly string[] | undefined) ?? [];
-  const stages = trace.stages.map((stage) => stageStep(stage, shadow, supplied));
+  const stages = trace.stages.map((stage) => stageStep(stage, shadow, (path) => isReal(path, supplied)));
   const sent = sentStep(played, config);
   const charge = chargeOf(played);
   return {

@@ -3,7 +3,7 @@ import { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import { ENGINE_FACTS, type FactPath, type FactValue } from '../../base/contract/facts.ts';
-import { PROTOCOLS } from '../../base/contract/protocol.ts';
+import { MAIN_PROTOCOL } from '../../base/contract/protocol.ts';
 import type { Rewriting } from '../../base/contract/rewriting.ts';
 import type {
   AuditRecord,
@@ -251,7 +251,7 @@ function fakeServices(
     upstreams: createUpstreamStates({ upstreams: config.upstreams, clock, log, random: () => 0.5 }),
     limits_in_force: { changes: async () => NO_CHANGES },
     pipeline: {
-      protocol: stubs.protocol ?? PROTOCOLS[0],
+      protocol: stubs.protocol ?? MAIN_PROTOCOL,
       stages: stubs.stages ?? ['translate'],
       facts_read: new Set(stubs.facts_read),
     },

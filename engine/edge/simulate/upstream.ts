@@ -30,24 +30,7 @@ export interface Exchange {
 /** Handler of a request; runs when its body is complete. */
 export type Script = (exchange: Exchange) => void | Promise<void>;
 
-export interface ScriptedUpstream {
-  readonly url: string;
-  /** Requests in order of arrival; set `length` to 0 to clear. */
-  readonly requests: Received[];
-  script: Script;
-  /** Whether `script` runs after the head instead of the body. */
-  early: boolean;
-  /** The only request; throws for none or several. */
-  only(): Received;
-  /** Resolves to the last request once there are `count`. */
-  arrived(count: number): Promise<Received>;
-  /** Additional ports, stable across calls, to distinguish callers by the port they connect to. */
-  doors(count: number): Promise<readonly number[]>;
-  /** Cuts every connection and refuses new ones until `resume`. */
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  close(): Promise<void>;
-}
+export type ScriptedUpstream = Awaited<ReturnType<typeof openUpstream>>;
 
 const MODEL_LIST = /\/models(?:\?|$)/;
 
@@ -72,31 +55,24 @@ function fail(res: ServerResponse, error: unknown): void {
 }
 
 /** Starts an upstream on the loopback address. `lists` takes the requests for the list of models. */
-export async function openUpstream(script: Script, wanted_port = 0, lists?: Received[]): Promise<ScriptedUpstream> {
+export async function openUpstream(script: Script, wanted_port = 0, lists?: Received[]) {
   const requests: Received[] = [];
-  const waiting: { readonly count: number; resolve(received: Received): void }[] = [];
-  const announce = () => {
-    for (const waiter of waiting.splice(0)) {
-      if (requests.length >= waiter.count) waiter.resolve(requests.at(-1)!);
-      else waiting.push(waiter);
-    }
-  };
   const server = createServer({ keepAliveTimeout: 60_000 }, (req, res) => {
     const received = recordingOf(req);
     const is_list = received.method === 'GET' && MODEL_LIST.test(received.url);
     (is_list ? (lists ?? requests) : requests).push(received);
-    announce();
     res.on('close', () => {
       received.cancelled = !res.writableFinished;
     });
-    const answer = async () => upstream.script({ received, res, socket: req.socket });
-    const at_head = upstream.early;
     req.on('data', (chunk: Buffer) => received.chunks.push(chunk));
-    req.on('end', () => {
+    req.on('end', async () => {
       received.complete = true;
-      if (!at_head) answer().catch((error) => fail(res, error));
+      try {
+        await upstream.script({ received, res, socket: req.socket });
+      } catch (error) {
+        fail(res, error);
+      }
     });
-    if (at_head) answer().catch((error) => fail(res, error));
   });
   server.on('connection', (socket) => socket.on('error', () => {}));
   const listen = async (port: number) => {
@@ -114,21 +90,13 @@ export async function openUpstream(script: Script, wanted_port = 0, lists?: Rece
     await closed;
   };
   const port = await listen(wanted_port);
-  const upstream: ScriptedUpstream = {
+  const upstream = {
     url: `http://127.0.0.1:${port}`,
+    /** Requests in order of arrival; set `length` to 0 to clear. */
     requests,
     script,
-    early: false,
-    only() {
-      if (requests.length !== 1) throw new Error(`the upstream saw ${requests.length} requests instead of one`);
-      return requests[0]!;
-    },
-    arrived: (count) =>
-      new Promise((resolve) => {
-        waiting.push({ count, resolve });
-        announce();
-      }),
-    async doors(count) {
+    /** Additional ports, stable across calls, to distinguish callers by the port they connect to. */
+    async doors(count: number): Promise<readonly number[]> {
       while (doors.length < count) {
         const door = createDoor({ allowHalfOpen: true, noDelay: true }, (socket) => server.emit('connection', socket));
         doors.push(door.listen(0, '127.0.0.1'));
@@ -136,10 +104,9 @@ export async function openUpstream(script: Script, wanted_port = 0, lists?: Rece
       }
       return doors.slice(0, count).map((door) => (door.address() as AddressInfo).port);
     },
+    /** Cuts every connection and refuses new ones until `resume`. */
     pause: stop,
-    resume: async () => {
-      await listen(port);
-    },
+    resume: () => listen(port),
     close: stop,
   };
   return upstream;

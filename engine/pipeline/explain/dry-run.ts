@@ -110,12 +110,7 @@ function ruleStep({ pointer, name, mode, logic }: Rule, loaded: Loaded, facts: F
 /** Marks the rules below the first match. */
 function inOrder(steps: readonly RuleStep[]): RuleStep[] {
   const first = steps.findIndex(({ held, mode }) => held && mode === 'enforce');
-  return steps.map(({ line, effect, ...step }, i) => ({
-    ...step,
-    after_decision: first >= 0 && i > first,
-    line,
-    effect,
-  }));
+  return steps.map((step, i) => ({ ...step, after_decision: first >= 0 && i > first }));
 }
 
 /** Every routing rule. */

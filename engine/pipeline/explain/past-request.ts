@@ -41,13 +41,13 @@ type Facts = Readonly<Record<string, unknown>>;
 /** States of upstreams that all work. */
 const NOTHING_KNOWN: Choosing = {
   states: {
-    closed: () => undefined,
+    unavailable: () => undefined,
     begin: () => ({ report() {}, leave() {} }),
     takeRetry: () => undefined,
     active: () => 0,
     share: () => 1,
     affinity: () => undefined,
-    settle() {},
+    remember() {},
     list: () => [],
   },
   now: () => 0,
@@ -143,7 +143,7 @@ function choose(route: ReturnType<typeof createRoute>, model: ModelConfig, facts
     continues: undefined,
     holds_state: false,
   };
-  return chooseCandidates(route, route.places(model, String(facts['request.protocol'])), needs, NOTHING_KNOWN);
+  return chooseCandidates(route, route.entries(model, String(facts['request.protocol'])), needs, NOTHING_KNOWN);
 }
 
 function translates({ stages }: PipelineSpec): boolean {

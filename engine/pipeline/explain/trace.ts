@@ -42,7 +42,10 @@ function withMeaning(words: Readonly<Record<string, string>>, word: string): str
 }
 
 /** The result of an attempt: `main: overloaded, status 529, 12 ms; went to the next upstream: overloaded (next_overloaded)`. */
-export function describeAttempt(attempt: Omit<RequestAttempt, 'cost_nano_usd'>): string {
+export function describeAttempt(
+  attempt: Pick<RequestAttempt, 'upstream' | 'outcome' | 'status' | 'reason' | 'ms'> &
+    Partial<Pick<RequestAttempt, 'possibly_billed_nano_usd'>>,
+): string {
   const { upstream, outcome, status, reason, ms, possibly_billed_nano_usd: possibly } = attempt;
   const facts = [
     outcome,
@@ -88,7 +91,7 @@ const moment = (at: unknown) => {
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
 
 /** Sentences about changes and grants of a limit at run time; `undefined` without any. */
-export function describeChanges(limit: Readonly<Record<string, unknown>>, reader: LimitReader): string | undefined {
+function describeChanges(limit: Readonly<Record<string, unknown>>, reader: LimitReader): string | undefined {
   const { set_at, set_by, unit } = limit;
   const grants = Array.isArray(limit.grants) ? limit.grants.filter(isRecord) : [];
   const sentences = [

@@ -1,8 +1,9 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { ERRORS } from '../../base/contract/errors.ts';
+import { feeToPico, priceToPico, usdToNano } from '../../base/kit/money.ts';
 import { rangeProblem } from '../../base/kit/net/address-range.ts';
-import { isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../../base/kit/net/addresses.ts';
+import { isTimeZone, originProblem, urlProblem } from '../../base/kit/net/addresses.ts';
 import { readSecretFile, type SecretFileError, secretKeys } from '../../base/kit/secret-names.ts';
 import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../../base/rules/check.ts';
@@ -47,7 +48,7 @@ export function checkAnnotations(node: Node, validated: Validated, context: Anno
 type Check = (annotation: Annotation, node: Node, context: AnnotationContext) => void;
 
 /** The checks of annotated strings; a condition can have any type. */
-const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule'>, Check>> = {
+const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule' | 'x-amount'>, Check>> = {
   'x-secret': environmentVariable,
   'x-secret-file': secretInFile,
   'x-ref': reference,
@@ -65,6 +66,8 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
     const [owner, key] = holderAt(validated.value, pointer);
     owner[key] = condition.logic;
     checkReads(condition, annotation.parameter, context);
+  } else if (kind === 'x-amount') {
+    checkAmount(annotation, node, context);
   } else if (value === '' || (node.kind === 'scalar' && node.value === '')) {
     context.findings.report('C3007', node.mark, 'the value is empty', {
       expected: 'at least one character',
@@ -72,6 +75,23 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
     });
   } else if (typeof value === 'string') {
     TEXT_CHECKS[kind](annotation, node, context);
+  }
+}
+
+const AMOUNTS: Readonly<Record<string, (amount: number) => number>> = {
+  usd: usdToNano,
+  price: priceToPico,
+  fee: feeToPico,
+};
+
+function checkAmount({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  // Validation has reported other values.
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) return;
+  try {
+    AMOUNTS[String(parameter)]!(value);
+  } catch (error) {
+    const { message } = error as Error;
+    findings.report('C3005', node.mark, 'the amount cannot be represented exactly', { expected: message });
   }
 }
 
@@ -187,23 +207,11 @@ function url({ parameter, value }: Annotation, node: Node, { findings }: Annotat
   const problem = kind === 'origin' ? of_origin?.problem : urlProblem(text, kind);
   if (problem === undefined) return;
   if (text.includes('@')) findings.hide(node);
-  const meant = kind === 'origin' ? of_origin?.meant : suggestUrl(text);
   const help = /credentials/.test(problem)
     ? 'put the credential into an environment variable, and name it in a key that ends in _env'
-    : /metadata/.test(problem)
-      ? 'use the address of the service itself'
-      : meant && `write ${meant}`;
+    : of_origin?.meant && `write ${of_origin.meant}`;
   const message = `the ${kind === 'origin' ? 'origin' : 'URL'} cannot be used: ${problem}`;
   findings.report('C4010', node.mark, message, { expected: URL_FORMS[kind], help });
-}
-
-function suggestUrl(text: string): string | undefined {
-  if (/^\$/.test(text)) return 'the URL itself: variables are not expanded';
-  const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
-  const scheme = /^http:/i.test(text) || isLoopbackUrl(`http://${rest}`) ? 'http' : 'https';
-  const meant = `${scheme}://${rest}`;
-  const is_host = /^[\w-]+(?:\.[\w-]+)*(?::\d{1,5})?(?:\/[^\s@]*)?$/.test(rest);
-  return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? meant : undefined;
 }
 
 function address({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {

@@ -128,51 +128,38 @@ function checkFacts(
     late: boolean,
     what_moves = 'this',
   ): void {
-    let left = paths;
-    while (left.length > 0) {
-      const writer = late ? undefined : writerOf(left, what_moves);
-      const theirs = writer === undefined ? left : left.filter((path) => writer.writes.includes(path));
-      left = left.filter((path) => !theirs.includes(path));
+    for (const [writer, theirs] of Map.groupBy(paths, (path) => (late ? undefined : writerOf(path)))) {
       // Report a missing writer once, not at each of its readers.
-      const blame = writer?.name ?? `${mark.line}:${mark.column}`;
+      const blame = writer ?? `${mark.line}:${mark.column}`;
       if (blamed.has(blame)) continue;
       blamed.add(blame);
+      const here = pipeline.stages.filter(({ entry }) => entry.definition.name === writer);
+      const stage = here.find(isEnforced) ?? here[0];
+      const removed = pipeline.removed.get(writer ?? '');
       if (writer === undefined) {
         const message = `${reader} reads the fact ${theirs[0]}, which is known only after the response`;
         findings.report('C6003', mark, message, { help: 'guards of `finally:` may read it' });
-        continue;
-      }
-      if (writer.removed !== undefined) {
-        const message = `without ${writer.name} nothing writes ${theirs.join(', ')}`;
-        findings.report('C6003', writer.removed, message, {
+      } else if (stage === undefined && removed !== undefined) {
+        findings.report('C6003', removed, `without ${quote(writer)} nothing writes ${theirs.join(', ')}`, {
           found: `needed by ${reader} in ${basename(mark.file)}:${mark.line}`,
           help: 'keep the entry, or also remove what needs it',
         });
-        continue;
+      } else {
+        const help = stage === undefined ? `add the stage ${quote(writer)} above` : howToReach(stage, what_moves);
+        findings.report('C6003', mark, `${reader} reads ${theirs.join(', ')}, which nothing above writes`, { help });
       }
-      const message = `${reader} reads ${theirs.join(', ')}, which nothing above writes`;
-      findings.report('C6003', mark, message, { help: writer.help });
     }
   }
 
-  /** The stage that should write these facts: one further down, else the one that writes most of them. */
-  function writerOf(paths: readonly FactPath[], what_moves: string) {
-    const count = (definition: StageDefinition) => paths.filter((path) => definition.writes.includes(path)).length;
-    const here = pipeline.stages.filter((stage) => count(stage.entry.definition) > 0);
-    const stage = here.find(isEnforced) ?? here[0];
-    if (stage !== undefined) {
-      const id = quote(stage.entry.id);
-      const help = isEnforced(stage)
-        ? `move ${what_moves} below ${id}`
-        : `${id} is in shadow mode and never runs: remove \`mode\``;
-      return { name: id, writes: stage.entry.definition.writes, removed: undefined, help };
-    }
-    const candidates = [...all_stages.values()].filter((candidate) => count(candidate) > 0);
-    const [best] = candidates.sort((a, b) => count(b) - count(a));
-    if (best === undefined) return undefined;
-    const name = quote(best.name);
-    const removed = pipeline.removed.get(best.name);
-    return { name, writes: best.writes, removed, help: `add the stage ${name} above` };
+  function howToReach({ entry: { id, mode } }: LinkedStage, what_moves: string): string {
+    if (mode === 'shadow') return `${quote(id)} is in shadow mode and never runs: remove \`mode\``;
+    return `move ${what_moves} below ${quote(id)}`;
+  }
+
+  /** The name of the stage that should write a fact: one of the pipeline, else the first that could. */
+  function writerOf(path: FactPath): string | undefined {
+    const candidates = [...pipeline.stages.map(({ entry }) => entry.definition), ...all_stages.values()];
+    return candidates.find((definition) => definition.writes.includes(path))?.name;
   }
 
   /** Reports a fact when every stage that writes it may have been left out where it is read. */
@@ -187,11 +174,16 @@ function checkFacts(
     const { entry } = writers[0]!;
     if (blamed.has(entry.id)) return;
     blamed.add(entry.id);
+    const writer = quote(entry.id);
+    const same_guard =
+      reader === 'the guard'
+        ? `begin this guard with the same: and: [<guard of ${entry.id}>, ...]`
+        : `put the same guard on ${quote(id)}`;
     const left_out = entry.fail_closed
-      ? `has a guard: remove it, or put the same guard ${reader === 'the guard' ? `first: and: [<guard of ${entry.id}>, ...]` : 'here'}`
+      ? `runs only if its guard holds: remove the guard of ${writer}, or ${same_guard}`
       : `is skipped when it fails: remove its \`fail_closed: false\`, or make ${quote(id)} work without the fact`;
     findings.report('C6004', mark, `the fact ${path} may be missing`, {
-      help: `${quote(entry.id)} writes it, but ${left_out}`,
+      help: `${writer} writes it, but ${left_out}`,
     });
   }
 
@@ -268,9 +260,9 @@ function checkOrder({ stages }: LinkedPipeline, findings: Findings): void {
       .slice(index + 1)
       .find((later) => entry.definition.below.includes(later.entry.definition.name));
     if (above === undefined) return;
-    const other = quote(above.entry.id);
-    findings.report('C6007', mark, `the stage ${quote(entry.id)} must come below ${other}: it has to finish first`, {
-      help: `move it below ${other}`,
+    const [own, other] = [quote(entry.id), quote(above.entry.id)];
+    findings.report('C6007', mark, `the stage ${own} must be listed below ${other}`, {
+      help: `move ${own} below ${other}: stages finish from the bottom up, and ${own} must finish first`,
     });
   });
 }
@@ -293,8 +285,16 @@ function checkAudit(pipeline: LinkedPipeline, findings: Findings): void {
   const [audit] = audits;
   const id = quote(stage.entry.id);
   const what = rewriting === undefined ? `the requests that ${id} sends` : `what ${id} rewrites`;
-  const message = audit === undefined ? `no stage records ${what}` : `${quote(audit.entry.id)} may not record ${what}`;
-  findings.report(rewriting === undefined ? 'W7013' : 'C6006', (audit ?? stage).mark, message, {
-    help: audit === undefined ? 'add to the pipeline: finally: [{ stage: audit }]' : 'remove its guard and its `mode`',
+  const code = rewriting === undefined ? 'W7013' : 'C6006';
+  if (audit === undefined) {
+    const help = 'add to the pipeline: finally: [{ stage: audit }]';
+    findings.report(code, stage.mark, `no stage records ${what}`, { help });
+    return;
+  }
+  const guards = audit.entry.when === undefined ? [] : ['`when`'];
+  const modes = isEnforced(audit) ? [] : ['`mode: shadow`'];
+  const record = modes.length === 0 ? 'does not always record' : 'never records';
+  findings.report(code, audit.mark, `${quote(audit.entry.id)} ${record} ${what}`, {
+    help: `remove ${[...guards, ...modes].join(' and ')} from ${quote(audit.entry.id)}`,
   });
 }

@@ -35,7 +35,7 @@ export const placeholder = (name: string): string => `\${{ ${name} }}`;
 
 const holdsPlaceholder = (node: ScalarNode): boolean => typeof node.value === 'string' && node.value.includes('${{');
 
-function refusePlaceholders(root: MapNode, findings: Findings): void {
+function rejectPlaceholders(root: MapNode, findings: Findings): void {
   for (const scalar of scalarsOf(root)) {
     if (!holdsPlaceholder(scalar)) continue;
     findings.report('C2005', scalar.mark, 'placeholders work only in fragments', { help: 'write the value' });
@@ -141,11 +141,6 @@ export function readFragment(file: string, name: string, findings: Findings): Fr
   return { name, file, root };
 }
 
-function suggestName(text: string): string | undefined {
-  const meant = `fragments/${basename(text).replace(/\.ya?ml$/, '')}`;
-  return NAME.test(meant) ? `did you mean \`${meant}\`?` : undefined;
-}
-
 /** @param directories that may contain `fragments/`, in order */
 export function createFragmentLibrary(directories: readonly string[], findings: Findings): FindFragment {
   const read = new Map<string, Fragment | undefined>();
@@ -154,10 +149,8 @@ export function createFragmentLibrary(directories: readonly string[], findings: 
     // Validation reports other types.
     if (name === undefined) return undefined;
     if (!NAME.test(name)) {
-      findings.report('C2001', use.mark, 'this is not the name of a fragment', {
-        expected: 'fragments/<name>, without a file extension',
-        help: suggestName(name),
-      });
+      const expected = 'fragments/<name>, without a file extension';
+      findings.report('C2001', use.mark, 'this is not the name of a fragment', { expected });
       return undefined;
     }
     const file = directories.map((directory) => join(directory, `${name}.yaml`)).find((path) => existsSync(path));
@@ -180,7 +173,7 @@ const ID = /^[a-z][a-z0-9]*(?:[-/][a-z0-9]+)*$/;
 
 /** Replaces every `use:` entry of a pipeline by the stages of its fragment. */
 export function expand(root: MapNode, find: FindFragment, findings: Findings) {
-  refusePlaceholders(root, findings);
+  rejectPlaceholders(root, findings);
   const before = findings.errors();
 
   /** @param open files of the fragments being expanded, outermost first */
@@ -215,7 +208,7 @@ export function expand(root: MapNode, find: FindFragment, findings: Findings) {
     if (open.includes(fragment.file)) {
       const circle = [...open.slice(open.indexOf(fragment.file)), fragment.file];
       findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
-        help: `the cycle: ${circle.map((file) => basename(file)).join(' -> ')}`,
+        help: `remove one \`use\` of the cycle: ${circle.map((file) => basename(file)).join(' -> ')}`,
       });
       return undefined;
     }
@@ -263,7 +256,7 @@ function parametersOf(
     // Validation has reported a parameter beside `use`.
     if (complete && childOf(item, key) === undefined) {
       findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
-        help: `add it: with: { ${key}: ... }`,
+        help: written === undefined ? `add \`with: { ${key}: ... }\`` : `add \`${key}: ...\` to \`with\``,
       });
     }
     complete = false;

@@ -5,7 +5,6 @@ import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import { matchesGlob } from '../../base/kit/glob.ts';
 import { isPathPattern } from '../../base/kit/path-patterns.ts';
 import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
-import { routingRules } from '../../base/rules/config-rules.ts';
 import { coverAll, implies } from '../../base/rules/guards.ts';
 import { simplify } from '../../base/rules/simplify.ts';
 import type { Findings } from '../../base/source/findings.ts';
@@ -83,7 +82,7 @@ export function lintPipeline(
     const { unknown_cost } = (entry.options ?? {}) as { unknown_cost?: string };
     const id = quote(entry.id);
     if (config?.spend_limits !== undefined && entry.definition.name === 'route-to' && unknown_cost === 'allow') {
-      const message = `no spend limit counts the requests of unknown cost that ${id} sends`;
+      const message = `${id} sends requests of unknown cost, which no spend limit counts`;
       findings.report('W7240', mark, message, {
         help: 'replace `unknown_cost: allow` by the cost of a request, such as `per_request_usd: 0.05`',
       });
@@ -93,7 +92,7 @@ export function lintPipeline(
       const message = `${id} rewrites responses of upstreams, and this pipeline has none`;
       findings.report('W7160', mark, message, { help: 'remove it, or move it to a pipeline with `forward`' });
     } else if (!entry.fail_closed && entry.mode === 'enforce') {
-      reportOpen(mark, `responses on which ${id} fails are sent unchanged`, 'responses', findings);
+      reportOpen(mark, `if ${id} fails, responses are sent unchanged`, 'responses', findings);
     }
   }
   for (const { entry, guard_mark } of [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]) {
@@ -138,12 +137,13 @@ function lintSafeguard(
   const open = ways[0]?.find(({ entry }) => !entry.fail_closed);
   if (open !== undefined) {
     const id = quote(open.entry.id);
-    reportOpen(open.mark, `requests on which ${id} fails reach ${sends} without it`, 'requests', findings);
+    reportOpen(open.mark, `if ${id} fails, requests reach ${sends} without it`, 'requests', findings);
     return;
   }
-  const message = `requests that do not match its guard reach ${sends} without ${quote(first.entry.id)}`;
+  const checking = quote(first.entry.id);
+  const message = `requests that skip ${checking} because of \`when\` reach ${sends}`;
   findings.report('W7015', first.mark, message, {
-    help: `remove the guard of ${quote(first.entry.id)}, or put the same one on ${sends}`,
+    help: `remove \`when\` from ${checking}, or put the same \`when\` on ${sends}`,
   });
 }
 
@@ -172,44 +172,44 @@ function lintErrorCodes({ stages, on_error }: LinkedPipeline, relays: boolean, f
   }
 }
 
-function conditionsOf(logic: unknown): readonly string[] {
-  if (logic === true) return [];
+/** Keys of a routing rule beside `models` and `when`, whose values must be equal. */
+const PLAIN_CONDITIONS = ['user', 'team', 'group', 'project', 'region'] as const;
+
+/** Of more rules, only the parts of `and` are compared: to prove for each pair that one implies the other takes too long. */
+const PROVEN_RULES_MAX = 100;
+
+function partsOf(logic: unknown): readonly string[] {
+  if (logic === undefined) return [];
   const both = (logic as { and?: readonly unknown[] }).and;
-  return both === undefined ? [JSON.stringify(logic)] : both.flatMap(conditionsOf);
-}
-
-function isWithin(part: ReadonlySet<string>, whole: ReadonlySet<string>): boolean {
-  for (const item of part) if (!whole.has(item)) return false;
-  return true;
-}
-
-/** The requests that each routing rule matches: its models, and its other conditions as JSON. */
-function conditionsByRule(config: GatewayConfig) {
-  const { rules } = config.routing;
-  const ids = config.models.map(({ id }) => id);
-  const others = rules.map(({ models: _models, ...rest }) => rest);
-  return routingRules({ ...config, routing: { ...config.routing, rules: others } }).map(({ logic }, index) => {
-    const globs = rules[index]!.models;
-    return {
-      models: new Set(ids.filter((id) => globs?.some((glob) => matchesGlob(glob, id)) ?? true)),
-      conditions: new Set(conditionsOf(logic)),
-    };
-  });
+  return both === undefined ? [JSON.stringify(logic)] : both.flatMap(partsOf);
 }
 
 /** Warns about routing rules of gateway.yaml that never match because an earlier one always does. */
 function lintRouting(config: GatewayConfig, root: MapNode, findings: Findings): void {
   const { rules } = config.routing;
-  const by_rule = conditionsByRule(config);
+  const ids = config.models.map(({ id }) => id);
+  const covered = rules.map(
+    ({ models = ['*'] }) => new Set(ids.filter((id) => models.some((glob) => matchesGlob(glob, id)))),
+  );
+  const parts = rules.map(({ when }) => new Set(partsOf(when)));
+  const isImplied = (index: number, other: number) =>
+    [...parts[other]!].every((part) => parts[index]!.has(part)) ||
+    (rules.length <= PROVEN_RULES_MAX && implies(rules[index]!.when, rules[other]!.when));
   rules.forEach((rule, index) => {
-    if (rule.mode === 'shadow') return;
-    const { models, conditions } = by_rule[index]!;
-    const earlier = rules.find((other, i) => {
-      if (i >= index || other.mode === 'shadow') return false;
-      return isWithin(by_rule[i]!.conditions, conditions) && isWithin(models, by_rule[i]!.models);
-    });
+    const models = covered[index]!;
     // Rules for unknown models are reported as such.
-    if (earlier === undefined || models.size === 0) return;
+    if (rule.mode === 'shadow' || models.size === 0) return;
+    // The cheap checks first, because there may be hundreds of rules.
+    const earlier = rules
+      .slice(0, index)
+      .find(
+        (other, i) =>
+          other.mode === 'enforce' &&
+          PLAIN_CONDITIONS.every((key) => other[key] === undefined || other[key] === rule[key]) &&
+          [...models].every((id) => covered[i]!.has(id)) &&
+          isImplied(index, i),
+      );
+    if (earlier === undefined) return;
     const rule_node = nodeAt(root, `/routing/rules/${index}`);
     const { mark } = childOf(rule_node, 'name') ?? rule_node;
     const message = `the rule never matches: ${quote(earlier.name)} above it matches first`;
@@ -268,12 +268,12 @@ export function lintCopies(all: readonly Compiled[], shipped: readonly PipelineS
     if (missing.length === 0 || name === undefined) continue;
     const message = `this copy of ${quote(spec.name)} lacks stages of the shipped one: ${missing.join(', ')}`;
     findings.report('W7100', name.mark, message, {
-      help: `write only the differences: extends: ${spec.name}, with insert, replace and remove`,
+      help: `add ${missing.map((stage) => `\`- stage: ${stage}\``).join(', ')}, or write only the differences: extends: ${spec.name}, with insert, replace and remove`,
     });
   }
 }
 
-const refuses = ({ definition, when, mode }: StageEntry): boolean =>
+const rejects = ({ definition, when, mode }: StageEntry): boolean =>
   definition.terminal && when !== undefined && mode === 'enforce' && !definition.needs.includes('network');
 
 /** Warns about stages that reject requests through only some APIs of a model. @param shipped directory of the shipped pipelines */
@@ -282,7 +282,7 @@ export function lintGuards(all: readonly Compiled[], shipped: string, findings: 
   for (const spec of serving) {
     for (const entry of spec.stages) {
       const logic = JSON.stringify(entry.when);
-      if (!refuses(entry) || dirname(entry.position.file) === shipped || API_FACTS.test(logic)) continue;
+      if (!rejects(entry) || dirname(entry.position.file) === shipped || API_FACTS.test(logic)) continue;
       const same = (other: StageEntry) =>
         other.definition === entry.definition &&
         JSON.stringify([other.when, other.options]) === JSON.stringify([entry.when, entry.options]);
@@ -362,7 +362,6 @@ function lintWeights(route: WrittenRoute, root: MapNode, findings: Findings): vo
   });
 }
 
-/** An upstream's own names of the models. */
 function lintAttempts(config: GatewayConfig, root: MapNode, findings: Findings): void {
   const { max, seconds, unconfirmed } = config.routing.attempts;
   const attempts = nodeAt(root, '/routing/attempts');
@@ -464,7 +463,7 @@ function lintFoundModels(config: GatewayConfig, root: MapNode, findings: Finding
 /** Reserved domains (RFC 2606, RFC 6761): placeholders in examples. */
 const RESERVED = /(?:^|\.)(?:example(?:\.(?:com|net|org))?|test|invalid)\.?$/;
 
-/** Warns about gaps for requests translated into Messages: unknown header names, unknown output limits. */
+/** Warns about gaps for requests translated into Messages: unknown names of version headers, unknown output limits. */
 export function lintTranslation(
   { upstreams, models, routing }: GatewayConfig,
   pipelines: readonly PipelineSpec[],
@@ -481,7 +480,7 @@ export function lintTranslation(
     if (names.length === 0 || Object.keys(form_headers).length === 0 || profile !== undefined) continue;
     if (RESERVED.test(new URL(base_url).hostname) || !reached.some((places) => places.has(name))) continue;
     const { mark } = nodeAt(root, `/upstreams/${index}/base_url`);
-    findings.report('W7026', mark, `the header names of the upstream ${quote(name)} are unknown`, {
+    findings.report('W7026', mark, `no profile names the version and feature headers of the upstream ${quote(name)}`, {
       expected: `\`profile\`, because requests are translated into ${protocol} in ${listed(names)}`,
       help: 'write `profile: anthropic` beside `base_url`, or name a profile file',
     });

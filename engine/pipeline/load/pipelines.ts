@@ -1,17 +1,13 @@
 import { existsSync, statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import { deepFreeze } from '../../base/kit/freeze.ts';
 import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
 import { type ConditionChecker, createConditionChecker } from '../../base/rules/check.ts';
-import { OPERATORS } from '../../base/rules/operators.ts';
-import type { Findings } from '../../base/source/findings.ts';
 import {
   childOf,
-  entriesOf,
   entryOf,
   itemsOf,
-  keyName,
   type MapNode,
   type Mark,
   type Node,
@@ -19,7 +15,6 @@ import {
   textOf,
 } from '../../base/source/node.ts';
 import { filesIn } from '../../base/source/read-text.ts';
-import { reportMisplaced } from '../../base/source/schema-errors.ts';
 import { PIPELINE_SCHEMA } from '../../base/source/schemas.ts';
 import { readSource } from '../../base/source/source.ts';
 import { type NamedRule, type PipelineSpec, positionOf } from '../../base/source/spec.ts';
@@ -29,7 +24,6 @@ import {
   applyExtensions,
   checkAllPipelines,
   isExtension,
-  mapLists,
   type PipelineSource,
   STAGE_LISTS,
   type StageList,
@@ -38,62 +32,10 @@ import {
 } from './compose.ts';
 import { checkFlow } from './flow.ts';
 import { createFragmentLibrary, expand } from './fragments.ts';
-import { repeated } from './link/link-keys.ts';
+import { placeOf, repeated, reportRepeated, textsAt } from './link/link-keys.ts';
 import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
 import { lintCopies, lintGuards, lintPipeline, lintProtocols } from './lints.ts';
 import { isName } from './stage-definition.ts';
-
-const { definitions } = PIPELINE_SCHEMA as unknown as {
-  definitions: Readonly<Record<'entry' | 'clause', { properties: object }>>;
-};
-const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ properties }) => Object.keys(properties)));
-
-/** Reports options beside `stage` and conditions beside an empty `when`. @returns the corrected pipeline */
-function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): MapNode {
-  return mapLists(pipeline, (items) => items.map((item) => nested(item, stages, findings)));
-}
-
-/** Corrects an entry `- read-body:` to `- stage: read-body`. */
-function withStage(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
-  if (item.kind !== 'map' || childOf(item, 'stage') !== undefined || childOf(item, 'use') !== undefined) return item;
-  const named = item.entries.find(({ key, value }) => stages.has(key) && (isNothing(value) || value.kind === 'map'));
-  if (named === undefined) return item;
-  const { key, key_mark, value } = named;
-  findings.report('C3001', key_mark, `unknown key ${keyName(key)}`, {
-    expected: 'an entry that begins with `stage:`',
-    help: `write \`stage: ${key}\`${value.kind === 'map' ? ', and its options under `options`' : ''}`,
-  });
-  const stage: Node = { kind: 'scalar', value: key, mark: key_mark, range: [0, 0] };
-  const options = value.kind === 'map' ? [{ ...named, key: 'options' }] : [];
-  const others = item.entries.filter((entry) => entry !== named);
-  return { ...item, entries: [{ key: 'stage', key_mark, value: stage }, ...options, ...others] };
-}
-
-function nested(written: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
-  const item = withStage(written, stages, findings);
-  const known = Object.keys(stages.get(textOf(childOf(item, 'stage')) ?? '')?.options.properties ?? {});
-  const with_options = moved(item, 'options', (key) => known.includes(key), findings);
-  const is_empty = isNothing(childOf(item, 'when'));
-  return moved(with_options, 'when', (key) => is_empty && (Object.hasOwn(OPERATORS, key) || key === 'rule'), findings);
-}
-
-const isNothing = (node: Node | undefined): boolean => node?.kind === 'scalar' && node.value === null;
-
-/** Moves misplaced keys of an entry into the mapping they belong to, with one finding for all. */
-function moved(item: Node, home: string, belongs: (key: string) => boolean, findings: Findings): Node {
-  const inside = childOf(item, home);
-  const misplaced = entriesOf(item).filter(
-    ({ key }) => belongs(key) && !OWN_KEYS.has(key) && childOf(inside, key) === undefined,
-  );
-  const [first] = misplaced;
-  const can_move = inside === undefined || inside.kind === 'map' || isNothing(inside);
-  if (item.kind !== 'map' || first === undefined || !can_move) return item;
-  reportMisplaced(misplaced, home, findings);
-  const entries = [...entriesOf(inside), ...misplaced];
-  const value: MapNode = { kind: 'map', entries, mark: inside?.mark ?? first.key_mark };
-  const others = item.entries.filter((entry) => entry.key !== home && !misplaced.includes(entry));
-  return { ...item, entries: [...others, { key: home, key_mark: first.key_mark, value }] };
-}
 
 /** Directory of the pipelines that ship with the gateway. */
 export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
@@ -149,7 +91,11 @@ export function loadPipelines(directory: string | undefined, given: PipelineCont
   const families = new Map(shipped.map(({ name, family }) => [name, family]));
   const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
   const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
-  reportDuplicates(sources, context);
+  reportRepeated(
+    'pipelines',
+    sources.flatMap(({ root }) => textsAt(root, 'pipeline')),
+    findings,
+  );
   reportClaims(sources, context);
   checkAllPipelines(context.all_pipelines, sources, findings);
   const compiled = sources.flatMap((source) => {
@@ -160,19 +106,6 @@ export function loadPipelines(directory: string | undefined, given: PipelineCont
   lintGuards(compiled, context.shipped, findings);
   return compiled.map(({ spec }) => spec);
 }
-
-function reportDuplicates(files: readonly PipelineSource[], { findings }: PipelineContext): void {
-  for (const [{ root, name }, first] of repeated(files, (each) => each.name)) {
-    const { mark } = childOf(root, 'pipeline')!;
-    const other = childOf(first.root, 'pipeline')!.mark;
-    const help = `the other is ${placeOf(other, mark)}`;
-    findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, { help });
-  }
-}
-
-/** A place for people, seen from another. */
-const placeOf = ({ file, line }: Mark, from: Mark): string =>
-  file === from.file ? `in line ${line}` : `in ${basename(file)}:${line}`;
 
 /** Reports methods and paths that two pipelines serve, at the later one; at the operator's, if the other is shipped. */
 function reportClaims(files: readonly PipelineSource[], context: PipelineContext): void {
@@ -194,7 +127,9 @@ function reportClaims(files: readonly PipelineSource[], context: PipelineContext
       const shipped = dirname(other.file) === context.shipped;
       const served = `${taken.join(', ')} ${textOf(path) ?? ''}`;
       const message = `the pipeline ${quote(other.name ?? other.file)} already serves ${served}`;
-      const help = shipped ? `to replace it, write \`pipeline: ${other.name}\`` : 'remove the path from one of the two';
+      const help = shipped
+        ? `to change that pipeline, write an extension (\`extends: ${other.name}\`); to replace it, write \`pipeline: ${other.name}\``
+        : 'remove the path from one of the two';
       context.findings.report('C4007', path.mark, message, { help });
     }
   }
@@ -208,11 +143,11 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   const library = createFragmentLibrary([...new Set(directories)], findings);
   // Validated before and after expansion: only before, there are entries with `use`; only after, stages of fragments.
   const { stages } = given.stages;
-  const given_form = validate(PIPELINE_SCHEMA, nestOptions(source, stages, findings), dirname(file), findings);
+  const given_form = validate(PIPELINE_SCHEMA, source, dirname(file), findings);
   const { root: own, complete } = expand(given_form.node as MapNode, library, findings);
   const edited = withAllPipelines(own, given.all_pipelines, pipeline, sendsUpstream(own, stages), findings);
   const { root: expanded } = complete ? expand(edited, library, findings) : { root: edited };
-  const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
+  const validated = validate(PIPELINE_SCHEMA, expanded, dirname(file), findings);
   const root = validated.node as MapNode;
   const { shared_conditions: shared } = given;
   const conditions = createConditionChecker(childOf(root, 'rules'), findings, shared, {
@@ -288,8 +223,10 @@ function reportSameIds(
     // Report the operator's entry, not that of the shipped pipeline.
     const is_theirs = dirname(later.mark.file) === shipped && dirname(first.mark.file) !== shipped;
     const [{ entry, mark }, other] = is_theirs ? [first, later] : [later, first];
+    const remedy =
+      entry.id === entry.definition.name ? `add \`id: ${entry.id}-2\` to this one` : `change its id to ${entry.id}-2`;
     findings.report('C4005', mark, `there are two stages with the id ${quote(entry.id)}`, {
-      help: `the other is ${placeOf(other.mark, mark)}; give this one an id: id: ${entry.id}-2`,
+      help: `the other is ${placeOf(other.mark, mark)}; ${remedy}`,
     });
   }
 }

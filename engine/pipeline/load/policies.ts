@@ -33,7 +33,7 @@ import { inOrder, isDenyKey, MODELS_KEY, mergeSettings, namesModel } from '../..
 import { allowWarnings } from './annotations.ts';
 import { checkGroups } from './link/known-names.ts';
 import { checkGroupName } from './link/link-auth.ts';
-import { itemsAt, nameOf, reportOtherName, textsAt, type Written } from './link/link-keys.ts';
+import { itemsAt, nameOf, reportOtherName, reportRepeated, textsAt, type Written } from './link/link-keys.ts';
 
 /** Keys that would allow prototype pollution in programs that merge settings into objects. */
 const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
@@ -243,13 +243,11 @@ export function loadPolicies(
   if (source === undefined || files === undefined) return [];
   const policies = files.flatMap((file) => readPolicy(file, findings, source) ?? []);
   const default_policy = textOf(source.default_policy);
-  policies.forEach((policy, index) => {
-    const first = policies.slice(0, index).find(({ name }) => name === policy.name);
-    if (first === undefined) return;
-    const mark = (childOf(policy.root, 'policy') ?? policy.root).mark;
-    const help = `the other is ${first.file}`;
-    findings.report('C4005', mark, `there are two policies named ${quote(policy.name)}`, { help });
-  });
+  reportRepeated(
+    'policies',
+    policies.flatMap(({ root }) => textsAt(root, 'policy')),
+    findings,
+  );
   reportUnknownDefault(source, files, findings);
   checkDropped(policies, default_policy, findings);
   for (const policy of policies) {
@@ -345,7 +343,9 @@ function checkPolicyGroups(groups: readonly Written[], source: PolicySource | un
     const missed = token_groups.get(text)?.filter((member) => !names.includes(member)) ?? [];
     if (missed.length === 0) continue;
     const message = `only access tokens of the group ${quote(text)} get this policy; its members who sign in do not`;
-    findings.report('W7064', mark, message, { help: `also list their groups: ${missed.join(', ')}` });
+    const all = [...names, ...missed].join(', ');
+    const help = `also list the groups that these members have at the identity provider: groups: [${all}]`;
+    findings.report('W7064', mark, message, { help });
   }
 }
 
@@ -372,7 +372,7 @@ function checkModels(settings: MapNode, models: readonly ModelConfig[], findings
   for (const item of itemsOf(childOf(settings, MODELS_KEY))) {
     const word = textOf(item);
     if (word === undefined || models.some((model) => namesModel(word, model))) continue;
-    const all = ids.length === 0 ? 'there are no models' : `models: ${listed(ids)}`;
+    const all = ids.length === 0 ? 'there are no models' : `configured models: ${listed(ids)}`;
     findings.report('W7061', item.mark, `${keyName(MODELS_KEY)}: no model matches ${quote(word)}`, {
       help: didYouMean(word, [...ids, ...families], all) ?? all,
     });

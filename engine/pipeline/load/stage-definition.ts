@@ -77,16 +77,15 @@ export function definitionProblem(value: unknown): string | undefined {
   }
   if (place === 'finally' && terminal === true) return 'a stage for `finally` cannot be terminal';
   const facts = Object.keys(FACTS);
-  const writable = facts.filter((path) => !(ENGINE_FACTS as readonly string[]).includes(path));
+  const isOfEngine = (path: unknown) => (ENGINE_FACTS as readonly unknown[]).includes(path);
+  const taken = Array.isArray(stage.writes) ? stage.writes.find(isOfEngine) : undefined;
+  if (taken !== undefined) return `\`writes\`: only the engine writes "${taken}"; remove "${taken}" from the list`;
+  const writable = facts.filter((path) => !isOfEngine(path));
   const lists = { reads: facts, readsIfSet: facts, writes: writable, raises: Object.keys(ERRORS), needs: CAPABILITIES };
   for (const [key, known] of Object.entries(lists)) {
     const problem = badList(stage[key], known);
     if (problem === undefined) continue;
-    const engine =
-      key === 'writes' && !problem.includes('did you mean')
-        ? '; only the engine writes facts about the request and its outcome'
-        : '';
-    return `\`${key}\`: ${problem}${engine}`;
+    return `\`${key}\`: ${problem}`;
   }
   if (terminal === true && !(stage.needs as string[]).includes('respond') && (stage.raises as string[]).length === 0) {
     return '`terminal` is true, but it can neither respond (`needs: [respond]`) nor reject (`raises`)';

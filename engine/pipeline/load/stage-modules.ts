@@ -227,10 +227,16 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     });
     return undefined;
   }
-  const definition = module.default as StageDefinition;
+  const definition = module.default as StageDefinition | undefined;
+  if (definition === undefined) {
+    findings.report('C4013', { file }, 'the stage module has no default export', {
+      help: 'add `export default defineStage({ ... })`',
+    });
+    return undefined;
+  }
   const problem = definitionProblem(definition) ?? reservedProblem(definition);
   if (problem === undefined) return writingItsFacts(definition);
-  findings.report('C4013', { file }, `the stage module does not define a stage: ${problem}`, {
+  findings.report('C4013', { file }, `invalid stage definition: ${problem}`, {
     help: 'correct it in `export default defineStage({ ... })`',
   });
   return undefined;

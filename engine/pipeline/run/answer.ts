@@ -117,14 +117,14 @@ function repeatedHeader(raw: readonly string[]): string | undefined {
 
 interface CancellableRequest {
   readonly call: StageContext['call'];
-  given_up: StageError | undefined;
+  cancel_reason: StageError | undefined;
   readonly cancel: ((reason: StageError) => void) | undefined;
 }
 
 /** Cancels a request with an error; without a listener, closes its connection where no error can be sent any more. */
 export function cancelRequest(ctx: CancellableRequest, reason: StageError): void {
   const { req, res } = ctx.call;
-  ctx.given_up ??= reason;
+  ctx.cancel_reason ??= reason;
   if (ctx.cancel !== undefined) ctx.cancel(reason);
   // A client that still sends its request, or already receives a response, gets no error.
   else if (res.headersSent || !req.complete) res.destroy();

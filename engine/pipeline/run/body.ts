@@ -138,7 +138,7 @@ export class BufferedBody implements RequestBody {
       const code = fault.kind !== 'structure' && fault.kind !== 'end' ? 'invalid_request' : 'invalid_json';
       throw new StageError(code, `The request body ${describeFault(fault, bytes, this.#bounds)}.`);
     }
-    if (ambiguous !== undefined) throw refuseAmbiguous(ambiguous);
+    if (ambiguous !== undefined) throw ambiguousKey(ambiguous);
     if (!more_members) this.#outermost = { is_object, offsets };
   }
 
@@ -394,7 +394,7 @@ function offsetsWithPut(offsets: readonly number[], puts: readonly Put[]): numbe
   });
 }
 
-function refuseAmbiguous({ name, spelling }: AmbiguousKey): StageError {
+function ambiguousKey({ name, spelling }: AmbiguousKey): StageError {
   const problem =
     spelling === name
       ? 'occurs more than once in one object of the body; send it once'

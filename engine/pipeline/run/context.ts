@@ -65,7 +65,7 @@ interface Conversion {
 const NOTHING: readonly never[] = [];
 
 /** The error of a request whose client has disconnected; recorded, never sent. */
-export function clientGone(more = ''): StageError {
+export function disconnectedError(more = ''): StageError {
   return new StageError('bad_http', `The client disconnected${more}.`);
 }
 
@@ -88,7 +88,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   readonly drain = new ResponseDrain();
   reservation: Reservation | undefined;
   aborted = false;
-  given_up: StageError | undefined;
+  cancel_reason: StageError | undefined;
   /** When the response was complete or the client disconnected, on the monotonic clock. A drain may last longer. */
   ended_at: number | undefined;
   set_index = 0;
@@ -256,7 +256,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
 
   onCancel(listener: (reason: StageError) => void): void {
     this.cancel = listener;
-    if (this.given_up !== undefined) listener(this.given_up);
+    if (this.cancel_reason !== undefined) listener(this.cancel_reason);
   }
 
   readToEndWithin(limits: ReadToEndLimits | undefined): void {
@@ -271,17 +271,17 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   }
 
   /** The client has disconnected: drains the response, or cancels the request. */
-  clientGone(): void {
+  onDisconnect(): void {
     this.aborted = true;
     this.stopWaiting?.();
     // Without a listener the response is complete already.
     if (!this.drain.is_forwarded || this.cancel === undefined) return;
     if (this.#beginDrain(Infinity)) this.onDrain?.();
-    else this.cancel?.(clientGone());
+    else this.cancel?.(disconnectedError());
   }
 
   #beginDrain(seconds: number): boolean {
-    const onTimeUp = () => this.cancel?.(clientGone(', and the response took too long'));
+    const onTimeUp = () => this.cancel?.(disconnectedError(', and the response took too long'));
     if (!this.drain.begin(this.clock, { caller: this.#caller(), seconds, onTimeUp })) return false;
     this.#resources.detach();
     return true;
@@ -289,7 +289,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
 
   /** Frees the slot for a new request of the same caller. */
   preempt(): void {
-    this.cancel?.(clientGone(', and a later request takes its slot'));
+    this.cancel?.(disconnectedError(', and a later request takes its slot'));
   }
 
   recordShadow(name: string): void {
@@ -326,7 +326,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
 
   async #receiveBody(): Promise<RequestBody> {
     if (this.#answered) throw new StageError('bad_http', 'The request is already answered; its body is discarded.');
-    if (this.aborted) throw clientGone();
+    if (this.aborted) throw disconnectedError();
     const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
     if (!this.claimSlot(caller, requests_per_principal) && !(await this.waitForSlot(caller, requests_per_principal)))
@@ -360,7 +360,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
 
   async waitForSlot(key: string, max: number): Promise<boolean> {
     const has_slot = await this.#resources.waitForSlot(key, max);
-    if (this.aborted) throw clientGone();
+    if (this.aborted) throw disconnectedError();
     return has_slot;
   }
 

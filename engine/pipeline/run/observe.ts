@@ -49,9 +49,9 @@ async function showLarge(bytes: Buffer, owner: string, onEvent: OnEvent): Promis
   });
 }
 
-/** Batch limits in bytes and milliseconds: parsing a batch costs little more than one small chunk. */
+/** Batch limits in bytes and milliseconds: parsing a batch costs little more than one small chunk, and models send one every 20 to 100 ms. */
 const BATCH_BYTES = 16_384;
-const BATCH_MS = 50;
+const BATCH_MS = 200;
 
 function eventSink(onEvent: OnEvent, quota: BufferQuota, clock: Clock): Sink {
   const decoder = new StringDecoder('utf8');

@@ -1,4 +1,4 @@
-import { protocolOf } from '../../base/contract/protocol.ts';
+import { MAIN_PROTOCOL, protocolOf } from '../../base/contract/protocol.ts';
 import { type Replacement, type Rewriting, TEXT_KINDS } from '../../base/contract/rewriting.ts';
 import type { ResponseConverter, ResponseEvent } from '../../base/contract/stage.ts';
 import { textsOf } from '../../domain/protocols/definitions.ts';
@@ -88,7 +88,7 @@ function rewritingsOf(ctx: RequestContext, stages: readonly CompiledStage[]): Na
 }
 
 /** Replaces the signature of a rewritten thinking block, which no upstream would accept. */
-const MARK = proofToText(undefined, { protocol: 'messages', upstream: '' });
+const MARK = proofToText(undefined, { protocol: MAIN_PROTOCOL, upstream: '' });
 
 /** Marks errors of the rewriting itself, without a stage. */
 function ofRewriting<T>(step: () => T): T {

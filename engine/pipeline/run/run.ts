@@ -6,7 +6,7 @@ import { definitionFor } from '../../domain/protocols/definitions.ts';
 import { sendWhole } from './answer.ts';
 import type { CompiledStage } from './compiled.ts';
 import { asError, discardResult, failureOf, isRefusal, type Result, reportFailure } from './contained/result.ts';
-import { clientGone, type RequestContext } from './context.ts';
+import { disconnectedError, type RequestContext } from './context.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
@@ -26,7 +26,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onResponseSent
   const { res } = ctx.call;
   res.on('close', () => {
     ctx.ended_at = plan.services.clock.monotonic();
-    if (!res.writableFinished) ctx.clientGone();
+    if (!res.writableFinished) ctx.onDisconnect();
   });
   try {
     await answer(plan, ctx);
@@ -42,7 +42,7 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onResponseSent
   }
 }
 
-/** Runs the `finally` stages of a request that no pipeline serves. Never rejects. @param onResponseSent called first */
+/** Runs the `finally` stages of a request that no pipeline serves. Never rejects. @param onResponseSent called when the response has closed, before the stages */
 export async function runFinallyStages(plan: Plan, ctx: RequestContext, onResponseSent: () => void): Promise<void> {
   const leave = plan.enter();
   try {
@@ -96,12 +96,12 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     const result = returned instanceof Promise ? await returned : returned;
     if (ctx.aborted && !(ctx.drain.has_begun && result?.kind === 'relay')) {
       discardResult(result);
-      throw clientGone();
+      throw disconnectedError();
     }
     ctx.stage = undefined;
-    if (ctx.given_up !== undefined && result?.kind !== 'answer') {
+    if (ctx.cancel_reason !== undefined && result?.kind !== 'answer') {
       discardResult(result);
-      throw ctx.given_up;
+      throw ctx.cancel_reason;
     }
     if (result !== undefined) return result;
   }
@@ -177,7 +177,10 @@ function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError
   }
   if (error instanceof StageError) return error;
   reportEngineFailure(plan, ctx, error);
-  return new StageError('internal_error', "The gateway failed on this request; see the gateway's log.");
+  return new StageError(
+    'internal_error',
+    'The gateway failed on this request. Give your administrator the request id.',
+  );
 }
 
 /** The error, if it is a stage's rejection; otherwise logs the failure of the stage and returns `undefined`. */

@@ -5,20 +5,21 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { LimitDemand, LimitStatus, ReservationDecision } from '../../../engine/base/contract/services.ts';
-import { everyInBackground, systemClock } from '../../../engine/base/kit/clock.ts';
+import { everyInBackground, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import type { PipelinedConnection, SentStatement } from '../../../engine/base/store/postgres-client.ts';
 import {
   LEASE_POLICY,
-  LeasedRoom,
+  LeasedHeadroom,
   Leases,
   type Moment,
   RowSender,
 } from '../../../engine/domain/budget/leases/leases.ts';
 import {
+  type BatchCounterState,
+  type CounterSnapshot,
   type LeasedRow,
-  type LedgerStatements,
-  type LookedAt,
+  LedgerStatements,
   sharesOf,
 } from '../../../engine/domain/budget/ledger/ledger-statements.ts';
 import type { CounterNumbers } from '../../../engine/domain/budget/limits/headroom.ts';
@@ -140,7 +141,9 @@ describe('a ledger with leases', () => {
       teamLimit('crowded', limit),
       { scope: 'user', key: 'crowd', window: 'open', unit: 'requests', limit: 1000, rule: 'at-once' },
     ];
-    const crowd = await Promise.all(Array.from({ length: 3 }, () => openAnother({ policy: { ...GREEDY, share: 2 } })));
+    const crowd = await Promise.all(
+      Array.from({ length: 3 }, () => openAnother({ policy: { ...GREEDY, headroom_factor: 2 } })),
+    );
     let over = false;
     const watch = async () => {
       while (!over) {
@@ -196,13 +199,70 @@ describe('a ledger with leases', () => {
   });
 });
 
+describe('a lot in the database', () => {
+  /** Leases a lot of one request on each counter. */
+  async function lease(names: readonly LimitDemand[]) {
+    const clock = frozenClock('2026-03-10T12:00:00Z');
+    const { database } = store;
+    const statements = new LedgerStatements({
+      database,
+      clock,
+      time_zone: () => 'UTC',
+      process_id: crypto.randomUUID(),
+    });
+    const lots = names.map((name) => ({ name, amount: 1, most: 1, requests: 1, limit: 1000 }));
+    let counters: readonly BatchCounterState[] = [];
+    await statements.spend(
+      { settlements: [], requests: [], lease_id: crypto.randomUUID(), headroom_factor: 1, lots },
+      (_, news) => {
+        counters = news;
+        return [];
+      },
+    );
+    assert.ok(counters.every(({ is_leased }) => is_leased));
+    return { statements, counters };
+  }
+
+  test('ends with its window, or before with the first of its grants', async () => {
+    for (const hour of ['14', '13']) {
+      const name = { scope: 'team', key: 'granted', window_kind: 'month', amount: 5 };
+      const times = { granted_at: new Date('2026-03-10T11:00:00Z'), expires_at: new Date(`2026-03-10T${hour}:00:00Z`) };
+      await store.database.knex('limit_grants').insert({ ...name, ...times, id: hour, granted_by: 'test' });
+    }
+    const { statements, counters } = await lease([
+      teamLimit('granted', 1000),
+      teamLimit('ending', 1000),
+      { ...teamLimit('ending', 1000), window: 'day' },
+      { ...teamLimit('ending', 1000), window: 'open', unit: 'requests' },
+    ]);
+    assert.deepEqual(
+      counters.map(({ ends_at }) => ends_at),
+      [
+        ...['2026-03-10T13:00:00Z', '2026-04-01T00:00:00Z', '2026-03-11T00:00:00Z'].map((end) => Date.parse(end)),
+        Number.POSITIVE_INFINITY,
+      ],
+    );
+    await statements.endLeases();
+  });
+
+  test('is in no status while no request has taken it', async () => {
+    const names = [teamLimit('untaken', 1000)];
+    const { statements, counters } = await lease(names);
+    const { numbers } = counters[0]!;
+    assert.deepEqual([numbers.reserved, numbers.most, numbers.in_flight], [1, 1, 1]);
+    const [status] = await statements.statuses(names);
+    assert.deepEqual([status!.reserved, status!.most, status!.in_flight], [0, 0, 0]);
+    await statements.endLeases();
+  });
+});
+
 const AT: Moment = { monotonic: 10_000, database: 10_000 };
 const UNCHANGED = { set: null, granted: 0, resets_at: null };
 const NUMBERS: CounterNumbers = { spent: 0, reserved: 1000, most: 1000, in_flight: 10, ...UNCHANGED };
 
 /** Room that was leased for requests of a demand. */
 function leasedFor(demand: LimitDemand, numbers: CounterNumbers = NUMBERS) {
-  const room = new LeasedRoom(GREEDY);
+  const room = new LeasedHeadroom(GREEDY);
   const request = reservation({ demands: [demand] });
   const shares = sharesOf(request);
   room.record(shares, AT.monotonic);
@@ -240,9 +300,9 @@ const FULL: LimitStatus = {
 /** Rejects repeatedly while the status of the limit changes. @returns how often it decided again. */
 async function decisions(leased: (turn: number) => boolean): Promise<number> {
   let turn = 0;
-  const recall = async (): Promise<LookedAt[]> => {
+  const recall = async (): Promise<CounterSnapshot[]> => {
     const numbers = { spent: 0, reserved: 3, most: 3, in_flight: 3, ...UNCHANGED };
-    return [{ leased: leased(turn++), numbers }];
+    return [{ is_leased: leased(turn++), free: { amount: 0, most: 0, requests: 0 }, numbers }];
   };
   const leases = new Leases({
     database: { lanes: () => ({ free: () => undefined, count: 1, close() {} }), listen: async () => {} },
@@ -608,7 +668,7 @@ describe('leases after failures', () => {
       if (code === '40P01' || cause?.code === '40P01') deadlocks.push(error);
     };
     const log = { ...quietLog, debug: (fields: object) => 'err' in fields && note(fields.err) };
-    const policy = { ...GREEDY, share: 2 };
+    const policy = { ...GREEDY, headroom_factor: 2 };
     const crowd = await Promise.all([1, 2, 3].map(() => openAnother({ policy, log })));
     await Promise.all(crowd.map((ledger) => ledger.laneOpened()));
     const random = randomOf('circle');

@@ -11,7 +11,7 @@ import { assertGranted, quietLog, reservation, settlement } from '../../support/
 import { until } from '../../support/until.ts';
 
 /** Leases all remaining headroom, from the first request on. */
-export const GREEDY: LeasePolicy = { busy: 1, seconds: 2, requests: 10, share: 1 };
+export const GREEDY: LeasePolicy = { busy_per_second: 1, seconds: 2, requests: 10, headroom_factor: 1 };
 
 /** The system clock with a monotonic time that the test sets: it decides the measured demand on counters. */
 export function stoppedClock(): Clock & { passed_ms: number } {
@@ -32,7 +32,7 @@ export class LeasingLedger extends DatabaseLedger {
     database: Database,
     more: Partial<LedgerOptions> & { readonly policy?: LeasePolicy; readonly is_on?: () => boolean } = {},
   ) {
-    const { policy = { ...LEASE_POLICY, busy: 1 }, is_on = () => true, ...options } = more;
+    const { policy = { ...LEASE_POLICY, busy_per_second: 1 }, is_on = () => true, ...options } = more;
     const leases = { lanes: database.lanes, listen: database.listen, is_on, policy };
     super({ database, clock: systemClock, log: quietLog, leases, ...options });
     this.#database = database;

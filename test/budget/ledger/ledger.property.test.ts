@@ -483,10 +483,10 @@ const leasing = (mode: LedgerScene['mode']) =>
 
 /** From lots for one request to lots of all that is left. */
 const anyPolicy: fc.Arbitrary<LeasePolicy> = fc.record({
-  busy: fc.integer({ min: 1, max: 2 }),
+  busy_per_second: fc.integer({ min: 1, max: 2 }),
   seconds: fc.integer({ min: 1, max: 3 }),
   requests: fc.integer({ min: 1, max: 3 }),
-  share: fc.constantFrom(1, 1, 2, 4),
+  headroom_factor: fc.constantFrom(1, 1, 2, 4),
 });
 
 /** A caller who asks again and again, and is placed in leases for sure. */
@@ -496,7 +496,7 @@ const ASKING = {
 };
 const LEASED: [SceneStep[][], LeasePolicy] = [
   Array.from({ length: 6 }, () => [ASKING]),
-  { busy: 1, seconds: 3, requests: 3, share: 1 },
+  { busy_per_second: 1, seconds: 3, requests: 3, headroom_factor: 1 },
 ];
 
 /** A failure is minimized for a while, not until the test is cut off. */

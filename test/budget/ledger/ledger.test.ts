@@ -237,6 +237,11 @@ describe('a limit in shadow mode', () => {
     assert.equal((await balanceOf(database, 'trial')).reserved, 200);
   });
 
+  it('is not reported for a request that another limit rejects', async () => {
+    const demands = [shadow('both', 50), userDemand('both', 60)];
+    assert.deepEqual(await reserve(newLedger(), demands), { refusal: 'daily', reported: [] });
+  });
+
   it('evaluates the requests of a batch in order, and rejects none of them', async () => {
     const ledger = newLedger();
     const trial = [shadow('batch', 300)];
@@ -854,6 +859,15 @@ describe('a reservation whose move', () => {
     const { exceeded } = await reserved!.move(more);
     const found = exceeded.map(({ scope, limit }) => [scope, limit]);
     assert.deepEqual(found, [['user', 1]]);
+    await reserved!.release();
+  });
+
+  it('is rejected reports no limit in shadow mode', async () => {
+    const { reservation: reserved } = await movingLedger().reserve(at('tight', 'main'));
+    const trial = { ...userDemand('tight-third', 50), rule: 'trial', shadow: true };
+    const demands = [userDemand('tight-spare', 50), trial];
+    const { exceeded, shadows } = await reserved!.move({ ...at('tight', 'spare'), demands });
+    assert.deepEqual([exceeded.map(({ key }) => key), shadows], [['tight-spare'], []]);
     await reserved!.release();
   });
 });

@@ -212,11 +212,8 @@ describe('the cost of usage', () => {
   });
 });
 
-const FLAT = { input: 1, output: 1 };
-
-function rowOf(more: Partial<PriceRowConfig>): PriceRowConfig {
-  return { models: ['*'], multiplier: 1, pricing: FLAT, ...more };
-}
+const FLAT = flat(1);
+const rowOf = (more: Partial<PriceRowConfig>) => row({ pricing: FLAT, ...more });
 
 function use(more: Partial<UsedPrice>): UsedPrice {
   const defaults = { model: 'coder-1', upstream: 'main', tool: null, requests: 1, uses: 0, cost_nano_usd: 0n };
@@ -373,7 +370,7 @@ describe('the possible rates of a request', () => {
 
 const COSTS: OtherCosts = { model: 'embed-1', per_request: undefined, most: 900, counts_possible: false };
 const MODELLESS: OtherCosts = { ...COSTS, model: NO_MODEL.id, most: 0 };
-const charge = (ending: 'known' | 'left' | 'failed', costs: OtherCosts) => {
+const charge = (ending: 'known' | 'unmeasured' | 'failed', costs: OtherCosts) => {
   const { cost, provenance, possibly_billed_nano_usd = 0 } = chargeUnknown(ending, costs);
   return [cost, provenance.cost, possibly_billed_nano_usd];
 };
@@ -382,7 +379,7 @@ describe('a request whose response has no usage', () => {
   it("costs the operator's price, else the highest possible, else an unknown amount", () => {
     assert.deepEqual(charge('known', { ...COSTS, per_request: 500 }), [500, 'per_request', 0]);
     assert.deepEqual(charge('known', { ...COSTS, per_request: 0 }), [0, 'per_request', 0]);
-    assert.deepEqual(charge('left', COSTS), [900, 'most', 0]);
+    assert.deepEqual(charge('unmeasured', COSTS), [900, 'most', 0]);
     assert.deepEqual(charge('known', MODELLESS), [0, 'unknown', 0]);
   });
 
@@ -396,7 +393,7 @@ describe('a request whose response has no usage', () => {
     const amount = fc.integer({ min: 0, max: 1e15 });
     fc.assert(
       fc.property(
-        fc.constantFrom('known' as const, 'left' as const, 'failed' as const),
+        fc.constantFrom('known' as const, 'unmeasured' as const, 'failed' as const),
         fc.option(amount, { nil: undefined }),
         amount,
         fc.boolean(),

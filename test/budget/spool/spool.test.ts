@@ -445,7 +445,7 @@ describe('a failing disk', () => {
         (error: Error) => error,
       );
       if (refused !== undefined) {
-        assert.match(refused.message, /^more than 1 MiB wait in it$/);
+        assert.match(refused.message, /^the spool is full \(1 MiB\)$/);
         break;
       }
       out.push(request);

@@ -166,7 +166,8 @@ describe('while the store is away', () => {
     behind.failure = away();
     await assert.rejects(ledger.reserve(allowed()), {
       ...unavailable,
-      message: 'The gateway cannot use its database, nor its spool: no space is left on its disk. Try again shortly.',
+      message:
+        'The gateway can use neither its database nor its spool (the disk buffer for outages): no space is left on its disk. Try again shortly; if the error persists, tell an administrator.',
     });
     assert.equal(behind.kept.size, 0);
   });

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { before, describe, it, test } from 'node:test';
 import { describeRecord } from '../../../engine/edge/cli/audit.ts';
 import { adminBench } from '../../http/admin/support.ts';
@@ -88,31 +90,32 @@ describe('audit tail', () => {
       .replaceAll(/\b([0-9a-f])[0-9a-f]{7}-[0-9a-f-]{27}/g, '$1');
     assert.equal(
       printed,
-      `TIME  403  ann@example.com  coder-1
-    refused by access rule no-preview (forbidden)
+      `TIME  403 forbidden  ann@example.com  coder-1
+    Rejected: the access rule no-preview does not let the caller use coder-1.
     3 ms, id b
 TIME  200  bob@example.com  coder-1 at main by rule large
     in shadow mode: access:no-preview, spend:few
     0.0042 USD, 310 ms, id c
-TIME  429  bob@example.com  coder-1
-    refused by limit few (spend_limit_exceeded)
+TIME  429 spend_limit_exceeded  bob@example.com  coder-1
+    Rejected by the limit few: the request would exceed a spend limit.
     3 ms, id d
-TIME  400  ann@example.com  mapped-1
-    refused by stage refuse-large (invalid_request)
+TIME  400 invalid_request  ann@example.com  mapped-1
+    Rejected by the stage refuse-large: a field is missing or of the wrong type
+      (invalid_request).
     3 ms, id e
 TIME  200  cleo@example.com  "x 1  403  ann" at main
     in shadow mode: refuse-large
     translation: seed
     0.0042 USD, 310 ms, id f
-TIME  401  unknown caller  messages
-    refused (credential_invalid)
+TIME  401 credential_invalid  unknown caller  messages
+    Rejected: the credential is malformed or unknown (credential_invalid).
     3 ms, id 0
 TIME  529  ann@example.com  coder-1 at main
-    error of main
+    main responded 529, and the client got that error.
     sent 2 times
     310 ms, id 1
 TIME  200  ann@example.com  coder-1 at main
-    the client disconnected
+    The client disconnected after 310 ms, before the end of the response.
     0.0042 USD, 310 ms, id 2
 `,
     );
@@ -238,6 +241,22 @@ test('audit changes --json prints one object per line, up to a count, from a mom
   assert.equal(later.stderr, 'No matching changes.\n');
 });
 
+test("audit changes begins a day in the gateway's time zone, as the console does", async () => {
+  await commands.gateway.database.query(
+    'test_change',
+    `insert into admin_changes (at, actor_kind, actor, action, subject)
+     values ('2099-01-31T12:00:00Z', 'gateway', 'sign-in', 'person.suspend', 'eve@example.com')`,
+    [],
+  );
+  const config = JSON.parse(await readFile(commands.config_file, 'utf8'));
+  const config_file = join(dirname(commands.config_file), 'kiritimati.json');
+  await writeFile(config_file, JSON.stringify({ ...config, spend_limits: { time_zone: 'Pacific/Kiritimati' } }));
+  const since = ['audit', 'changes', '--since', '2099-02-01', '--json'];
+  const { stdout } = await cli([...since, '--config', config_file], { env: commands.env });
+  assert.equal(JSON.parse(stdout).subject, 'eve@example.com');
+  assert.equal((await commands.succeed(...since)).stdout, '');
+});
+
 test('audit changes finds changes by actor and target', async () => {
   for (const user of ['ida@example.com', 'jon@example.com']) {
     await commands.succeed('tokens', 'create', '--user', user, '--group', 'all', '--name', 'desk');
@@ -248,7 +267,13 @@ test('audit changes finds changes by actor and target', async () => {
   assert.deepEqual(await actions('--subject', 'ida@example.com'), ['token.create', 'token.revoke']);
   assert.deepEqual(await actions('--subject', 'ida@example.com', '--action', 'token.revoke'), ['token.revoke']);
   assert.deepEqual(await actions('--subject', 'ida@example.com', '--actor', 'nobody@example.com'), []);
-  await assertRefused(commands.run, [['audit changes --action token.revok', /Allowed choices are .*token\.revoke/]]);
+  await assertRefused(commands.run, [
+    ['audit changes --action token.revok', /argument 'token\.revok' is invalid\. Did you mean token\.revoke\?/],
+    [
+      'audit changes --action nope',
+      /Expected one of the \d+ that --help lists, such as token\.create\. \(see appscli /,
+    ],
+  ]);
 });
 
 test('audit changes --base-url queries a running gateway, which allows administrators', async () => {

@@ -11,20 +11,25 @@ const WINDOW = { contextWindow: 500_000 };
 useBackend();
 
 describe('a gateway that is queried first', () => {
+  const LIST = '/v1/models?limit=1000';
   let gateway: ScriptedGateway;
   beforeEach(async () => {
     gateway = await startScriptedGateway();
     backend.env.RELAY_API_KEY = TOKEN;
   });
+  const lists = (...data: unknown[]) =>
+    gateway.scripts.set(LIST, ({ headers }) =>
+      headers.authorization === `Bearer ${TOKEN}` ? { body: { data } } : { status: 401, body: {} },
+    );
   const input = () =>
     ({ ...WINDOW, baseUrl: `${gateway.url}/v1`, model: 'coder-1', check: true, write: true }) as const;
   const run = () => buildCli(input());
 
   test('with the model permits writing, warns when its window is smaller, and configures its window unless overridden', async () => {
-    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1', context_window: 200_000 } }));
+    lists({ id: 'coder-1', context_window: 200_000 });
     assert.equal(await run(), 0);
     assert.equal(gateway.requests[0]!.headers.authorization, `Bearer ${TOKEN}`);
-    assert.match(backend.info(), /takes 200000 tokens, less than 500000: .* --context-window 200000/);
+    assert.match(backend.info(), /500000 tokens, but coder-1 takes 200000: .* context window of the client to 200000/);
     const asked = { baseUrl: gateway.url, model: 'coder-1', check: true, write: true, apiKey: TOKEN } as const;
     await buildCli(asked);
     assert.match(read('.buildcli', 'config.toml'), /^context_window = 200000$/m);
@@ -40,11 +45,11 @@ describe('a gateway that is queried first', () => {
   test("reads the window without --check, too; if unknown, writes and reports the clients' default", async () => {
     const asked = { baseUrl: gateway.url, model: 'coder-1', write: true, apiKey: TOKEN } as const;
     for (const [response, window] of [
-      [{ body: { id: 'coder-1', context_window: 128_000 } }, 128_000],
-      [{ body: { id: 'coder-1' } }, 200_000],
+      [{ body: { data: [{ id: 'coder-1', context_window: 128_000 }] } }, 128_000],
+      [{ body: { data: [{ id: 'coder-1' }] } }, 200_000],
       [{ status: 500, body: {} }, 200_000],
     ] as const) {
-      gateway.scripts.set('/v1/models/coder-1', () => response);
+      gateway.scripts.set(LIST, () => response);
       const before = backend.info().length;
       assert.equal(await buildCli(asked), 0);
       assert.match(read('.buildcli', 'config.toml'), new RegExp(`^context_window = ${window}$`, 'm'));
@@ -63,45 +68,39 @@ describe('a gateway that is queried first', () => {
     assert.doesNotMatch(backend.info().slice(before), /neutral/);
   });
 
-  test('that knows only lists is asked for one; without the model the available ones are listed, and nothing is written', async () => {
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-2' }, { id: 7 }, null] } }));
-    await assert.rejects(run(), {
-      exit_code: 1,
-      message: /has no model "coder-1" for this token: did you mean `coder-2`\? For another/,
-    });
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
-    await assert.rejects(run(), /its token group allows no model/);
+  test('ends it without the model, with the available ones, or when it rejects the token; nothing is written', async () => {
+    lists({ id: 'coder-2' }, { id: 7 }, null);
+    await assert.rejects(run(), { exit_code: 1, message: /the model "coder-1" is not .*did you mean `coder-2`\?/ });
+    lists();
+    await assert.rejects(run(), { exit_code: 1, message: /its token group allows none/ });
+    gateway.scripts.set(LIST, () => ({ status: 401, body: { error: { message: 'It expired.' } } }));
+    await assert.rejects(run(), { exit_code: 1, message: /does not know the token .*the gateway says: It expired\./ });
+    for (const [response, message] of [
+      [{ status: 200, body: '<html>' }, /expected JSON/],
+      [{ status: 302, headers: { location: '/login' } }, /redirect/],
+      [{ status: 404, body: {} }, /no model list at this address/],
+      [{ status: 429, body: {} }, /overloaded/],
+      [{ status: 500, body: {} }, /expected a model list, got status 500/],
+    ] as const) {
+      gateway.scripts.set(LIST, () => response);
+      await assert.rejects(run(), { exit_code: 69, message });
+    }
+    backend.env.RELAY_API_KEY = 'two words';
+    await assert.rejects(run(), { exit_code: 64, message: /the variable RELAY_API_KEY contains no valid token/ });
+    delete backend.env.RELAY_API_KEY;
+    await assert.rejects(run(), { exit_code: 64, message: /--check: the variable RELAY_API_KEY is not set/ });
     assert.ok(!existsSync(home('.buildcli')));
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
+    backend.env.RELAY_API_KEY = TOKEN;
+    lists({ id: 'coder-1' });
     assert.equal(await run(), 0);
     const asked = { baseUrl: gateway.url, model: 'coder-1', haikuModel: 'codr-1', check: true, shell: 'sh' } as const;
-    await assert.rejects(messages(asked), /has no model "codr-1" for this token: did you mean `coder-1`/);
-  });
-
-  test('that rejects the token, or is none, ends it with a remedy', async () => {
-    const path = '/v1/models/coder-1';
-    gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'It expired.\x1b[2J' } } }));
-    await assert.rejects(run(), {
-      exit_code: 1,
-      message: /rejects the credential: It expired\.\uFFFD\[2J\. Create a token/,
-    });
-    gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'invalid x-api-key' } } }));
-    await assert.rejects(run(), /rejects the credential: invalid x-api-key\. Create a token/);
-    gateway.scripts.set(path, () => ({ status: 200, body: '<html>' }));
-    await assert.rejects(run(), { exit_code: 69, message: /check the address of the gateway/ });
-    gateway.scripts.set(path, () => ({ status: 302, headers: { location: '/login' } }));
-    await assert.rejects(run(), /redirect/);
-    delete backend.env.RELAY_API_KEY;
-    await assert.rejects(run(), { exit_code: 64, message: /token in RELAY_API_KEY, which is not set/ });
+    await assert.rejects(messages(asked), /the model "codr-1" is not .*did you mean `coder-1`/);
   });
 
   test('is queried for the validity of the token where no model is fixed', async () => {
-    const options = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
-    assert.equal(await messages(options), 0);
-    assert.match(backend.info(), /accepts the token/);
-    gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
-    await assert.rejects(messages(options), /rejects the credential/);
+    lists({ id: 'coder-1' });
+    assert.equal(await messages({ baseUrl: gateway.url, check: true, shell: 'sh' }), 0);
+    assert.match(backend.info(), /Token: accepted; 1 model available/);
   });
 });
 

@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { copyPackage } from '../../../engine/edge/cli/client.ts';
 import { helperLine } from '../../../engine/edge/client-files/key-helper.ts';
 import { parseToml } from '../../../engine/edge/client-files/toml-text.ts';
 import { credentialsFor, keep, startScriptedGateway } from '../../client/scripted-gateway.ts';
@@ -175,6 +186,21 @@ describe('a key helper', () => {
     const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
     await messages(input, { program });
     assert.match(backend.info(), /cache that may be emptied: install it, or set its path with --appscli/);
+  });
+
+  test('may be a copy of its package, in which every file is replaced as a whole', () => {
+    const [from, to] = [home('package'), home('copy', 'deep')];
+    mkdirSync(join(from, 'engine'), { recursive: true });
+    const file = join('engine', 'a.js');
+    writeFileSync(join(from, file), 'old');
+    copyPackage(to, from);
+    const open = openSync(join(to, file), 'r');
+    writeFileSync(join(from, file), 'new');
+    copyPackage(to, from);
+    assert.deepEqual([readFileSync(open, 'utf8'), readFileSync(join(to, file), 'utf8')], ['old', 'new']);
+    closeSync(open);
+    assert.deepEqual(readdirSync(join(to, 'engine')), ['a.js']);
+    if (process.platform !== 'win32') assert.equal(statSync(to).mode & 0o777, 0o700);
   });
 
   test('is quoted for cmd on Windows, and rejected for a path that cmd would change', () => {

@@ -260,7 +260,7 @@ describe('telemetry of the build CLI', () => {
 describe('a gateway that is asked before telemetry is switched on', () => {
   async function askedGateway(answer: object) {
     const gateway = await startScriptedGateway();
-    gateway.scripts.set('/v1/models/coder-1', () => ({ body: { id: 'coder-1' } }));
+    gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
     for (const signal of SIGNALS) gateway.scripts.set(`/v1/${signal}`, () => answer);
     return { gateway, asks: { baseUrl: gateway.url, check: true, apiKey: TOKEN } as const };
   }

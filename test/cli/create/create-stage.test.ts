@@ -53,7 +53,7 @@ test('a name that pipelines could not use, or that a shipped stage has, is refus
   const rule = /lower-case words joined by dashes, such as require-ticket\n$/;
   await assertRefused(
     run,
-    ['Require_ticket', 'x-', '../x', ''].map((name) => [['create', 'stage', '--', name], rule]),
+    ['Require_ticket', 'x-', '../x'].map((name) => [['create', 'stage', '--', name], rule]),
   );
   await assertRefused(run, [
     ['create stage audit', /audit is a shipped stage; use another name, such as own-audit\n$/],

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
@@ -98,13 +98,15 @@ describe('a file that is no bill', () => {
     }
   });
 
-  it('is rejected if empty, no text, a directory, or missing', () => {
+  it('is rejected if empty, no text, a directory, missing, or far too large', () => {
     assert.equal(complaint(''), 'F:1: the file is empty; a bill begins with a line of column names');
     assert.equal(complaint('day,model,cost\n'), 'F:2: no lines below the column names');
     const utf16 = Buffer.from('day,model,cost\n', 'utf16le').fill(0xff, 0, 2);
     assert.equal(complaint(utf16), 'F is not UTF-8; save it as CSV in UTF-8');
     assert.throws(() => readBill(directory), /cannot read .*: EISDIR/);
     assert.throws(() => readBill(join(directory, 'none.csv')), /there is no file .*none\.csv/);
+    truncateSync(file, 200 * 1024 * 1024 + 1);
+    assert.throws(() => readBill(file), /is larger than 200 MiB, too large for a bill/);
   });
 
   it('is never read wrongly: whatever the text, it is a bill or a complaint', () => {

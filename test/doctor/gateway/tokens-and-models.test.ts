@@ -10,7 +10,7 @@ const sessionToken = (exp: number) =>
 describe('a token', () => {
   const refusals: readonly (readonly [code: string, token: string, found: RegExp, remedy: RegExp])[] = [
     ['credential_expired', TOKEN, /^the token has expired$/, /create a new token/],
-    ['credential_revoked', TOKEN, /^the token was revoked$/, /new token/],
+    ['credential_revoked', TOKEN, /^the token was revoked or suspended$/, /new token/],
     ['credential_missing', TOKEN, /the token did not arrive/, /forward the authorization header/],
     ['credential_invalid', TOKEN, /does not know the token/, /from this gateway/],
     [

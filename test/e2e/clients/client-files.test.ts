@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { backend, buildCli, codingCli, home, messages, piped, read, useBackend } from '../../cli/client/set-up.ts';
+import { buildCli, codingCli, home, messages, piped, read, useBackend } from '../../cli/client/set-up.ts';
 import { modelVia, useNine } from '../support/nine.ts';
 
 const { gateway, provider } = useNine();
@@ -92,25 +92,4 @@ describe('a client that does as its files say', () => {
     const listed = await client.models.list({ limit: 1000 });
     assert.ok(listed.data.some(({ id }) => id === env.VENDOR_MODEL));
   });
-});
-
-test('the Messages variables set a model for each tier and a lifetime of an hour, with a warning of overrides', async () => {
-  const tiers = { opusModel: 'big-1', sonnetModel: 'middle-1', haikuModel: 'small-1', fableModel: 'tale-1' };
-  Object.assign(backend.env, { FORCE_PROMPT_CACHING_5M: '1', DISABLE_PROMPT_CACHING: '1' });
-  const input = { baseUrl: gateway.url, model: 'big-1', ...tiers, cache1h: true, settings: true, write: true } as const;
-  await messages(input);
-  const { env } = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
-  assert.deepEqual(env, {
-    VENDOR_BASE_URL: gateway.url,
-    VENDOR_MODEL: 'big-1',
-    VENDOR_DEFAULT_OPUS_MODEL: 'big-1',
-    VENDOR_DEFAULT_SONNET_MODEL: 'middle-1',
-    VENDOR_DEFAULT_HAIKU_MODEL: 'small-1',
-    VENDOR_DEFAULT_FABLE_MODEL: 'tale-1',
-    ENABLE_PROMPT_CACHING_1H: '1',
-  });
-  for (const name of ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING']) {
-    const hint = `${name} is set in your environment: remove it, otherwise prompts are not cached`;
-    assert.ok(backend.info().includes(hint));
-  }
 });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
+import { COUNT_PATH, PROTOCOL_PATHS } from '../../../engine/base/contract/protocol.ts';
 import { mainUpstream, ONE_ATTEMPT, serverSection } from '../../support/gateway.ts';
 import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
 import { inTurn } from '../../support/times.ts';
@@ -61,12 +62,7 @@ const ENCODINGS: Readonly<Record<string, (bytes: Buffer) => Buffer>> = {
   'identity, zstd': zlib.zstdCompressSync,
 };
 
-const PATHS = {
-  messages: '/v1/messages',
-  count_tokens: '/v1/messages/count_tokens',
-  chat: '/v1/chat/completions',
-  responses: '/v1/responses',
-} as const;
+const PATHS = { ...PROTOCOL_PATHS, count_tokens: COUNT_PATH };
 type Api = keyof typeof PATHS;
 const APIS = Object.keys(PATHS) as Api[];
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { askBody, modelVia, post, sameAt, useNine } from '../support/nine.ts';
-import { recordOf, rewritesOf } from '../support/odd.ts';
+import { recordOf } from '../support/odd.ts';
 
 const { gateway, provider } = useNine();
 
@@ -55,19 +55,4 @@ describe('a Messages request', () => {
     assert.equal(provider.only().body.tools.length, 1);
     assert.deepEqual((await recordOf(gateway, response)).losses, ['provider_tool']);
   });
-});
-
-test('the blocks of system stay unchanged where the model name is replaced, and the audit record shows only that', async () => {
-  const blocks = [
-    { type: 'text', text: 'x-client-billing-header: version=2.1; entrypoint=cli;' },
-    { type: 'text', text: 'You are terse.', cache_control: CACHED, zz_new: { deep: [1] } },
-    { type: 'text', text: 'Be kind.' },
-    { type: 'text', text: 'Be kind.' },
-    { zz_order: 'first', text: 'A is after Z.', type: 'text' },
-  ];
-  const system = JSON.stringify(blocks, null, 3);
-  const body = `{"system":${system},"model":"${modelVia('messages')}","max_tokens":9,"messages":[]}`;
-  const response = await post(gateway, 'messages', body);
-  assert.equal(provider.upstream.only().body.toString(), body.replace(modelVia('messages'), 'upstream-messages'));
-  assert.deepEqual(await rewritesOf(gateway, response), ['model']);
 });

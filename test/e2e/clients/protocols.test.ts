@@ -19,29 +19,18 @@ for (const [protocol, upstream] of COMBINATIONS) {
   const model = modelVia(upstream);
   const which = `a ${protocol} client at a ${upstream} upstream`;
 
-  test(`${which} gets the model's text, in a document and in a stream`, async () => {
-    provider.model = () => ANSWER;
-    const whole = await post(gateway, protocol, askBody(protocol, model));
-    assert.equal(whole.status, 200, whole.text);
-    assert.match(String(whole.headers['content-type']), /^application\/json/);
-    assert.equal(textIn(protocol, whole.json()), WORDS);
-    const streamed = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream: true }));
-    assert.match(String(streamed.headers['content-type']), /^text\/event-stream/);
-    assert.equal(textIn(protocol, eventsIn(streamed.text)), WORDS);
-    assert.deepEqual(provider.refused, []);
-    const found = provider.asked.map(({ protocol, stream, body }) => [protocol, stream, body.model]);
-    assert.deepEqual(
-      found,
-      [false, true].map((stream) => [upstream, stream, `upstream-${upstream}`]),
-    );
-  });
-
   for (const stream of [false, true]) {
     const how = stream ? 'stream' : 'document';
-    test(`${which} is charged by hand-computed prices for a ${how}`, async () => {
+    test(`${which} gets the model's text in a ${how}, and is charged by hand-computed prices`, async () => {
       const used = { input: 100, cache_read: 2000, cache_write: 0, output: 40, reasoning: 8 };
       provider.model = () => ({ ...ANSWER, used });
       const response = await post(gateway, protocol, askBody(protocol, model, 'Say hello.', { stream }));
+      assert.equal(response.status, 200, response.text);
+      assert.match(String(response.headers['content-type']), stream ? /^text\/event-stream/ : /^application\/json/);
+      assert.equal(textIn(protocol, stream ? eventsIn(response.text) : response.json()), WORDS);
+      assert.deepEqual(provider.refused, []);
+      const received = provider.asked.map(({ protocol, stream, body }) => [protocol, stream, body.model]);
+      assert.deepEqual(received, [[upstream, stream, `upstream-${upstream}`]]);
       const row = await ledgerRow(gateway.database, idOf(response));
       assert.deepEqual([row.protocol, row.upstream, row.status, row.aborted], [protocol, upstream, 200, false]);
       assert.deepEqual([row.input_tokens, row.output_tokens, row.cache_read_tokens], [100, 40, 2000]);

@@ -36,7 +36,7 @@ test('an administrator finds a change by its target, reads it fully and exports 
   const row = page.getByRole('row').filter({ hasText: granted });
   await row.getByRole('button').focus();
   await page.keyboard.press('Enter');
-  const drawer = page.getByRole('dialog', { name: 'Limit raised temporarily' });
+  const drawer = page.getByRole('dialog', { name: 'Grant added' });
   assert.ok((await drawer.textContent())!.includes(HOSTILE), 'the reason is there, as text');
   assert.match(new URL(page.url()).searchParams.get('open')!, /^\d+$/);
   await page.keyboard.press('Escape');

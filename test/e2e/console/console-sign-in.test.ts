@@ -116,6 +116,26 @@ it('while the provider is away a session goes on for a while, and then its state
   assert.equal((await ben.call('POST', '/console/sign-out')).status, 200, 'sign-out always works');
 });
 
+it('a session whose grant no key decrypts is rejected at the next check, and lasts no longer for it', async () => {
+  const ben = await signInToConsole(gateway.url, 'ben');
+  const { knex } = gateway.database;
+  const [{ id, sealed_grant }] = await knex('sessions').orderBy('created_at', 'desc').limit(1);
+  await knex('sessions').where({ id }).update({ sealed_grant: 'of another key' });
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 200);
+  ahead_ms += 20 * MINUTE;
+  const { status, body } = await ben.call('GET', '/admin/api/me');
+  assert.deepEqual([status, body.error.code], [401, 'credential_revoked']);
+  assert.match(body.error.message, /keys of the gateway were changed/);
+  await knex('sessions').where({ id }).update({ sealed_grant });
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 200, 'as after a failed update that is undone');
+  await knex('sessions').where({ id }).update({ sealed_grant: 'of another key' });
+  ahead_ms += 20 * MINUTE;
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 401);
+  await knex('sessions').where({ id }).update({ sealed_grant });
+  ahead_ms += 11 * MINUTE;
+  assert.equal((await ben.call('GET', '/admin/api/me')).status, 401, 'it was idle meanwhile');
+});
+
 it('signing out ends the session, and lists the remaining ones', async () => {
   const ben = await signInToConsole(gateway.url, 'ben');
   const { cookie } = ben;

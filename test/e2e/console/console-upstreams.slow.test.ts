@@ -22,7 +22,7 @@ describe('in a browser', () => {
     await page.keyboard.press('Enter');
     await page.getByText('Drained spare. Its routes use their other upstreams.').waitFor();
     await page.getByText(`: ${HOSTILE_SHORT}`).waitFor();
-    await page.getByText('last upstream').first().waitFor();
+    await page.getByText('no other upstream').first().waitFor();
     await page.getByRole('button', { name: 'Drain failing' }).click();
     await page.getByText('No other upstream for the route').waitFor();
     assert.deepEqual(await seriousFaults(page), [], 'the dialog');

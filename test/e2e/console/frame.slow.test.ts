@@ -92,7 +92,7 @@ test("a chosen theme persists after the browser returns, whatever the system's t
   const { page } = await site.open('ben', '/console', { colorScheme: 'light' });
   const ground = () => page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
   const light = await ground();
-  await page.locator('.frame-side').getByRole('radio', { name: 'dark' }).check({ force: true });
+  await page.locator('.frame-side').getByLabel('Colours').selectOption('dark');
   const dark = await ground();
   assert.notEqual(dark, light);
   await page.reload();

@@ -93,12 +93,12 @@ describe('the page of tokens', () => {
 });
 
 describe('the page of limits', () => {
-  it('raises a limit temporarily by keyboard alone, with a preview', async () => {
+  it('grants more temporarily by keyboard alone, with a preview', async () => {
     const { email } = site.newPerson();
     await spend('user', email, 'day', 50);
     const { page, complaints } = await site.open('anna', '/console/limits');
-    const raise = page.getByRole('button', { name: `Raise limit temporarily for ${email} per day` });
-    await raise.focus();
+    const grant = page.getByRole('button', { name: `Grant more temporarily for ${email} per day` });
+    await grant.focus();
     await page.keyboard.press('Enter');
     await page.keyboard.type('20');
     await page.getByText('50 of 70 USD, 20 left').waitFor();
@@ -106,7 +106,7 @@ describe('the page of limits', () => {
     await page.keyboard.press('Tab');
     await page.keyboard.type('release week');
     await page.keyboard.press('Enter');
-    await page.getByText(`Raised ${email} per day by 20 USD until `).waitFor();
+    await page.getByText(`Granted 20 USD more for ${email} per day until `).waitFor();
     const row = page.getByRole('row', { name: `${email} per day` });
     assert.match((await row.textContent()) ?? '', /20 USDrelease weekanna@example\.com/);
     await page.getByRole('button', { name: 'Close' }).click();
@@ -114,6 +114,18 @@ describe('the page of limits', () => {
     await page.getByRole('button', { name: 'Revoke 20 USD' }).click();
     await page.getByText(`Revoked 20 USD for ${email} per day: 0 USD left now.`).waitFor();
     assert.deepEqual(complaints, []);
+  });
+
+  it('grants one person more of a shared limit, before anything is spent', async () => {
+    const { email } = site.newPerson();
+    const { page } = await site.open('anna', `/console/limits?user=${email}&team=search`);
+    const counter = `${email} and team search per month`;
+    await page.getByRole('button', { name: `Grant more temporarily for ${counter}` }).click();
+    await page.getByLabel('Additional amount').fill('5');
+    await page.getByLabel('Reason').fill('release week');
+    await page.getByRole('button', { name: 'Grant 5 USD' }).click();
+    await page.getByText(`Granted 5 USD more for ${counter} until `).waitFor();
+    await page.getByText('0 of 5 USD, 5 left').waitFor();
   });
 
   it('sets a limit, and clears it', async () => {
@@ -128,9 +140,9 @@ describe('the page of limits', () => {
     await page.getByLabel('New limit in USD').fill('7.5');
     await page.getByRole('button', { name: 'Set limit', exact: true }).click();
     await page.getByText('0 of 7.50 USD, 7.50 left').waitFor();
-    await page.getByRole('button', { name: /^Reset limit/ }).click();
-    await page.getByRole('button', { name: 'Reset limit', exact: true }).click();
-    await page.getByText(`Reset the limit of ${email} per day: 50 USD now.`).waitFor();
+    await page.getByRole('button', { name: /^Remove override/ }).click();
+    await page.getByRole('button', { name: 'Remove override', exact: true }).click();
+    await page.getByText(`Removed the override of ${email} per day: 50 USD now.`).waitFor();
   });
 
   it('shows developers their own, with a request for more, whose link opens the grant for administrators', async () => {
@@ -139,14 +151,14 @@ describe('the page of limits', () => {
     const { page } = await site.open(sub, '/console/limits?user=ben@example.com');
     await page.getByRole('meter', { name: 'Used' }).first().waitFor();
     assert.equal(await page.getByText('ben@example.com').count(), 0);
-    assert.equal(await page.getByRole('button', { name: /raise/i }).count(), 0);
+    assert.equal(await page.getByRole('button', { name: /grant/i }).count(), 0);
     await page.getByRole('button', { name: `Ask for more of ${email} per day` }).click();
-    await page.getByLabel('Raise by').fill('10');
+    await page.getByLabel('Additional amount').fill('10');
     const message = await textOf(page, 'Message to an administrator');
     const words = `Dora Dahl asks for 10 USD more for ${email} per day. 2 USD of 50 USD are used.\nhttp`;
     assert.equal(message.slice(0, words.length), words);
     const link = new URL(message.split('\n')[1]!);
     const { page: annas } = await site.open('anna', link.pathname + link.search);
-    await dialog(annas, 'Raise limit temporarily').getByText('2 of 60 USD, 58 left').waitFor();
+    await dialog(annas, 'Grant more temporarily').getByText('2 of 60 USD, 58 left').waitFor();
   });
 });

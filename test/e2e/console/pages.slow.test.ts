@@ -15,7 +15,7 @@ const WHO = { 'an administrator': { sub: 'anna', pages: 11 }, 'a developer': { s
 
 /** How many things of a page a keyboard should get to. */
 const REACHABLE =
-  "[...document.querySelectorAll('main a[href], main button:not(:disabled), main input:not([type=radio]:not(:checked)), main select')].filter((each) => each.checkVisibility()).length";
+  "[...document.querySelectorAll('main a[href], main button:not(:disabled), main input, main select')].filter((each) => each.checkVisibility()).length";
 
 const site = useConsole();
 
@@ -78,16 +78,16 @@ const VIEWS: Readonly<Record<'anna' | 'ben', readonly View[]>> = {
     { path: 'tokens?user=mallory@example.com', button: /^Rotate/, shows: PART },
     { path: 'tokens?user=mallory@example.com', button: /^Revoke/, shows: PART },
     { path: 'tokens?tab=service', button: RegExp(`^Revoke ${HOSTILE_SHORT}`), shows: PART },
-    { path: 'tokens?create=token', shows: 'Another owner' },
-    { path: 'tokens?tab=service&create=service', shows: 'see usage and costs' },
+    { path: 'tokens', button: /^Create a token$/, shows: 'Another owner' },
+    { path: 'tokens?tab=service', button: /^Create a service token$/, shows: 'see usage and costs' },
     { path: 'upstreams', button: /^Resume second/, shows: PART },
     { path: 'audit?action=limit.grant&subject=ben@example.com', button: /\d\d:\d\d/, shows: PART },
     { path: 'audit?list=refused', button: /\d\d:\d\d/ },
     { path: 'people?search=mallory', button: /^mallory@example\.com/, shows: PART },
     { path: 'people', is_dialog: false, shows: PART },
-    { path: 'limits?user=mallory@example.com', button: /^Raise limit/ },
+    { path: 'limits?user=mallory@example.com', button: /^Grant more/ },
     { path: 'limits?user=mallory@example.com', button: /^Set limit/, shows: PART },
-    { path: `limits?${grant}`, shows: 'With the raise' },
+    { path: `limits?${grant}`, shows: 'With the grant' },
     { path: `limits?team=${encodeURIComponent(HOSTILE_SHORT)}`, is_dialog: false, shows: PART },
     { path: 'config?view=rules', is_dialog: false, shows: PART },
     { path: 'config?view=shadow', is_dialog: false },

@@ -38,7 +38,10 @@ it('an administrator finds a user, sees their sessions, and ends them', async ()
 it('an administrator deprovisions a user by keyboard alone', async () => {
   const { sub, email } = site.newPerson();
   await signIn(site.gateway.url, sub);
-  const { page } = await site.open('anna', `/console/people?user=${email}`);
+  const { page } = await site.open('anna', `/console/people?after=a@example.com&user=${email}`);
+  await page.getByRole('dialog').getByLabel('State').selectOption('all');
+  await until('the sessions of the drawer are filtered', async () => page.url().includes('ended=true'));
+  assert.ok(page.url().includes('after='), 'the list behind the drawer stays at its page');
   await page.getByRole('button', { name: 'Deprovision' }).focus();
   await page.keyboard.press('Enter');
   await page.getByLabel('Reason').focus();
@@ -46,7 +49,7 @@ it('an administrator deprovisions a user by keyboard alone', async () => {
   await page.keyboard.press('Enter');
   await page.getByText(`Deprovisioned ${email}: `).waitFor();
   await page.keyboard.press('Escape');
-  await until('the drawer is closed', () => !page.url().includes('user='));
+  await until('the drawer is closed, with its filter', () => !/user=|ended=/.test(page.url()));
   const anna = await site.signIn('anna');
   const { changes } = (await anna.call('GET', `/admin/api/changes?subject=${encodeURIComponent(email)}`)).body;
   assert.ok(changes.some(({ after }: { after: { because?: string } | null }) => after?.because === 'left the company'));

@@ -35,7 +35,7 @@ describe('the page of requests', () => {
     assert.match((await drawer.textContent())!, /check-budget.*rejected/s);
     await drawer.getByRole('heading', { name: 'Exceeded limits' }).waitFor();
     assert.match((await drawer.textContent())!, /Routed to mainnot sent/);
-    const limit = drawer.getByRole('link', { name: 'Show or raise this limit' }).first();
+    const limit = drawer.getByRole('link', { name: 'Show or change this limit' }).first();
     assert.match((await limit.getAttribute('href'))!, /\/console\/limits\?user=mallory%40example\.com$/);
     await drawer.getByRole('button', { name: 'What would happen now?' }).press('Enter');
     await drawer.getByText(/^It would /).waitFor();

@@ -37,7 +37,7 @@ describe('the page of usage', () => {
     await until('the filter is gone', async () => search(page).user === undefined);
     await page.goBack();
     await until('it is there again', async () => search(page).user === email);
-    await page.getByRole('radio', { name: 'Today' }).check({ force: true });
+    await page.getByLabel('Time', { exact: true }).selectOption('Today');
     await page.getByText('Cost per hour').waitFor();
     await page.getByRole('button', { name: 'Show as table' }).click();
     await page.getByRole('region', { name: 'Cost per hour' }).waitFor();
@@ -56,11 +56,11 @@ describe('the page of usage', () => {
     assert.equal(await readFile(file, 'utf8'), usageCsv(rows, ['model', 'user']));
   });
 
-  test('explains an invalid address, with the intended one', async () => {
-    const { page } = await site.open('anna', '/console/usage?since=2027-02-30');
-    await page.getByText(/"since" is wrong: expected a date such as/).waitFor();
-    await page.getByRole('radio', { name: '7 days' }).check({ force: true });
+  test('ignores an invalid value in its address, and reports it', async () => {
+    const { page } = await site.open('anna', '/console/usage?since=2027-02-30&by=model');
+    await page.getByText(/^Removed from the URL: .*"since" is wrong: expected a date such as/).waitFor();
     await page.getByRole('region', { name: 'Usage' }).waitFor();
+    assert.deepEqual(search(page), { by: 'model' });
   });
 });
 
@@ -72,8 +72,8 @@ describe('the first page', () => {
     await list.getByText('The gateway cannot load the configuration').waitFor();
     await list.getByRole('button', { name: /^Show \d+ more/ }).click();
     await list.getByText(/second was drained by anna@example\.com/).waitFor();
-    await list.getByText(/A sign-in was refused in the last 24 hours/).waitFor();
-    const refused = page.getByRole('region', { name: 'Rejected or failed today' });
+    await list.getByText(/A sign-in was rejected in the last 24 hours/).waitFor();
+    const refused = page.getByRole('region', { name: 'Rejections and errors today' });
     await refused.getByText('model_not_found').waitFor();
     assert.equal(await page.evaluate('window.taken'), undefined);
     await list.getByRole('link', { name: 'Upstreams' }).first().click();
@@ -83,8 +83,8 @@ describe('the first page', () => {
 
   test('shows a developer their week, limits and tokens, and how to begin', async () => {
     const { page, complaints } = await site.open('ben', '/console');
-    await page.getByText('You per day').waitFor();
-    await page.getByRole('meter', { name: 'You per day' }).waitFor();
+    await page.getByText('Your limit per day').waitFor();
+    await page.getByRole('meter', { name: 'Your limit per day' }).waitFor();
     await page.getByText('laptop').waitFor();
     const setup = page.getByRole('region', { name: 'Command that sets up the Messages client' });
     assert.match(

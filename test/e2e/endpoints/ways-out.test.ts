@@ -1,8 +1,6 @@
 /** Servers that are reached through the HTTP proxies of a company: upstreams, the identity provider, collectors, lists of models. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:http';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import tls from 'node:tls';
 import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
@@ -17,6 +15,7 @@ import {
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { type ForwardProxy, startForwardProxy, startTlsFront } from '../../support/net/forward-proxy.ts';
+import { openPort } from '../../support/net/own-port.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { ledgerRows } from '../support/state.ts';
@@ -43,7 +42,6 @@ const opened = <T extends { close(): Promise<void> }>(one: T): T => {
 };
 
 let upstream: ScriptedUpstream;
-let other: Server;
 /** Requested paths at the other server. */
 const asked: string[] = [];
 let ports: Readonly<Record<string, number>>;
@@ -126,7 +124,7 @@ before(async () => {
     LOOPBACK_CERTIFICATE.cert,
   ]);
   upstream = opened(await startUpstream());
-  other = createServer((req, res) => {
+  const other = createServer((req, res) => {
     asked.push(req.url!);
     req.resume();
     const issuer = `https://${OTHER}`;
@@ -146,15 +144,7 @@ before(async () => {
         : '{}',
     );
   });
-  other.listen(0, '127.0.0.1');
-  await once(other, 'listening');
-  opened({
-    async close() {
-      other.close();
-      other.closeAllConnections();
-    },
-  });
-  const { port: other_port } = other.address() as AddressInfo;
+  const { port: other_port } = opened(await openPort(other));
   const secure = opened(await startTlsFront(Number(new URL(upstream.url).port), CERTIFICATES.first));
   const secure_other = opened(await startTlsFront(other_port, CERTIFICATES.second));
   ports = {

@@ -3,21 +3,15 @@ import assert from 'node:assert/strict';
 import type { TestGateway } from '../../support/gateway.ts';
 import { USED } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
+import { type Attempt, type Expectation, LETTERS, outcomeOf, type Placed } from '../../upstreams/attempts/cases.ts';
 import { PRICING } from '../support/nine.ts';
 import type { LedgerRow } from '../support/state.ts';
-import { type Attempt, type Expectation, LETTERS, outcomeOf, type Placed } from './cases.ts';
+import type { LedgerAttempt } from './several.ts';
 
 /** The cost of a response in nano-USD: 20 tokens in, 10 out. */
 export const COST = USED.input * PRICING.input * 1000 + USED.output * PRICING.output * 1000;
 
-interface FoundAttempt {
-  readonly n: number;
-  readonly upstream: string;
-  readonly certainty: string;
-  readonly status: number | null;
-  readonly reason: string;
-  readonly sends: number;
-  readonly ms: number;
+interface FoundAttempt extends LedgerAttempt {
   readonly cost_nano_usd?: number | string;
   readonly possibly_billed_nano_usd?: number | string | null;
 }

@@ -1,6 +1,6 @@
 /** A request of 30 MB is forwarded to the next upstream like any other, byte for byte and translated anew. */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { beginsWithError, type Play, resets, servedBy } from '../../support/model-provider/fault-server.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
@@ -38,12 +38,8 @@ describe('a request of 30 MB at an upstream that', () => {
       const [first, second, third] = several.faults.map((server, at) => server.requests('abc'[at]!)[0]!);
       assert.ok(first!.body.length > LENGTH);
       assert.equal(third!.sha256, first!.sha256);
-      assert.equal(
-        third!.sha256,
-        createHash('sha256')
-          .update(JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: CONTENT, ...(stream && { stream }) }))
-          .digest('hex'),
-      );
+      const sent = JSON.stringify({ model: 'coder-1', max_tokens: 64, messages: CONTENT, ...(stream && { stream }) });
+      assert.equal(third!.sha256, hash('sha256', sent));
       const translated = JSON.parse(second!.body.toString());
       assert.equal(translated.messages.at(-1).content.length, LENGTH);
     });

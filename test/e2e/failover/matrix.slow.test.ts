@@ -7,8 +7,8 @@ import { PROTOCOLS } from '../../../engine/base/contract/protocol.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { use } from '../../support/use.ts';
+import { allCasesOf, type Case, casesOf, mixed, WAYS } from '../../upstreams/attempts/cases.ts';
 import { MIXTURES, ROWS, type Row } from '../../upstreams/attempts/expected.ts';
-import { allCasesOf, type Case, casesOf, mixed, WAYS } from './cases.ts';
 import { openScene } from './scene.ts';
 
 /** The case of a row that is its turn: neighbours differ in everything. */

@@ -1,4 +1,4 @@
-/** Failures that are harder to see: no connection of other kinds, errors inside responses, responses that are early or stop. */
+/** Failures that are harder to see: early responses, closed connections, and what the ledger has of them. */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import {
@@ -11,7 +11,7 @@ import {
   USED,
 } from '../../support/model-provider/fault-server.ts';
 import { documentOf } from '../../support/model-provider/model-provider.ts';
-import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { rawServer } from '../../support/net/raw-server.ts';
 import { textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { nothingReserved } from '../support/state.ts';
@@ -26,32 +26,6 @@ async function attemptsOf(several: Several, got: Response): Promise<string[]> {
   );
 }
 
-describe('an upstream without a possible connection', () => {
-  test('because it is unknown or speaks no TLS gets nothing, and the next one serves', async () => {
-    const plain = await startUpstream();
-    const several = await openSeveral({
-      count: 3,
-      each: {
-        a: { base_url: 'https://no-such-host.invalid' },
-        b: { base_url: plain.url.replace('http:', 'https:') },
-      },
-    });
-    try {
-      const got = await several.ask('s1');
-      assert.equal(textIn('messages', got.json()), servedBy('c'));
-      assert.deepEqual(await attemptsOf(several, got), [
-        'a not_sent null next_unreachable 0',
-        'b not_sent null next_unreachable 0',
-        'c answered 200 served 1',
-      ]);
-      assert.equal(plain.requests.length, 0);
-    } finally {
-      await several.close();
-      await plain.close();
-    }
-  });
-});
-
 describe('an upstream', () => {
   // Before it is closed.
   after(async () => assert.deepEqual(await faultsInBooks(several), {}));
@@ -59,11 +33,11 @@ describe('an upstream', () => {
   const several = useSeveral({ count: 2, upstreams });
 
   test('that responds before it has read a large request is used, and the next one gets all of it', async () => {
-    const early = await startUpstream(({ res }) => {
-      res.writeHead(529, { 'content-type': 'application/json', connection: 'close', 'retry-after': '30' });
-      res.end('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}');
+    const head = 'HTTP/1.1 529 Overloaded\r\ncontent-type: application/json\r\nretry-after: 30\r\nconnection: close';
+    const body = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}';
+    await using early = await rawServer((socket) => {
+      socket.end(`${head}\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
     });
-    early.early = true;
     const other = await openSeveral({ count: 2, each: { a: { base_url: early.url } } });
     try {
       const got = await other.ask('early', { note: 'x'.repeat(5_000_000) });
@@ -72,7 +46,6 @@ describe('an upstream', () => {
       assert.ok(other.faults[1]!.requests('b')[0]!.body.length > 5_000_000);
     } finally {
       await other.close();
-      await early.close();
     }
   });
 

@@ -7,7 +7,7 @@ import { textIn } from '../streams/streams.ts';
 import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
-import { type Several, useSeveral } from './several.ts';
+import { type LedgerAttempt, type Several, useSeveral } from './several.ts';
 
 const requestId = (got: Response): string => String(got.headers['x-gateway-request-id']);
 const servedIn = (got: Response): string => textIn('messages', got.json());
@@ -116,10 +116,7 @@ describe('an upstream whose breaker opens', () => {
     await until('it is open, and who found it so is elsewhere', () => several.counts()[1] === 1);
     several.advance(2);
     const got = await asked;
-    assert.deepEqual(
-      got.map(({ status }) => status),
-      [200, 200, 200],
-    );
+    assert.ok(got.every(({ status }) => status === 200));
     assert.deepEqual(several.counts(), [3, 3]);
     for (const one of got) assert.deepEqual(await reasonsOf(several, one), ['a next_overloaded', 'b served']);
   });
@@ -150,9 +147,7 @@ describe('a request does not go on', () => {
     });
     await nothingReserved(several.gateway.database);
     assert.deepEqual(several.counts(), [1, 0]);
-    assert.deepEqual(
-      attempts.map(({ reason }) => reason),
-      ['gone'],
-    );
+    const [{ reason }, ...others] = attempts as [LedgerAttempt];
+    assert.deepEqual([reason, others], ['gone', []]);
   });
 });

@@ -6,12 +6,13 @@ import assert from 'node:assert/strict';
 import { bootGateway, type ConfigSections, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, REFUSING, servedBy, startFaultServer } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
+import { type Case, type Expectation, type Placed, place, read } from '../../upstreams/attempts/cases.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { open, type Response, readAll } from '../support/client.ts';
 import { type MovableClock, movableClock } from '../support/movable-clock.ts';
 import { askBody, PRICING, sending } from '../support/nine.ts';
 import { checkBooks, readBooks } from './books.ts';
-import { type Case, type Expectation, type Placed, place, read } from './cases.ts';
+import { errorsIn } from './several.ts';
 
 /** The running surroundings. */
 export interface Scene {
@@ -135,13 +136,6 @@ async function ask({ gateway, faults, clock }: Surroundings, one: Placed, { atte
   return await got;
 }
 
-/** Errors in a stream; Responses reports one in two events. */
-export function errorsIn(text: string): number {
-  return eventsIn(text).filter(
-    ({ name, data }) => name === 'error' || data.type === 'error' || (name === undefined && data.error),
-  ).length;
-}
-
 function checkAnswer(one: Placed, { attempts, status, answer: response }: Expectation, got: Response): void {
   const why = `${got.status} ${got.text.slice(0, 400)}`;
   assert.equal(got.status, status, why);
@@ -156,14 +150,8 @@ function checkAnswer(one: Placed, { attempts, status, answer: response }: Expect
   }
   if (response === 'error') {
     assert.equal(errorsIn(got.text), 1, why);
-    assert.equal(
-      textIn(
-        spoken,
-        eventsIn(got.text).filter(({ data }) => data.error === undefined),
-      ),
-      '',
-      why,
-    );
+    const others = eventsIn(got.text).filter(({ data }) => data.error === undefined);
+    assert.equal(textIn(spoken, others), '', why);
     return;
   }
   assert.match(String(got.headers['content-type']), /^application\/json/, why);

@@ -4,6 +4,7 @@
  * @module
  */
 import { beforeEach } from 'node:test';
+import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
@@ -31,16 +32,8 @@ export interface Several {
 }
 
 /** A row of the view `ledger_attempts`. */
-export interface LedgerAttempt {
+export interface LedgerAttempt extends Omit<AttemptRecord, 'upstream_model' | 'ms' | 'upstream_request_id'> {
   readonly request_id: string;
-  readonly n: number;
-  readonly upstream: string;
-  readonly credential: string | null;
-  readonly certainty: string;
-  readonly status: number | null;
-  readonly outcome: string;
-  readonly reason: string;
-  readonly sends: number;
   readonly ms: number | null;
   readonly upstream_request_id: string | null;
 }

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { createTestDatabase } from '../../support/database.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { bootGateway } from '../../support/gateway.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { outside } from '../../support/open-database.ts';
-import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
+import { startRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
+import { use } from '../../support/use.ts';
 import { ask, send } from '../support/client.ts';
 
 /** Changes the initial settings of connections to this database. */
@@ -20,35 +19,23 @@ const CUT = `select pg_terminate_backend(pid) from pg_stat_activity
 
 for (const on_store_error of ['deny', 'allow'] as const) {
   describe(`/readyz under ${on_store_error}`, () => {
-    let upstream: ScriptedUpstream;
-    let database: Awaited<ReturnType<typeof createTestDatabase>>;
-    let proxy: TcpRelay;
-    let gateway: TestGateway;
-    let spool_dir: string;
-
-    before(async () => {
-      upstream = await startUpstream();
-      database = await createTestDatabase();
+    const upstream = use(startUpstream);
+    const database = use(createTestDatabase, ({ drop }) => drop());
+    const proxy = use(
+      () => startRelay(Number(new URL(database.url).port)),
+      (relay) => relay.stop(),
+    );
+    const gateway = use(() => {
       const url = new URL(database.url);
-      proxy = await startRelay(Number(url.port));
       url.port = String(proxy.port);
-      spool_dir = await mkdtemp(join(tmpdir(), 'appscli-readiness-'));
-      gateway = await bootGateway({
+      const defaults = { user_daily_usd: 100 };
+      return bootGateway({
         upstream_url: upstream.url,
         database_url: url.href,
-        config: {
-          spend_limits: { defaults: { user_daily_usd: 100 }, on_exceeded: 'deny', on_store_error, spool_dir },
-        },
+        config: { spend_limits: { defaults, on_exceeded: 'deny', on_store_error, spool_dir: ownDirectory() } },
       });
-      assert.equal((await ask(gateway.url, gateway.token)).status, 200);
     });
-    after(async () => {
-      await gateway?.close();
-      await proxy?.stop();
-      await database?.drop();
-      await upstream?.close();
-      await rm(spool_dir, { recursive: true, force: true });
-    });
+    before(async () => assert.equal((await ask(gateway.url, gateway.token)).status, 200));
 
     const ready = () => send(gateway.url, { method: 'GET', path: '/readyz' });
     /** Waits until /readyz reports a state of the database, sends a known client's request, and returns both responses. */

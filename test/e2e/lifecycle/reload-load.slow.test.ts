@@ -1,7 +1,7 @@
 /** Many reloads in the middle of streams: no request is lost, and nothing of a replaced plan stays in memory. */
 import assert from 'node:assert/strict';
-import { rm, writeFile } from 'node:fs/promises';
-import { after, before, test } from 'node:test';
+import { writeFile } from 'node:fs/promises';
+import { before, test } from 'node:test';
 import type { StageDefinition } from '../../../engine/api.ts';
 import { startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
@@ -88,7 +88,6 @@ before(async () => {
   await until('the database is ready', async () => (await gateway.database.check()).ok);
   token = await makeToken(gateway.database);
 });
-after(() => rm(config.directory, { recursive: true, force: true }));
 
 test('reloads in the middle of streams lose no request and leave nothing behind', async () => {
   const sending = { headers: bearer(token), body: messagesBody({ stream: true }) };

@@ -1,10 +1,10 @@
 /** Replicas of one configuration listen where `gateway --listen` says. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { describe, it } from 'node:test';
 import { cli, startCli } from '../../cli/support.ts';
 import { serverSection } from '../../support/gateway.ts';
+import { openPort } from '../../support/net/own-port.ts';
 import { until } from '../../support/until.ts';
 import { openProcessScene } from '../support/process-scene.ts';
 
@@ -23,9 +23,8 @@ function loadsOf(config_file: string, env: NodeJS.ProcessEnv, count: number): Pr
 
 describe('gateway --listen', () => {
   it('listens there whatever the file says, also after a reload, and is named where that fails', async () => {
-    const taken = createServer().listen(0, '127.0.0.1');
-    await once(taken, 'listening');
-    const busy = `127.0.0.1:${(taken.address() as AddressInfo).port}`;
+    await using taken = await openPort(createServer());
+    const busy = `127.0.0.1:${taken.port}`;
     const scene = await openProcessScene({ sections: () => ({ server: { ...serverSection({}), listen: busy } }) });
     try {
       const { config_file, env } = scene;
@@ -44,7 +43,6 @@ describe('gateway --listen', () => {
       assert.match(wrong.stderr, /--listen.*'8080' is invalid\. Expected host:port, such as 127\.0\.0\.1:8080/);
     } finally {
       await scene.close();
-      taken.close();
     }
   });
 });

@@ -4,40 +4,24 @@ import { chmod, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, test } from 'node:test';
 import { readServerState } from '../../../engine/base/store/embedded-postgres.ts';
 import { cli, type RunningCommand, startCli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { type ConfigSections, gatewayConfig, serverSection } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { outside } from '../../support/open-database.ts';
 import { onMachineClock } from '../../support/suite-clock.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from '../support/client.ts';
 import { listeningAt } from '../support/gateway-process.ts';
+import { useUpstream } from '../support/use-gateway.ts';
 
-let directory: string;
-let upstream: ScriptedUpstream;
+const directory = await mkdtemp(join(tmpdir(), 'appscli-start-'));
+await chmod(directory, 0o755);
+after(() => rm(directory, { recursive: true, force: true }));
+const upstream = useUpstream();
 const env: NodeJS.ProcessEnv = onMachineClock({ ...process.env, TEST_UPSTREAM_KEY: 'upstream-key' });
-
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'appscli-start-'));
-  await chmod(directory, 0o755);
-  upstream = await startUpstream();
-});
-beforeEach(() => {
-  upstream.script = answerJson(message());
-});
-after(async () => {
-  await upstream.close();
-  await rm(directory, { recursive: true, force: true });
-});
 
 /** Writes a configuration with an embedded database into the test's directory. */
 async function config(name: string, sections: ConfigSections = {}): Promise<string> {
@@ -166,7 +150,7 @@ test('a database migrated by a newer version is named at start and by the check,
   assert.equal(checked.exit_code, 1);
   const said = checked.stdout.replaceAll(/\s+/g, ' ');
   assert.ok(said.includes(`${host}${pathname}, migrated ${what}`), said);
-  assert.ok(said.includes(`help: ${remedy}`), said);
+  assert.ok(said.includes(`help ${remedy}`), said);
   const words = started.stderr + checked.stdout + checked.stderr;
   assert.ok(password === '' || !words.includes(password));
   await drop();

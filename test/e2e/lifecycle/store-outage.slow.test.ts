@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { standIn, use } from '../../support/use.ts';
 import { ask, bearer, messagesBody, open, readAll, send } from '../support/client.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
-import { askWhileOneWaits, assertStoreError, type Outage, readiness, startOutage } from './outage.ts';
+import { askWhileOneWaits, assertStoreError, readiness, startOutage } from './outage.ts';
 
-let scene: Outage;
-let gateway: Outage['gateway'];
-let upstream: Outage['upstream'];
-
-before(async () => {
-  // The error of requests that wait for the database; those with leased headroom do not.
-  scene = await startOutage({ on_store_error: 'deny', lease: 'off' });
-  ({ gateway, upstream } = scene);
-});
-after(() => scene?.close());
+// The error of requests that wait for the database; those with leased headroom do not.
+const scene = use(() => startOutage({ on_store_error: 'deny', lease: 'off' }));
+const gateway = standIn(() => scene.gateway);
+const upstream = standIn(() => scene.upstream);
 beforeEach(() => {
   upstream.requests.length = 0;
   upstream.script = answerJson(message());

@@ -209,27 +209,6 @@ describe('a gateway without a section `models`', () => {
     await until('it gets a request for the list', () => provider.asked_for_list > asked);
   });
 
-  test('has its models in rules, token groups and policies like any others', async () => {
-    provider.list = listOf('claude-opus-4-5', 'claude-haiku-4-5', LISTED);
-    await rewrite({
-      token_groups: [
-        { name: 'all', models: ['*'] },
-        { name: 'small', models: ['claude-haiku-*'] },
-      ],
-      access: { rules: [{ name: 'no-opus', models: ['claude-opus-*'], message: 'Ask for opus first.' }] },
-    });
-    await until('the list is in force', async () => (await status(LISTED)) === 200);
-    const refused = await ask(gateway, gateway.token, 'responses', 'claude-opus-4-5');
-    assert.equal(refused.status, 403);
-    assert.match(refused.text, /Ask for opus first\./);
-    assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-haiku-4-5', LISTED]);
-    const small = await gateway.newToken({ group: 'small' });
-    assert.deepEqual(await idsOf(gateway, small), ['claude-haiku-4-5']);
-    const other = await ask(gateway, small, 'chat', LISTED);
-    assert.equal(other.status, 404);
-    assert.match(other.json().error.message, /the token group "small" may not use it/);
-  });
-
   test('checks models that a request names beside its own', async () => {
     provider.list = listOf(LISTED);
     await rewrite({});

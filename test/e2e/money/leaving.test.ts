@@ -355,7 +355,7 @@ describe('the place of a client that left', () => {
   /** So long a request waits for a place that somebody who left has. */
   const TIMEOUT_MS = 1000;
   /** After so long at most the gateway reads what has come of a stream, for its bill. */
-  const READ_MS = 50;
+  const READ_MS = 200;
 
   const clock = frozenClock(Date.now());
 

@@ -128,7 +128,7 @@ test('a timeout after sending suggests no retry, explains the charge, and no SDK
   assert.equal(plain.headers['x-should-retry'], 'false');
   assert.match(
     plain.json().error.message,
-    /within 600 seconds\. A late response is drained and charged; a retry is billed again\.$/,
+    /within 600 seconds\. You are charged if the upstream still responds; a retry may be billed too\.$/,
   );
   upstream.requests.length = 0;
   const baseURL = `${gateway.url}/v1`;

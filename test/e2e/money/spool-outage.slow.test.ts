@@ -193,7 +193,10 @@ test('a request that could not be noted does not go out', async () => {
   try {
     const refused = await ask(gateway.url, gateway.token);
     assertStoreError(refused);
-    assert.match(refused.json().error.message, /nor its spool: its directory is a file/);
+    assert.match(
+      refused.json().error.message,
+      /nor its spool \(the disk buffer for outages\): its directory is a file/,
+    );
     assert.equal(upstream.requests.length, 0);
     assert.ok(gateway.logs.some((line) => line.includes('the spool cannot be written to')));
   } finally {

@@ -1,6 +1,6 @@
 /** Faults that proxies and company networks add to a correct gateway: each is found, and named correctly. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import {
   answersErrorPage,
   answersNothing,
@@ -20,8 +20,8 @@ import {
   stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
 import { type Behaviour, startProxy } from '../../support/proxies/proxy.ts';
-import { closing } from '../../support/use.ts';
-import { openScene, type Report, type Scene } from './scene.ts';
+import { closing, use } from '../../support/use.ts';
+import { openScene, type Report } from './scene.ts';
 
 /** What a proxy does; checks that must fail, each with its expected text; beginnings of those that may fail as well. */
 type Case = readonly [name: string, Behaviour, named: Readonly<Record<string, RegExp>>, also: readonly string[]];
@@ -105,21 +105,22 @@ const HARMLESS: readonly (readonly [name: string, Behaviour])[] = [
   ['compresses documents for clients that take it', compressesDocuments],
 ];
 
-let scene: Scene;
+const PROXIES = [...CASES, ...HARMLESS];
 /** By the behaviour of the proxy. Streams are slow, so that all are checked at once. */
 const reports = new Map<string, Promise<Report>>();
-before(async () => {
-  const proxies = [...CASES, ...HARMLESS];
-  scene = await openScene(Object.fromEntries(proxies.map((_, i) => [`m-${i}`, 'messages'])));
-  for (const [i, [name, behaviour]] of proxies.entries()) {
+const scene = use(
+  () => openScene(Object.fromEntries(PROXIES.map((_, i) => [`m-${i}`, 'messages']))),
+  async (opened) => {
+    await Promise.allSettled(reports.values());
+    await opened.close();
+  },
+);
+before(() => {
+  for (const [i, [name, behaviour]] of PROXIES.entries()) {
     const report = checkBehind(behaviour, i);
     report.catch(() => {});
     reports.set(name, report);
   }
-});
-after(async () => {
-  await Promise.allSettled(reports.values());
-  await scene?.close();
 });
 
 async function checkBehind(behaviour: Behaviour, number: number): Promise<Report> {

@@ -2,27 +2,16 @@
 import type { CheckResult } from '../../../engine/base/contract/checks.ts';
 import { cli } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
-import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type ConfigSections, ONE_ATTEMPT } from '../../support/gateway.ts';
 
-export interface Scene {
-  readonly gateway: TestGateway;
-  /** Runs `appscli selfcheck` with the upstream of this model, at the gateway or at something in front of it. */
-  check(model: string, options?: CheckOptions): Promise<Report>;
-  close(): Promise<void>;
-}
+export type Scene = Awaited<ReturnType<typeof openScene>>;
 
-export interface CheckOptions {
+export type Report = Awaited<ReturnType<Scene['check']>>;
+
+interface CheckOptions {
   readonly base_url?: string;
   readonly arguments?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-}
-
-export interface Report {
-  readonly exit_code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-  readonly checks: ReadonlyMap<string, CheckResult>;
-  having(verdict: CheckResult['verdict']): readonly string[];
 }
 
 type ModelUpstream = Readonly<Record<string, unknown>>;
@@ -43,7 +32,7 @@ const PRICING = { input: 3, output: 15 };
 export async function openScene(
   models: Readonly<Record<string, keyof typeof UPSTREAMS>>,
   sections: ConfigSections = {},
-): Promise<Scene> {
+) {
   const ports = new Map<string, number>();
   for (const model of Object.keys(models)) ports.set(model, await freePort());
   const upstreams = Object.entries(models).map(([model, protocol]) => ({
@@ -66,7 +55,8 @@ export async function openScene(
   });
   return {
     gateway,
-    async check(model, { base_url = gateway.url, arguments: more = [], env = {} } = {}) {
+    /** Runs `appscli selfcheck` with the upstream of this model, at the gateway or at something in front of it. */
+    async check(model: string, { base_url = gateway.url, arguments: more = [], env = {} }: CheckOptions = {}) {
       const where = ['--base-url', base_url, '--token-env', 'TEST_TOKEN', '--model', model];
       const echo = ['--echo', `127.0.0.1:${ports.get(model)}`];
       // How often one caller may query the arrival of requests is limited.

@@ -19,7 +19,7 @@ async function printed(...command: string[]): Promise<string> {
 
 it('names a listed scope that no request includes, with all scopes to write, and then groups arrive', async () => {
   const checked = await printed('check', '--live');
-  assert.match(checked, /warning: it lists the scope groups, which contains the claim groups and is not requested: /);
+  assert.match(checked, /it lists the scope groups, which contains the claim groups and is not requested: /);
   assert.ok(checked.includes(REMEDY), checked);
   assert.equal((await scene.trySignIn('anna')).page.status, 403);
   const explained = await printed('sessions', 'explain', 'anna@example.com');

@@ -80,7 +80,7 @@ describe('a reload', () => {
       auth.oidc.allowed_groups = ['a slip of the pen'];
     });
     assert.equal((await renew(refresh_token)).status, 401);
-    assert.match((await refused(token)).text, /you may not use this gateway at the moment/);
+    assert.match((await refused(token)).text, /is suspended: .* or the gateway does not admit you/);
     await withOwnTokens();
     assert.equal((await renew(refresh_token)).status, 401, 'an ended session stays ended');
     await scene.signIn('anna');

@@ -1,6 +1,7 @@
 /** Requirements of reverse proxies for a stream, so that it arrives as written. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { PROTOCOL_PATHS, PROTOCOLS } from '../../../engine/base/contract/protocol.ts';
 import {
   answerChunks,
   answerJson,
@@ -10,7 +11,8 @@ import {
   messageEvents,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { bearer, connect, messagesBody, type Response, send } from '../support/client.ts';
+import { connect, messagesBody, type Response, send } from '../support/client.ts';
+import { askBody, sending } from '../support/nine.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 const { gateway, upstream } = useGateway();
@@ -21,18 +23,12 @@ function buffering({ raw_headers }: Response): string[] {
 }
 
 describe('a stream asks proxies not to buffer it', () => {
-  const bodies = {
-    '/v1/messages': { max_tokens: 64, messages: [{ role: 'user', content: 'Hi' }] },
-    '/v1/chat/completions': { messages: [{ role: 'user', content: 'Hi' }] },
-    '/v1/responses': { input: 'Hi' },
-  };
-  for (const [path, body] of Object.entries(bodies)) {
-    const post = (stream: boolean) =>
-      send(gateway.url, {
-        path,
-        headers: bearer(gateway.token),
-        body: JSON.stringify({ model: 'coder-1', stream, ...body }),
-      });
+  for (const protocol of PROTOCOLS) {
+    const path = PROTOCOL_PATHS[protocol];
+    const post = (stream: boolean) => {
+      const body = JSON.stringify(askBody(protocol, 'coder-1', 'Hi', { stream }));
+      return send(gateway.url, sending(protocol, gateway.token, body));
+    };
 
     test(`on ${path}, translated or not, and a document does not`, async () => {
       upstream.script = answerChunks(messageEvents());

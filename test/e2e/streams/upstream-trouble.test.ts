@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { bootGateway, mainUpstream, serverSection } from '../../support/gateway.ts';
+import { serverSection } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerJson,
@@ -10,8 +10,7 @@ import {
   reset,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
-import { closing } from '../../support/use.ts';
-import { ask, bearer, messagesBody, type Response, send } from '../support/client.ts';
+import { ask, type Response } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
 import { idOf } from '../support/odd.ts';
 import { auditRecord, type LedgerRow, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
@@ -171,28 +170,5 @@ describe("an upstream's own error", () => {
     assert.equal(response.status, 529);
     assert.match(String(response.headers['content-type']), /json/);
     assert.equal(response.json().error.type, 'overloaded_error');
-  });
-});
-
-describe('counting tokens', () => {
-  const counting = (url: string, token: string) =>
-    send(url, { path: '/v1/messages/count_tokens', headers: bearer(token), body: messagesBody() });
-
-  test('at an upstream that counts is passed on and costs nothing', async () => {
-    upstream.script = answerBytes(200, ['content-type', 'application/json'], '{ "input_tokens" : 17 }');
-    const response = await counting(gateway.url, gateway.token);
-    assert.equal(response.text, '{ "input_tokens" : 17 }');
-    assert.equal(upstream.only().url, '/v1/messages/count_tokens');
-    const row = await ledgerRow(gateway.database, idOf(response));
-    assert.deepEqual([row.protocol, row.cost_nano_usd], ['count_tokens', 0]);
-  });
-
-  test('at an upstream without counting is 501, never a made-up number', async () => {
-    const upstreams = [{ ...mainUpstream(upstream.url), supports: { count_tokens: false } }];
-    await using other = closing(await bootGateway({ upstream_url: upstream.url, config: { upstreams } }));
-    const response = await counting(other.url, other.token);
-    assert.equal(response.status, 501, response.text);
-    assert.equal(response.json().error.type, 'not_supported');
-    assert.equal(upstream.requests.length, 0);
   });
 });

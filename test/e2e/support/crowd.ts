@@ -10,8 +10,8 @@ import {
   EVENT_STREAM,
   type Exchange,
   message,
+  messageEvents,
   type Script,
-  sse,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
 import { IS_DEEP } from '../../support/times.ts';
@@ -84,17 +84,6 @@ function outputOf(max_tokens: number): number {
   return Math.max(1, Math.floor((max_tokens * ((max_tokens * 7919) % 100)) / 100));
 }
 
-function* eventsOf(usage: { input_tokens: number; output_tokens: number }): Generator<string> {
-  const begun = { ...message({ ...usage, output_tokens: 1 }), content: [], stop_reason: null };
-  yield sse({ type: 'message_start', message: begun });
-  yield sse({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
-  yield sse({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hello.' } });
-  yield sse({ type: 'content_block_stop', index: 0 });
-  const { output_tokens } = usage;
-  yield sse({ type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens } });
-  yield sse({ type: 'message_stop' });
-}
-
 /** Longest time to a response and between two events of a stream. */
 const THINKING_MS = IS_DEEP ? 1500 : 300;
 const TALKING_MS = IS_DEEP ? 40 : 10;
@@ -126,7 +115,7 @@ export const answerCrowd: Script = async (exchange: Exchange) => {
   await blocked;
   if (!stream) return answerJson(message(usage))(exchange);
   exchange.res.writeHead(200, EVENT_STREAM as string[]);
-  for (const event of eventsOf(usage)) {
+  for (const event of messageEvents(['Hello.'], usage)) {
     exchange.res.write(event);
     await pass(TALKING_MS, random);
   }

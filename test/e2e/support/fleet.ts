@@ -34,9 +34,9 @@ export async function startFleet(options: {
   const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database_url };
   const start = async (port: number) => {
     const server = { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' };
-    const { directory, config_file } = await writeConfig(gatewayConfig(upstream_url, { ...config, server }));
+    const { config_file } = await writeConfig(gatewayConfig(upstream_url, { ...config, server }));
     const run = () => startGatewayProcess(config_file, env);
-    return { directory, config_file, run, running: await run() };
+    return { config_file, run, running: await run() };
   };
   const ports = await Promise.all(Array.from({ length: gateways }, freePort));
   const members = await Promise.all(ports.map(start));
@@ -57,15 +57,11 @@ export async function startFleet(options: {
     async close() {
       await Promise.all(members.map(({ running }) => running.end('SIGKILL')));
       await database.close();
-      for (const { directory } of members) await rm(directory, { recursive: true, force: true });
     },
   };
 }
 
-/** A PostgreSQL of a test's own that may be stopped; the URLs of its databases stay the same. */
-export type MortalPostgres = Awaited<ReturnType<typeof startMortalPostgres>>;
-
-/** Starts a PostgreSQL of its own, which writes commits before it confirms them. */
+/** Starts a PostgreSQL that may be stopped, which writes commits before it confirms them. The URLs of its databases stay the same. */
 export async function startMortalPostgres(more: Readonly<Record<string, string>> = {}) {
   const directory = await mkdtemp(join(tmpdir(), 'appscli-mortal-'));
   // As root, PostgreSQL runs under another account, which has to get in.

@@ -5,9 +5,9 @@
 import { beforeEach } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { PROTOCOL_PATHS, PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
-import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
+import { startModelProvider } from '../../support/model-provider/model-provider.ts';
 import { standIn, use } from '../../support/use.ts';
 import { type Response, send } from './client.ts';
 import { nothingReserved } from './state.ts';
@@ -75,18 +75,13 @@ export function nineConfig(url: string, { upstreams = [], models = [], rules = [
 }
 
 /** The tools of a test of combinations. */
-export interface Nine {
-  readonly provider: ModelProvider;
-  readonly gateway: TestGateway;
-  readonly messages: Anthropic;
-  readonly openai: OpenAI;
-}
+export type Nine = ReturnType<typeof useNine>;
 
 /**
  * Gives the tests of a file both. Before each test the provider has seen nothing and returns a short text. Files without sections
  * of their own share them.
  */
-export function useNine(more?: (url: string) => ConfigSections): Nine {
+export function useNine(more?: (url: string) => ConfigSections) {
   const opened = use(async () => {
     const nine = await (more === undefined ? lendNine() : openNine(more));
     const { url, token } = nine.gateway;
@@ -126,18 +121,12 @@ async function openNine(more: (url: string) => ConfigSections = () => ({})) {
 
 const lendNine = lend(openNine);
 
-const PATHS: Readonly<Record<Protocol, string>> = {
-  messages: '/v1/messages',
-  chat: '/v1/chat/completions',
-  responses: '/v1/responses',
-};
-
 /** How to send a body to a protocol's path with plain HTTP. */
 export function sending(spoken: Protocol, token: string, body: string) {
   const headers = ['authorization', `Bearer ${token}`, 'content-type', 'application/json'];
   // Every client of the Messages protocol sends its version, and the protocol requires it.
   if (spoken === 'messages') headers.push('anthropic-version', '2023-06-01');
-  return { path: PATHS[spoken], headers, body };
+  return { path: PROTOCOL_PATHS[spoken], headers, body };
 }
 
 /** Sends a body to a protocol's path with plain HTTP. */

@@ -1,5 +1,5 @@
 /** The dependencies of a gateway as a process: an upstream, a database, and a directory with its configuration. */
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { createTestDatabase } from '../../support/database.ts';
 import {
@@ -62,7 +62,6 @@ export async function openProcessScene({ sections, files = {}, script, database:
       await database.close();
       await drop();
       await upstream.close();
-      await rm(directory, { recursive: true, force: true });
     },
   };
 }

@@ -44,11 +44,7 @@ export function useUpstream(script: Script = answerJson(message())): ScriptedUps
  * @param stages beside the shipped ones
  */
 export function useGateway(config?: Sections, clock?: Clock, stages?: readonly StageDefinition[]): Surroundings {
-  const opened = use(async () => {
-    const surroundings = await (config === undefined ? lendGateway() : openGateway(config, clock, stages));
-    surroundings.upstream.early = false;
-    return surroundings;
-  });
+  const opened = use(() => (config === undefined ? lendGateway() : openGateway(config, clock, stages)));
   const upstream = standIn(() => opened.upstream);
   beforeEach(() => {
     upstream.requests.length = 0;

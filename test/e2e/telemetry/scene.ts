@@ -79,8 +79,6 @@ function sections(url: string): ConfigSections {
   };
 }
 
-export type TelemetryScene = Awaited<ReturnType<typeof openTelemetryScene>>;
-
 /** A `traceparent` of a new trace, as a client sends it. */
 export function newParent(): { readonly trace_id: string; readonly parent_span_id: string; readonly header: string } {
   const [trace_id, parent_span_id] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')];

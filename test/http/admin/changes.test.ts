@@ -66,12 +66,10 @@ describe('changes as a file', () => {
       found,
       list.map(({ id, at, words, after }) => ({ id, at, words, after })),
     );
-    const formula = await bench.by.database.query<{ id: number }>(
-      'test_formula',
-      `insert into admin_changes (at, actor_kind, actor, action, subject) values (now(), 'person', '=HYPERLINK("x")', 'limit.set', '@SUM(1)')
-       returning id`,
-      [],
-    );
+    const formula = await bench.rows<{
+      id: number;
+    }>(`insert into admin_changes (at, actor_kind, actor, action, subject) values (now(), 'person', '=HYPERLINK("x")', 'limit.set', '@SUM(1)')
+       returning id`);
     const cells = await bench.get('root', `${CSV}?action=limit.set`);
     const all: Record<string, string>[] = parse(cells, { columns: true });
     const row = all.find(({ id }) => Number(id) === formula[0]!.id)!;
@@ -80,12 +78,8 @@ describe('changes as a file', () => {
   });
 
   test('are more than one page, in order and each once', async () => {
-    await bench.database.query(
-      'test_many_changes',
-      `insert into admin_changes (at, actor_kind, actor, action, subject)
-       select now(), 'gateway', 'sign-in', 'person.suspend', 'crowd' from generate_series(1, 1203)`,
-      [],
-    );
+    await bench.rows(`insert into admin_changes (at, actor_kind, actor, action, subject)
+       select now(), 'gateway', 'sign-in', 'person.suspend', 'crowd' from generate_series(1, 1203)`);
     const { body, headers } = await bench.ask('root', 'GET', `${LINES}?subject=crowd`);
     assert.equal(headers.get('content-type'), 'application/jsonl; charset=utf-8');
     assert.equal(headers.get('content-disposition'), 'attachment; filename="changes.jsonl"');
@@ -111,13 +105,9 @@ describe('rejected sign-ins', () => {
   const REFUSED = '/admin/api/refused-sign-ins';
 
   test('are listed page by page and as a file, within a period, to administrators', async () => {
-    await bench.database.query(
-      'test_refusals',
-      `insert into refused_sign_ins (at, email, client, client_address, request_id, refused, detail, groups, expected)
+    await bench.rows(`insert into refused_sign_ins (at, email, client, client_address, request_id, refused, detail, groups, expected)
        select timestamptz '2026-03-01T00:00:00Z' + n * interval '1 hour', 'eve@example.com', '=cmd', '192.0.2.9', 'r' || n,
-         'group', 'nobody', '{guests}', '{engineering}' from generate_series(1, 5) n`,
-      [],
-    );
+         'group', 'nobody', '{guests}', '{engineering}' from generate_series(1, 5) n`);
     const query = 'user=eve@example.com&since=2026-03-01T02:00:00Z&until=2026-03-01T05:00:00Z';
     const first = await bench.get('root', `${REFUSED}?${query}&limit=2`);
     const rest = await bench.get('root', `${REFUSED}?${query}&limit=2&before=${first.next}`);

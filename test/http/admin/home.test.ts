@@ -46,7 +46,7 @@ describe('the first page of administrators', () => {
       ['2026-03-09T00:00:00.000Z', '2026-03-09T12:00:00.000Z'],
     ]);
     assert.deepEqual([body.today.requests, body.yesterday.total.cost_usd], [0, 0]);
-    assert.deepEqual(body.upstreams, { all: 2, closed: [], drained: [] });
+    assert.deepEqual(body.upstreams, { all: 2, unavailable: [], drained: [] });
     assert.deepEqual(body.configuration, { version: null, loaded_at: null, replicas: 0, is_failing: false });
     assert.deepEqual([body.refused, body.look_at], [{ requests: 0, by_error: [] }, []]);
   });
@@ -81,7 +81,7 @@ describe('the first page of administrators', () => {
       ['model_not_found', 1, 0],
     ]);
     assert.match(body.refused.by_error[0].meaning, /limit/);
-    assert.deepEqual(body.upstreams, { all: 2, closed: [], drained: ['spare'] });
+    assert.deepEqual(body.upstreams, { all: 2, unavailable: [], drained: ['spare'] });
     assert.deepEqual([body.configuration.replicas, body.configuration.is_failing], [1, true]);
     assert.deepEqual(pick(body.look_at, 'kind', 'subject'), [
       ['configuration_failed', null],

@@ -23,7 +23,7 @@ describe('managed policies', () => {
   test('are listed with their audience and its size', async () => {
     await bench.addSession('pat@partner.example', 'ses_pat');
     const listed = await ask('root');
-    const people = (await bench.database.query<{ id: string }>('test_people', 'select id from principals', [])).length;
+    const people = (await bench.rows<{ id: string }>('select id from principals')).length;
     assert.deepEqual([listed.enabled, listed.people], [true, people]);
     assert.deepEqual(pick(listed.policies, 'name', 'is_default', 'people', 'file'), [
       ['standard', true, people, 'standard.yaml'],

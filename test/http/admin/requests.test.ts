@@ -25,7 +25,7 @@ async function record(hours_ago: number, fields: Fields): Promise<string> {
     ...{ duration_ms: 900, input_tokens: 10, output_tokens: 20, cost_usd: 0.25, cost_from: 'upstream', sends: 1 },
   };
   const text = JSON.stringify([{ at_ms, request_id: id, record: { ...shared, ...fields } }]);
-  await bench.database.query('test_audit', 'select audit_append($1::jsonb, false)', [text]);
+  await bench.rows('select audit_append($1::jsonb, false)', text);
   return id;
 }
 
@@ -53,9 +53,7 @@ before(async () => {
 });
 
 // Records of a test are invisible to the others.
-afterEach(() =>
-  bench.database.query('test_forget', 'delete from audit_log where not request_id = any ($1)', [Object.values(ids)]),
-);
+afterEach(() => bench.rows('delete from audit_log where not request_id = any ($1)', Object.values(ids)));
 
 const list = (who: string, query = '') => bench.get(who, `/admin/api/requests${query}`);
 const idsOf = async (who: string, query = '') => pick((await list(who, query)).requests, 'id');
@@ -230,16 +228,12 @@ const MANY = 1203;
 describe('requests as a file', () => {
   const bench = adminBench();
   before(async () => {
-    await bench.database.query(
-      'test_many_records',
-      `select audit_append((
+    await bench.rows(`select audit_append((
          select jsonb_agg(jsonb_build_object('at_ms', 1773144000000 - n * 60000, 'request_id', 'r' || n, 'record',
            jsonb_build_object('request_id', 'r' || n, 'user', case n % 3 when 0 then 'bob@example.com' else 'alice@example.com' end,
              'model', case n when 7 then '=HYPERLINK("x")' else 'coder-1' end, 'status', 200, 'cost_usd', 0.25,
              'cost_from', 'upstream', 'client', 'coder-cli')))
-         from generate_series(1, ${MANY}) n), false)`,
-      [],
-    );
+         from generate_series(1, ${MANY}) n), false)`);
   });
 
   const linesOf = (body: string): Record<string, unknown>[] => JSON.parse(`[${body.trimEnd().replaceAll('\n', ',')}]`);

@@ -41,7 +41,10 @@ describe('a service token', () => {
       const filled = path.replace(/\{\w+\}/, id);
       assert.deepEqual((await refusal(token, method, filled)).slice(0, 2), [403, 'forbidden'], `${method} ${path}`);
     }
-    assert.match((await refusal(token, 'GET', '/admin/api/tokens'))[2], /it needs tokens:read and has/);
+    assert.match(
+      (await refusal(token, 'GET', '/admin/api/tokens'))[2],
+      /the operation needs tokens:read; the token has/,
+    );
     const own = await refusal(token, 'POST', '/admin/api/tokens', { name: 'x', group: 'coders' });
     assert.match(own[2], /"user" is missing/);
     const { changes } = await bench.get('root', '/admin/api/changes');

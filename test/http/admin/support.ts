@@ -20,6 +20,7 @@ import { createUpstreamStates } from '../../../engine/domain/upstreams/states/up
 import { adminRoutes } from '../../../engine/edge/http/admin.ts';
 import { servePlan } from '../../../engine/edge/http/app.ts';
 import type { Plan } from '../../../engine/pipeline/run/plan.ts';
+import { addSession as putSession } from '../../identity/sessions/people.ts';
 import { openTestStore, quietLog } from '../../support/store.ts';
 import { upstream } from '../../upstreams/states/scene.ts';
 import { assertDescribed } from './description.ts';
@@ -171,10 +172,14 @@ async function openBench(used_config: GatewayConfig, policies: readonly Policy[]
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const by: Changing = { database, clock, actor: { kind: 'command', name: 'root@host' } };
-  const addSession = sessionAdder(by);
+  const addSession = (user: string, id: string) =>
+    putSession(
+      { database },
+      { user, id, at: new Date(clock.now()), groups: PEOPLE[user.split('@', 1)[0]!]?.groups ?? [] },
+    );
   for (const name of Object.keys(PEOPLE)) await addSession(`${name}@example.com`, `ses_${name}`);
   return {
-    ...{ url, database, clock, by, states, logs, operations, addSession, ...asking(url) },
+    ...{ url, database, rows: store.rows, clock, by, states, logs, operations, addSession, ...asking(url) },
     /** Runs something while the database is away. */
     withoutStore<T>(run: () => Promise<T>): Promise<T> {
       is_away = true;
@@ -237,22 +242,5 @@ function asking(url: string) {
       assert.equal(response.body.error.code, CODES[status]);
       return response;
     },
-  };
-}
-
-/** Puts sessions into the database. */
-function sessionAdder({ database, clock }: Changing) {
-  return async (user: string, id: string) => {
-    await database.query(
-      'test_add_session',
-      `with owner as (
-         insert into principals (id, email, groups) values ('user:' || $1::text, $1, $4)
-         on conflict (id) do update set email = excluded.email returning id
-       )
-       insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
-       select $2, id, jsonb_build_object('email', $1::text, 'issuer', 'https://id.example.com', 'subject', $1), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
-         $3::timestamptz + interval '30 days' from owner`,
-      [user, id, new Date(clock.now()), PEOPLE[user.slice(0, user.indexOf('@'))]?.groups ?? []],
-    );
   };
 }

@@ -216,11 +216,7 @@ async function makeTokens() {
   await revokeToken(bench.by, gone.id);
   await make('bob', 'desk', 'coders', { self_service: true });
   await make('bob', 'ci', 'left-behind');
-  await bench.database.query(
-    'test_blocked',
-    `update principals set blocked_at = now() where email = 'bob@example.com'`,
-    [],
-  );
+  await bench.rows(`update principals set blocked_at = now() where email = 'bob@example.com'`);
   bench.clock.advance(2 * DAY_MS);
 }
 

@@ -14,9 +14,9 @@ const ask = (status: number, who: string, method: string, path = '', body?: obje
 
 function show(effect: 'failure' | 'credential', times = 1, to = 'main'): void {
   for (let n = 0; n < times; n++) {
-    const trial = bench.states.begin(to, 'coder-1');
-    trial.report(effect, 'status 529');
-    trial.leave();
+    const handle = bench.states.begin(to, 'coder-1');
+    handle.report(effect, 'status 529');
+    handle.leave();
   }
 }
 
@@ -87,10 +87,9 @@ describe('upstreams', () => {
   });
 
   test('that are drained and no longer in gateway.yaml are listed, and can be resumed', async () => {
-    await bench.database.query(
-      'test_drain',
+    await bench.rows(
       "insert into drained_upstreams (name, drained_at, drained_by) values ('old', $1, 'ana@example.com')",
-      [AT],
+      AT,
     );
     const drained = { by: 'ana@example.com', at: AT, reason: null };
     const unknown = { state: 'drained', in_flight: null, breaker: null };

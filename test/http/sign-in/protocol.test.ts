@@ -29,7 +29,7 @@ describe('the protocol text', () => {
     const limits = ['30 unfinished sign-ins and 10 wrong codes', '60 minutes', '30 days', '1000000 bytes'];
     const sent = ["The optional `surface` is the program's name", '`used`, `reserved`, `in_flight`'];
     for (const words of [...limits, ...sent]) assert.ok(text.includes(words), words);
-    assert.doesNotMatch(text, /id\.example\.com|SECRET/);
+    assert.doesNotMatch(text, /id\.example\.com|SECRET|\{\{|undefined/);
   });
 
   it('has tables that a summary cannot break', () => {

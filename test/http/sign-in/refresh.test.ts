@@ -4,7 +4,7 @@ import type { ProviderGrant } from '../../../engine/domain/identity/provider/pro
 import { until } from '../../support/until.ts';
 import { ANNA, assertError, fails, useSignIn } from './support.ts';
 
-const { url, backstage, rows, ask, renew, signIn } = useSignIn();
+const { served, backstage, rows, ask, renew, signIn } = useSignIn();
 const onlySession = async () => (await rows('sessions'))[0]!;
 const change = (columns: object) => rows('sessions').update(columns);
 
@@ -104,7 +104,7 @@ describe('the identity provider, queried at a refresh,', () => {
       return { ...(await recheck(grant)), grant: replaced };
     };
     const body = new URLSearchParams({ grant_type: 'refresh_token', refresh_token });
-    await assert.rejects(fetch(`${url()}/oauth/token`, { method: 'POST', body, signal: giving_up.signal }));
+    await assert.rejects(fetch(`${served.url}/oauth/token`, { method: 'POST', body, signal: giving_up.signal }));
     await until('the refresh is over', async () => (await onlySession()).refreshing_until === null);
     await assertStillGood(refresh_token, recheck, 'replaced-88');
   });

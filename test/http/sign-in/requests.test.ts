@@ -6,7 +6,7 @@ import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
 import { assertError, ISSUER, useSignIn } from './support.ts';
 
-const { url, backstage, ask, see, answer: response, token } = useSignIn();
+const { served, backstage, ask, see, answer: response, token } = useSignIn();
 
 const FORM = 'application/x-www-form-urlencoded';
 const DISCOVERY = '/.well-known/oauth-authorization-server';
@@ -77,7 +77,7 @@ describe('a form', () => {
   it('requires one content type: another is rejected with the expected one', async () => {
     for (const path of PROGRAM_POSTS) {
       for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x', '']) {
-        const refused = await send(url(), { path, headers: ['content-type', type], body: '{"grant_type":"x"}' });
+        const refused = await send(served.url, { path, headers: ['content-type', type], body: '{"grant_type":"x"}' });
         assertError(refused, 400, 'invalid_request', /application\/x-www-form-urlencoded/);
       }
     }
@@ -105,12 +105,12 @@ describe('a form', () => {
     assert.equal(declared.status, 413);
     assert.equal(declared.headers.connection, 'close');
     const chunks = [Buffer.from(body.slice(0, 9000)), Buffer.from(body.slice(9000))];
-    const streamed = await send(url(), { path: '/oauth/token', headers: ['content-type', FORM], body: chunks });
+    const streamed = await send(served.url, { path: '/oauth/token', headers: ['content-type', FORM], body: chunks });
     assert.equal(streamed.status, 413);
   });
 
   it('that never ends is aborted, and its connection closed', async () => {
-    const socket = await connect(url());
+    const socket = await connect(served.url);
     const received = collect(socket);
     socket.write(`POST /oauth/token HTTP/1.1\r\nhost: x\r\ncontent-type: ${FORM}\r\ncontent-length: 20\r\n\r\ngrant`);
     while (backstage.clock.next() === undefined) await new Promise((resolve) => setImmediate(resolve));
@@ -123,7 +123,7 @@ describe('a form', () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.constantFrom(...PROGRAM_POSTS), async (bytes, path) => {
         const headers = ['content-type', FORM];
-        const response = await send(url(), { path, headers, body: Buffer.from(bytes) as never });
+        const response = await send(served.url, { path, headers, body: Buffer.from(bytes) as never });
         assert.ok(response.status < 500, `${response.status}`);
         response.json();
       }),

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { after, before, beforeEach } from 'node:test';
+import { beforeEach } from 'node:test';
 import express, { Router } from 'express';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
@@ -15,11 +15,11 @@ import type { Admission } from '../../../engine/domain/identity/provider/admit.t
 import {
   type Claims,
   type Identified,
-  type IdentityProvider,
   ProviderError,
   type ProviderGrant,
   type SignInAttempt,
 } from '../../../engine/domain/identity/provider/provider.ts';
+import type { IdentityProvider } from '../../../engine/domain/identity/provider/provider-client.ts';
 import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import { createConsoleSessions } from '../../../engine/domain/identity/sessions/console-sessions.ts';
 import { createDeviceGrants } from '../../../engine/domain/identity/sessions/device-grants.ts';
@@ -30,6 +30,7 @@ import { signInRoutes } from '../../../engine/edge/http/sign-in/index.ts';
 import { send } from '../../e2e/support/client.ts';
 import { configWith } from '../../identity/sessions/configuration.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
+import { closing, use } from '../../support/use.ts';
 
 export const ISSUER = 'https://gateway.example.com';
 const PROVIDER = 'https://id.example.com';
@@ -162,23 +163,19 @@ export async function serve(router: Router): Promise<{ url: string; close(): Pro
 }
 
 /** Makes the function that sends requests to a server; forms are encoded, texts sent as they are. */
-function askAt(url: () => string): Ask {
+function askAt(served: { readonly url: string }): Ask {
   return (method, path, { form, headers = {} } = {}) => {
     const body = form === undefined || typeof form === 'string' ? form : new URLSearchParams(form).toString();
     const type = body === undefined ? {} : { 'content-type': 'application/x-www-form-urlencoded' };
     const flat = Object.entries({ ...type, ...headers }).flat();
-    return send(url(), { method, path, headers: flat, ...(body === undefined ? {} : { body }) });
+    return send(served.url, { method, path, headers: flat, ...(body === undefined ? {} : { body }) });
   };
 }
 
 /** Serves a router during a test. */
 export async function whileServed<Result>(router: Router, test: (ask: Ask) => Promise<Result>): Promise<Result> {
-  const served = await serve(router);
-  try {
-    return await test(askAt(() => served.url));
-  } finally {
-    await served.close();
-  }
+  await using served = closing(await serve(router));
+  return await test(askAt(served));
 }
 
 /** The cookie a response sets, as a browser sends it back. */
@@ -201,22 +198,16 @@ export const fails =
 /** Serves the routes for the tests of a file, afresh for each test; a program's and a browser's steps there, one by one. */
 export function useSignIn(config = signInConfig()) {
   let current: Router;
-  let served: Awaited<ReturnType<typeof serve>>;
   const backstage = createBackstage();
   const { store } = useTestStore();
-  before(async () => {
-    const router = Router();
-    router.use((req, res, next) => current(req, res, next));
-    served = await serve(router);
-  });
-  after(() => served.close());
+  const served = use(() => serve(Router().use((req, res, next) => current(req, res, next))));
   beforeEach(async () => {
     await store.database.knex.raw('truncate attempts, device_grants, principals cascade');
     current = createRoutes(config, Object.assign(backstage, createBackstage()), store);
   });
   /** The rows of a table. */
   const rows = (table: string) => store.database.knex(table).select();
-  const ask = askAt(() => served.url);
+  const ask = askAt(served);
   /** Begins a sign-in as a program does. */
   const begin = async (headers: Record<string, string> = {}) => {
     const response = await ask('POST', '/oauth/device_authorization', { form: {}, headers });
@@ -252,8 +243,7 @@ export function useSignIn(config = signInConfig()) {
     await comeBack(begun);
     return (await poll(begun.device_code)).json() as { access_token: string; refresh_token: string };
   };
-  const url = () => served.url;
-  return { url, backstage, rows, ask, begin, see, answer, leave, away, comeBack, token, poll, renew, signIn };
+  return { served, backstage, rows, ask, begin, see, answer, leave, away, comeBack, token, poll, renew, signIn };
 }
 
 /** Asserts an OAuth error as RFC 6749 has it. */

@@ -236,13 +236,7 @@ describe('asking about somebody', () => {
     ['whom there is nothing to ask about with', { a: 'unaskable', unreadable: {} }, 'unaskable', ['a'], [0, 1]],
     ['while the provider is down', { a: 'unavailable' }, 'unavailable', ['a'], [0]],
     ['while the gateway is registered wrongly', { a: 'invalid' }, 'unavailable', ['a'], [0]],
-    [
-      'refused by one session while another gets no answer',
-      { a: 'unavailable', b: 'refused' },
-      'unavailable',
-      ['b', 'a'],
-      [0],
-    ],
+    ['refused by one session, unclear by another', { a: 'unavailable', b: 'refused' }, 'unavailable', ['b', 'a'], [0]],
     ['not admitted any more', { a: {}, b: { groups: ['nobody'] } }, 'not_admitted', ['b'], []],
     ['who has another address now', { a: { email: 'other@example.com' } }, 'unaskable', ['a'], []],
   ];

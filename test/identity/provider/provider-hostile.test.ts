@@ -41,19 +41,13 @@ async function refusal(promise: Promise<unknown>, problem: ProviderProblem, mess
 
 describe('rejects an ID token', () => {
   const cases: Record<string, [(scripted: ScriptedProvider) => Promise<string>, RegExp]> = {
-    'without a signature': [
-      async (s) => `${base64url({ alg: 'none' })}.${base64url(s.claims())}.`,
-      /unexpected JWT "alg"/,
-    ],
+    'without a signature': [async (s) => `${base64url({ alg: 'none' })}.${base64url(s.claims())}.`, /JWT "alg"/],
     'signed with a key the provider does not have': [(s) => s.forge(s.claims()), /signature verification failed/],
     'signed with a key of another name': [(s) => s.forge(s.claims(), { kid: 'key-9' }), /no applicable keys/],
     'whose signature was made with the public key as a secret': [signedWithPublicKey, /unexpected JWT "alg"/],
     'of another issuer': [(s) => s.sign(s.claims({ iss: 'https://evil.example.com' })), /"iss"/],
     'for another client': [(s) => s.sign(s.claims({ aud: 'somebody-else' })), /"aud"/],
-    'for several clients that names none as its party': [
-      (s) => s.sign(s.claims({ aud: ['gateway', 'somebody-else'] })),
-      /untrusted audiences/,
-    ],
+    'for several clients': [(s) => s.sign(s.claims({ aud: ['gateway', 'somebody-else'] })), /untrusted audiences/],
     'of another attempt': [(s) => s.sign(s.claims({ nonce: 'nonce-of-another-attempt' })), /"nonce"/],
     'without a nonce': [(s) => s.sign(s.claims({ nonce: undefined })), /nonce/],
     'that has expired': [(s) => s.sign(s.claims({ exp: Math.floor(Date.now() / 1000) - 31 })), /"exp".*clock_skew/],
@@ -379,30 +373,10 @@ test('client id and secret stay literal in the header, except for form encoding'
 
 describe('a rejection by the token endpoint suggests what to check', () => {
   const cases: [string, number, string, RegExp][] = [
-    [
-      'a wrong id or secret',
-      401,
-      'invalid_client',
-      /check auth\.oidc\.client_id \(gateway\) and the secret in OIDC_CLIENT_SECRET/,
-    ],
-    [
-      'a secret it wants in another way',
-      401,
-      'invalid_client',
-      /set auth\.oidc\.token_endpoint_auth_method to client_secret_post/,
-    ],
-    [
-      'a wrong secret, as Keycloak has it',
-      401,
-      'unauthorized_client',
-      /secret in OIDC_CLIENT_SECRET is wrong.*otherwise allow the client .* the grant types/,
-    ],
-    [
-      'a code for another redirect URI',
-      400,
-      'invalid_grant',
-      /another redirect URI than http:\/\/127\.0\.0\.1:9\/oauth\/callback/,
-    ],
+    ['a wrong id or secret', 401, 'invalid_client', /check auth\.oidc\.client_id \(gateway\) and the secret in OIDC_/],
+    ['a secret it wants in another way', 401, 'invalid_client', /token_endpoint_auth_method to client_secret_post/],
+    ['a wrong secret, as Keycloak has it', 401, 'unauthorized_client', /the grant types.*the secret in OIDC_CLIENT_/],
+    ['a code for another redirect URI', 400, 'invalid_grant', /another redirect URI than http:.*:9\/oauth\/callback/],
     ['a redirect URI it does not know', 400, 'invalid_request', /redirect URI http:.* is registered there/],
   ];
   for (const [name, status, error, message] of cases) {
@@ -432,13 +406,7 @@ describe('a renewal that is rejected without JSON', () => {
     ['is a no with 401 and a page', 401, page, {}, 'refused'],
     ['is a no with a challenge for another token', 401, page, bearer, 'refused'],
     ['is a no with JSON of another kind', 400, { message: 'no such session' }, {}, 'refused'],
-    [
-      'is a no with the JSON of the standard under another content type',
-      400,
-      '{"error":"invalid_grant"}',
-      {},
-      'refused',
-    ],
+    ['is a no with the standard JSON under another content type', 400, '{"error":"invalid_grant"}', {}, 'refused'],
     ['is a no with that behind a challenge', 401, { error: 'invalid_grant' }, basic, 'refused'],
     ['is about the gateway where the challenge is for its secret', 401, page, basic, 'invalid'],
     ['is about the gateway where JSON says so', 400, '{"error":"invalid_client"}', {}, 'invalid'],

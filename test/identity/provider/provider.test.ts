@@ -314,9 +314,9 @@ describe('the gateway proves itself', () => {
       ['{"kty":"the-secret-that-is-no-key"}', /can't be read/],
       [JSON.stringify(ec.publicKey.export({ format: 'jwk' })), /can't be read/],
       [rsa.privateKey.export(passphrase).toString(), /without a passphrase/],
-      [pem(small.privateKey), /RSA key of 1024 bits/],
-      [pem(odd.privateKey), /unsupported curve/],
-      [pem(generateKeyPairSync('x25519').privateKey), /type x25519/],
+      [pem(small.privateKey), /unsupported type \(rsa 1024\): expected RSA of at least 2048 bits/],
+      [pem(odd.privateKey), /unsupported type \(ec secp256k1\)/],
+      [pem(generateKeyPairSync('x25519').privateKey), /unsupported type \(x25519\)/],
     ];
     for (const [secret, message] of cases) {
       const make = () => makeProvider('https://id.example.com', with_key, secret);

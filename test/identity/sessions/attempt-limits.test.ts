@@ -4,7 +4,11 @@ import fc from 'fast-check';
 import type { Log } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
-import { countedAddress, createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
+import {
+  countedAddress,
+  createAttemptLimits,
+  createRateLimit,
+} from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import { quietLog, useTestStore } from '../../support/store.ts';
 import { authWith } from './configuration.ts';
 import { START } from './people.ts';
@@ -105,9 +109,20 @@ describe('the counter of an address', () => {
   });
 });
 
+it('a rate limit admits a burst of a key, then so much a second, whatever others take', () => {
+  const clock = frozenClock(START);
+  const rates = createRateLimit({ clock, most: 64, window_seconds: 64 });
+  assert.equal(rates.take('ada', 2), undefined);
+  rates.giveBack('ada', -80);
+  assert.deepEqual(rates.take('ada', 2), { retry_after_seconds: 20 });
+  assert.equal(rates.take('bob', 2), undefined);
+  clock.advance(20_000);
+  assert.equal(rates.take('ada', 2), undefined);
+});
+
 describe('invalid credentials', () => {
   const ask = (attempts: ReturnType<typeof open>, text: string, is_ours: boolean, is_good: boolean) =>
-    attempts.ask(
+    attempts.lookUp(
       { text, address: '192.0.2.80', is_ours },
       async () => 'answer',
       () => is_good,
@@ -120,20 +135,20 @@ describe('invalid credentials', () => {
     for (let n = 0; n < 20; n++) {
       const asked = { text: 'x', address: '192.0.2.80', is_ours: false };
       await assert.rejects(
-        attempts.ask(asked, broken, () => true),
+        attempts.lookUp(asked, broken, () => true),
         /away/,
         'it could not be checked',
       );
     }
-    for (let n = 0; n < 50; n++) assert.ok('answer' in (await ask(attempts, 'good', false, true)));
+    for (let n = 0; n < 50; n++) assert.ok('found' in (await ask(attempts, 'good', false, true)));
     for (let n = 0; n < limits.refused_credentials; n++)
-      assert.ok('answer' in (await ask(attempts, `${n}`, false, false)));
+      assert.ok('found' in (await ask(attempts, `${n}`, false, false)));
     assert.deepEqual(await ask(attempts, 'another', false, true), { retry_after_seconds: 120 });
     for (let n = 0; n < limits.refused_credentials; n++)
-      assert.ok('answer' in (await ask(attempts, 'ours', true, false)));
+      assert.ok('found' in (await ask(attempts, 'ours', true, false)));
     assert.ok('retry_after_seconds' in (await ask(attempts, 'ours', true, true)));
-    assert.ok('answer' in (await ask(attempts, 'ours, too', true, true)));
+    assert.ok('found' in (await ask(attempts, 'ours, too', true, true)));
     clock.advance(120_000);
-    assert.ok('answer' in (await ask(attempts, 'another', false, true)));
+    assert.ok('found' in (await ask(attempts, 'another', false, true)));
   });
 });

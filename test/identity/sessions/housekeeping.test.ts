@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import { createConsoleSessions, makeLink } from '../../../engine/domain/identity/sessions/console-sessions.ts';
@@ -15,19 +15,16 @@ const { store } = useTestStore();
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-async function rowsIn(table: string): Promise<number> {
-  const [row] = await store.database.query<{ rows: number }>(
-    `test_rows_${table}`,
-    `select count(*) as rows from ${table}`,
-    [],
-  );
-  return row!.rows;
-}
+const rowsIn = async (table: string): Promise<number> =>
+  (await store.rows(`select count(*)::integer as rows from ${table}`))[0].rows;
+
+const start = (clock: FrozenClock, database: Pick<Database, 'query'> = store.database) =>
+  startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
 
 it('removes links of the console and sessions that they opened', async () => {
   const { database } = store;
   const clock = frozenClock(START);
-  const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
+  const housekeeping = start(clock);
   const sessions = createConsoleSessions({ database, clock });
   await sessions.openLink(await makeLink({ database, clock }, 'root@host'));
   await makeLink({ database, clock }, 'root@host');
@@ -45,7 +42,7 @@ it('removes links of the console and sessions that they opened', async () => {
 it('removes sign-ins, attempts and sessions once they are unused, and not before', async () => {
   const { database } = store;
   const clock = frozenClock(START);
-  const housekeeping = startHousekeeping({ database, clock, log: quietLog, every: () => () => {} });
+  const housekeeping = start(clock);
   const grants = openGrantsAndForm({ database, clock, refresh_days: 1 });
   const limits = { ...authWith().limits, window_seconds: 60 };
   const { device_code } = await grants.begin(DEVICE);
@@ -54,12 +51,7 @@ it('removes sign-ins, attempts and sessions once they are unused, and not before
   await signIn(grants, anyPerson());
   const counts = async () => {
     await housekeeping.sweep();
-    return [
-      await rowsIn('device_grants'),
-      await rowsIn('attempts'),
-      await rowsIn('sessions'),
-      await rowsIn('refresh_tokens'),
-    ];
+    return Promise.all(['device_grants', 'attempts', 'sessions', 'refresh_tokens'].map(rowsIn));
   };
   assert.deepEqual(await counts(), [2, 2, 1, 1]);
   clock.advance(HOUR_MS);
@@ -77,15 +69,11 @@ it('removes sign-ins, attempts and sessions once they are unused, and not before
 
 it('removes many in batches, also when two replicas do so at once', async () => {
   const { database } = store;
-  await database.query(
-    'test_many',
+  await store.rows(
     `insert into attempts select 'code_submission', n::text, '2020-01-01', 1 from generate_series(1, 2500) n`,
-    [],
   );
   const clock = frozenClock(START);
-  const replicas = [database, await store.another()].map((each) =>
-    startHousekeeping({ database: each, clock, log: quietLog, every: () => () => {} }),
-  );
+  const replicas = [database, await store.another()].map((each) => start(clock, each));
   await Promise.all(replicas.map((each) => each.sweep()));
   await replicas[0]!.sweep();
   assert.equal(await rowsIn('attempts'), 0);
@@ -96,11 +84,10 @@ it('removes the tokens of a session renewed for a month a few at a time: no stat
   const { database } = store;
   const clock = frozenClock(START);
   const session = await signIn(openGrantsAndForm({ database, clock, refresh_days: 1 }), anyPerson());
-  await database.query(
-    'test_many_tokens',
+  await store.rows(
     `insert into refresh_tokens (hash, session_id, created_at, used_at)
      select sha256(n::text::bytea), $1, now(), now() from generate_series(1, 5000) n`,
-    [session.id],
+    session.id,
   );
   const steps: number[] = [];
   const counted: Pick<Database, 'query'> = {
@@ -112,7 +99,7 @@ it('removes the tokens of a session renewed for a month a few at a time: no stat
     },
   };
   clock.advance(32 * DAY_MS);
-  const housekeeping = startHousekeeping({ database: counted, clock, log: quietLog, every: () => () => {} });
+  const housekeeping = start(clock, counted);
   await housekeeping.sweep();
   assert.deepEqual([await rowsIn('sessions'), await rowsIn('refresh_tokens')], [0, 0]);
   assert.ok(Math.max(...steps) <= 1000, `a statement removed ${Math.max(...steps)} tokens`);
@@ -121,16 +108,11 @@ it('removes the tokens of a session renewed for a month a few at a time: no stat
 
 it('continues with the other tables when one cannot be swept', async () => {
   const swept: string[] = [];
-  const housekeeping = startHousekeeping({
-    clock: frozenClock(START),
-    log: quietLog,
-    every: () => () => {},
-    database: {
-      async query(name) {
-        swept.push(name);
-        if (name === 'sweep_device_grants') throw new Error('it takes too long');
-        return [];
-      },
+  const housekeeping = start(frozenClock(START), {
+    async query(name) {
+      swept.push(name);
+      if (name === 'sweep_device_grants') throw new Error('it takes too long');
+      return [];
     },
   });
   await housekeeping.sweep();

@@ -1,4 +1,5 @@
 /** Users who sign in, for tests of their sessions. */
+import type { Database } from '../../../engine/base/store/database.ts';
 import type { Person } from '../../../engine/domain/identity/provider/admit.ts';
 import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import {
@@ -60,6 +61,24 @@ export async function signIn(grants: GrantsAndForm, person: Person, sealed_grant
 }
 
 let tokens = 0;
+
+/** Puts a session of somebody into the database. */
+export async function addSession(
+  { database }: { readonly database: Pick<Database, 'query'> },
+  { user, id, at, groups = [] }: { user: string; id: string; at: Date; groups?: readonly string[] },
+): Promise<void> {
+  await database.query(
+    'test_add_session',
+    `with owner as (
+       insert into principals (id, email, groups) values ('user:' || $1::text, $1, $4)
+       on conflict (id) do update set email = excluded.email returning id
+     )
+     insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
+     select $2, id, jsonb_build_object('email', $1::text, 'issuer', 'https://id.example.com', 'subject', $1), 'sealed', 'test/1',
+       '192.0.2.1', $3::timestamptz, $3::timestamptz, $3::timestamptz + interval '30 days' from owner`,
+    [user, id, at, groups],
+  );
+}
 
 /** Puts an access token of somebody into the database; returns its id and how it is announced. */
 export async function addToken(store: Pick<TestStore, 'rows'>, email: string, self_service = false) {

@@ -25,6 +25,7 @@ import {
 } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { quietLog, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
+import { addSession as putSession } from '../sessions/people.ts';
 
 const start = '2026-03-10T12:00:00Z';
 const now = Date.parse(start);
@@ -43,20 +44,8 @@ const wish = (user: string) => ({ user, group: 'coders', name: 'laptop' });
 const changesOf = async (subject: string) =>
   (await listChanges(store.database, { limit: 1000 })).filter((change) => change.subject === subject).reverse();
 
-async function addSession(user: string, id: string, begun = new Date(start)): Promise<void> {
-  await store.rows(
-    `with owner as (
-       insert into principals (id, email) values ('user:' || $1::text, $1)
-       on conflict (id) do update set email = excluded.email returning id
-     )
-     insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
-     select $2, id, jsonb_build_object('email', $1::text), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
-       $3::timestamptz + interval '30 days' from owner`,
-    user,
-    id,
-    begun,
-  );
-}
+const addSession = (user: string, id: string, begun = new Date(start)) =>
+  putSession({ database }, { user, id, at: begun });
 
 async function heard(channel: string, change: () => Promise<unknown>): Promise<string[]> {
   const messages: string[] = [];

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { channel } from 'node:diagnostics_channel';
 import { createServer as createSecureServer } from 'node:https';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { brotliCompressSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { exchange } from '../../../engine/base/kit/net/exchange.ts';
 import { decodeBody } from '../../../engine/edge/selfcheck/answer.ts';
 import { LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
+import { openPort } from '../../support/net/own-port.ts';
 import { rawServer } from '../../support/net/raw-server.ts';
 import { until } from '../../support/until.ts';
 
@@ -151,9 +152,8 @@ describe('one request to an unknown server', () => {
 
   test('reaches an https address through a tunnel of the proxy, which gets its own password and nothing else', async () => {
     const { cert, key } = LOOPBACK_CERTIFICATE;
-    const secure = createSecureServer({ cert, key }, (_request, response) => response.end('by tunnel'));
-    await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
-    const { port } = secure.address() as AddressInfo;
+    await using secure = await openPort(createSecureServer({ cert, key }, (_, response) => response.end('by tunnel')));
+    const { port } = secure;
     await using proxy = await rawServer((socket) => {
       const far = connect(port, '127.0.0.1');
       socket.write('HTTP/1.1 200 ');
@@ -163,7 +163,6 @@ describe('one request to an unknown server', () => {
     const by = new URL(proxy.url.replace('//', '//ada:p%40ss@'));
     const headers = { authorization: 'Bearer of-the-gateway' };
     const answer = await exchange(`https://localhost:${port}/a`, { seconds: 60, proxy: by, ca: [cert], headers });
-    secure.close();
     assert.equal(answer.body.toString(), 'by tunnel');
     const [head = ''] = proxy.heads;
     assert.match(head, new RegExp(`^CONNECT localhost:${port} HTTP/1\\.1\r\n`));

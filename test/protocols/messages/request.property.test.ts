@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { messagesProtocol } from '../../../engine/domain/protocols/messages/index.ts';
+import { definition } from '../../../engine/domain/protocols/messages/index.ts';
 import type { CacheTtl, Conversation, Turn } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { type ConversationFeatures, conversations, joinedTurns } from '../translation/conversation-arbitraries.ts';
@@ -34,8 +34,8 @@ const merged = (turns: readonly Turn[]): readonly Turn[] =>
 /** Writes and reads a conversation as JSON, as on the wire. */
 function thereAndBack(conversation: Conversation, notes: Notes): Conversation {
   const target = { max_output_tokens: 8000, thinking: 'adaptive', sampling: true } as const;
-  const body = JSON.parse(JSON.stringify(messagesProtocol.adapter.writeRequest(conversation, target, notes)));
-  return messagesProtocol.adapter.readRequest(body, notes);
+  const body = JSON.parse(JSON.stringify(definition.adapter.writeRequest(conversation, target, notes)));
+  return definition.adapter.readRequest(body, notes);
 }
 
 test('a conversation that Messages can say comes back as it was, and nothing is noted', () => {

@@ -134,19 +134,15 @@ function asked(from: Protocol, to: Protocol, more: object, sampling = true) {
   return { body: JSON.parse(json) as Record<string, unknown>, notes: notes.names };
 }
 
-const BOUNDS: Readonly<Record<Protocol, string>> = {
-  messages: 'max_tokens',
-  chat: 'max_tokens',
-  responses: 'max_output_tokens',
-};
+const boundOf = (protocol: Protocol): string => DEFINITIONS[protocol].output.fields[0];
 
 test("requests no more tokens than the model's maximum from an upstream", () => {
   for (const { from, to } of PAIRS) {
-    const above = asked(from, to, { [BOUNDS[from]]: 1001 });
-    assert.equal(above.body[BOUNDS[to]], 1000, `${from} to ${to}`);
+    const above = asked(from, to, { [boundOf(from)]: 1001 });
+    assert.equal(above.body[boundOf(to)], 1000, `${from} to ${to}`);
     assert.ok(above.notes.includes('output_bound'));
-    const within = asked(from, to, { [BOUNDS[from]]: 1000 });
-    assert.equal(within.body[BOUNDS[to]], 1000);
+    const within = asked(from, to, { [boundOf(from)]: 1000 });
+    assert.equal(within.body[boundOf(to)], 1000);
     assert.ok(!within.notes.includes('output_bound'));
   }
 });

@@ -365,11 +365,6 @@ describe('a reasoning signature stored as text', () => {
     assert.deepEqual(proofFromText(text, OWN), { protocol: 'chat', kind: 'none', value: '', upstream: 'spare' });
   });
 
-  it('is read in its former format, without the name of its upstream', () => {
-    const proof = { protocol: 'responses', kind: 'encrypted', value: 'x:y', id: 'rs_1' };
-    assert.deepEqual(proofFromText('gw:responses:encrypted:rs_1:x:y', OWN), proof);
-  });
-
   it("is the provider's own where it was not wrapped, and none where it is empty", () => {
     for (const text of ['gw', 'EqQBCg==']) assert.deepEqual(proofFromText(text, OWN), { ...OWN, value: text });
     for (const text of ['', 'gw:', 'gw:messages:signature', 'gw:other:signature::x', 'gw:chat@u:other::x']) {

@@ -190,7 +190,7 @@ const CASES: readonly (readonly [
     'access rules, by the callers they reject',
     add(rule(`${INTERNS}, mode: shadow`)),
     [
-      ...['Access rules', '  no-interns: is new: would refuse, in shadow mode, when request.model matches'],
+      ...['Access rules', '  no-interns: is new: would reject, in shadow mode, when request.model matches'],
       '    "coder-*" and principal.groups has "interns"',
     ],
   ],
@@ -318,10 +318,10 @@ describe('access rules', () => {
     const enforced = await diffTo(replace('mode: shadow', 'message: Ask Bob.'), { base });
     assert.match(
       enforced.join(' ').replaceAll(/\s+/g, ' '),
-      /^Access rules no-interns: would refuse, in shadow mode, .* "interns" -> refuses .* "interns" tells clients: .* -> Ask Bob\.$/,
+      /^Access rules no-interns: would reject, in shadow mode, .* "interns" -> rejects .* "interns" tells clients: .* -> Ask Bob\.$/,
     );
     const gone = await diffTo(() => BASE, { base });
-    assert.match(gone.join(' '), /no-interns: is gone: would refuse, in shadow mode, when/);
+    assert.match(gone.join(' '), /no-interns: is gone: would reject, in shadow mode, when/);
   });
 });
 

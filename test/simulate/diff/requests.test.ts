@@ -57,13 +57,13 @@ describe('requests of the past', () => {
     const refusing = extended(TOO_LARGE);
     const watching = extended(TOO_LARGE.replace('id:', 'mode: shadow, id:'));
     const stage = 'stage messages/refuse-large';
-    const refused = `${stage}: refuses ${OF_ANN} (400 invalid_request)`;
+    const refused = `${stage}: rejects ${OF_ANN} (400 invalid_request)`;
     assert.equal(await told(gateway(), refusing, records), refused);
-    const served = `${stage}: no longer refuses ${OF_ANN}, which go to main as coder-1`;
+    const served = `${stage}: no longer rejects ${OF_ANN}, which go to main as coder-1`;
     assert.equal(await told(refusing, gateway(), records), served);
-    assert.equal(await told(gateway(), watching, records), `${stage}, in shadow mode: would refuse ${OF_ANN}`);
+    assert.equal(await told(gateway(), watching, records), `${stage}, in shadow mode: would reject ${OF_ANN}`);
     const with_status = extended(TOO_LARGE.replace('invalid_request', 'invalid_request, status: 422'));
-    const otherwise = `${stage}: refuses ${OF_ANN} with (422 invalid_request) instead of (400 invalid_request)`;
+    const otherwise = `${stage}: rejects ${OF_ANN} with (422 invalid_request) instead of (400 invalid_request)`;
     assert.equal(await told(refusing, with_status, records), otherwise);
   });
 
@@ -84,10 +84,10 @@ describe('requests of the past', () => {
     const after = gateway(replace('{ id: coder-2,', '{ id: coder-2, aliases: [latest],'));
     const records = [{ alias: 'latest' }, {}];
     assert.equal(await told(before, after, records), `coder-1: ${OF_ANN} are served by coder-2 instead of coder-1`);
-    assert.equal(await told(before, gateway(), records), `model latest: refuses ${OF_ANN} (no such model)`);
+    assert.equal(await told(before, gateway(), records), `model latest: rejects ${OF_ANN} (no such model)`);
     const moved = gateway(replace('families: [mini]', 'models: [coder-2]'));
     const intern = { model: 'mini-1', groups: ['interns'], token_group: 'interns' };
-    const denied = `model mini-1: refuses ${OF_ANN} (the token group interns may not use mini-1)`;
+    const denied = `model mini-1: rejects ${OF_ANN} (the token group interns may not use mini-1)`;
     assert.equal(await told(gateway(), moved, [intern]), denied);
     // What nobody has ever had a model for is as before, whatever clients call it.
     assert.equal(await told(before, gateway(), [{ model: '\u001b[31m\n' }]), '');
@@ -115,9 +115,9 @@ describe('requests of the past', () => {
     const enforced = ruled(`{ name: no-red, when: ${header} }`);
     const watched = ruled(`{ name: no-red, when: ${header}, mode: shadow }`);
     const red = { seen: { 'request.headers.x-team': 'red' } };
-    assert.equal(await told(none, enforced, [red]), `access rule no-red: refuses ${OF_ANN} (403 forbidden)`);
+    assert.equal(await told(none, enforced, [red]), `access rule no-red: rejects ${OF_ANN} (403 forbidden)`);
     const shadow = 'access rule no-red, in shadow mode';
-    assert.equal(await told(none, watched, [red]), `${shadow}: would refuse ${OF_ANN}`);
+    assert.equal(await told(none, watched, [red]), `${shadow}: would reject ${OF_ANN}`);
     const missing = 'depends on request.headers.x-team, recorded only while a rule uses it';
     assert.equal(await told(none, watched, [{}]), `${shadow}: unknown for ${OF_ANN}: ${missing}`);
     // What else is known may decide alone.
@@ -142,7 +142,7 @@ describe('requests of the past', () => {
     const entry = `{ stage: reject, id: no-shell, when: ${when}, options: { error: forbidden } }`;
     const guarded = { ...gateway(), ...extension(entry) };
     const seen = { seen: { 'request.tools': ['shell'] } };
-    const refused = `stage messages/no-shell: refuses ${OF_ANN} (403 forbidden)`;
+    const refused = `stage messages/no-shell: rejects ${OF_ANN} (403 forbidden)`;
     assert.equal(await told(gateway(), guarded, [seen]), refused);
     const missing = 'depends on request.tools, recorded only while a rule uses it';
     assert.equal(await told(gateway(), guarded, [{}]), `stage messages/no-shell: unknown for ${OF_ANN}: ${missing}`);
@@ -152,7 +152,7 @@ describe('requests of the past', () => {
     const records = Array.from({ length: 7 }, (_, i) => ({ user: `u${i}@example.com`, body_bytes: 2000 }));
     const lines = await told(gateway(), { ...gateway(), ...extension(TOO_LARGE) }, [...records, records[6]!]);
     assert.deepEqual(lines.split('\n'), [
-      'stage messages/refuse-large: refuses 16 requests of 7 people (400 invalid_request)',
+      'stage messages/refuse-large: rejects 16 requests of 7 people (400 invalid_request)',
       '  u6@example.com 4, u0@example.com 2, u1@example.com 2, u2@example.com 2, u3@example.com 2 and 2 more',
     ]);
   });

@@ -5,11 +5,13 @@ import type { OidcConfig } from '../../../engine/base/contract/config.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import {
   type Identified,
-  type IdentityProvider,
   ProviderError,
   type ProviderProblem,
 } from '../../../engine/domain/identity/provider/provider.ts';
-import { OpenIdProvider } from '../../../engine/domain/identity/provider/provider-client.ts';
+import {
+  createIdentityProvider,
+  type IdentityProvider,
+} from '../../../engine/domain/identity/provider/provider-client.ts';
 import { approveAt, type IdentityProviderOptions, startIdentityProvider } from './identity-provider.ts';
 import { oidcConfig } from './oidc-config.ts';
 import { NONCE } from './scripted-identity-provider.ts';
@@ -34,7 +36,7 @@ export function makeProvider(
   const log: Log = { debug: note, info: note, warn: note, error: note };
   const oidc = oidcConfig(issuer, changes);
   return {
-    provider: new OpenIdProvider({ oidc, secret: () => secret, redirect_uri: REDIRECT_URI, log, clock }),
+    provider: createIdentityProvider({ oidc, secret: () => secret, redirect_uri: REDIRECT_URI, log, clock }),
     clock,
     lines,
   };

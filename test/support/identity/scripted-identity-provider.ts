@@ -1,40 +1,25 @@
 /** An identity provider that returns whatever a test scripts, true or not. @module */
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import type { TestContext } from 'node:test';
 import { exportJWK, generateKeyPair, type JWTHeaderParameters, SignJWT } from 'jose';
+import { openPort } from '../net/own-port.ts';
 
 /** The response of an endpoint: JSON with status 200, or its own script. */
 export type Reply = object | ((req: IncomingMessage, res: ServerResponse, form: URLSearchParams) => void);
 
-export interface ScriptedProvider {
-  readonly issuer: string;
-  metadata: Record<string, unknown>;
-  jwks: Reply;
-  token: Reply;
-  userinfo: Reply;
-  authorize: Reply;
-  revoke: Reply;
-  readonly requests: string[];
-  /** The claims of a good ID token for `gateway`, with changes; `undefined` leaves a claim out. */
-  claims(changes?: Record<string, unknown>): Record<string, unknown>;
-  sign(claims: Record<string, unknown>, header?: Partial<JWTHeaderParameters>): Promise<string>;
-  /** Signs with another key, which `jwks` does not have. */
-  forge(claims: Record<string, unknown>, header?: Partial<JWTHeaderParameters>): Promise<string>;
-  rotateKey(kid: string): Promise<void>;
-}
+export type ScriptedProvider = Awaited<ReturnType<typeof startScriptedProvider>>;
 
 export const NONCE = 'nonce-of-this-attempt';
 
-export async function startScriptedProvider(t: TestContext): Promise<ScriptedProvider> {
+export async function startScriptedProvider(t: TestContext) {
   let signing = await keyPair('key-1');
   const foreign = await keyPair('key-1');
   const server = createServer(async (req, res) => {
     const { pathname } = new URL(req.url ?? '/', issuer);
     provider.requests.push(pathname);
-    const form = new URLSearchParams(await bodyOf(req));
-    const replies: Record<string, Reply | undefined> = {
+    const form = new URLSearchParams(await text(req));
+    const by_path: Record<string, Reply | undefined> = {
       '/.well-known/openid-configuration': { ...endpoints(issuer), ...provider.metadata },
       '/jwks': provider.jwks,
       '/token': provider.token,
@@ -42,28 +27,27 @@ export async function startScriptedProvider(t: TestContext): Promise<ScriptedPro
       '/authorize': provider.authorize,
       '/revoke': provider.revoke,
     };
-    const reply = replies[pathname];
+    const reply = by_path[pathname];
     if (typeof reply === 'function') reply(req, res, form);
     else answerJson(res, reply === undefined ? 404 : 200, reply ?? {});
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url: issuer, close } = await openPort(server);
+  t.after(close);
   const now = () => Math.floor(Date.now() / 1000);
-  const provider: ScriptedProvider = {
-    issuer,
-    metadata: {},
+  const replies: Record<'jwks' | 'token' | 'userinfo' | 'authorize' | 'revoke', Reply> = {
     jwks: { keys: [signing.public_jwk] },
     token: {},
     userinfo: { sub: 'anna' },
     authorize: {},
     revoke: {},
-    requests: [],
-    claims: (changes) => ({
+  };
+  const provider = {
+    issuer,
+    ...replies,
+    metadata: {} as Record<string, unknown>,
+    requests: [] as string[],
+    /** The claims of a good ID token for `gateway`, with changes; `undefined` leaves a claim out. */
+    claims: (changes: Claims = {}): Claims => ({
       iss: issuer,
       aud: 'gateway',
       sub: 'anna',
@@ -74,9 +58,10 @@ export async function startScriptedProvider(t: TestContext): Promise<ScriptedPro
       exp: now() + 600,
       ...changes,
     }),
-    sign: (claims, header) => sign(claims, signing, header),
-    forge: (claims, header) => sign(claims, foreign, header),
-    async rotateKey(kid) {
+    sign: (claims: Claims, header?: Partial<JWTHeaderParameters>) => sign(claims, signing, header),
+    /** Signs with another key, which `jwks` does not have. */
+    forge: (claims: Claims, header?: Partial<JWTHeaderParameters>) => sign(claims, foreign, header),
+    async rotateKey(kid: string) {
       signing = await keyPair(kid);
       provider.jwks = { keys: [signing.public_jwk] };
     },
@@ -99,6 +84,8 @@ export function tokens(id_token: string | undefined, more: object = {}): object 
   return id_token === undefined ? rest : { ...rest, id_token };
 }
 
+type Claims = Record<string, unknown>;
+
 type Pair = Awaited<ReturnType<typeof keyPair>>;
 
 async function keyPair(kid: string) {
@@ -106,7 +93,7 @@ async function keyPair(kid: string) {
   return { kid, privateKey, public_jwk: { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' } };
 }
 
-function sign(claims: Record<string, unknown>, { kid, privateKey }: Pair, header: Partial<JWTHeaderParameters> = {}) {
+function sign(claims: Claims, { kid, privateKey }: Pair, header: Partial<JWTHeaderParameters> = {}) {
   return new SignJWT(claims).setProtectedHeader({ alg: 'ES256', kid, ...header }).sign(privateKey);
 }
 
@@ -120,10 +107,4 @@ function endpoints(issuer: string) {
     id_token_signing_alg_values_supported: ['ES256'],
     scopes_supported: ['openid', 'email'],
   };
-}
-
-async function bodyOf(req: IncomingMessage): Promise<string> {
-  let body = '';
-  for await (const chunk of req) body += String(chunk);
-  return body;
 }

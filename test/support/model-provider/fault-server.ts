@@ -25,24 +25,7 @@ export interface Call extends Exchange {
 export type Play = (call: Call) => void | Promise<void>;
 
 /** The running upstreams. */
-export interface FaultServer {
-  /** Base URL of the upstream with this name. */
-  url(upstream: string): string;
-  /** The script of each upstream, by name, or by name and model as `name model`; all others serve. */
-  readonly plays: Map<string, Play>;
-  /** Requests that reached an upstream, for a model where one is named, oldest first. */
-  requests(upstream: string, model?: string): readonly Received[];
-  /** Why a real upstream would reject requests, as strict as `model-provider.ts`. */
-  readonly refused: readonly string[];
-  /** How many requests reached upstreams. */
-  total(): number;
-  /** Forgets the requests so far. */
-  forget(): void;
-  /** Cuts every connection and rejects new ones until `resume`. */
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  close(): Promise<void>;
-}
+export type FaultServer = Awaited<ReturnType<typeof startFaultServer>>;
 
 /** A closed port: connections are rejected at once. */
 export const REFUSING = 'http://127.0.0.1:1';
@@ -189,7 +172,7 @@ export function inTurn(...plays: readonly [Play, ...Play[]]): Play {
 }
 
 /** Starts the upstreams on a free port of the loopback address. */
-export async function startFaultServer(): Promise<FaultServer> {
+export async function startFaultServer() {
   const plays = new Map<string, Play>();
   const counts = new Map<string, number>();
   const refused: string[] = [];
@@ -215,20 +198,27 @@ export async function startFaultServer(): Promise<FaultServer> {
   };
   const server = await openUpstream(script, await freePort());
   return {
-    url: (upstream) => `${server.url}/${upstream}`,
+    /** Base URL of the upstream with this name. */
+    url: (upstream: string) => `${server.url}/${upstream}`,
+    /** The script of each upstream, by name, or by name and model as `name model`; all others serve. */
     plays,
-    requests: (upstream, model) =>
+    /** Requests that reached an upstream, for a model where one is named, oldest first. */
+    requests: (upstream: string, model?: string): readonly Received[] =>
       seen
         .filter((one) => one.upstream === upstream && (model === undefined || one.model === model))
         .map(({ received }) => received),
-    refused,
+    /** Why a real upstream would reject requests, as strict as `model-provider.ts`. */
+    refused: refused as readonly string[],
+    /** How many requests reached upstreams. */
     total: () => seen.length,
+    /** Forgets the requests so far. */
     forget() {
       seen.length = 0;
       refused.length = 0;
       server.requests.length = 0;
       counts.clear();
     },
+    /** Cuts every connection and rejects new ones until `resume`. */
     pause: () => server.pause(),
     resume: () => server.resume(),
     close: () => server.close(),

@@ -19,7 +19,7 @@ import { Refused } from './model-provider-checks.ts';
 import { checkChat, checkResponses, seenInChat, seenInResponses } from './model-provider-compat.ts';
 import { checkMessages, seenInMessages } from './model-provider-messages.ts';
 import type { Answer, AnswerIds, Asked, Failure, Seen } from './model-provider-script.ts';
-import { type Exchange, type Script, type ScriptedUpstream, sse, startUpstream } from './scripted-upstream.ts';
+import { type Exchange, type Script, sse, startUpstream } from './scripted-upstream.ts';
 
 export type { Answer, AnswerIds, Asked, Failure, Said, Seen } from './model-provider-script.ts';
 
@@ -27,21 +27,7 @@ export type { Answer, AnswerIds, Asked, Failure, Said, Seen } from './model-prov
 export type Model = (asked: Asked) => Answer | Failure;
 
 /** The running provider. */
-export interface ModelProvider {
-  readonly url: string;
-  readonly upstream: ScriptedUpstream;
-  /** The model's reaction to the next requests. */
-  model: Model;
-  /** Requests that were accepted, oldest first. */
-  readonly asked: Asked[];
-  /** Why requests were rejected, oldest first; a test that expects none compares with `[]`. */
-  readonly refused: string[];
-  /** The only accepted request so far. */
-  only(): Asked;
-  /** Drops requests, and returns a short text again. */
-  reset(): void;
-  close(): Promise<void>;
-}
+export type ModelProvider = Awaited<ReturnType<typeof startModelProvider>>;
 
 /** How one API is spoken. */
 interface Voice {
@@ -177,7 +163,7 @@ const statusOf = ({ param }: Refused): number => (param === 'authentication' ? 4
 const sayHello: Model = () => ({ said: [{ kind: 'text', text: 'Hello there, world.' }] });
 
 /** Starts a provider on a free port of the loopback address. `models` are those of its Messages API, absent: any. */
-export async function startModelProvider(options: { readonly models?: VendorModels } = {}): Promise<ModelProvider> {
+export async function startModelProvider(options: { readonly models?: VendorModels } = {}) {
   const asked: Asked[] = [];
   const refused: string[] = [];
   const upstream = await startUpstream();
@@ -208,17 +194,22 @@ export async function startModelProvider(options: { readonly models?: VendorMode
     }
   };
   upstream.script = response;
-  const provider: ModelProvider = {
+  const provider = {
     url: upstream.url,
     upstream,
+    /** The model's reaction to the next requests. */
     model: sayHello,
+    /** Requests that were accepted, oldest first. */
     asked,
+    /** Why requests were rejected, oldest first; a test that expects none compares with `[]`. */
     refused,
-    only() {
+    /** The only accepted request so far. */
+    only(): Asked {
       if (asked.length !== 1)
         throw new Error(`the provider accepted ${asked.length} requests; refused: ${refused.join(' | ')}`);
       return asked[0]!;
     },
+    /** Drops requests, and returns a short text again. */
     reset() {
       asked.length = 0;
       refused.length = 0;

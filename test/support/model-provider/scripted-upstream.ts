@@ -28,6 +28,10 @@ export {
 export interface ScriptedUpstream extends PlayedUpstream {
   /** Requests for the list of its models, which a gateway makes of its own accord. */
   readonly lists: Received[];
+  /** The only request; throws for none or several. */
+  only(): Received;
+  /** Resolves to the last request once there are `count`; a request that never arrives fails the test instead of hanging it. */
+  arrived(count: number): Promise<Received>;
 }
 
 /**
@@ -39,7 +43,10 @@ export async function startUpstream(script: Script = answerJson(message())): Pro
   const upstream = await openUpstream(script, await freePort(), lists);
   return Object.assign(upstream, {
     lists,
-    // A request that never arrives fails the test instead of hanging it.
+    only() {
+      if (upstream.requests.length !== 1) throw new Error(`the upstream saw ${upstream.requests.length} requests`);
+      return upstream.requests[0]!;
+    },
     arrived: async (count: number) => {
       await until(`the upstream has seen ${count} requests`, () => upstream.requests.length >= count);
       return upstream.requests.at(-1)!;
@@ -124,7 +131,11 @@ export function message(usage: object = USAGE): object {
 }
 
 /** The events of a Messages stream with `words` and `usage`. */
-export function messageEvents(words: readonly string[] = ['Hello ', 'there.'], usage: object = USAGE): string[] {
+export function messageEvents(
+  words: readonly string[] = ['Hello ', 'there.'],
+  usage: Readonly<Record<string, unknown>> & { readonly output_tokens: number } = USAGE,
+): string[] {
+  const { output_tokens } = usage;
   const delta = (text: string) => ({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
   return [
     { type: 'message_start', message: { ...message({ ...usage, output_tokens: 1 }), content: [], stop_reason: null } },
@@ -132,7 +143,7 @@ export function messageEvents(words: readonly string[] = ['Hello ', 'there.'], u
     { type: 'ping' },
     ...words.map(delta),
     { type: 'content_block_stop', index: 0 },
-    { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens: 40 } },
+    { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage: { output_tokens } },
     { type: 'message_stop' },
   ].map(sse);
 }

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { openPort } from '../net/own-port.ts';
 
 /** A request at the proxy, whole, and the means to query the server behind. */
 export interface Passage {
@@ -14,41 +15,19 @@ export interface Passage {
 /** A proxy's reaction to a request. */
 export type Behaviour = (passage: Passage) => void | Promise<void>;
 
-/** A small reverse proxy with a script of the test. */
-export interface Proxy {
-  readonly url: string;
-  behaviour: Behaviour;
-  close(): Promise<void>;
-}
-
-/** Starts a proxy in front of an address, on a free port of the loopback address. */
-export async function startProxy(target: string, behaviour: Behaviour): Promise<Proxy> {
-  const server = createServer((req, res) => {
-    const chunks: Buffer[] = [];
-    req.on('data', (chunk: Buffer) => chunks.push(chunk));
-    req.on('end', async () => {
-      const body = Buffer.concat(chunks);
-      const passage: Passage = { request: req, body, res, ask: (changes) => ask(target, req, { body, ...changes }) };
-      try {
-        await proxy.behaviour(passage);
-      } catch {
-        // The client has gone, or the server behind has: no reader is left.
-        res.destroy();
-      }
-    });
+/** Starts a small reverse proxy in front of an address, on a free port of the loopback address. A test may change its behaviour. */
+export async function startProxy(target: string, behaviour: Behaviour) {
+  const server = createServer(async (req, res) => {
+    try {
+      const body = await buffer(req);
+      await proxy.behaviour({ request: req, body, res, ask: (changes) => ask(target, req, { body, ...changes }) });
+    } catch {
+      // The client has gone, or the server behind has: no reader is left.
+      res.destroy();
+    }
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const proxy: Proxy = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    behaviour,
-    async close() {
-      const closed = once(server, 'close');
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
-  };
+  const { url, close } = await openPort(server);
+  const proxy = { url, behaviour, close };
   return proxy;
 }
 

@@ -7,11 +7,10 @@ import {
   type Exchange,
   type Received,
   type Script,
-  type ScriptedUpstream,
   startUpstream,
 } from '../model-provider/scripted-upstream.ts';
 import { until } from '../until.ts';
-import { type Export, type ReceivedLog, type ReceivedPoint, type ReceivedSpan, readExport } from './otlp.ts';
+import { type Export, type ReceivedPoint, type ReceivedSpan, readExport } from './otlp.ts';
 import type { Signal } from './otlp-messages.ts';
 
 export type { ReceivedLog, ReceivedPoint, ReceivedSpan } from './otlp.ts';
@@ -27,32 +26,7 @@ export interface ReceivedExport extends Export {
   readonly body: Buffer;
 }
 
-export interface TestCollector {
-  /** Without a path. */
-  readonly url: string;
-  /** The value of `telemetry.otlp.endpoint`. */
-  readonly endpoint: string;
-  readonly server: ScriptedUpstream;
-  readonly exports: readonly ReceivedExport[];
-  readonly spans: readonly ReceivedSpan[];
-  readonly points: readonly ReceivedPoint[];
-  readonly logs: readonly ReceivedLog[];
-  span(what: string, is_it: (span: ReceivedSpan) => boolean): Promise<ReceivedSpan>;
-  /** The SERVER span that is like this, with the spans of its attempts, once so many of them are there. */
-  request(
-    what: string,
-    is_it: (span: ReceivedSpan) => boolean,
-    attempts?: number,
-  ): Promise<{ readonly server: ReceivedSpan; readonly attempts: readonly ReceivedSpan[] }>;
-  /** The latest point of a series, once there is one that is like this. */
-  point(metric: string, is_it?: (point: ReceivedPoint) => boolean): Promise<ReceivedPoint>;
-  /** Everything that arrived as text: request lines, headers, bodies decompressed. */
-  wire(): string;
-  clear(): void;
-  /** Responds with this instead of accepting; `undefined` to accept again. Later exports are kept only if accepted. */
-  failWith(script: Script | undefined): void;
-  close(): Promise<void>;
-}
+export type TestCollector = Awaited<ReturnType<typeof startCollector>>;
 
 const SIGNALS: Readonly<Record<string, Signal>> = {
   '/v1/traces': 'traces',
@@ -93,7 +67,7 @@ const accept: Script = (exchange) => {
   return answerBytes(200, { 'content-type': type }, json ? '{}' : '')(exchange);
 };
 
-export async function startCollector(): Promise<TestCollector> {
+export async function startCollector() {
   const exports: ReceivedExport[] = [];
   const broken: string[] = [];
   let failWith: Script | undefined;
@@ -113,11 +87,15 @@ export async function startCollector(): Promise<TestCollector> {
     if (broken.length > 0) throw new Error(`the collector got what is no OTLP: ${broken[0]}`);
     return exports.flatMap(of);
   };
-  const collector: TestCollector = {
+  const span = (what: string, is_it: (span: ReceivedSpan) => boolean) =>
+    until(`the collector has ${what}`, () => all(({ spans }) => spans).find(is_it));
+  return {
+    /** Without a path. */
     url: server.url,
+    /** The value of `telemetry.otlp.endpoint`. */
     endpoint: `${server.url}/v1/traces`,
     server,
-    exports,
+    exports: exports as readonly ReceivedExport[],
     get spans() {
       return all(({ spans }) => spans);
     },
@@ -127,19 +105,22 @@ export async function startCollector(): Promise<TestCollector> {
     get logs() {
       return all(({ logs }) => logs);
     },
-    span: (what, is_it) => until(`the collector has ${what}`, () => collector.spans.find(is_it)),
-    async request(what, is_it, count = 1) {
-      const server = await collector.span(what, (span) => span.kind === 'server' && is_it(span));
+    span,
+    /** The SERVER span that is like this, with the spans of its attempts, once so many of them are there. */
+    async request(what: string, is_it: (span: ReceivedSpan) => boolean, count = 1) {
+      const server = await span(what, (one) => one.kind === 'server' && is_it(one));
       const attempts = await until(`the collector has ${count} attempts of ${what}`, () => {
-        const found = collector.spans.filter(({ parent_span_id }) => parent_span_id === server.span_id);
+        const found = all(({ spans }) => spans).filter(({ parent_span_id }) => parent_span_id === server.span_id);
         return found.length >= count && found.toSorted((a, b) => a.began_at - b.began_at);
       });
       return { server, attempts };
     },
-    point: (metric, is_it = () => true) =>
+    /** The latest point of a series, once there is one that is like this. */
+    point: (metric: string, is_it: (point: ReceivedPoint) => boolean = () => true) =>
       until(`the collector has a point of ${metric}`, () =>
-        collector.points.findLast((point) => point.metric === metric && is_it(point)),
+        all(({ points }) => points).findLast((point) => point.metric === metric && is_it(point)),
       ),
+    /** Everything that arrived as text: request lines, headers, bodies decompressed. */
     wire: () =>
       server.requests
         .map((received) => {
@@ -152,10 +133,10 @@ export async function startCollector(): Promise<TestCollector> {
       exports.length = 0;
       server.requests.length = 0;
     },
-    failWith(script) {
+    /** Responds with this instead of accepting; `undefined` to accept again. Later exports are kept only if accepted. */
+    failWith(script: Script | undefined) {
       failWith = script;
     },
     close: () => server.close(),
   };
-  return collector;
 }

@@ -65,7 +65,7 @@ async function open(otlp: object | undefined, env: NodeJS.ProcessEnv = {}, more:
   const exports = await openExports({
     telemetry: telemetryOf(otlp, more),
     env: { ...FAST, ...env },
-    registry,
+    metrics: registry,
     clock: systemClock,
     log,
   });
@@ -181,12 +181,9 @@ test('a reload sends new spans where it says, and one that cannot be used change
   await until('the old queue is sent', () => collector.spans.length === 1);
   exports.sink.take([span(1)]);
   await exports.close();
-  assert.deepEqual(
-    collector.exports
-      .filter(({ signal }) => signal === 'traces')
-      .map(({ received }) => received.headers['content-type']),
-    ['application/x-protobuf', 'application/json'],
-  );
+  const traces = collector.exports.filter(({ signal }) => signal === 'traces');
+  const types = traces.map(({ received }) => received.headers['content-type']);
+  assert.deepEqual(types, ['application/x-protobuf', 'application/json']);
 });
 
 test('a tracer that a stage got before a reload goes on telling spans', async () => {

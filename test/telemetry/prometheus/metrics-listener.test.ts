@@ -36,8 +36,13 @@ async function ask(port: number, options: http.RequestOptions): Promise<http.Inc
 }
 
 test('metrics are Prometheus text with the names that collectors give them', async () => {
-  registry.add('gateway.refusals', { 'gateway.error.code': 'forbidden', 'gateway.rule': 'a "rule"\nwith \\ all' }, 3);
-  registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, 0.004);
+  const labels = { 'gateway.error.code': 'forbidden', 'gateway.rule': 'a "rule"\nwith \\ all' };
+  // Labels that the catalogue does not have, and those without a value, are left out.
+  registry.add('gateway.refusals', { ...labels, 'gateway.team': undefined, ...{ 'enduser.id': 'somebody' } });
+  registry.add('gateway.refusals', labels, 2);
+  for (const seconds of [0.004, 0.005, 0.0051]) {
+    registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, seconds);
+  }
   registry.record('gateway.overhead.duration', { 'gateway.protocol': 'messages' }, 9);
   registry.observe('gateway.build.info', () => [{ value: 1, labels: { 'service.version': '1.2.3' } }]);
   const { url } = await listening();
@@ -54,7 +59,7 @@ test('metrics are Prometheus text with the names that collectors give them', asy
   ]);
   const overhead = families.get('gateway_overhead_duration_seconds');
   assert.equal(overhead?.type, 'histogram');
-  assert.equal(overhead?.samples.find(({ labels }) => labels.le === '0.005')?.value, 1);
+  assert.equal(overhead?.samples.find(({ labels }) => labels.le === '0.005')?.value, 2);
   assert.equal(families.get('gateway_build_info')?.samples[0]?.labels.service_version, '1.2.3');
   assert.deepEqual(families.get('target_info')?.samples[0]?.labels, {
     service_name: 'appscli-gateway',

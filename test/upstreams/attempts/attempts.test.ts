@@ -6,7 +6,7 @@ import { describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
-import type { GatewayConfig, UpstreamConfig } from '../../../engine/base/contract/config.ts';
+import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
@@ -22,7 +22,7 @@ import {
 import { Attempts, createTarget } from '../../../engine/domain/upstreams/index.ts';
 import { createUpstreamStates } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import type { Target } from '../../../engine/domain/upstreams/target.ts';
-import { type Controller, ReceivedAnswer } from '../../../engine/domain/upstreams/transports/direct-transport.ts';
+import { type Controller, ReceivedResponse } from '../../../engine/domain/upstreams/transports/direct-transport.ts';
 import type { Sending } from '../../../engine/domain/upstreams/transports/transport.ts';
 import { openStage, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import forward from '../../../stages/forward.ts';
@@ -37,145 +37,8 @@ import {
   serves,
 } from '../../support/model-provider/fault-server.ts';
 import { times } from '../../support/times.ts';
-import { MIXTURES, type Mixture, ROWS, type Row } from './expected.ts';
-
-/** One request and what its upstreams do. */
-interface Case {
-  /** The script of its first upstream. */
-  readonly what: string;
-  /** Its route and request. */
-  readonly name: string;
-  /** The client's protocol. */
-  readonly spoken: Protocol;
-  readonly stream: boolean;
-  /** Each upstream's script and protocol, in order. */
-  readonly upstreams: readonly { readonly play: Play | 'refuses'; readonly speaks: Protocol }[];
-  /** As in `expected.ts`. */
-  readonly expected: string;
-  readonly headers?: readonly string[];
-  /** Whether its upstreams are its own. */
-  readonly is_alone?: boolean;
-  /** Whether upstreams are known to fail after a greeting. */
-  readonly greets?: boolean;
-  /** Settings that differ from the default ones. */
-  readonly attempts?: Partial<GatewayConfig['routing']['attempts']>;
-}
-
-/** A case with its names. */
-interface Placed extends Case {
-  readonly model: string;
-  readonly names: readonly string[];
-}
-
-/** Names of the upstreams of a case, in `expected.ts`. */
-const LETTERS = 'abcdefgh';
-
-/** Gives every case its names; cases with the same upstreams share a route. */
-function place(cases: readonly Case[]): Map<Case, Placed> {
-  const routes: string[] = [];
-  return new Map(
-    cases.map((one, index) => {
-      const names = one.upstreams.map(({ speaks }, at) => `${one.is_alone ? `own${index}` : speaks}-${LETTERS[at]}`);
-      if (!routes.includes(names.join())) routes.push(names.join());
-      return [one, { ...one, model: `r${routes.indexOf(names.join())}-${index}`, names }];
-    }),
-  );
-}
-
-/** An attempt as it was expected or found. */
-interface Attempt {
-  readonly upstream: string;
-  readonly outcome: string;
-  readonly reason: string;
-}
-
-/** The expected outcome of a case. */
-interface Expectation {
-  readonly attempts: readonly (Attempt & { readonly possibly: boolean })[];
-  readonly status: number;
-  readonly answer: 'theirs' | 'ours' | 'whole' | 'broken' | 'error';
-}
-
-/** The response of an overloaded upstream of each protocol. */
-const OVERLOADED: Readonly<Record<Protocol, string>> = { messages: '529', chat: '503', responses: '503' };
-
-/** Reads the entry of a case in `expected.ts`. */
-function read({ expected, names, upstreams }: Placed): Expectation {
-  const [left = '', right = ''] = expected.split(' => ');
-  const attempts = left.split(', ').map((text) => {
-    const [letter = '', outcome = '', reason = ''] = text.split(' ');
-    const at = LETTERS.indexOf(letter);
-    return {
-      upstream: names[at]!,
-      outcome: outcome.replace('?', '').replace('overloaded', OVERLOADED[upstreams[at]!.speaks]),
-      possibly: outcome.endsWith('?'),
-      reason,
-    };
-  });
-  const [status, response] = right.split(' ');
-  return { attempts, status: Number(status), answer: response as Expectation['answer'] };
-}
-
-/** How an attempt ended, as `expected.ts` writes it. */
-const outcomeOf = ({ certainty, status }: AttemptRecord) =>
-  certainty === 'not_sent' ? 'not_sent' : certainty === 'possibly_accepted' ? 'unknown' : String(status);
-
-/** Whether a row is about streams, about whole responses, or both. */
-const WAYS = { stream: [true], document: [false], both: [true, false] } as const;
-
-/** A row with all its routes for one client: at upstreams of its protocol, then translated. */
-function casesOf({ what, play, is_alone = false, ...row }: Row, spoken: Protocol, stream: boolean): Case[] {
-  const at = PROTOCOLS.indexOf(spoken);
-  const [next, last] = [PROTOCOLS[(at + 1) % 3]!, PROTOCOLS[(at + 2) % 3]!];
-  const failing = { play, speaks: spoken };
-  const serving = { play: serves, speaks: spoken };
-  const of = (route: string, upstreams: Case['upstreams'], expected: string): Case => ({
-    what,
-    name: `${spoken}, ${stream ? 'streamed' : 'whole'}, ${route}`,
-    spoken,
-    stream,
-    upstreams,
-    expected,
-    is_alone,
-  });
-  return [
-    of('alone', [failing], row.one),
-    of('first of two', [failing, serving], row.two),
-    // Without a next upstream it makes no difference which would follow.
-    ...(row.all === row.one
-      ? []
-      : [
-          of('first and second of three', [failing, failing, serving], row.three),
-          of('all three', [failing, failing, failing], row.all),
-        ]),
-    of('alone, translated', [{ play, speaks: next }], row.one),
-    of(
-      'first of two, translated for each',
-      [
-        { play, speaks: next },
-        { play: serves, speaks: last },
-      ],
-      row.two,
-    ),
-  ];
-}
-
-/** A row with all its routes for every client, streamed and not. */
-function allCasesOf(row: Row): Case[] {
-  return PROTOCOLS.flatMap((spoken) => WAYS[row.only ?? 'both'].flatMap((stream) => casesOf(row, spoken, stream)));
-}
-
-/** The case of upstreams that fail in different ways. */
-const mixed = ({ what, plays, headers = [], expected }: Mixture): Case => ({
-  what: `in the end: ${what}`,
-  name: 'messages, whole',
-  spoken: 'messages',
-  stream: false,
-  upstreams: plays.map((play) => ({ play, speaks: 'messages' })),
-  expected,
-  headers,
-  is_alone: true,
-});
+import { type Attempt, allCasesOf, type Case, mixed, outcomeOf, type Placed, place, read } from './cases.ts';
+import { MIXTURES, ROWS } from './expected.ts';
 
 const config = stageConfig();
 const timeouts = {
@@ -189,14 +52,14 @@ const { clock, services } = stage;
 
 /** Plays one request without a connection: the written bytes are the gateway's input. */
 function sendTo(play: Play | 'refuses', call: Omit<Call, 'res' | 'socket' | 'received'>): Sending {
-  const { promise, resolve, reject } = Promise.withResolvers<ReceivedAnswer>();
+  const { promise, resolve, reject } = Promise.withResolvers<ReceivedResponse>();
   const failing = (code: string) => reject(Object.assign(new Error(code), { code }));
-  let response: ReceivedAnswer | undefined;
+  let response: ReceivedResponse | undefined;
   const controller = { rawHeaders: [], pause() {}, resume() {}, abort() {} } as unknown as Controller;
   const cut = () => (response === undefined ? failing('ECONNRESET') : response.break(new Error('cut')));
   const res = {
     writeHead(status: number, headers: Record<string, string>) {
-      response = new ReceivedAnswer(controller, status, headers, undefined);
+      response = new ReceivedResponse(controller, status, headers, undefined);
       resolve(response);
     },
     write(text: string, done?: () => void) {
@@ -212,7 +75,7 @@ function sendTo(play: Play | 'refuses', call: Omit<Call, 'res' | 'socket' | 'rec
   else void play({ ...call, res, socket: { destroy: cut, resetAndDestroy: cut } } as unknown as Call);
   const is_sent = play !== 'refuses';
   return {
-    answer: promise,
+    response: promise,
     attempts: is_sent ? 1 : 0,
     resent: undefined,
     body_is_sent: is_sent,
@@ -347,7 +210,7 @@ interface Outcome {
   readonly given: { readonly status: number; readonly begun: string } | StageError;
 }
 
-async function serve(one: (typeof PLACED)[number], given_up?: StageError): Promise<Outcome> {
+async function serve(one: (typeof PLACED)[number], cancel_reason?: StageError): Promise<Outcome> {
   const { spoken, stream, names, model, targets, headers = [] } = one;
   const ctx = stage.request({
     facts: {
@@ -369,7 +232,7 @@ async function serve(one: (typeof PLACED)[number], given_up?: StageError): Promi
   ctx.prepareAttempt = () => {
     // As if it had been translated for this upstream.
     ctx.body!.replaced = true;
-    if (given_up !== undefined && ctx.attempts.length > 0) Object.assign(ctx, { given_up });
+    if (cancel_reason !== undefined && ctx.attempts.length > 0) Object.assign(ctx, { cancel_reason });
   };
   const routing = { ...services.config.routing };
   routing.attempts = { ...routing.attempts, ...one.attempts };
@@ -453,7 +316,7 @@ test('clients do not retry where each upstream may be at work on the request: it
     const { given } = await serve(placedAs(row, 'all three'));
     assert.ok(given instanceof StageError);
     assert.equal(given.headers['x-should-retry'], hint);
-    assert.equal(/billed again/.test(given.message), hint === 'false');
+    assert.equal(/a retry may be billed too/.test(given.message), hint === 'false');
   }
 });
 
@@ -538,6 +401,10 @@ function peek(response: IncomingMessage, more: Partial<PeekOptions> = {}) {
   return { clock, beginning };
 }
 
+/** A response that says nothing by itself. */
+const quiet = () =>
+  Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage & Readable;
+
 async function rest(response: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of response) chunks.push(chunk as Buffer);
@@ -585,7 +452,6 @@ describe('the beginning of a response', () => {
   });
 
   test('distinguishes silence from an upstream at work', async () => {
-    const quiet = () => Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage;
     const silent = peek(quiet(), { silence_seconds: 10 });
     silent.clock.advance(10_000);
     assert.equal((await silent.beginning).by, 'silent');
@@ -595,8 +461,7 @@ describe('the beginning of a response', () => {
   });
 
   test('waits for content no longer than 2 seconds after a greeting', async () => {
-    const response = Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage &
-      Readable;
+    const response = quiet();
     const greeted = peek(response, { until: 'content' });
     greeted.clock.advance(14_000);
     response.push('data: {"type":"response.created"}\n\n');
@@ -606,7 +471,7 @@ describe('the beginning of a response', () => {
     await setImmediate();
     greeted.clock.advance(500);
     assert.equal((await greeted.beginning).by, 'enough', 'and not longer than 15 in all');
-    const second = Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage & Readable;
+    const second = quiet();
     const soon = peek(second, { until: 'content' });
     second.push('data: {"type":"response.created"}\n\n');
     await setImmediate();

@@ -68,12 +68,12 @@ describe('the lists of a gateway', () => {
   test('report the properties of the listed id, also by another name of it', async () => {
     upstream.script = answerJson({ data: [{ id: LISTED, max_tokens: 64_000 }, { id: 'claude-haiku-4-5' }] });
     const { lists, use } = open();
-    assert.equal(lists.told('main', LISTED), undefined, 'no request yet');
+    assert.equal(lists.entry('main', LISTED), undefined, 'no request yet');
     await use();
     for (const id of [LISTED, 'claude-sonnet-4-5'])
-      assert.deepEqual(lists.told('main', id), { max_tokens: 64_000 }, id);
+      assert.deepEqual(lists.entry('main', id), { max_tokens: 64_000 }, id);
     for (const id of ['claude-haiku-4-5', 'claude-opus-4-5', '__proto__'])
-      assert.equal(lists.told('main', id), undefined, id);
+      assert.equal(lists.entry('main', id), undefined, id);
     lists.close();
   });
 
@@ -171,7 +171,7 @@ describe('the list of an upstream', () => {
   test('is requested with its credential and headers, in the format of its protocol', async () => {
     upstream.script = answerJson({ data: entries(['a-1', 'a-2', 'a-1']) });
     const headers = { 'x-team': 'search', 'x-api-token': { value_env: 'UPSTREAM_KEY' } };
-    assert.deepEqual(await ask(10, { headers }), { ids: ['a-1', 'a-2'], told: new Map() });
+    assert.deepEqual(await ask(10, { headers }), { ids: ['a-1', 'a-2'], entries: new Map() });
     const [request] = upstream.lists;
     assert.equal(request?.method, 'GET');
     assert.equal(request?.url, '/v1/models?limit=1000');
@@ -190,7 +190,7 @@ describe('the list of an upstream', () => {
           : { data: entries(['a-2']), has_more: false };
       return answerJson(page)(exchange);
     };
-    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], told: new Map() });
+    assert.deepEqual(await ask(), { ids: ['a-1', 'a-2'], entries: new Map() });
   });
 
   test('reads output limits and reasoning settings of models from known forms', async () => {
@@ -210,9 +210,9 @@ describe('the list of an upstream', () => {
     ];
     upstream.script = answerJson({ data: said });
     const asked = await ask();
-    assert.ok('told' in asked);
+    assert.ok('entries' in asked);
     assert.deepEqual(
-      [...asked.told],
+      [...asked.entries],
       [
         ['a-1', { max_tokens: 64_000, thinking: 'adaptive' }],
         ['a-2', { thinking: 'budget' }],
@@ -223,13 +223,13 @@ describe('the list of an upstream', () => {
 
   test('has ids as requests say them', async () => {
     upstream.script = answerJson({ data: entries(['models/gemini-2.5-pro', 'models/', 'org/models/a-1']) });
-    assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'], told: new Map() });
+    assert.deepEqual(await ask(), { ids: ['gemini-2.5-pro', 'org/models/a-1'], entries: new Map() });
   });
 
   test('skips impossible ids', async () => {
     const odd = ['good', '', 'two words', 'bad\u001b[31m', '\u202egpj', 'x'.repeat(201), 7, null, { id: 'x' }];
     upstream.script = answerJson({ data: [...entries(odd), null, 'text', 3, []] });
-    assert.deepEqual(await ask(), { ids: ['good'], told: new Map() });
+    assert.deepEqual(await ask(), { ids: ['good'], entries: new Map() });
   });
 
   const NO_LISTS: Readonly<Record<string, readonly [ReturnType<typeof answerJson>, RegExp]>> = {

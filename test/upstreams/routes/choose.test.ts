@@ -3,15 +3,16 @@ import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
-import type { Closed } from '../../../engine/base/contract/forwarding.ts';
+import type { Unavailable } from '../../../engine/base/contract/forwarding.ts';
 import {
   type Choosing,
   chooseCandidates,
   createRoute,
   type Needs,
-  type Place,
   type Ranking,
-  rankPlaces,
+  type RouteEntry,
+  rankEntries,
+  unavailableError,
 } from '../../../engine/domain/upstreams/routes.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { randomOf } from '../../support/random.ts';
@@ -32,7 +33,9 @@ const upstream = fc.record({
   on_unsupported_cache: fc.constantFrom('downgrade' as const, 'refuse' as const, 'pass' as const),
   window: fc.constantFrom(1000, 200_000),
   refuses: fc.boolean(),
-  closed: fc.option(fc.constantFrom('drained', 'open', 'limited', 'credential', 'model_missing'), { nil: undefined }),
+  unavailable: fc.option(fc.constantFrom('drained', 'open', 'limited', 'credential', 'model_missing'), {
+    nil: undefined,
+  }),
 });
 
 const request = fc.record({
@@ -53,16 +56,16 @@ test('every request has a candidate or an error, and every upstream is a candida
       const supports = { ...main!.supports, prompt_cache_1h };
       return { ...main!, name, cache_pool, state_boundary, protocols, supports, on_unsupported_cache };
     };
-    const entries = [...named].map(([name, { order, weight }]) => ({ upstream: name, order, weight }));
-    const route = createRoute(entries, { upstream: configOf, translates: asked.translates });
+    const configured = [...named].map(([name, { order, weight }]) => ({ upstream: name, order, weight }));
+    const route = createRoute(configured, { upstream: configOf, translates: asked.translates });
     const context_windows = Object.fromEntries([...named].map(([name, { window }]) => [name, window]));
-    const closed = (name: string): Closed | undefined => {
-      const because = named.get(name)!.closed;
+    const unavailable = (name: string): Unavailable | undefined => {
+      const because = named.get(name)!.unavailable;
       return because === undefined ? undefined : { because, until: 5, last: undefined };
     };
     const choosing = {
       states: {
-        closed,
+        unavailable,
         active: () => 0,
         share: () => 1,
         affinity: () => (asked.preferred === undefined ? undefined : `u${asked.preferred}`),
@@ -74,22 +77,22 @@ test('every request has a candidate or an error, and every upstream is a candida
       ...asked,
       model: coder!.id,
       continues: undefined,
-      decide: asked.decides
+      checkPrivileged: asked.decides
         ? ({ upstream: { name } }) => {
             if (named.get(name)!.refuses) throw REFUSAL;
             return [];
           }
         : undefined,
     };
-    const places = route.places({ ...coder!, context_windows }, 'messages');
+    const entries = route.entries({ ...coder!, context_windows }, 'messages');
     try {
-      const { candidates, spare, dropped = [] } = chooseCandidates(route, places, needs, choosing);
+      const { candidates, spare, dropped = [] } = chooseCandidates(route, entries, needs, choosing);
       const names = candidates.map(({ upstream: { name } }) => name);
       assert.ok(names.length > spare);
       const reasons = dropped.map((each) => each.split(': ')[0]!);
       const reported = [...names.slice(0, names.length - spare), ...reasons].sort();
       assert.deepEqual(reported, [...named.keys()], 'each of them once');
-      for (const name of names) assert.notEqual(named.get(name)!.closed, 'drained');
+      for (const name of names) assert.notEqual(named.get(name)!.unavailable, 'drained');
     } catch (error) {
       assert.ok(error instanceof StageError, String(error));
       assert.ok(['invalid_request', 'upstream_unavailable'].includes(error.code), error.code);
@@ -100,18 +103,32 @@ test('every request has a candidate or an error, and every upstream is a candida
 
 test('a request whose only upstream is drained is told so, and when to try again', () => {
   const route = createRoute([{ upstream: 'main', order: 1, weight: 1 }], { upstream: () => main!, translates: true });
-  const closed = (): Closed => ({ because: 'drained', until: undefined, last: undefined });
-  const choosing = { states: { closed }, now: () => 0, random: () => 0.5 } as unknown as Choosing;
+  const unavailable = (): Unavailable => ({ because: 'drained', until: undefined, last: undefined });
+  const choosing = { states: { unavailable }, now: () => 0, random: () => 0.5 } as unknown as Choosing;
   const needs: Needs = {
     ...{ tokens: 10, cache_ttl: 'none' as const, session_key: undefined, model: coder!.id, continues: undefined },
     holds_state: false,
   };
-  const choose = () => chooseCandidates(route, route.places(coder!, 'messages'), needs, choosing);
+  const choose = () => chooseCandidates(route, route.entries(coder!, 'messages'), needs, choosing);
   assert.throws(choose, (error) => {
     assert.ok(error instanceof StageError && error.code === 'upstream_unavailable');
     assert.match(error.message, /an administrator has drained it/);
     return error.headers['retry-after'] === '10';
   });
+});
+
+test('a caller is told why an upstream is unavailable', () => {
+  const now = 1000;
+  const message = (unavailable: Partial<Unavailable> & Pick<Unavailable, 'because'>) =>
+    unavailableError({ upstream: main! }, { until: now + 5000, last: undefined, ...unavailable }, now).message;
+  const whys: readonly [Parameters<typeof message>[0], RegExp][] = [
+    [{ because: 'open', last: 'status 529' }, /: it failed too often \(status 529\), and /],
+    [{ because: 'open', only_for: 'caller' }, /: it failed too often on your requests, and /],
+    [{ because: 'limited' }, /: it answered 429: the account of the gateway is rate limited there, and /],
+    [{ because: 'credential', last: 'status 401' }, /: it rejected the credential of the gateway \(status 401\), and /],
+    [{ because: 'model_missing' }, /: it does not have the model, and /],
+  ];
+  for (const [unavailable, why] of whys) assert.match(message(unavailable), why);
 });
 
 interface Entry {
@@ -120,11 +137,15 @@ interface Entry {
   readonly pool?: string | undefined;
 }
 
-/** Places of a route with these upstreams, named by letters. */
-function places(entries: Readonly<Record<string, Entry>>): readonly Place[] {
-  const upstream = (name: string) => ({ ...main!, name, cache_pool: entries[name]!.pool ?? `upstream ${name}` });
-  const route = Object.entries(entries).map(([name, { order = 1, weight = 1 }]) => ({ upstream: name, order, weight }));
-  return createRoute(route, { upstream, translates: true }).places(coder!, 'messages');
+/** The entries of a route with these upstreams, named by letters. */
+function entriesOf(configured: Readonly<Record<string, Entry>>): readonly RouteEntry[] {
+  const upstream = (name: string) => ({ ...main!, name, cache_pool: configured[name]!.pool ?? `upstream ${name}` });
+  const route = Object.entries(configured).map(([name, { order = 1, weight = 1 }]) => ({
+    upstream: name,
+    order,
+    weight,
+  }));
+  return createRoute(route, { upstream, translates: true }).entries(coder!, 'messages');
 }
 
 const IDLE: Ranking = {
@@ -134,14 +155,14 @@ const IDLE: Ranking = {
   random: () => 0.5,
 };
 
-function names(all: readonly Place[], ranking: Partial<Ranking> = {}): string[] {
-  return rankPlaces(all, { ...IDLE, ...ranking }).map(({ upstream }) => upstream.name);
+function names(all: readonly RouteEntry[], ranking: Partial<Ranking> = {}): string[] {
+  return rankEntries(all, { ...IDLE, ...ranking }).map(({ upstream }) => upstream.name);
 }
 
-const without = (all: readonly Place[], name: string) => all.filter(({ upstream }) => upstream.name !== name);
-const named = (all: readonly Place[], name: string) => all.find(({ upstream }) => upstream.name === name)!;
+const without = (all: readonly RouteEntry[], name: string) => all.filter(({ upstream }) => upstream.name !== name);
+const named = (all: readonly RouteEntry[], name: string) => all.find(({ upstream }) => upstream.name === name)!;
 
-function firsts(all: readonly Place[], keys: number, ranking: Partial<Ranking> = {}): Record<string, number> {
+function firsts(all: readonly RouteEntry[], keys: number, ranking: Partial<Ranking> = {}): Record<string, number> {
   const found: Record<string, number> = {};
   for (let i = 0; i < keys; i++) {
     const [first] = names(all, { key: `session ${i}`, ...ranking });
@@ -157,26 +178,26 @@ function isNear(found: number | undefined, expected: number, keys = 10_000): voi
 
 describe('the order in which upstreams are tried', () => {
   it('is that of their orders, with any weights', () => {
-    const all = places({ a: { order: 3, weight: 100 }, b: { order: 1 }, c: { order: 2 } });
+    const all = entriesOf({ a: { order: 3, weight: 100 }, b: { order: 1 }, c: { order: 2 } });
     for (let i = 0; i < 20; i++) assert.deepEqual(names(all, { key: `session ${i}` }), ['b', 'c', 'a']);
     assert.deepEqual(names(all), ['b', 'c', 'a']);
   });
 
   it('gives every upstream of an order the sessions of its weight', () => {
-    const found = firsts(places({ a: { weight: 5 }, b: { weight: 3 }, c: { weight: 2 } }), 10_000);
+    const found = firsts(entriesOf({ a: { weight: 5 }, b: { weight: 3 }, c: { weight: 2 } }), 10_000);
     isNear(found.a, 0.5);
     isNear(found.b, 0.3);
     isNear(found.c, 0.2);
   });
 
   it('is the same for every turn of a session, and in every process', () => {
-    const all = places({ a: {}, b: {}, c: { weight: 2 }, d: { pool: 'shared' }, e: { pool: 'shared' } });
+    const all = entriesOf({ a: {}, b: {}, c: { weight: 2 }, d: { pool: 'shared' }, e: { pool: 'shared' } });
     const orders = Array.from({ length: 8 }, (_, i) => names(all, { key: `session ${i}` }).join(''));
     assert.deepEqual(orders, 'debca caedb acbde edcab decab acdeb badec caedb'.split(' '));
   });
 
   it('spreads the sessions of a removed upstream over all others by their weights', () => {
-    const all = places({ a: {}, b: {}, c: { weight: 2 } });
+    const all = entriesOf({ a: {}, b: {}, c: { weight: 2 } });
     const moved: Record<string, number> = {};
     let count = 0;
     for (let i = 0; count < 4000; i++) {
@@ -191,7 +212,7 @@ describe('the order in which upstreams are tried', () => {
   });
 
   it('tries those that share a cache one after the other, and gives a pool the share of all of them', () => {
-    const all = places({ a: {}, b: { pool: 'x' }, c: { pool: 'x' }, d: {} });
+    const all = entriesOf({ a: {}, b: { pool: 'x' }, c: { pool: 'x' }, d: {} });
     const found = firsts(all, 10_000);
     for (const name of ['a', 'b', 'c', 'd']) isNear(found[name], 0.25);
     for (let i = 0; i < 200; i++) {
@@ -205,14 +226,14 @@ describe('the order in which upstreams are tried', () => {
   });
 
   it("begins with the session's upstream, continues with those that share its cache, before all orders", () => {
-    const all = places({ a: { order: 1 }, b: { order: 2, pool: 'x' }, c: { order: 3, pool: 'x' } });
+    const all = entriesOf({ a: { order: 1 }, b: { order: 2, pool: 'x' }, c: { order: 3, pool: 'x' } });
     assert.deepEqual(names(all, { key: 'session', preferred: named(all, 'c') }), ['c', 'b', 'a']);
     assert.deepEqual(names(without(all, 'c'), { key: 'session', preferred: named(all, 'c') }), ['b', 'a']);
     assert.deepEqual(names(without(all, 'b'), { key: 'session', preferred: named(all, 'b') }), ['c', 'a']);
   });
 
   it('gives a recovered upstream a part of its sessions, and moves no others', () => {
-    const all = places({ a: {}, b: {} });
+    const all = entriesOf({ a: {}, b: {} });
     const share = (name: string) => (name === 'a' ? 0.25 : 1);
     isNear(firsts(all, 10_000, { states: { active: () => 0, share } }).a, 0.2);
     for (let i = 0; i < 500; i++) {
@@ -222,13 +243,13 @@ describe('the order in which upstreams are tried', () => {
   });
 
   it('uses an upstream without weight only after all others of its order', () => {
-    const all = places({ a: { weight: 0 }, b: {}, c: {}, d: { order: 2 } });
+    const all = entriesOf({ a: { weight: 0 }, b: {}, c: {}, d: { order: 2 } });
     for (let i = 0; i < 100; i++) assert.deepEqual(names(all, { key: `session ${i}` }).slice(2), ['a', 'd']);
     assert.deepEqual(names(all).slice(2), ['a', 'd']);
   });
 
   it('is by chance without a session, and prefers the less busy of two', () => {
-    const all = places({ a: { weight: 3 }, b: {} });
+    const all = entriesOf({ a: { weight: 3 }, b: {} });
     const chance: Record<string, number> = {};
     const random = randomOf('requests without a session');
     for (let i = 0; i < 10_000; i++) {

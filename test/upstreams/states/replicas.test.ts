@@ -16,10 +16,9 @@ import {
   openUpstreamStates,
   resumeUpstream,
 } from '../../../engine/domain/upstreams/states/shared-states.ts';
-import { createUpstreamStates } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { quietLog, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
-import { upstream } from './scene.ts';
+import { openScene, upstream } from './scene.ts';
 
 let away = false;
 const opened: OpenUpstreamStates[] = [];
@@ -58,7 +57,8 @@ const by = (): Changing => {
   return { database: store.database, clock: systemClock, actor: { kind: 'person', name: 'ops@example.com' } };
 };
 
-const isDrained = ({ states }: { states: OpenUpstreamStates }) => states.closed('main', 'm')?.because === 'drained';
+const isDrained = ({ states }: { states: OpenUpstreamStates }) =>
+  states.unavailable('main', 'm')?.because === 'drained';
 
 describe('a drained upstream', () => {
   it('gets no new requests at any replica, nor at one that starts later, until it is resumed', async () => {
@@ -126,24 +126,24 @@ describe('a drained upstream', () => {
 
 describe("a replica's view of an upstream", () => {
   const show = ({ states }: { states: OpenUpstreamStates }, effect: 'failure' | 'success' | 'limited', model = 'm') => {
-    const trial = states.begin('main', model);
-    trial.report(effect, 'status 529', effect === 'limited' ? 30 : undefined);
-    trial.leave();
+    const handle = states.begin('main', model);
+    handle.report(effect, 'status 529', effect === 'limited' ? 30 : undefined);
+    handle.leave();
   };
 
   it('reaches others, which do not forward it', async () => {
     const [one, two] = [await replica(), await replica()];
     for (const model of ['m', 'n']) show(two, 'success', model);
     for (let n = 0; n < 5; n++) show(one, 'failure');
-    await until('the other has heard', () => two.states.closed('main', 'm') !== undefined);
-    const there = two.states.closed('main', 'm')!;
-    const here = one.states.closed('main', 'm')!;
+    await until('the other has heard', () => two.states.unavailable('main', 'm') !== undefined);
+    const there = two.states.unavailable('main', 'm')!;
+    const here = one.states.unavailable('main', 'm')!;
     assert.equal(there.because, 'open');
     assert.equal(there.last, 'status 529');
     assert.ok(Math.abs(there.until! - here.until!) < 1000);
     show(one, 'limited', 'n');
-    await until('the next message', () => two.states.closed('main', 'n')?.because === 'limited');
-    assert.ok(Math.abs(one.states.closed('main', 'm')!.until! - here.until!) < 1000, 'not sent back');
+    await until('the next message', () => two.states.unavailable('main', 'n')?.because === 'limited');
+    assert.ok(Math.abs(one.states.unavailable('main', 'm')!.until! - here.until!) < 1000, 'not sent back');
   });
 
   it('is ignored if implausible', async () => {
@@ -160,8 +160,8 @@ describe("a replica's view of an upstream", () => {
     for (const payload of told) {
       await store.database.query('test_notify', "select pg_notify('appscli_upstreams', $1)", [payload]);
     }
-    await until('the last is heard', () => one.states.closed('spare', 'm') !== undefined);
-    assert.ok(one.states.closed('spare', 'm')!.until! <= Date.now() + 60_000);
+    await until('the last is heard', () => one.states.unavailable('spare', 'm') !== undefined);
+    assert.ok(one.states.unavailable('spare', 'm')!.until! <= Date.now() + 60_000);
     assert.deepEqual(one.states.list()[0], before[0]);
   });
 });
@@ -170,25 +170,11 @@ const NOON = Date.parse('2027-01-31T12:00:00Z');
 
 /** States with recorded incidents, on a stopped clock of which every scene has its own day. */
 let days = 0;
-function scene(query: Database['query'] = store.database.query) {
+function scene() {
   days += 1;
   const clock = frozenClock(NOON + days * 86_400_000);
-  const keeper = createIncidentKeeper({ database: { query }, clock, log: quietLog, every: () => () => {} });
-  const states = createUpstreamStates({
-    upstreams: [upstream('main'), upstream('spare')],
-    clock,
-    log: quietLog,
-    random: () => 0.5,
-    onIncident: keeper.note,
-    onRecovery: keeper.end,
-  });
-  const show = (effect: 'failure' | 'success' | 'limited', times = 1, retry_after?: number) => {
-    for (let n = 0; n < times; n++) {
-      const trial = states.begin('main', 'm');
-      trial.report(effect, 'status 529', retry_after);
-      trial.leave();
-    }
-  };
+  const keeper = createIncidentKeeper({ database: store.database, clock, log: quietLog, every: () => () => {} });
+  const { states, show } = openScene(undefined, { clock, onIncident: keeper.note, onRecovery: keeper.end });
   return { clock, keeper, states, show, began: new Date(clock.now()) };
 }
 
@@ -200,7 +186,7 @@ const of = async (clock: FrozenClock) => {
 describe('causes that exclude an upstream', () => {
   it('is written down once, with how often it was tried in vain, until it serves again', async () => {
     const { clock, keeper, show, began } = scene();
-    show('failure', 5);
+    show('failure', { times: 5 });
     await keeper.flush();
     const [{ id: _, ...incident }] = (await of(clock)) as [KeptIncident];
     assert.deepEqual(incident, {
@@ -212,12 +198,12 @@ describe('causes that exclude an upstream', () => {
       until: new Date(began.getTime() + 5000),
       ended_at: null,
       times: 1,
-      last: 'status 529',
+      last: 'status 500',
     });
     clock.advance(5000);
     show('failure');
     clock.advance(10_000);
-    show('success', 2);
+    show('success', { times: 2 });
     const ended = new Date(clock.now());
     await keeper.flush();
     const all = await of(clock);
@@ -228,12 +214,12 @@ describe('causes that exclude an upstream', () => {
   it('is one window where the account is rejected and served in turn', async () => {
     const { clock, keeper, show } = scene();
     for (let n = 0; n < 20; n++) {
-      show('limited', 1, 2);
+      show('limited', {}, 2);
       clock.advance(3000);
       show('success');
     }
     clock.advance(120_000);
-    show('limited', 1, 2);
+    show('limited', {}, 2);
     await keeper.flush();
     const [second, first] = await of(clock);
     assert.equal(first!.times, 20);
@@ -244,11 +230,11 @@ describe('causes that exclude an upstream', () => {
   it('is not written where another replica reported it, nor when that is over', async () => {
     const { clock, keeper, states, show } = scene();
     states.heed({ kind: 'open', upstream: 'main', upstream_model: 'm', until: clock.now() + 5000, failing_ms: 1000 });
-    assert.equal(states.closed('main', 'm')?.because, 'open');
+    assert.equal(states.unavailable('main', 'm')?.because, 'open');
     clock.advance(5000);
-    show('success', 2);
-    assert.equal(states.closed('main', 'm'), undefined);
-    show('failure', 5);
+    show('success', { times: 2 });
+    assert.equal(states.unavailable('main', 'm'), undefined);
+    show('failure', { times: 5 });
     await keeper.flush();
     const all = await of(clock);
     assert.equal(all.length, 1);
@@ -272,13 +258,11 @@ describe('causes that exclude an upstream', () => {
     assert.deepEqual(await incidentsElsewhere(store.database, new Date(now.getTime() + 60_000)), []);
     const page = await listIncidents(store.database, { upstream: 'spare', limit: 2 });
     const rest = await listIncidents(store.database, { upstream: 'spare', limit: 2, before: page[1]!.id });
-    assert.deepEqual(
-      [...page, ...rest].map(({ replica }) => replica),
-      [REPLICA, 'other 2', 'other 1'],
-    );
+    const paged = [...page, ...rest].map(({ replica }) => replica);
+    assert.deepEqual(paged, [REPLICA, 'other 2', 'other 1']);
     // Time passes until all of these are too old.
     clock.advance(31 * 86_400_000);
-    show('failure', 5);
+    show('failure', { times: 5 });
     await keeper.flush();
     assert.deepEqual(await listIncidents(store.database, { upstream: 'spare', limit: 9 }), []);
   });

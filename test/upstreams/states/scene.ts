@@ -1,7 +1,7 @@
 /** States of upstreams on a stopped clock, with their logs and messages to others. */
 import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
 import type { AttemptEffect } from '../../../engine/base/contract/forwarding.ts';
-import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { createUpstreamStates, type Incident } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 
 export const BREAKER: UpstreamConfig['breaker'] = {
@@ -26,9 +26,13 @@ export function upstream(name: string, { breaker, ...more }: UpstreamSpec = {}):
   return { name, base_url, api_key_env: 'KEY', retry_budget, ...more, breaker: settings } as unknown as UpstreamConfig;
 }
 
+type Surroundings = Pick<Parameters<typeof createUpstreamStates>[0], 'onIncident' | 'onRecovery'>;
+
 /** States of `main` and `spare`, or the given upstreams, on a clock at 1,000,000 ms since the epoch. */
-export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main'), upstream('spare')]) {
-  const clock = frozenClock(1_000_000);
+export function openScene(
+  upstreams: readonly UpstreamConfig[] = [upstream('main'), upstream('spare')],
+  { clock = frozenClock(1_000_000), ...more }: Surroundings & { readonly clock?: FrozenClock } = {},
+) {
   const logged: { level: string; message: string; fields: Record<string, unknown> }[] = [];
   const incidents: Incident[] = [];
   const at = (level: string) => (fields: object, message: string) => {
@@ -38,7 +42,7 @@ export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main
   // In the middle: open for exactly as long as the settings say.
   const random = () => 0.5;
   const onIncident = (incident: Incident) => incidents.push(incident);
-  const states = createUpstreamStates({ upstreams, clock, log, random, onIncident });
+  const states = createUpstreamStates({ upstreams, clock, log, random, onIncident, ...more });
   return {
     states,
     clock,
@@ -51,15 +55,17 @@ export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main
       retry_after?: number,
     ) {
       for (let n = 0; n < times; n++) {
-        const trial = states.begin(to, model);
-        trial.report(effect, detail, retry_after);
-        trial.leave();
+        const handle = states.begin(to, model);
+        handle.report(effect, detail, retry_after);
+        handle.leave();
       }
     },
-    closed: (name = 'main', model = 'm') => states.closed(name, model),
+    /** Levels and messages of the log. */
+    lines: () => logged.map(({ level, message }) => `${level} ${message}`),
+    unavailable: (name = 'main', model = 'm') => states.unavailable(name, model),
     /** Milliseconds until it may be tried; `undefined` when it may be now. */
     waits(name = 'main', model = 'm') {
-      const until = states.closed(name, model)?.until;
+      const until = states.unavailable(name, model)?.until;
       return until === undefined ? undefined : until - clock.now();
     },
   };

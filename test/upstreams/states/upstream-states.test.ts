@@ -4,7 +4,7 @@ import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { AttemptEffect, UpstreamState } from '../../../engine/base/contract/forwarding.ts';
 import { createBreaker } from '../../../engine/domain/upstreams/states/breaker.ts';
-import { type Incident, notifyUpstreams } from '../../../engine/domain/upstreams/states/upstream-states.ts';
+import { type Incident, summarizeUpstreams } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { bytesInUse } from '../../support/heap.ts';
 import { times } from '../../support/times.ts';
 import { BREAKER, openScene, upstream } from './scene.ts';
@@ -25,7 +25,7 @@ const EFFECTS: Readonly<Record<string, AttemptEffect>> = {
  * `?`: they pass. `@other` is another model, `@spare/m` another upstream.
  */
 function play(script: string, upstreams = [upstream('main'), upstream('spare')]) {
-  const { show, closed, waits, states, clock, incidents } = openScene(upstreams);
+  const { show, unavailable, waits, states, clock, incidents } = openScene(upstreams);
   const begun: ReturnType<typeof states.begin>[] = [];
   for (const word of script.trim().split(/\s+/)) {
     const parts = /^([^:*@]*)(?::(-?\d+))?(?:\*(\d+))?(?:@(?:(\w+)\/)?(\w+))?$/.exec(word);
@@ -33,7 +33,7 @@ function play(script: string, upstreams = [upstream('main'), upstream('spare')])
     const end = EFFECTS[what.replace('end-', '')]!;
     for (let n = 0; n < Number(count); n++) {
       if (what.startsWith('?')) {
-        const [because = '', ms] = [closed(to, model)?.because, waits(to, model)];
+        const [because = '', ms] = [unavailable(to, model)?.because, waits(to, model)];
         assert.equal(`?${because}${ms === undefined ? '' : `:${ms}`}`, word.replace(/@.*/, ''), `${word} in ${script}`);
       } else if (what.startsWith('+')) clock.advance(Number(what));
       else if (what === 'begin') begun.push(states.begin(to, model));
@@ -143,11 +143,8 @@ test('messages between replicas: when an upstream opens or is limited, why, and 
   const failing = play(`ok +500 ${'fail +100 '.repeat(5)} +5100 fail`);
   const found = failing.map(({ failing_ms }) => failing_ms);
   assert.deepEqual(found, [400, 200]);
-  assert.deepEqual(
-    play('heard-open:4000 heard-limited:4000 heard-credential:4000'),
-    [],
-    'and never what they received',
-  );
+  const received = play('heard-open:4000 heard-limited:4000 heard-credential:4000');
+  assert.deepEqual(received, [], 'and never what they received');
 });
 
 describe('a breaker by who saw the upstream fail', () => {
@@ -156,13 +153,13 @@ describe('a breaker by who saw the upstream fail', () => {
     const scene = openScene([upstream('main', { breaker: settings })]);
     for (const word of seen.split(' ')) {
       const [, ok, caller, request] = /^(\+?)([a-z])(\d*)$/.exec(word)!;
-      const trial = scene.states.begin('main', 'm', { caller: caller!, request: Number(request) });
-      trial.report(ok ? 'success' : 'failure', 'status 500');
-      trial.leave(ok ? 'whole' : undefined);
-      if (scene.states.closed('main', 'm') !== undefined) break;
+      const handle = scene.states.begin('main', 'm', { caller: caller!, request: Number(request) });
+      handle.report(ok ? 'success' : 'failure', 'status 500');
+      handle.leave(ok ? 'whole' : undefined);
+      if (scene.states.unavailable('main', 'm') !== undefined) break;
     }
     const passes = (caller: string, request: number) =>
-      scene.states.closed('main', 'm', { caller, request })?.because ?? 'passes';
+      scene.states.unavailable('main', 'm', { caller, request })?.because ?? 'passes';
     return [passes('a', 1), passes('a', 99), passes('z', 99)].join(' ');
   }
 
@@ -183,22 +180,22 @@ describe('a breaker by who saw the upstream fail', () => {
   it('keeps few requests of a caller whose requests all fail, where no caller is kept away', async () => {
     const { states } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
     const fail = (request: number) => {
-      const trial = states.begin('main', 'm', { caller: 'a', request });
-      trial.report('failure', 'status 500');
-      trial.leave();
+      const handle = states.begin('main', 'm', { caller: 'a', request });
+      handle.report('failure', 'status 500');
+      handle.leave();
     };
     const before = await bytesInUse();
     for (let request = 0; request < 100_000; request++) fail(request);
     const { heap } = await bytesInUse();
     assert.ok(heap - before.heap < 1_000_000, `${heap - before.heap}`);
-    assert.equal(states.closed('main', 'm'), undefined);
+    assert.equal(states.unavailable('main', 'm'), undefined);
   });
 
   it('admits one request of the caller at a time once the time is over, and closes as soon as one succeeds', () => {
     const { states, clock } = openScene();
     const begin = (request: number) => states.begin('main', 'm', { caller: 'a', request });
     const waits = () => {
-      const until = states.closed('main', 'm', { caller: 'a' })?.until;
+      const until = states.unavailable('main', 'm', { caller: 'a' })?.until;
       return until === undefined ? undefined : until - clock.now();
     };
     for (let request = 0; request < 5; request++) begin(request).report('failure');
@@ -224,17 +221,17 @@ describe('a breaker by who saw the upstream fail', () => {
   it('is opened again by a try in vain of two callers, and by one for its caller', () => {
     const { states, clock } = openScene();
     const show = (caller: string, request: number, effect: 'failure' | 'success') => {
-      const trial = states.begin('main', 'm', { caller, request });
-      trial.report(effect, 'status 500');
-      trial.leave();
+      const handle = states.begin('main', 'm', { caller, request });
+      handle.report(effect, 'status 500');
+      handle.leave();
     };
-    const closedFor = (caller: string) => states.closed('main', 'm', { caller })?.because;
+    const unavailableFor = (caller: string) => states.unavailable('main', 'm', { caller })?.because;
     for (const [caller, request] of ['a1', 'a2', 'a3', 'b1', 'b2']) show(caller!, Number(request), 'failure');
     clock.advance(5000);
     show('a', 4, 'failure');
-    assert.deepEqual([closedFor('a'), closedFor('b')], ['open', undefined]);
+    assert.deepEqual([unavailableFor('a'), unavailableFor('b')], ['open', undefined]);
     show('b', 3, 'failure');
-    assert.deepEqual([closedFor('a'), closedFor('b'), closedFor('c')], ['open', 'open', 'open']);
+    assert.deepEqual([unavailableFor('a'), unavailableFor('b'), unavailableFor('c')], ['open', 'open', 'open']);
   });
 });
 
@@ -253,7 +250,7 @@ test('an upstream regains its weight over ten seconds after closing', () => {
 });
 
 test('a breaker only reports in shadow mode, and does not exist where it is off', () => {
-  const { show, closed, states, logged } = openScene([
+  const { show, unavailable, states, lines } = openScene([
     upstream('main', { breaker: { mode: 'shadow' } }),
     upstream('spare', { breaker: { mode: 'off' } }),
   ]);
@@ -261,7 +258,7 @@ test('a breaker only reports in shadow mode, and does not exist where it is off'
     show('failure', { times: 30, to });
     show('unreachable', { times: 30, to });
     show('credential', { times: 3, to });
-    assert.equal(closed(to), undefined);
+    assert.equal(unavailable(to), undefined);
     assert.equal(states.share(to, 'm'), 1);
   }
   const published = states
@@ -273,29 +270,26 @@ test('a breaker only reports in shadow mode, and does not exist where it is off'
     ['spare', undefined, 'closed', undefined],
   ]);
   const shadow = 'it still gets requests (breaker.mode: shadow)';
-  assert.deepEqual(
-    logged.map(({ level, message }) => [level, message]),
-    [
-      ['warn', `an upstream fails for this model; ${shadow}`],
-      ['warn', `no connection can be made to an upstream; ${shadow}`],
-      ['error', `an upstream rejects the credential of the gateway; ${shadow}`],
-      ['info', 'an upstream serves again'],
-    ],
-  );
+  assert.deepEqual(lines(), [
+    `warn an upstream fails for this model; ${shadow}`,
+    `warn no connection can be made to an upstream; ${shadow}`,
+    `error an upstream rejects the credential of the gateway; ${shadow}`,
+    'info an upstream serves again',
+  ]);
 });
 
 test("a credential's breaker opens at once for every model and upstream with that credential at that address, and logs an error", () => {
   const base_url = 'https://api.example.com';
-  const { show, closed, clock, logged } = openScene([
+  const { show, unavailable, clock, logged } = openScene([
     upstream('main', { base_url }),
     upstream('twin', { base_url }),
     upstream('other-key', { base_url, api_key_env: 'OTHER' }),
   ]);
   show('credential', { detail: 'status 401' });
   const expected = { because: 'credential', until: 1_060_000, last: 'status 401' };
-  assert.deepEqual(closed('main', 'any'), expected);
-  assert.deepEqual(closed('twin', 'any'), expected);
-  assert.equal(closed('other-key'), undefined);
+  assert.deepEqual(unavailable('main', 'any'), expected);
+  assert.deepEqual(unavailable('twin', 'any'), expected);
+  assert.equal(unavailable('other-key'), undefined);
   assert.deepEqual(logged, [
     {
       level: 'error',
@@ -305,41 +299,36 @@ test("a credential's breaker opens at once for every model and upstream with tha
     },
   ]);
   clock.advance(60_000);
-  assert.equal(closed(), undefined);
+  assert.equal(unavailable(), undefined);
   show('credential', { detail: 'status 401' });
-  assert.equal(closed()?.until, 1_120_000);
+  assert.equal(unavailable()?.until, 1_120_000);
   assert.equal(logged.length, 1, 'reported once');
   clock.advance(60_000);
   show('success');
-  assert.equal(closed('twin'), undefined);
+  assert.equal(unavailable('twin'), undefined);
   assert.equal(logged[1]?.message, 'an upstream accepts the credential again');
 });
 
 test('a limit is logged once a minute, however often the account is limited and served in turn', () => {
-  const { show, clock, logged } = openScene();
+  const { show, clock, lines } = openScene();
   for (let round = 0; round < 100; round++) {
     show('limited', { detail: 'status 429' }, 1);
     show('success');
     clock.advance(1000);
   }
-  assert.deepEqual(
-    logged.map(({ level, message }) => [level, message]),
-    Array(2).fill([
-      'info',
-      'an upstream rate-limits the gateway (429); requests go to other upstreams until it is tried again',
-    ]),
-  );
+  const line = 'info an upstream rate-limits the gateway (429); requests go to other upstreams until it is tried again';
+  assert.deepEqual(lines(), [line, line]);
 });
 
 describe('the state of upstreams', () => {
   it('counts requests under way from begin to leave, however often they leave', () => {
     const { states } = openScene();
-    const trials = [states.begin('main', 'm'), states.begin('main', 'other')];
+    const handles = [states.begin('main', 'm'), states.begin('main', 'other')];
     assert.equal(states.active('main'), 2);
-    trials[0]!.report('success');
+    handles[0]!.report('success');
     assert.equal(states.active('main'), 2);
-    trials[0]!.leave();
-    trials[0]!.leave();
+    handles[0]!.leave();
+    handles[0]!.leave();
     assert.equal(states.active('main'), 1);
     assert.equal(states.active('spare'), 0);
     assert.equal(states.active('unknown'), 0);
@@ -361,10 +350,10 @@ describe('the state of upstreams', () => {
 
   it('keeps the affinity of a session as long as its prompts are cached', () => {
     const { states, clock } = openScene();
-    states.settle('session', 'spare', 300);
+    states.remember('session', 'spare', 300);
     clock.advance(299_999);
     assert.equal(states.affinity('session'), 'spare');
-    states.settle('session', 'main', 3600);
+    states.remember('session', 'main', 3600);
     clock.advance(300_001);
     assert.equal(states.affinity('session'), 'main');
     clock.advance(3_300_000);
@@ -372,57 +361,48 @@ describe('the state of upstreams', () => {
   });
 
   it('drops at a reload the state of upstreams that are removed or at another address, and keeps the rest', () => {
-    const { show, closed, states } = openScene([upstream('main'), upstream('spare'), upstream('third')]);
+    const { show, unavailable, states } = openScene([upstream('main'), upstream('spare'), upstream('third')]);
     for (const to of ['main', 'spare', 'third']) show('failure', { times: 5, to });
-    for (const to of ['main', 'spare', 'third']) states.settle(`at ${to}`, to, 300);
+    for (const to of ['main', 'spare', 'third']) states.remember(`at ${to}`, to, 300);
     const running = states.begin('third', 'm');
     states.use([upstream('main'), upstream('spare', { base_url: 'https://elsewhere.example.com' })]);
-    assert.equal(closed('main')?.because, 'open');
-    assert.equal(closed('spare'), undefined);
-    assert.equal(closed('third'), undefined);
-    assert.deepEqual(
-      ['main', 'third'].map((to) => states.affinity(`at ${to}`)),
-      ['main', undefined],
-    );
+    assert.equal(unavailable('main')?.because, 'open');
+    assert.equal(unavailable('spare'), undefined);
+    assert.equal(unavailable('third'), undefined);
+    assert.deepEqual([states.affinity('at main'), states.affinity('at third')], ['main', undefined]);
     running.report('failure');
     running.leave();
-    assert.deepEqual(
-      states.list().map(({ upstream, state }) => [upstream, state]),
-      [
-        ['main', 'closed'],
-        ['main', 'open'],
-        ['spare', 'closed'],
-      ],
-    );
+    const found = states.list().map(({ upstream, state }) => `${upstream} ${state}`);
+    assert.deepEqual(found, ['main closed', 'main open', 'spare closed']);
   });
 
   it('applies changed settings at a reload', () => {
-    const { show, closed, states } = openScene();
+    const { show, unavailable, states } = openScene();
     show('failure', { times: 4 });
     states.use([
       upstream('main', { breaker: { failures: 2, open_seconds: 50 }, retry_budget: { percent: 0, min: 0 } }),
     ]);
     show('failure');
-    assert.equal(closed()?.until, 1_050_000);
+    assert.equal(unavailable()?.until, 1_050_000);
     assert.equal(states.takeRetry('main'), undefined);
     states.use([upstream('main', { breaker: { mode: 'off' } })]);
-    assert.equal(closed(), undefined);
+    assert.equal(unavailable(), undefined);
   });
 
   it('is drained until further notice, also across reloads', () => {
-    const { closed, states } = openScene();
+    const { unavailable, states } = openScene();
     const drained = { by: 'ops@example.com', reason: 'maintenance', at: 999_000 };
     states.setDrained(new Map([['main', drained]]));
-    assert.deepEqual(closed(), { because: 'drained', until: undefined, last: undefined });
+    assert.deepEqual(unavailable(), { because: 'drained', until: undefined, last: undefined });
     states.use([upstream('main')]);
-    assert.equal(closed()?.because, 'drained');
+    assert.equal(unavailable()?.because, 'drained');
     assert.deepEqual(states.list(), [{ upstream: 'main', state: 'drained', active: 0, drained }]);
     states.setDrained(new Map());
-    assert.equal(closed(), undefined);
+    assert.equal(unavailable(), undefined);
   });
 
   it('logs once that it opened, not each time it opens again, and once that it serves again', () => {
-    const { show, clock, logged } = openScene();
+    const { show, clock, logged, lines } = openScene();
     show('failure', { times: 50, detail: 'status 500' });
     for (let round = 0; round < 5; round++) {
       clock.advance(60_000);
@@ -430,18 +410,12 @@ describe('the state of upstreams', () => {
     }
     clock.advance(60_000);
     show('success', { times: 2 });
-    assert.deepEqual(
-      logged.map(({ level, message, fields }) => [level, message, fields.upstream, fields.last ?? fields.seconds]),
-      [
-        [
-          'warn',
-          'an upstream fails for this model; requests go to other upstreams until it is tried again',
-          'main',
-          'status 500',
-        ],
-        ['info', 'an upstream serves again', 'main', 360],
-      ],
-    );
+    assert.deepEqual(lines(), [
+      'warn an upstream fails for this model; requests go to other upstreams until it is tried again',
+      'info an upstream serves again',
+    ]);
+    const [opened, closed] = logged.map(({ fields }) => fields);
+    assert.deepEqual([opened!.upstream, opened!.last, closed!.seconds], ['main', 'status 500', 360]);
   });
 });
 
@@ -455,14 +429,14 @@ test("another replica's report counts for upstreams and models that are known he
 });
 
 test("another replica's report is ignored where a request succeeded here since it began to fail there", () => {
-  const { show, closed, states, clock } = openScene();
+  const { show, unavailable, states, clock } = openScene();
   const seen = { upstream: 'main', upstream_model: 'm', until: 1_009_000 };
   show('success');
   clock.advance(300);
   for (const kind of ['open', 'unreachable', 'credential'] as const) states.heed({ ...seen, kind, failing_ms: 300 });
-  assert.equal(closed(), undefined);
+  assert.equal(unavailable(), undefined);
   states.heed({ ...seen, kind: 'open', failing_ms: 299 });
-  assert.equal(closed()?.because, 'open');
+  assert.equal(unavailable()?.because, 'open');
 });
 
 const until = Date.parse('2027-01-31T08:00:05Z');
@@ -508,7 +482,7 @@ for (const [what, states, expected] of [
     { main: { state: 'drained' }, spare: { state: 'closed' } },
   ],
 ] as const satisfies readonly (readonly [string, readonly UpstreamState[], object])[]) {
-  test(what, () => assert.deepEqual(notifyUpstreams(states), expected));
+  test(what, () => assert.deepEqual(summarizeUpstreams(states), expected));
 }
 
 const SETTINGS = { ...BREAKER, failures: 3, requests_min: 1000 };
@@ -577,8 +551,7 @@ function playBoth(
   const breaker = createBreaker(SETTINGS, {
     latest: () => latest,
     random: () => 0.5,
-    onOpen: () => published.push('open'),
-    onReopen: () => {},
+    onOpen: (_until, _ms, is_first) => void (is_first && published.push('open')),
     onClose: () => published.push('close'),
   });
   const model = new Model();
@@ -628,8 +601,7 @@ describe('a breaker, whatever happens to it', () => {
         const opens = (at: number) => {
           until = at;
         };
-        const around = { latest: () => 0, random: () => chance, onOpen: opens, onReopen: opens, onClose() {} };
-        const breaker = createBreaker(SETTINGS, around);
+        const breaker = createBreaker(SETTINGS, { latest: () => 0, random: () => chance, onOpen: opens });
         let now = 0;
         let length = 0;
         for (let n = 1; n <= 3 + times; n++) {

@@ -9,10 +9,11 @@ import fc from 'fast-check';
 import type { UpstreamResponse } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { openTransport } from '../../../engine/domain/upstreams/target.ts';
-import { type Controller, ReceivedAnswer } from '../../../engine/domain/upstreams/transports/direct-transport.ts';
+import { type Controller, ReceivedResponse } from '../../../engine/domain/upstreams/transports/direct-transport.ts';
 import type { OutgoingRequest, Transport } from '../../../engine/domain/upstreams/transports/transport.ts';
 import { createReachability } from '../../../engine/domain/upstreams/transports/transport.ts';
 import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
+import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { startForwardProxy } from '../../support/net/forward-proxy.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
@@ -32,11 +33,11 @@ function request(more: Partial<OutgoingRequest> = {}): OutgoingRequest {
   return { method: 'POST', path: '/v1/messages?a=%2f', headers, body, ...more };
 }
 
-const ask = async (more?: Partial<OutgoingRequest>) => bodyOf(await transport.send(request(more)).answer);
+const ask = async (more?: Partial<OutgoingRequest>) => bodyOf(await transport.send(request(more)).response);
 
 for (const way of ['direct', 'proxy'] as const) {
-  const open = () =>
-    openTransport({ base_url: upstream.url.href, transport: way }, { connect_seconds: CONNECT_SECONDS, clock });
+  const open = (base_url = upstream.url.href) =>
+    openTransport({ base_url, transport: way }, { connect_seconds: CONNECT_SECONDS, clock });
 
   describe(`transport: ${way}`, () => {
     beforeEach(async () => {
@@ -84,7 +85,7 @@ for (const way of ['direct', 'proxy'] as const) {
       const fields = raw.map((text, at) => (at % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join('');
       upstream.script = ({ socket }) =>
         void socket.write(`HTTP/1.1 429 Too Much\r\n${fields}content-length: 0\r\n\r\n`, 'latin1');
-      const response = await transport.send(request()).answer;
+      const response = await transport.send(request()).response;
       assert.deepEqual([response.statusCode, response.statusMessage], [429, 'Too Much']);
       assert.deepEqual(response.rawHeaders, [...raw, 'content-length', '0']);
       const { link, 'retry-after': retry_after, 'x-e': empty } = response.headers;
@@ -149,7 +150,7 @@ for (const way of ['direct', 'proxy'] as const) {
         };
         pump();
       };
-      const response = await transport.send(request()).answer;
+      const response = await transport.send(request()).response;
       let received = 0;
       let ended = false;
       const takeOne = (chunk: Buffer) => {
@@ -172,7 +173,7 @@ for (const way of ['direct', 'proxy'] as const) {
     test('discarding a response closes its connection, and the next one is right', async () => {
       for (const fields of ['content-length: 9\r\n', 'transfer-encoding: chunked\r\n', 'connection: close\r\n']) {
         upstream.script = ({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\n${fields}\r\n3\r\nabc`);
-        const response = await transport.send(request()).answer;
+        const response = await transport.send(request()).response;
         response.destroy();
         await until('no connection is left', () => upstream.open() === 0);
         upstream.script = ({ socket }) => void socket.end(answer('fine', 'connection: close\r\n'));
@@ -187,13 +188,13 @@ for (const way of ['direct', 'proxy'] as const) {
       await until('it has arrived', () => upstream.requests.length === 1);
       assert.deepEqual([sending.attempts, sending.body_is_sent], [1, false]);
       sending.abandon(new Error('enough'));
-      await assert.rejects(sending.answer, /enough/);
+      await assert.rejects(sending.response, /enough/);
       await until('no connection is left', () => upstream.open() === 0);
     });
 
     test('a truncated response reports it once, after the received part', async () => {
       upstream.script = ({ socket }) => void socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc');
-      const response = await transport.send(request()).answer;
+      const response = await transport.send(request()).response;
       await assert.rejects(bodyOf(response));
       assert.deepEqual([response.complete, response.destroyed], [false, true]);
     });
@@ -205,7 +206,7 @@ for (const way of ['direct', 'proxy'] as const) {
         socket.write(answer('early'));
       };
       const sending = transport.send(request({ body: Buffer.alloc(32 * MB) }));
-      assert.equal(await bodyOf(await sending.answer), 'early');
+      assert.equal(await bodyOf(await sending.response), 'early');
       assert.equal(sending.body_is_sent, false);
       clock.advance(1000);
       upstream.sockets[0]!.resume();
@@ -233,7 +234,7 @@ for (const way of ['direct', 'proxy'] as const) {
       await ask();
       upstream.sockets[0]!.destroy();
       const sending = transport.send(request());
-      assert.equal(await bodyOf(await sending.answer), 'ok');
+      assert.equal(await bodyOf(await sending.response), 'ok');
       assert.equal(upstream.requests.length, 2);
     });
 
@@ -249,8 +250,8 @@ for (const way of ['direct', 'proxy'] as const) {
         let count = 0;
         upstream.script = ({ socket }) => (count++ === 0 ? first(socket) : void socket.write(answer('again')));
         const sending = transport.send(request());
-        if (sends === 2) assert.equal(await bodyOf(await sending.answer), 'again', what);
-        else await assert.rejects(sending.answer, { code: 'ECONNRESET' });
+        if (sends === 2) assert.equal(await bodyOf(await sending.response), 'again', what);
+        else await assert.rejects(sending.response, { code: 'ECONNRESET' });
         assert.deepEqual(
           [sending.attempts, sending.resent, count],
           [sends, sends === 2 ? 'stale_socket' : undefined, sends],
@@ -258,11 +259,23 @@ for (const way of ['direct', 'proxy'] as const) {
       }
     });
 
-    test('a missing listener is reported as such, and nothing was sent', async () => {
+    test('a missing listener, name or TLS is reported, and nothing was sent', async () => {
       await upstream.close();
-      const sending = transport.send(request());
-      await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
-      assert.deepEqual([sending.attempts, sending.body_is_sent], [0, false]);
+      const plain = await startUpstream();
+      const unknown = open('http://no-such-host.invalid');
+      const without_tls = open(plain.url.replace('http:', 'https:'));
+      for (const [to, code] of [
+        [transport, 'ECONNREFUSED'],
+        [unknown, /^(?:ENOTFOUND|EAI_AGAIN)$/],
+        [without_tls, /^(?:EPROTO|ERR_SSL_.+)$/],
+      ] as const) {
+        const sending = to.send(request());
+        await assert.rejects(sending.response, { code });
+        assert.deepEqual([sending.attempts, sending.body_is_sent], [0, false]);
+      }
+      unknown.close();
+      without_tls.close();
+      await plain.close();
     });
   });
 
@@ -281,7 +294,7 @@ for (const way of ['direct', 'proxy'] as const) {
         void proxy.close();
       };
       const sending = transport.send(request());
-      await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
+      await assert.rejects(sending.response, { code: 'ECONNREFUSED' });
       assert.equal(sending.resent, 'stale_socket');
     } finally {
       tls.setDefaultCACertificates(TRUSTED);
@@ -299,7 +312,9 @@ for (const way of ['direct', 'proxy'] as const) {
       // Once the certificate is trusted, it is for another name.
       for (const code of ['DEPTH_ZERO_SELF_SIGNED_CERT', 'ERR_TLS_CERT_ALTNAME_INVALID']) {
         transport = open();
-        await assert.rejects(transport.send(request()).answer, { code });
+        const sending = transport.send(request());
+        await assert.rejects(sending.response, { code });
+        assert.equal(sending.attempts, 0);
         transport.close();
         tls.setDefaultCACertificates([...TRUSTED, cert]);
       }
@@ -425,7 +440,7 @@ function connection(chunks: Buffer[], last: 'end' | 'break') {
     },
     abort() {},
   } as unknown as Controller;
-  const response = new ReceivedAnswer(controller, 200, {}, 'OK');
+  const response = new ReceivedResponse(controller, 200, {}, 'OK');
   const give = (most: number) => {
     for (let i = 0; i < most && !paused; i++) {
       const chunk = chunks.shift();

@@ -59,15 +59,29 @@ export function makeDirectory(path: string, readers: 'owner' | 'everybody' = 'ow
 
 const FILE_BYTES_MAX = 1024 * 1024;
 
-/** The bytes of a regular file, 1 MiB at most. Raises StartError for anything else, and errors of the file system. */
-export function readRegularFile(path: string, inspect: (stat: Stats) => void = () => {}): Buffer {
+/** The bytes of a user's file, 1 MiB at most. Raises StartError for anything else, and errors of the file system. */
+export function readRegularFile(path: string, inspect?: (stat: Stats) => void): Buffer {
+  const reject = (stat: Stats) => {
+    const why = stat.isFile()
+      ? 'larger than 1 MiB: move it away, or change it by hand'
+      : 'not a regular file: move it away';
+    return new StartError(`${path} is ${why}`);
+  };
+  return readBounded(path, FILE_BYTES_MAX, reject, inspect);
+}
+
+/** The bytes of a file. Raises the error of `reject` for a larger file and for anything else, and errors of the file system. */
+export function readBounded(
+  path: string,
+  bytes_max: number,
+  reject: (stat: Stats) => Error,
+  inspect: (stat: Stats) => void = () => {},
+): Buffer {
   // NONBLOCK: opening a named pipe would otherwise block forever.
   const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   try {
     const stat = fstatSync(file);
-    if (!stat.isFile()) throw new StartError(`${path} is not a regular file: move it away`);
-    if (stat.size > FILE_BYTES_MAX)
-      throw new StartError(`${path} is larger than 1 MiB: move it away, or change it by hand`);
+    if (!stat.isFile() || stat.size > bytes_max) throw reject(stat);
     inspect(stat);
     return readFileSync(file);
   } finally {

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
+import { readBounded } from '../files/user-files.ts';
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
@@ -12,11 +12,10 @@ const BYTES_MAX = 8 * 1024 * 1024;
 export function readCertificates(file: string): string[] {
   let text: string;
   try {
-    const stat = statSync(file);
-    // A pipe would block, and a device may have no end.
-    if (!stat.isFile()) throw new Error('is not a regular file');
-    if (stat.size > BYTES_MAX) throw new Error('is larger than 8 MiB: expected only certificates in PEM');
-    text = readFileSync(file, 'utf8');
+    text = readBounded(file, BYTES_MAX, (stat) => {
+      const too_large = 'is larger than 8 MiB: expected only certificates in PEM';
+      return new Error(stat.isFile() ? too_large : 'is not a regular file');
+    }).toString('utf8');
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === undefined) throw error;

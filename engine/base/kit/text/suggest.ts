@@ -71,13 +71,13 @@ function foreignSyntaxHelp(value: string): string | undefined {
 }
 
 /** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
-export function didYouMean(word: string, known: Iterable<string>, otherwise: string): string;
-/** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
-export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
-/** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
-export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
+export function didYouMean<Otherwise extends string | undefined = undefined>(
+  word: string,
+  known: Iterable<string>,
+  otherwise?: Otherwise,
+): string | Otherwise {
   const meant = closest(word, known);
-  return meant === undefined ? (foreignSyntaxHelp(word) ?? otherwise) : `did you mean \`${meant}\`?`;
+  return meant === undefined ? (foreignSyntaxHelp(word) ?? (otherwise as Otherwise)) : `did you mean \`${meant}\`?`;
 }
 
 /** A list for people: `a, b or c`, cut off after `limit` entries. */
@@ -85,6 +85,11 @@ export function listed(words: readonly string[], limit = 8): string {
   if (words.length > limit) return `${words.slice(0, limit).join(', ')}, ... (${words.length} in all)`;
   const last = words.at(-1) ?? 'nothing';
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
+}
+
+/** A count with its noun: `1 file`, `2 files`. */
+export function counted(many: number, one: string, several = `${one}s`): string {
+  return `${many} ${many === 1 ? one : several}`;
 }
 
 /** Help text with the name that was probably meant, or all known names, as in `upstreams: main or spare`. */

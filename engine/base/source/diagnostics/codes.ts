@@ -63,7 +63,7 @@ export const DIAGNOSTICS = {
   ),
   C1012: diagnostic(
     'An explicit tag is used',
-    'Tags change how a value is read. Remove the tag, or quote a text that starts with `!`.',
+    'Tags change how a value is read. Remove the tag, and quote a value that is a string or starts with `!`.',
     'name: !!str 5',
   ),
   C1013: diagnostic(
@@ -98,7 +98,7 @@ export const DIAGNOSTICS = {
   ),
   C2002: diagnostic(
     'Fragments include each other in a cycle',
-    'A fragment cannot include itself, directly or through other fragments.',
+    'A fragment cannot include itself, directly or through other fragments. Remove one `use` of the cycle.',
     'stages:\n  - use: fragments/a\n# pipelines/fragments/a.yaml\nfragment: a\nstages:\n  - use: fragments/a',
   ),
   C2003: diagnostic(
@@ -108,7 +108,7 @@ export const DIAGNOSTICS = {
   ),
   C2005: diagnostic(
     'A placeholder is used where it cannot be',
-    'Placeholders work in fragments only, and only as a whole value of any type. Declare each one under `parameters:` of the fragment. A placeholder cannot be a key or a part of a text.',
+    'Placeholders work in fragments only, and only as a whole value of any type. Declare each one under `parameters:` of the fragment. A placeholder cannot be a key or a part of a string.',
     'stages:\n  - use: fragments/refuse\n# pipelines/fragments/refuse.yaml\nfragment: refuse\nparameters: { team: { description: Team that grants access., default: us } }\nstages:\n  - stage: reject\n    options: { error: forbidden, message: "Ask ${{ team }} for access" }',
   ),
   C2008: diagnostic(
@@ -144,7 +144,7 @@ export const DIAGNOSTICS = {
   C3002: diagnostic('A key is missing', 'This key is required here.', 'server: { listen: 127.0.0.1:8080 }'),
   C3003: diagnostic(
     'The value has the wrong type',
-    'Values are never converted: a number in quotes is a text, `yes` is a text, and 1.5 is not a whole number.',
+    'Values are never converted: a number in quotes is a string, `yes` is a string, and 1.5 is not a whole number.',
     'models: [{ id: coder-1, context_window: "200000" }]',
   ),
   C3004: diagnostic(
@@ -154,12 +154,12 @@ export const DIAGNOSTICS = {
   ),
   C3005: diagnostic(
     'The number is out of range',
-    'The value is below the minimum or above the maximum.',
+    'The value is below the minimum or above the maximum, or an amount has more decimals than are stored.',
     'database: { postgres: { url_env: DATABASE_URL, pool_max: 0 } }',
   ),
   C3006: diagnostic(
-    'The text has the wrong format',
-    'The value is a text, but not in the format that this key needs.',
+    'The string has the wrong format',
+    'The value is a string, but not in the format that this key needs.',
     'server: { listen: localhost, public_url: https://gateway.example.com }',
   ),
   C3007: diagnostic(
@@ -233,7 +233,7 @@ export const DIAGNOSTICS = {
     '# stages/siem.ts\nthrow new Error("no SIEM here");',
   ),
   C4013: diagnostic(
-    'A stage module does not define a stage',
+    'A stage definition is invalid',
     'The default export of a stage module is made with `defineStage`. Its options are a closed schema, and the facts, error codes and capabilities that it names exist.',
     '# stages/siem.ts\nimport { defineStage } from "appscli";\nexport const siem = defineStage({});   // and no default export',
   ),
@@ -377,8 +377,8 @@ export const DIAGNOSTICS = {
     'when: { "==": [{ var: request.max_tokens }, "5"] }',
   ),
   C5006: diagnostic(
-    '`in` searches a text',
-    '`in` tests membership in a list. On a text it would match any part: `dev` is in `devious`. Use a list, `===` or `glob`.',
+    '`in` searches a string',
+    '`in` tests membership in a list. On a string it would match any part: `dev` is in `devious`. Use a list, `===` or `glob`.',
     'when: { in: [coder, { var: request.model }] }',
   ),
   C5009: diagnostic(
@@ -403,7 +403,7 @@ export const DIAGNOSTICS = {
   ),
   C5013: diagnostic(
     'Values of different types are compared',
-    'A text never equals a number, so the condition would be the same for every request. Usual causes: a number in quotes, a text without quotes, or a path without `var`. `{ var: path }` reads the fact. All values of an `if` have one type, too.',
+    'A string never equals a number, so the condition would be the same for every request. Usual causes: a number in quotes, a string without quotes, or a path without `var`. `{ var: path }` reads the fact. All values of an `if` have one type, too.',
     'when: { "===": [{ var: request.max_tokens }, "1000"] }',
   ),
   C5014: diagnostic(
@@ -413,7 +413,7 @@ export const DIAGNOSTICS = {
   ),
   C5015: diagnostic(
     'The operand is of the wrong type',
-    'Each operator takes operands of certain types: `<` and arithmetic take numbers, `glob` and `cidr` a text, `time_window` a time, `in`, `some`, `all` and `none` a list. No operator compares whole lists; find an item with `in`.',
+    'Each operator takes operands of certain types: `<` and arithmetic take numbers, `glob` and `cidr` a string, `time_window` a time, `in`, `some`, `all` and `none` a list. No operator compares whole lists; find an item with `in`.',
     'when: { "<": [{ var: request.model }, 5] }',
   ),
   C5016: diagnostic(
@@ -423,7 +423,7 @@ export const DIAGNOSTICS = {
   ),
   C5017: diagnostic(
     'A literal is wrong or missing',
-    'Patterns, address ranges, time windows and amounts are literals, because they are parsed once, when the file loads. A range is an address with a prefix length. A time window has days (`mon-fri`, `sat,sun`; default: every day), two times (`09:00-17:00`) and a time zone of the IANA database (default: UTC). An amount is a number of USD with at most 9 decimals.',
+    'Patterns, address ranges, time windows, amounts, and the salt and number of buckets are literals, because they are parsed once, when the file loads. A range is an address with a prefix length. A time window has days (`mon-fri`, `sat,sun`; default: every day), two times (`09:00-17:00`) and a time zone of the IANA database (default: UTC). An amount is a number of USD with at most 9 decimals.',
     'when: { time_window: [{ var: request.received_at }, "mon-fri 9-17"] }',
   ),
   C5024: diagnostic(
@@ -438,7 +438,7 @@ export const DIAGNOSTICS = {
   ),
   C5031: diagnostic(
     'A header with a credential would become a fact',
-    'Facts are written to the audit log and shown to administrators. Credentials must never appear there.',
+    'Facts, such as the region of a client, are written to the audit log and shown to administrators. Credentials must never appear there.',
     'facts: { headers: [authorization] }',
   ),
   C6001: diagnostic(
@@ -458,7 +458,7 @@ export const DIAGNOSTICS = {
   ),
   C6004: diagnostic(
     'A fact is read that may be missing',
-    'The stage that writes this fact has a guard or `fail_closed: false`, so it may be skipped. Remove that key, or put the same guard on the reader.',
+    'The stage that writes this fact has a guard or `fail_closed: false`, so it may be skipped. Remove the guard or that key, or put the same guard on the reader.',
     'stages:\n  - stage: authenticate\n  - { stage: read-body, when: { in: [staff, { var: principal.groups }] } }\n  - stage: resolve-route\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward',
   ),
   C6005: diagnostic(
@@ -468,7 +468,7 @@ export const DIAGNOSTICS = {
   ),
   C6006: diagnostic(
     'A rewrite is not audited',
-    'A stage that may change the body needs an audit stage under `finally:` without a guard, so that every rewrite is recorded.',
+    'A stage that may change the body needs an audit stage under `finally:` without `when` and without `mode: shadow`, so that every rewrite is recorded.',
     'stages:\n  - ...\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: translate\n  - stage: forward\nfinally: []',
   ),
   C6007: diagnostic(
@@ -538,7 +538,7 @@ export const DIAGNOSTICS = {
     'upstreams: [{ name: main, type: vendor, base_url: http://models.example.com, api_key_env: UPSTREAM_KEY }]',
   ),
   W7026: diagnostic(
-    'The header names of the upstream are unknown',
+    'The names of the version and feature headers are unknown',
     'A request that is translated into Messages carries its version in a header whose name depends on the vendor. To unknown addresses the gateway sends both `vendor-version` and `anthropic-version`; a server that reads neither rejects the request. Set the `profile` of the upstream: `anthropic`, or a file with the `header_prefix` of another vendor.',
     'upstreams:\n  - { name: main, type: vendor, base_url: https://models.corp.internal, api_key_env: UPSTREAM_KEY }',
   ),
@@ -585,7 +585,7 @@ export const DIAGNOSTICS = {
   ),
   W7015: diagnostic(
     'Some requests skip a check',
-    'A stage that authenticates, reserves the budget or measures usage has a guard, and other requests are sent without it. Remove the guard, or put the same guard on the stage that sends.',
+    'A stage that authenticates, reserves the budget or measures usage has a `when`, and requests that do not match it are sent without the stage. Remove `when`, or put the same `when` on the stage that sends.',
     'stages:\n  - ...\n  - { stage: check-budget, when: { var: request.stream } }\n  - stage: meter-usage\n  - stage: forward',
   ),
   W7017: diagnostic(
@@ -630,7 +630,7 @@ export const DIAGNOSTICS = {
   ),
   W7180: diagnostic(
     'A price is probably off by a power of ten',
-    'Prices are in USD per million tokens; a very small number is probably a price per token.',
+    'Prices are in USD per million tokens; a very small number is probably a price per token. A multiplier above 10 is probably a percentage.',
     'models: [{ id: coder-1, family: coder, max_output_tokens: 64000, pricing: { input: 0.000003, output: 0.000015 } }]',
   ),
   W7200: diagnostic(

@@ -1,17 +1,12 @@
+import type { Mark } from '../node.ts';
 import type { DiagnosticCode } from './codes.ts';
 
-/** A finding of the loader. Its texts never contain secrets. */
-export interface Diagnostic {
+/** A finding of the loader. Its texts never contain secrets. Without a line it is about the whole file. */
+export interface Diagnostic extends Partial<Mark> {
   readonly code: DiagnosticCode;
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly file: string;
-  /** Counted from 1; absent for a finding about the whole file. */
-  readonly line?: number;
-  readonly column?: number;
-  readonly length?: number;
-  readonly pointer?: string;
-  readonly chain?: readonly { readonly file: string; readonly line: number }[];
   readonly expected?: string;
   readonly found?: string;
   /** What to do, possibly with text to paste. */

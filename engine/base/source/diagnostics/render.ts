@@ -36,11 +36,11 @@ function wrap(text: string, indent: number): string[] {
 }
 
 /** The part of a long line around the marked text, and the offset of the mark in it. */
-function visible(line: string, column: number, room: number): { text: string; start: number } {
-  if (line.length <= room) return { text: line, start: column - 1 };
-  const from = Math.max(0, Math.min(column - 1 - Math.floor(room / 3), line.length - room));
-  const text = `${from > 0 ? '...' : ''}${line.slice(from + (from > 0 ? 3 : 0), from + room - 3)}...`;
-  return { text: text.slice(0, room), start: column - 1 - from };
+function visible(line: string, column: number, width: number): { text: string; start: number } {
+  if (line.length <= width) return { text: line, start: column - 1 };
+  const from = Math.max(0, Math.min(column - 1 - Math.floor(width / 3), line.length - width));
+  const text = `${from > 0 ? '...' : ''}${line.slice(from + (from > 0 ? 3 : 0), from + width - 3)}...`;
+  return { text: text.slice(0, width), start: column - 1 - from };
 }
 
 function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, paint: Paint): string[] {
@@ -48,16 +48,16 @@ function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, p
   const lines = source.split(/\r?\n/).map((text) => hideSecrets(printable(text.replaceAll('\t', ' '))));
   const marked = lines[line - 1] ?? '';
   const gutter = String(line).length;
-  const room = WIDTH - gutter - 3;
-  const { text, start } = visible(marked, column, room);
+  const width = WIDTH - gutter - 3;
+  const { text, start } = visible(marked, column, width);
   const bar = paint('|', BLUE);
   const numbered = (number: number, content: string) =>
     `${paint(String(number).padStart(gutter), BLUE)} ${bar} ${content}`.trimEnd();
   const before = lines[line - 2];
-  const carets = '^'.repeat(Math.max(1, Math.min(length, room - start)));
+  const carets = '^'.repeat(Math.max(1, Math.min(length, width - start)));
   return [
     `${' '.repeat(gutter)} ${bar}`,
-    ...(before === undefined || before.trim() === '' ? [] : [numbered(line - 1, visible(before, 1, room).text)]),
+    ...(before === undefined || before.trim() === '' ? [] : [numbered(line - 1, visible(before, 1, width).text)]),
     numbered(line, text),
     `${' '.repeat(gutter)} ${bar} ${' '.repeat(start)}${paint(carets, RED, 1)}`,
   ];
@@ -93,7 +93,8 @@ export function renderText(
   ].join('\n');
 }
 
-const escapeData = (text: string): string => printable(text).replaceAll('%', '%25').replaceAll('\n', '%0A');
+/** A message of a GitHub workflow command. */
+export const escapeData = (text: string): string => printable(text).replaceAll('%', '%25').replaceAll('\n', '%0A');
 
 const escapeProperty = (text: string): string => escapeData(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
 

@@ -102,7 +102,7 @@ begin
     return;
   end if;
   execute format('lock table %I in access exclusive mode', v_default);
-  execute format('create table %I (like %I including defaults including constraints)', v_name, p_table);
+  execute format('create table %I (like %I including defaults including constraints including compression)', v_name, p_table);
   execute format(
     'with moved as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *) insert into %5$I select * from moved',
     v_default, p_column, v_from, v_to, v_name);

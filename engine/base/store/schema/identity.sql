@@ -387,7 +387,7 @@ create function rebind_person(
 language plpgsql as $$
 declare
   v_former principals;
-  v_because text := 'the e-mail address was bound to another account';
+  v_because text := 'the e-mail address was reassigned to another account';
 begin
   sessions := 0;
   tokens := 0;

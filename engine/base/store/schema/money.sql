@@ -92,7 +92,7 @@ language sql as $$
 $$;
 
 -- Heartbeat of a process. Returns its time and the server life.
-create function say_alive(p_id uuid, p_machine text, p_identity text, p_now timestamptz)
+create function send_heartbeat(p_id uuid, p_machine text, p_identity text, p_now timestamptz)
 returns table (heartbeat_at timestamptz, life uuid)
 language sql as $$
   insert into server_lives default values on conflict do nothing;
@@ -376,10 +376,10 @@ language sql immutable as $$
     in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1), in_unit(p_counter.unit, p_most_nano_usd, p_tokens, 1))
 $$;
 
--- A snapshot of counters in the order of the input, as JSON: [spent, reserved, in_flight, most, set, granted, resets_at_ms, then
--- the unplaced part of leases: reserved, in_flight, most, and whether a live process has a lease there]. Also returns the ids of
--- counters with such leases. Live here means a heartbeat within 15 seconds: only such a process can return leases on request.
-create function look_at_counters(
+-- A snapshot of counters in the order of the input, as JSON objects: their numbers; `free`, the unplaced part of leases; and whether a
+-- live process has a lease there. Also returns the ids of counters with such leases. Live here means a heartbeat within 15 seconds:
+-- only such a process can return leases on request.
+create function snapshot_counters(
   p_now timestamptz, p_time_zone text, p_windows text[], p_counters batch_counter[], out counters text, out ids bigint[]
 )
 language plpgsql stable
@@ -391,10 +391,12 @@ declare
   v_granted bigint[];
 begin
   select c.amounts, c.granted into v_set, v_granted from limit_changes(p_counters, p_windows, v_now) as c;
-  select json_agg(json_build_array(
-           coalesce(s.spent, 0), coalesce(s.reserved, 0), coalesce(s.in_flight, 0), coalesce(s.most, 0),
-           v_set[c.ordinality], v_granted[c.ordinality], milliseconds(window_end(w.kind, w.start, p_time_zone)),
-           l.amount, l.requests, l.most, l.is_kept) order by c.ordinality),
+  select json_agg(json_build_object(
+           'is_leased', l.is_kept, 'free', json_build_object('amount', l.amount, 'most', l.most, 'requests', l.requests),
+           'numbers', json_build_object(
+             'spent', coalesce(s.spent, 0), 'reserved', coalesce(s.reserved, 0), 'in_flight', coalesce(s.in_flight, 0),
+             'most', coalesce(s.most, 0), 'set', v_set[c.ordinality], 'granted', coalesce(v_granted[c.ordinality], 0),
+             'resets_at', milliseconds(window_end(w.kind, w.start, p_time_zone)))) order by c.ordinality),
          array_agg(s.id) filter (where l.is_kept)
   into counters, ids
   from unnest(p_counters) with ordinality as c
@@ -452,7 +454,7 @@ create aggregate sum_bigint(bigint) (sfunc = int8pl, stype = bigint, initcond = 
 -- The combined demand of all requests per counter: their number, and the smallest limit and bound for the counter after all of
 -- them. p_limits and p_shadows are the limits at each of p_at, null for none. p_set and p_granted are the run-time changes of each
 -- counter.
-create function asked_of(
+create function demand_of(
   p_ids bigint[], p_requests batch_request[], p_at integer[], p_limits bigint[], p_shadows bigint[], p_set bigint[], p_granted bigint[]
 ) returns table (id bigint, requests bigint, amount bigint, most bigint, tokens bigint, lim bigint, bound bigint)
 language sql stable as $$
@@ -484,7 +486,7 @@ begin
         as s (id, requests, cost, used, amount, most, tokens)
       union all
       select a.id, 0, 0, 0, a.amount, a.most, a.tokens, a.requests, a.lim, a.bound
-      from asked_of(p_ids, p_requests, p_at, p_limits, p_shadows, p_set, p_granted) as a
+      from demand_of(p_ids, p_requests, p_at, p_limits, p_shadows, p_set, p_granted) as a
     ) as c
     group by c.id
   ), changed as (
@@ -536,7 +538,7 @@ declare
   v_counters spend_counters[];
   v_counter spend_counters;
   v_request batch_request;
-  v_lacking integer[];
+  v_rejected boolean;
   v_many integer;
   v_at integer;
   -- Arrays and loops for speed: appending to JSON copies all of it, and a query per request would take five times as long.
@@ -545,44 +547,32 @@ begin
   update spend_counters s
   set reserved = s.reserved - in_unit(s.unit, a.amount, a.tokens, a.requests),
       most = s.most - in_unit(s.unit, a.most, a.tokens, a.requests), in_flight = s.in_flight - a.requests
-  from asked_of(p_ids, p_requests, p_at, p_limits, p_shadows, p_set, p_granted) as a where s.id = a.id;
+  from demand_of(p_ids, p_requests, p_at, p_limits, p_shadows, p_set, p_granted) as a where s.id = a.id;
   select array_agg(s order by i.ordinality) into v_counters
   from unnest(p_ids) with ordinality as i (id) join spend_counters s on s.id = i.id;
 
   for v_number in 1 .. case when p_late then 0 else cardinality(p_requests) end loop
     v_request := p_requests[v_number];
     v_many := v_request.last - v_request.first + 1;
-    v_lacking := '{}';
-    for v_index in 0 .. v_many - 1 loop
-      v_at := p_at[v_request.first + v_index];
-      if not has_room_for(
-        v_counters[v_at], limit_in_force(p_limits[v_request.first + v_index], p_set[v_at], p_granted[v_at]),
-        v_request.amount, v_request.most, v_request.tokens, v_request.ppm)
-      then
-        v_lacking := array_append(v_lacking, v_index);
-      end if;
-    end loop;
-    if cardinality(v_lacking) = 0 then
-      v_granted := array_append(v_granted, v_request.request_id);
-      for v_index in 0 .. case when p_shadows is null then 0 else v_many end - 1 loop
-        if not has_room_for(
-          v_counters[p_at[v_request.first + v_index]], p_shadows[v_request.first + v_index],
-          v_request.amount, v_request.most, v_request.tokens, v_request.ppm)
-        then
-          v_lacking := array_append(v_lacking, v_many + v_index);
-        end if;
-      end loop;
-    end if;
-    for v_index in 1 .. cardinality(v_lacking) loop
-      v_at := p_at[v_request.first + v_lacking[v_index] % v_many];
+    v_rejected := false;
+    for v_index in 0 .. v_many * case when p_shadows is null then 1 else 2 end - 1 loop
+      exit when v_rejected and v_index >= v_many;
+      v_at := p_at[v_request.first + v_index % v_many];
       v_counter := v_counters[v_at];
+      continue when coalesce(has_room_for(
+        v_counter, case
+          when v_index < v_many then limit_in_force(p_limits[v_request.first + v_index], p_set[v_at], p_granted[v_at])
+          else p_shadows[v_request.first + v_index - v_many] end,
+        v_request.amount, v_request.most, v_request.tokens, v_request.ppm), true);
+      v_rejected := v_rejected or v_index < v_many;
       v_remarks := array_append(v_remarks, jsonb_build_array(
-        v_number - 1, v_lacking[v_index], v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most,
+        v_number - 1, v_index, v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most,
         p_set[v_at], p_granted[v_at],
         milliseconds(window_end(v_counter.window_kind, v_counter.window_start, p_time_zone))));
     end loop;
 
-    continue when v_lacking[1] < v_many;
+    continue when v_rejected;
+    v_granted := array_append(v_granted, v_request.request_id);
     foreach v_at in array p_at[v_request.first : v_request.last] loop
       v_counter := v_counters[v_at];
       v_counter.reserved := v_counter.reserved + in_unit(v_counter.unit, v_request.amount, v_request.tokens, 1);
@@ -650,14 +640,9 @@ begin
   update spend_counters s
   set reserved = s.reserved - r.amount, most = s.most - r.most, in_flight = s.in_flight - r.requests
   from returned r where s.id = r.id;
-  perform delete_empty(p_lease);
+  -- Processes never return used-up leases.
+  delete from reservation_leases l where l.lease_id = p_lease and l.amount = 0 and l.most = 0 and l.requests = 0;
 end $$;
-
--- Deletes used-up leases: their processes never return them. The lease is locked.
-create function delete_empty(p_lease uuid) returns void
-language sql as $$
-  delete from reservation_leases l where l.lease_id = p_lease and l.amount = 0 and l.most = 0 and l.requests = 0
-$$;
 
 -- The counters of reservations.
 create function counters_of(p_reservations reservations[]) returns bigint[]
@@ -710,21 +695,6 @@ begin
   return v_settled;
 end $$;
 
--- Attempts in the format of ledger.attempts. Attempts with counters of their own name them: from `held`, or, without a reservation,
--- by positions in p_ids.
-create function place_attempts(p_attempts jsonb, p_held jsonb, p_ids bigint[]) returns jsonb
-language sql as $$
-  select jsonb_agg(
-    a.value - 'counters' || case
-      when h.counter_ids is not null then jsonb_build_object('counter_ids', h.counter_ids)
-      when a.value ? 'counters' then jsonb_build_object('counter_ids', array(
-        select p_ids[c::integer] from jsonb_array_elements_text(a.value -> 'counters') as c))
-      else '{}' end
-    order by a.position)
-  from jsonb_array_elements(p_attempts) with ordinality as a (value, position)
-  left join jsonb_to_recordset(p_held) as h (n integer, counter_ids bigint[]) on h.n = (a.value ->> 'n')::integer
-$$;
-
 -- The part of a row's cost that counts on the counters of attempts instead of the row's counters.
 create function counted_apart(p_attempts jsonb) returns bigint
 language sql immutable as $$
@@ -762,11 +732,22 @@ begin
            coalesce(i.upstream_model, g.upstream_model), i.status, i.aborted,
            i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
            coalesce(i.cost, g.amount_nano_usd, 0), i.note -> 'provenance', i.note -> 'server_tools', i.note -> 'billed',
-           case when i.attempts is not null then place_attempts(i.attempts, g.held, p_ids) end,
+           a.attempts,
            i.note ->> 'cache_requested_ttl', i.note ->> 'cache_effective_ttl', i.upstream_ms, i.upstream_request_id,
            coalesce(g.counter_ids, array(select p_ids[c] from unnest(i.counters) as c)),
            coalesce(g.reserved_at, least(i.forwarded_at, p_now)), p_now
     from incoming i left join gone g on g.request_id = i.request_id
+    -- Attempts with counters of their own name them: from `held`, or, without a reservation, by positions in p_ids.
+    cross join lateral (
+      select jsonb_agg(
+        a.value - 'counters' || case
+          when h.counter_ids is not null then jsonb_build_object('counter_ids', h.counter_ids)
+          when a.value ? 'counters' then jsonb_build_object('counter_ids', array(
+            select p_ids[c::integer] from jsonb_array_elements_text(a.value -> 'counters') as c))
+          else '{}' end
+        order by a.position) as attempts
+      from jsonb_array_elements(i.attempts) with ordinality as a (value, position)
+      left join jsonb_to_recordset(g.held) as h (n integer, counter_ids bigint[]) on h.n = (a.value ->> 'n')::integer) as a
     -- The counters are locked: of two attempts to settle the same unreserved request the second one sees the row of the first.
     where i.protocol is null and g.request_id is not null or i.protocol is not null and not exists (
       select from ledger l where l.request_id = i.request_id and l.settled_at > p_counted_at - interval '2 days')
@@ -790,19 +771,6 @@ begin
   )
   select i.request_id from incoming i where not exists (select from written w where w.request_id = i.request_id);
 end $$;
-
--- The estimates written for requests of a process that was declared dead by mistake (it was paused or disconnected), if p_rows
--- have the actual usage.
-create function find_estimates(p_now timestamptz, p_rows batch_settlement[], p_notes jsonb) returns ledger[]
-language sql set enable_seqscan = off as $$
-  select coalesce(array_agg(l), '{}')
-  from (select distinct r.request_id from unnest(p_rows) as r
-        where p_notes -> r.note_n -> 'provenance' ->> 'cost' <> 'estimate') as r
-  join ledger l on l.request_id = r.request_id
-  where l.settled_at > p_now - interval '2 days' and l.kind = 'request' and l.provenance ->> 'cost' = 'estimate'
-    and l.aborted and l.status is null
-    and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0
-$$;
 
 -- Writes adjusting rows, and adds their cost to their counters, which are locked. Returns the requests.
 create function adjust_ledger(p_rows ledger[]) returns setof text
@@ -843,8 +811,8 @@ $$;
 -- p_valid_until nothing is reserved and `late` is true: the caller has timed out, or its process has ended.
 --
 -- Returns JSON, or null if there is nothing to report: {repeated: requests that were settled before, remarks: see decide_requests,
--- late, decided_at: milliseconds since the epoch, resets: the end of each window, counters: per counter [id, spent, reserved,
--- in_flight, most, set, granted, whether a lot was leased, earliest end of its grants]}.
+-- late, decided_at: milliseconds since the epoch, counters: per counter [id, whether a lot was leased, when the lease expires: the
+-- earliest end of its window and grants, spent, reserved, in_flight, most, set, granted, end of its window]}.
 create function spend_batch(
   p_process uuid, p_now timestamptz, p_time_zone text, p_valid_until timestamptz, p_forwarded_at timestamptz,
   p_lease uuid, p_share integer, p_returned lease_part[], p_windows text[], p_counters batch_counter[], p_at integer[],
@@ -896,7 +864,16 @@ begin
     if cardinality(v_settled.request_ids) < cardinality(p_settlements) then
       v_rest := array(select i from unnest(p_settlements) as i where i.request_id <> all (v_settled.request_ids));
       if cardinality(v_settled.apart) < cardinality(v_rest) then
-        v_estimates := find_estimates(v_now, v_rest, p_notes);
+        -- The estimates written for requests of a process that was declared dead by mistake (it was paused or disconnected), if
+        -- the actual usage is here.
+        v_estimates := array(
+          select l
+          from (select distinct r.request_id from unnest(v_rest) as r
+                where p_notes -> r.note_n -> 'provenance' ->> 'cost' <> 'estimate') as r
+          join ledger l on l.request_id = r.request_id
+          where l.settled_at > v_now - interval '2 days' and l.kind = 'request' and l.provenance ->> 'cost' = 'estimate'
+            and l.aborted and l.status is null
+            and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0);
       end if;
       v_apart := counters_of(v_settled.apart) || array(select unnest(e.counter_ids) from unnest(v_estimates) as e);
     end if;
@@ -932,14 +909,15 @@ begin
   end if;
   return json_build_object(
     'repeated', v_repeated, 'late', v_late, 'remarks', v_remarks, 'decided_at', milliseconds(v_now),
-    'resets', v_resets, 'counters', (
+    'counters', (
       select json_agg(json_build_array(
-        s.id, s.spent, s.reserved, s.in_flight, s.most, v_set[c.ordinality], v_granted[c.ordinality], s.id = any (v_lots),
-        case when v_leases and v_granted[c.ordinality] > 0 then (
+        s.id, s.id = any (v_lots), least(r.resets_at, case when v_leases and v_granted[c.ordinality] > 0 then (
           select milliseconds(min(g.expires_at)) from limit_grants g
           where g.scope = s.scope and g.key = s.key and g.window_kind = s.window_kind and g.unit = s.unit
-            and g.revoked_at is null and g.expires_at > v_now) end) order by c.ordinality)
-      from unnest(v_ids) with ordinality as c (id) join spend_counters s on s.id = c.id));
+            and g.revoked_at is null and g.expires_at > v_now) end),
+        s.spent, s.reserved, s.in_flight, s.most, v_set[c.ordinality], v_granted[c.ordinality], r.resets_at) order by c.ordinality)
+      from unnest(v_ids) with ordinality as c (id) join spend_counters s on s.id = c.id
+      cross join lateral (select v_resets[(p_counters[c.ordinality]).window_n] as resets_at) as r));
 end $$;
 
 -- Waits until everything committed so far is on disk.
@@ -1099,10 +1077,10 @@ end $$;
 -- stops no admitted request. If the request was sent to the old upstream, it still counts there in its minute. p_held has the
 -- earlier attempts of each request or null; the rest is as in spend_batch.
 --
--- Returns JSON, {missing, counters, decided_at}: missing are the indexes of requests without a reservation, because they are settled
--- or their process was declared dead. counters are those of the other requests, with their new reservations: [index of the request,
--- index among its counters, whether a limit lacks headroom, whether one in shadow mode does, spent, reserved, in_flight, most, set,
--- granted, resets_at_ms].
+-- Returns JSON, {missing, remarks, counters, decided_at}: missing are the indexes of requests without a reservation, because they are
+-- settled or their process was declared dead. remarks are as in decide_requests, without the request itself. counters are those of
+-- moved requests, with their new reservations: [index of the request, index among its counters, spent, reserved, in_flight, most,
+-- set, granted, resets_at_ms].
 create function move_reservations(
   p_now timestamptz, p_time_zone text, p_windows text[], p_counters batch_counter[],
   p_at integer[], p_limits bigint[], p_shadows bigint[], p_held jsonb, p_requests batch_request[]
@@ -1120,9 +1098,11 @@ declare
   v_old reservations;
   v_new reservations;
   v_missing jsonb := '[]';
-  v_own jsonb;
-  v_lacks boolean;
-  v_found jsonb := '[]';
+  v_exceeded jsonb[];
+  v_shadows jsonb[];
+  v_own jsonb[];
+  v_remarks jsonb[] := '{}';
+  v_counters jsonb[] := '{}';
 begin
   perform ensure_durable_commit();
   v_ids := open_counters(p_counters, p_windows, array(
@@ -1146,10 +1126,11 @@ begin
       nullif(p_held -> (v_number - 1), 'null'));
     perform count_reservations(array[v_old], -1);
     perform count_reservations(array[v_new], 1);
-    select bool_or(l.lacks), jsonb_agg(jsonb_build_array(
-      v_number - 1, c.ordinality - 1, l.lacks, l.lacks_in_shadow, s.spent, s.reserved, s.in_flight, s.most, v_set[c.at], v_granted[c.at],
-      milliseconds(window_end(s.window_kind, s.window_start, p_time_zone))))
-    into v_lacks, v_own
+    select array_agg(jsonb_build_array(v_number - 1, c.ordinality - 1) || j.without) filter (where l.lacks),
+           array_agg(jsonb_build_array(v_number - 1, c.ordinality - 1 + v_request.last - v_request.first + 1) || j.without)
+             filter (where l.lacks_in_shadow),
+           array_agg(jsonb_build_array(v_number - 1, c.ordinality - 1) || j.numbers)
+    into v_exceeded, v_shadows, v_own
     from unnest(
       v_new.counter_ids || v_new.rate_counter_ids, p_at[v_request.first : v_request.last],
       p_limits[v_request.first : v_request.last], p_shadows[v_request.first : v_request.last])
@@ -1165,11 +1146,22 @@ begin
                has_room(s, w.lim, case when w.is_strict then bound_of(w.lim, v_request.ppm) end, 0, 0), true) as lacks,
              w.is_checked and not coalesce(
                has_room(s, c.shadow, case when w.is_strict then bound_of(c.shadow, v_request.ppm) end, 0, 0), true) as lacks_in_shadow
-    ) as l;
-    if v_lacks then
+    ) as l
+    cross join lateral (
+      select jsonb_build_array(v_set[c.at], v_granted[c.at],
+        milliseconds(window_end(s.window_kind, s.window_start, p_time_zone))) as changes) as e
+    cross join lateral (
+      select jsonb_build_array(s.spent, s.reserved, s.in_flight, s.most) || e.changes as numbers, jsonb_build_array(
+        s.spent, s.reserved - in_unit(s.unit, v_request.amount, v_request.tokens, 1), s.in_flight - 1,
+        s.most - in_unit(s.unit, v_request.most, v_request.tokens, 1)) || e.changes as without
+    ) as j;
+    if v_exceeded is not null then
+      v_remarks := v_remarks || v_exceeded;
       perform count_reservations(array[v_new], -1);
       perform count_reservations(array[v_old], 1);
     else
+      v_remarks := v_remarks || v_shadows;
+      v_counters := v_counters || v_own;
       update spend_counters s set spent = s.spent + 1
       where s.id = any (v_old.rate_counter_ids) and s.id <> all (v_new.rate_counter_ids)
         and s.unit = 'requests' and s.window_kind <> 'open' and exists (
@@ -1181,9 +1173,9 @@ begin
           upstream = v_new.upstream, upstream_model = v_new.upstream_model, held = v_new.held
       where r.request_id = v_new.request_id;
     end if;
-    v_found := v_found || coalesce(v_own, '[]');
   end loop;
-  return json_build_object('missing', v_missing, 'counters', v_found, 'decided_at', milliseconds(v_now));
+  return json_build_object(
+    'missing', v_missing, 'remarks', to_jsonb(v_remarks), 'counters', to_jsonb(v_counters), 'decided_at', milliseconds(v_now));
 end $$;
 
 -- Leases.
@@ -1229,7 +1221,7 @@ begin
     returning l.amount = 0 and l.most = 0 and l.requests = 0 as is_empty
   ) select count(*), bool_or(t.is_empty) into v_taken, v_is_empty from taken t;
   if v_is_empty then
-    perform delete_empty(p_lease);
+    delete from reservation_leases l where l.lease_id = p_lease and l.amount = 0 and l.most = 0 and l.requests = 0;
   end if;
   return v_taken = cardinality(p_parts);
 end $$;
@@ -1320,16 +1312,6 @@ create trigger recall_leases after insert or update or delete on limit_grants
 
 -- Maintenance.
 
--- The attempts of an orphaned reservation; null if its first attempt was in flight.
-create function attempts_of_orphan(p_reservation reservations) returns jsonb
-language sql as $$
-  select jsonb_agg(h.value - 'counter_ids') || jsonb_build_object(
-    'n', max((h.value ->> 'n')::integer) + 1, 'upstream', p_reservation.upstream,
-    'upstream_model', p_reservation.upstream_model, 'certainty', 'possibly_accepted', 'outcome', 'unanswered',
-    'reason', 'gone', 'sends', 1, 'cost_nano_usd', p_reservation.amount_nano_usd, 'provenance', 'estimate')
-  from jsonb_array_elements(p_reservation.held) as h (value)
-$$;
-
 -- Spends leases of dead processes as estimates, if the server life in which they were taken is over: rows placed in them may be
 -- lost. Writes one row per money counter, without a user, for the amount left there. So each counter, and the ledger's sum, have at
 -- least the actual spending; the lease does not record which counters a lost row had together. A process that was only silent
@@ -1405,7 +1387,7 @@ begin
   from (
     select row(
         g.request_id, null, true, 0, 0, 0, 0, 0, g.amount_nano_usd + h.cost, null, null, row_number() over () - 1,
-        row(null, null, attempts_of_orphan(g), null, null, null, null, null, null, null, null, null)::settlement_rest
+        row(null, null, h.attempts, null, null, null, null, null, null, null, null, null)::settlement_rest
       )::batch_settlement as settlement,
       jsonb_build_object('provenance', jsonb_build_object(
         'input', 'estimate', 'output', 'estimate', 'cache_read', 'estimate', 'cache_write_5m', 'estimate',
@@ -1413,8 +1395,14 @@ begin
         || case when h.possible > 0 then jsonb_build_object('possibly_billed_nano_usd', h.possible) else '{}' end) as note
     from unnest(v_gone) as g
     cross join lateral (
-      select sum(h.cost_nano_usd)::bigint as cost, sum(h.possibly_billed_nano_usd) as possible
-      from jsonb_to_recordset(g.held) as h (cost_nano_usd bigint, possibly_billed_nano_usd bigint)) as h
+      -- All null if the first attempt was in flight.
+      select sum(h.cost_nano_usd)::bigint as cost, sum(h.possibly_billed_nano_usd) as possible,
+        jsonb_agg(e.value - 'counter_ids') || jsonb_build_object(
+          'n', max(h.n) + 1, 'upstream', g.upstream, 'upstream_model', g.upstream_model, 'certainty', 'possibly_accepted',
+          'outcome', 'unanswered', 'reason', 'gone', 'sends', 1, 'cost_nano_usd', g.amount_nano_usd, 'provenance', 'estimate')
+          as attempts
+      from jsonb_array_elements(g.held) as e (value)
+      cross join lateral jsonb_to_record(e.value) as h (n integer, cost_nano_usd bigint, possibly_billed_nano_usd bigint)) as h
     where not exists (
       select from ledger l where l.request_id = g.request_id and l.settled_at > g.reserved_at - interval '2 days')
   ) as o;

@@ -20,15 +20,15 @@ import {
   type Batch,
   type BatchCounterState,
   type CounterShare,
-  counterName,
+  type CounterSnapshot,
   type LeasedRow,
   type LeasePart,
   type LedgerStatements,
-  type LookedAt,
   type Lot,
   moneyStatuses,
+  withoutFree,
 } from '../ledger/ledger-statements.ts';
-import type { CounterNumbers } from '../limits/headroom.ts';
+import { type CounterNumbers, counterText } from '../limits/headroom.ts';
 
 const LEASES_CHANNEL = 'appscli_leases';
 
@@ -59,7 +59,10 @@ interface Leased extends SentRow {
   readonly statuses: readonly LimitStatus[];
 }
 
-/** Counts since the start: reservations with and without a lease, and lots taken, refused and recalled. */
+/**
+ * Counts since the start: reservations with and without a lease, lots taken and refused, and rounds of recalls. A lot is the
+ * amount of headroom that one refill of a lease takes from the shared counter. One round recalls the leases of all exceeded limits.
+ */
 export interface LeaseCounts {
   leased: number;
   waited: number;
@@ -68,7 +71,7 @@ export interface LeaseCounts {
   recalled: number;
 }
 
-type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'share'>>;
+type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'headroom_factor'>>;
 
 /**
  * The budget leases of one process: takes requests from them, refills them in lots, and returns them when they are idle or
@@ -77,8 +80,8 @@ type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'shar
 export class Leases {
   readonly counts: LeaseCounts = { leased: 0, waited: 0, taken: 0, refused: 0, recalled: 0 };
   readonly #options: LeasesOptions;
-  readonly room: LeasedRoom;
-  readonly #share: number;
+  readonly headroom: LeasedHeadroom;
+  readonly #headroom_factor: number;
   readonly #sender: RowSender;
   readonly #retry = createRetryPause();
   readonly #stopTimer: () => void;
@@ -92,8 +95,8 @@ export class Leases {
   constructor(options: LeasesOptions) {
     const { database, statements, log, every, policy = LEASE_POLICY } = options;
     this.#options = options;
-    this.room = new LeasedRoom(policy);
-    this.#share = policy.share;
+    this.headroom = new LeasedHeadroom(policy);
+    this.#headroom_factor = policy.headroom_factor;
     const onFailure = (error: unknown) => this.#startOver(error);
     const mayBeSent = () => options.heartbeat.isFresh();
     this.#sender = new RowSender({ lanes: database.lanes, statements, log, mayBeSent, onFailure });
@@ -101,12 +104,12 @@ export class Leases {
     void database.listen(
       LEASES_CHANNEL,
       (ids) => {
-        this.room.recall(ids.split(',').map(Number), options.clock.monotonic());
+        this.headroom.recall(ids.split(',').map(Number), options.clock.monotonic());
         this.#sendChanges('now');
       },
       () => {
         // A recall may have been missed while the listener was disconnected.
-        this.room.returnAll();
+        this.headroom.returnAll();
         this.#sendChanges('now');
       },
     );
@@ -123,23 +126,19 @@ export class Leases {
     // Leases need a pipelined connection: there is none behind a connection pooler, or while the server is out of connections.
     if (!this.#is_usable || shares.length === 0 || !this.#sender.is_healthy) return undefined;
     const at = this.#options.heartbeat.isFresh() ? this.#moment() : undefined;
-    const placement = at && this.room.place(request, shares, at);
-    this.room.record(shares, this.#options.clock.monotonic());
+    const placement = at && this.headroom.place(request, shares, at);
+    this.headroom.record(shares, this.#options.clock.monotonic());
     if (placement === undefined) return undefined;
     this.#sendChanges('soon');
-    return this.#sendRow(placement);
-  }
-
-  async #sendRow(placement: Placement): Promise<Leased | undefined> {
-    const statuses = this.room.statuses(placement);
+    const statuses = this.headroom.statuses(placement);
     const lease_id = this.#lease_id;
     const sent = await this.#sender.send({ lease_id, ...placement });
     if (sent === undefined) {
-      if (lease_id === this.#lease_id) this.room.undo(placement);
+      if (lease_id === this.#lease_id) this.headroom.undo(placement);
       return undefined;
     }
     const is_sure = sent.is_handed && this.#options.heartbeat.isFresh();
-    const was_taken_back = !is_sure && (await this.#options.inTime(this.#takeBack(placement.request, sent)));
+    const was_taken_back = !is_sure && (await this.#options.inTime(this.#takeBack(request, sent)));
     return was_taken_back ? undefined : { ...sent, statuses };
   }
 
@@ -153,12 +152,12 @@ export class Leases {
 
   /** Changes for the next batch; `undefined` if there are none. The caller reports the result with `done` or `failed`. */
   changes(): LeaseChanges | undefined {
-    if (this.#starting_over !== undefined || this.#closed || !this.room.has_changes) return undefined;
-    const returns = this.room.takeReturns();
-    const lots = this.#is_usable ? this.room.takeLots(this.#options.clock.monotonic()) : [];
+    if (this.#starting_over !== undefined || this.#closed || !this.headroom.has_changes) return undefined;
+    const returns = this.headroom.takeReturns();
+    const lots = this.#is_usable ? this.headroom.takeLots(this.#options.clock.monotonic()) : [];
     if (returns.length + lots.length === 0) return undefined;
     this.#under_way++;
-    return { lease_id: this.#lease_id, returns, lots, share: this.#share };
+    return { lease_id: this.#lease_id, returns, lots, headroom_factor: this.#headroom_factor };
   }
 
   /** Must run right after the batch's reply, so that later settlements are not part of the counters. */
@@ -167,18 +166,18 @@ export class Leases {
     news: readonly BatchCounterState[],
     lots: readonly Lot[] = [],
   ): readonly CounterNumbers[] {
-    const counters = names.map(counterName);
+    const counters = names.map(counterText);
     for (const lot of this.#starting_over === undefined ? lots : []) {
-      const state = news[counters.indexOf(counterName(lot.name))]!;
+      const state = news[counters.indexOf(counterText(lot.name))]!;
       this.counts[state.is_leased ? 'taken' : 'refused']++;
-      this.room.granted(lot, state, this.#options.clock.monotonic());
+      this.headroom.granted(lot, state, this.#options.clock.monotonic());
     }
-    return news.map(({ numbers }, i) => this.room.learn(counters[i]!, numbers));
+    return news.map(({ numbers }, i) => this.headroom.learn(counters[i]!, numbers));
   }
 
   done(time_zone: string): void {
     this.#under_way--;
-    if (time_zone !== this.#options.time_zone()) this.room.returnAll();
+    if (time_zone !== this.#options.time_zone()) this.headroom.returnAll();
     this.#sendChanges('now');
   }
 
@@ -192,7 +191,7 @@ export class Leases {
    * pauses are used up. Raises store_unavailable.
    * @param is_moved whether the statuses exclude the request's own reservation (a move), so that they cannot be compared
    */
-  async recallAndDecide<Decision extends Pick<MoveDecision, 'exceeded'>>(
+  async recallAndDecide<Decision extends Pick<MoveDecision, 'exceeded'> | undefined>(
     first: Decision,
     decide: () => Promise<Decision>,
     is_moved: boolean,
@@ -201,15 +200,15 @@ export class Leases {
     // Once no leases are left, one more decision is enough: other requests may take freed headroom again and again.
     let was_leased = true;
     for (const pause_ms of RECALL_PAUSES_MS) {
+      if (decision === undefined || decision.exceeded.length === 0) break;
       const { exceeded } = decision;
-      if (exceeded.length === 0) break;
       const own = exceeded.filter((limit) =>
-        this.room.returnLease(counterName(limit), this.#options.clock.monotonic()),
+        this.headroom.returnLease(counterText(limit), this.#options.clock.monotonic()),
       );
       if (own.length > 0) await this.#options.send('now');
-      const looked_at = await this.#options.statements.recall(exceeded);
-      const is_leased = looked_at.some(({ leased }) => leased);
-      const has_changed = is_moved || looked_at.some((counter, i) => hasMoreRoom(counter, exceeded[i]!));
+      const snapshots = await this.#options.statements.recall(exceeded);
+      const is_leased = snapshots.some((counter) => counter.is_leased);
+      const has_changed = is_moved || snapshots.some((counter, i) => hasMoreHeadroom(counter, exceeded[i]!));
       if (!is_leased && !(was_leased && has_changed)) break;
       was_leased = is_leased;
       this.counts.recalled++;
@@ -239,7 +238,7 @@ export class Leases {
     this.#closed = true;
     this.#stopTimer();
     this.#sender.discardQueue();
-    this.room.forget();
+    this.headroom.forget();
     await this.#options.send('now').catch(() => {});
     while (this.#sender.unwritten > 0 && !this.#retry.over) await this.#retry.wait();
     if (this.#sender.unwritten === 0) await this.#options.statements.endLeases().catch(() => {});
@@ -261,7 +260,7 @@ export class Leases {
     if (time_zone === this.#time_zone) return;
     const is_first = this.#time_zone === undefined;
     this.#time_zone = time_zone;
-    if (!is_first) this.room.returnAll();
+    if (!is_first) this.headroom.returnAll();
   }
 
   #moment(): Moment | undefined {
@@ -270,21 +269,21 @@ export class Leases {
   }
 
   #tick(): void {
-    if (!this.#options.is_on()) this.room.returnAll();
+    if (!this.#options.is_on()) this.headroom.returnAll();
     this.#checkTimeZone();
     const at = this.#moment();
-    if (at !== undefined) this.room.returnIdle(at);
+    if (at !== undefined) this.headroom.returnIdle(at);
     this.#sendChanges('now');
   }
 
   #sendChanges(when: 'now' | 'soon'): void {
-    if (this.room.has_changes && this.#starting_over === undefined) this.#options.send(when).catch(() => {});
+    if (this.headroom.has_changes && this.#starting_over === undefined) this.#options.send(when).catch(() => {});
   }
 
   #startOver(error: unknown): void {
     if (this.#starting_over !== undefined || this.#closed) return;
     this.#options.log.debug({ err: error }, 'returning all leases');
-    this.room.forget();
+    this.headroom.forget();
     this.#sender.discardQueue();
     this.#options.heartbeat.doubt();
     this.#starting_over = this.#returnAll().finally(() => {
@@ -310,7 +309,7 @@ export class Leases {
   }
 }
 
-function hasMoreRoom({ numbers }: LookedAt, decided: LimitStatus): boolean {
+function hasMoreHeadroom({ numbers }: CounterSnapshot, decided: LimitStatus): boolean {
   return (
     numbers.spent + numbers.reserved < decided.spent + decided.reserved ||
     numbers.spent + numbers.most < decided.spent + decided.most ||
@@ -320,20 +319,21 @@ function hasMoreRoom({ numbers }: LookedAt, decided: LimitStatus): boolean {
 
 /** When a process takes a lease on a counter, and how large the lot is. */
 export interface LeasePolicy {
-  readonly busy: number;
+  /** A counter with this many requests in a second gets a lease. */
+  readonly busy_per_second: number;
   readonly seconds: number;
   /** A lot covers this many `seconds` of the recent rate, and at least this many requests of the largest recent size. */
   readonly requests: number;
   /** A lot is taken only if the remaining headroom is at least this many times as large. */
-  readonly share: number;
+  readonly headroom_factor: number;
 }
 
-export const LEASE_POLICY: LeasePolicy = { busy: 4, seconds: 2, requests: 4, share: 16 };
+export const LEASE_POLICY: LeasePolicy = { busy_per_second: 4, seconds: 2, requests: 4, headroom_factor: 16 };
 
 /** A budget lease: headroom on a counter that this process took in advance. `free` is the part that no request has taken yet. */
 interface Lease {
   readonly counter: string;
-  readonly id: number;
+  readonly counter_id: number;
   readonly free: Amounts;
   /** The largest limit that any lot was taken under; requests with a smaller limit do not use the lease. */
   limit: number;
@@ -351,7 +351,7 @@ export interface Placement {
 }
 
 /** A finished request, and what it spent per share, in the unit of the counter. */
-export interface Ending {
+export interface FinishedRequest {
   readonly shares: readonly CounterShare[];
   readonly spent: readonly number[];
   /** Whether the settlement was sent, so that counters read from now on include it. */
@@ -403,7 +403,7 @@ class CounterUse {
     now.largest = Math.max(now.largest, before.largest, amount);
     now.largest_most = Math.max(now.largest_most, before.largest_most, most);
     now.limit = Math.min(now.limit, smallestLimit(share));
-    return Math.max(now.requests, before.requests) >= this.#policy.busy && backoff_until <= monotonic;
+    return Math.max(now.requests, before.requests) >= this.#policy.busy_per_second && backoff_until <= monotonic;
   }
 
   wanted(counter: string, monotonic: number): Amounts & { readonly limit: number } {
@@ -451,11 +451,11 @@ const REFUSED_MS = 1000;
 const RECALLED_MS = 5000;
 
 /** The leases of a process, in memory: like local token buckets that are refilled in lots from the shared counters. */
-export class LeasedRoom {
+export class LeasedHeadroom {
   readonly #use: CounterUse;
   readonly #leases = new Map<string, Lease>();
   readonly #low = new Map<string, CounterName>();
-  readonly #endings = new Set<Ending>();
+  readonly #finished = new Set<FinishedRequest>();
   /** Recalled counters by id, with the monotonic end of their backoff. */
   readonly #recalled = new Map<number, number>();
   #returns: LeasePart[] = [];
@@ -484,7 +484,7 @@ export class LeasedRoom {
     const leases: Lease[] = [];
     for (const share of shares) {
       const lease = this.#leases.get(share.counter);
-      if (lease === undefined || !hasRoom(lease, share, at.database)) return undefined;
+      if (lease === undefined || !hasHeadroom(lease, share, at.database)) return undefined;
       leases.push(lease);
     }
     for (let i = 0; i < shares.length; i++) {
@@ -498,7 +498,7 @@ export class LeasedRoom {
     for (let i = 0; i < shares.length; i++) {
       const [lease, share] = [leases[i]!, shares[i]!];
       if (this.#leases.get(lease.counter) === lease) add(lease.free, share, 1);
-      else this.#returns.push({ id: lease.id, ...amountsOf(share) });
+      else this.#returns.push({ id: lease.counter_id, ...amountsOf(share) });
     }
   }
 
@@ -517,18 +517,18 @@ export class LeasedRoom {
 
   /**
    * Applies a finished request to the known counters at once, and to every state read from the database until the settlement is
-   * `sent`; the caller reports the settlement with `ended`.
+   * `sent`; the caller reports the settlement with `settled`.
    */
-  over(shares: readonly CounterShare[], spent: readonly number[]): Ending {
-    const ending: Ending = { shares, spent, sent: false };
-    this.#endings.add(ending);
-    for (let i = 0; i < shares.length; i++) this.#end(ending, i);
-    return ending;
+  finish(shares: readonly CounterShare[], spent: readonly number[]): FinishedRequest {
+    const finished: FinishedRequest = { shares, spent, sent: false };
+    this.#finished.add(finished);
+    for (let i = 0; i < shares.length; i++) this.#apply(finished, i);
+    return finished;
   }
 
   /** The settlement was written, or failed for good. */
-  ended(ending: Ending): void {
-    this.#endings.delete(ending);
+  settled(finished: FinishedRequest): void {
+    this.#finished.delete(finished);
   }
 
   takeLots(monotonic: number): Lot[] {
@@ -551,7 +551,7 @@ export class LeasedRoom {
   }
 
   granted(lot: Lot, { is_leased, id, ends_at, numbers }: BatchCounterState, monotonic: number): void {
-    const counter = counterName(lot.name);
+    const counter = counterText(lot.name);
     const known = this.#leases.get(counter);
     if (!is_leased) {
       this.#use.backOff(counter, monotonic, REFUSED_MS);
@@ -562,14 +562,14 @@ export class LeasedRoom {
       this.#returns.push({ id, ...amountsOf(lot) });
       return;
     }
-    if (known?.id === id) {
+    if (known?.counter_id === id) {
       add(known.free, lot, 1);
       known.limit = Math.max(known.limit, lot.limit);
       return;
     }
     if (known !== undefined) this.#close(known);
     const lease: Lease = {
-      ...{ counter, id, limit: lot.limit, used_at: monotonic, ends_at },
+      ...{ counter, counter_id: id, limit: lot.limit, used_at: monotonic, ends_at },
       ...{ free: amountsOf(lot), numbers },
     };
     this.#leases.set(counter, lease);
@@ -579,7 +579,7 @@ export class LeasedRoom {
   recall(ids: readonly number[], monotonic: number): void {
     for (const id of ids) this.#recalled.set(id, monotonic + RECALLED_MS);
     for (const lease of [...this.#leases.values()])
-      if (ids.includes(lease.id)) this.returnLease(lease.counter, monotonic);
+      if (ids.includes(lease.counter_id)) this.returnLease(lease.counter, monotonic);
   }
 
   /** Returns the lease on a counter, and starts its backoff. @returns whether there was a lease. */
@@ -613,14 +613,14 @@ export class LeasedRoom {
   /** Stores a state from the database, and applies the finished requests it does not include yet. */
   #update(lease: Lease, numbers: CounterNumbers): void {
     lease.numbers = { ...numbers };
-    for (const ending of this.#endings) {
-      if (ending.sent) continue;
-      const at = ending.shares.findIndex(({ counter }) => counter === lease.counter);
-      if (at >= 0) this.#end(ending, at);
+    for (const finished of this.#finished) {
+      if (finished.sent) continue;
+      const at = finished.shares.findIndex(({ counter }) => counter === lease.counter);
+      if (at >= 0) this.#apply(finished, at);
     }
   }
 
-  #end({ shares, spent }: Ending, at: number): void {
+  #apply({ shares, spent }: FinishedRequest, at: number): void {
     const { counter, amount, most, requests } = shares[at]!;
     const numbers = this.#leases.get(counter)?.numbers;
     if (numbers === undefined) return;
@@ -633,7 +633,7 @@ export class LeasedRoom {
   #close(lease: Lease): void {
     this.#leases.delete(lease.counter);
     // An empty lease is returned as well, because that deletes its row.
-    this.#returns.push({ id: lease.id, ...amountsOf(lease.free) });
+    this.#returns.push({ id: lease.counter_id, ...amountsOf(lease.free) });
   }
 
   #isLow({ counter }: CounterShare, monotonic: number): boolean {
@@ -644,7 +644,7 @@ export class LeasedRoom {
   }
 }
 
-function hasRoom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, now: number): boolean {
+function hasHeadroom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, now: number): boolean {
   return (
     // A lease is within the limit in force, but run-time limits and grants do not change a limit in shadow mode.
     (share.shadow === null || (numbers.set === null && numbers.granted === 0)) &&
@@ -659,15 +659,6 @@ function hasRoom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, 
 /** The smallest limit of a request on a counter, shadow mode included; infinity without a limit. */
 function smallestLimit({ limit, shadow }: CounterShare): number {
   return Math.min(limit ?? Number.POSITIVE_INFINITY, shadow ?? Number.POSITIVE_INFINITY);
-}
-
-function withoutFree({ numbers, free }: Pick<Lease, 'numbers' | 'free'>): CounterNumbers {
-  return {
-    ...numbers,
-    reserved: Math.max(0, numbers.reserved - free.amount),
-    most: Math.max(0, numbers.most - free.most),
-    in_flight: Math.max(0, numbers.in_flight - free.requests),
-  };
 }
 
 function amountsOf({ amount, most, requests }: Amounts): Amounts {

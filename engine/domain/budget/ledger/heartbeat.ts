@@ -79,7 +79,7 @@ export class Heartbeat {
     const sent_now = clock.now();
     const [row] = await database.query<{ heartbeat_at: Date; life: string }>(
       'process_alive',
-      'select heartbeat_at, life from say_alive($1, $2, $3, $4)',
+      'select heartbeat_at, life from send_heartbeat($1, $2, $3, $4)',
       [process_id, process.machine, process.identity, databaseTime(clock)],
     );
     this.#is_alive = true;

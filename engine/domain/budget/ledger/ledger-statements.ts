@@ -18,6 +18,7 @@ import {
   byLatestReset,
   type CountedDemand,
   type CounterNumbers,
+  counterText,
   isLimit,
   lackOf,
   limitsOn,
@@ -41,10 +42,10 @@ export interface Batch {
   /** Deadline of reservations, by the database's clock. */
   readonly valid_until?: Date | undefined;
   readonly lease_id?: string;
-  /** Leases to return, and lots to take if the remaining headroom is at least `share` times as large. */
+  /** Leases to return, and lots to take if the remaining headroom is at least `headroom_factor` times as large. */
   readonly returns?: readonly LeasePart[];
   readonly lots?: readonly Lot[];
-  readonly share?: number;
+  readonly headroom_factor?: number;
 }
 
 export interface BatchResult {
@@ -60,12 +61,13 @@ type Learn = (names: readonly CounterName[], news: readonly BatchCounterState[])
 /** A reservation with amounts from leases, in the order of its shares. */
 export interface LeasedRow extends Omit<PlacedRequest, 'at'> {
   readonly lease_id: string;
-  readonly leases: readonly Pick<LeasePart, 'id'>[];
+  readonly leases: readonly { readonly counter_id: number }[];
 }
 
-export interface LookedAt {
-  /** Whether a live process has a lease on it. */
-  readonly leased: boolean;
+/** A counter, the unplaced part of all leases on it, and whether a live process has one. */
+export interface CounterSnapshot {
+  readonly is_leased: boolean;
+  readonly free: Amounts;
   readonly numbers: CounterNumbers;
 }
 
@@ -107,20 +109,22 @@ export class LedgerStatements {
     const { database, clock, time_zone, process_id } = this.#options;
     const counters = new CounterList();
     const [settled, notes] = settlementRows(settlements, counters, late);
-    const placed = requests.map((request) => placeIn(counters, request));
-    const [rows, at] = requestRows(placed);
+    const { placed, rows, at, limits } = placeAll(requests, counters);
     const forwarded_at = late.length === 0 ? null : new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
     const [row] = await database.query<{ answer: string | null }>('ledger_batch', SPEND, [
       ...[late[0]?.database_id ?? null, process_id, databaseTime(clock), time_zone(), valid_until, forwarded_at],
-      ...[lease_id, lots.length > 0 ? batch.share : null, leaseParts(returns), ...counters.parameters(lots)],
-      ...[at, ...limitsAt(placed), notes, settled, rows],
+      ...[lease_id, lots.length > 0 ? batch.headroom_factor : null, leaseParts(returns), ...counters.parameters(lots)],
+      ...[at, ...limits, notes, settled, rows],
     ]);
     const answer: BatchAnswer = row?.answer == null ? { repeated: [] } : JSON.parse(row.answer);
-    const numbers = learn(counters.names, readCounters(answer, counters.window_ns));
-    return {
-      written: settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
-      decisions: answer.late === true ? undefined : readDecisions(placed, answer, numbers),
-    };
+    const numbers = learn(counters.names, (answer.counters ?? NONE).map(unpackBatchCounter));
+    const written = settlements.map(({ request_id }) => !answer.repeated.includes(request_id));
+    if (answer.late === true) return { written, decisions: undefined };
+    const remarks = Map.groupBy(answer.remarks ?? NONE, ([request]) => request);
+    const decisions = placed.map((each, i) =>
+      readDecision(each, remarks.get(i), answer.decided_at!, (share) => numbers[each.at[share]! - 1]),
+    );
+    return { written, decisions };
   }
 
   async settleLate(late: readonly LateSettlement[]): Promise<readonly boolean[]> {
@@ -152,7 +156,7 @@ export class LedgerStatements {
     const leased = new Map<number, LeasePart>();
     for (const { shares, leases } of rows) {
       shares.forEach(({ amount, most, requests }, i) => {
-        const { id } = leases[i]!;
+        const { counter_id: id } = leases[i]!;
         const sum = leased.get(id);
         if (sum === undefined) leased.set(id, { id, amount, most, requests });
         else {
@@ -165,7 +169,7 @@ export class LedgerStatements {
     const sums = [...leased.values()];
     const positions = new Map(sums.map(({ id }, i) => [id, i + 1]));
     const [requests, at] = requestRows(
-      rows.map((row) => ({ ...row, at: row.leases.map(({ id }) => positions.get(id)!) })),
+      rows.map((row) => ({ ...row, at: row.leases.map(({ counter_id }) => positions.get(counter_id)!) })),
     );
     const { process_id, clock } = this.#options;
     return [process_id, rows[0]!.lease_id, databaseTime(clock), requests, at, leaseParts(sums)];
@@ -184,20 +188,26 @@ export class LedgerStatements {
   }
 
   /** Reads counters without headroom, and asks all processes to return their leases on them. */
-  async recall(names: readonly CounterName[]): Promise<readonly LookedAt[]> {
+  recall(names: readonly CounterName[]): Promise<readonly CounterSnapshot[]> {
+    return this.#readSnapshots('recall_leases', 'l.counters, recall_leases(l.ids)', names, (found) => found);
+  }
+
+  /** Reads counters in the order given; equal names share the result of `read`. */
+  async #readSnapshots<Read>(
+    statement: string,
+    columns: string,
+    names: readonly CounterName[],
+    read: (found: CounterSnapshot) => Read,
+  ): Promise<readonly Read[]> {
     const counters = new CounterList();
-    for (const name of names) counters.position(name);
+    const positions = names.map((name) => counters.position(name));
     const [row] = await this.#options.database.query<{ counters: string }>(
-      'recall_leases',
-      'select l.counters, recall_leases(l.ids) from look_at_counters($1, $2, $3, $4) as l',
+      statement,
+      `select ${columns} from snapshot_counters($1, $2, $3, $4) as l`,
       [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.parameters()],
     );
-    const found = JSON.parse(row!.counters) as LookedAtCounter[];
-    return names.map((name) => {
-      const [spent, reserved, in_flight, most, set, granted, resets_at, , , , leased] =
-        found[counters.position(name) - 1]!;
-      return { leased, numbers: unpackCounter([spent, reserved, in_flight, most, set, granted, resets_at]) };
-    });
+    const found = (JSON.parse(row!.counters) as CounterSnapshot[]).map(read);
+    return positions.map((position) => found[position - 1]!);
   }
 
   async databaseId(): Promise<string> {
@@ -220,18 +230,29 @@ export class LedgerStatements {
   /** Moves each reservation in full or not at all; `undefined` if it no longer exists. */
   async move(moves: readonly Move[]): Promise<readonly (MoveDecision | undefined)[]> {
     const counters = new CounterList();
-    const placed = moves.map(({ request }) => placeIn(counters, request));
-    const [rows, at] = requestRows(placed);
+    const requests = moves.map(({ request }) => request);
+    const { placed, rows, at, limits } = placeAll(requests, counters);
     const held = moves.map((move) => (move.held.length > 0 ? move.held : null));
     const [row] = await this.#options.database.query<{ answer: string }>(
       'ledger_move',
       'select move_reservations($1, $2, $3, $4, $5, $6, $7, $8, $9) as answer',
       [
         ...[databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.parameters()],
-        ...[at, ...limitsAt(placed), storableJson(held), rows],
+        ...[at, ...limits, storableJson(held), rows],
       ],
     );
-    return readMoves(placed, JSON.parse(row!.answer) as MovesAnswer);
+    const { missing, remarks, counters: found, decided_at }: MovesAnswer = JSON.parse(row!.answer);
+    const remarks_of = Map.groupBy(remarks, ([request]) => request);
+    const counters_of = Map.groupBy(found, ([request]) => request);
+    return placed.map((each, i) => {
+      if (missing.includes(i)) return undefined;
+      const own = counters_of.get(i) ?? NONE;
+      const numbers = new Map(own.map(([, index, ...packed]) => [index, unpackCounter(packed)]));
+      const { unreserved: _, ...decision } = readDecision(each, remarks_of.get(i), decided_at, (share) =>
+        numbers.get(share),
+      );
+      return decision;
+    });
   }
 
   /** @returns how many reservations existed. */
@@ -252,21 +273,9 @@ export class LedgerStatements {
   async statuses(demands: readonly LimitDemand[]): Promise<CounterStatus[]> {
     const money = demands.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
     if (money.length === 0) return [];
-    const counters = new CounterList();
-    const positions = money.map((demand) => counters.position(demand));
+    const counted = await this.#readSnapshots('ledger_statuses', 'counters', money, withoutFree);
+    const statuses = statusesOf(money.map((demand, i) => [demand, counted[i]!]));
     const [now, time_zone] = [databaseTime(this.#options.clock), this.#options.time_zone()];
-    const [row] = await this.#options.database.query<{ counters: string }>(
-      'ledger_statuses',
-      'select counters from look_at_counters($1, $2, $3, $4)',
-      [now, time_zone, ...counters.parameters()],
-    );
-    const counted = (JSON.parse(row!.counters) as LookedAtCounter[]).map((counter) => {
-      const [spent, reserved, in_flight, most, set, granted, resets_at, leased, leased_in_flight, leased_most] =
-        counter;
-      const placed = [spent, reserved - leased, in_flight - leased_in_flight, most - leased_most] as const;
-      return unpackCounter([...placed, set, granted, resets_at]);
-    });
-    const statuses = statusesOf(money.map((demand, i) => [demand, counted[positions[i]! - 1]!]));
     return addSpentByDay(statuses, { database: this.#options.database, now, time_zone });
   }
 
@@ -282,11 +291,6 @@ export class LedgerStatements {
     );
     return rows.reverse();
   }
-}
-
-function placeIn(counters: CounterList, request: ReservationRequest): PlacedRequest {
-  const shares = sharesOf(request);
-  return { request, shares, at: shares.map(({ name, counter }) => counters.position(name, counter)) };
 }
 
 function leaseParts(parts: readonly LeasePart[]): string {
@@ -330,11 +334,6 @@ export function rowArray(rows: readonly (readonly Cell[])[]): string {
   return `${text}}`;
 }
 
-export function counterName({ scope, key, window, unit }: CounterName): string {
-  // Only the key can contain blanks, so it comes last.
-  return `${scope} ${window} ${unit} ${key}`;
-}
-
 /** Counters of a batch, each once; a position counts from 1, like an SQL array. */
 class CounterList {
   readonly names: CounterName[] = [];
@@ -343,7 +342,7 @@ class CounterList {
   readonly window_ns: number[] = [];
   readonly #positions = new Map<string, number>();
 
-  position(counter: CounterName, name = counterName(counter)): number {
+  position(counter: CounterName, name = counterText(counter)): number {
     const known = this.#positions.get(name);
     if (known !== undefined) return known;
     const { window } = counter;
@@ -390,7 +389,7 @@ export interface CounterShare extends Amounts {
 export function sharesOf(request: ReservationRequest): readonly CounterShare[] {
   const shares: CounterShare[] = [];
   for (const demand of request.demands) {
-    const counter = counterName(demand);
+    const counter = counterText(demand);
     let share = shares.find((each) => each.counter === counter);
     if (share === undefined) {
       const needed = { ...neededIn(demand.unit, request), requests: 1 };
@@ -437,10 +436,17 @@ function requestRows(placed: readonly PlacedRequest[]): readonly [rows: string, 
   return [rowArray(rows), placed.flatMap(({ at }) => at)];
 }
 
-function limitsAt(placed: readonly PlacedRequest[]) {
+/** Adds the counters of requests to those of a statement, and packs the requests with their limits. */
+function placeAll(requests: readonly ReservationRequest[], counters: CounterList) {
+  const placed = requests.map((request): PlacedRequest => {
+    const shares = sharesOf(request);
+    return { request, shares, at: shares.map(({ name, counter }) => counters.position(name, counter)) };
+  });
+  const [rows, at] = requestRows(placed);
   const shares = placed.flatMap((each) => each.shares);
   const is_shadowed = shares.some(({ shadow }) => shadow !== null);
-  return [shares.map(({ limit }) => limit), is_shadowed ? shares.map(({ shadow }) => shadow) : null] as const;
+  const limits = [shares.map(({ limit }) => limit), is_shadowed ? shares.map(({ shadow }) => shadow) : null] as const;
+  return { placed, rows, at, limits };
 }
 
 /** A settlement in the windows of an earlier time; see `DatabaseLedger.settleAt`. */
@@ -533,11 +539,8 @@ export function countsOf(tokens: TokenCounts): TokenCounts {
 }
 
 /** A lot to lease on a counter, in its unit; an infinite limit is not checked. */
-export interface Lot {
+export interface Lot extends Readonly<Amounts> {
   readonly name: CounterName;
-  readonly amount: number;
-  readonly most: number;
-  readonly requests: number;
   readonly limit: number;
 }
 
@@ -551,14 +554,6 @@ type PackedCounter = readonly [
   resets_at: number | null,
 ];
 
-type LookedAtCounter = readonly [
-  ...PackedCounter,
-  leased: number,
-  leased_in_flight: number,
-  leased_most: number,
-  is_leased: boolean,
-];
-
 /**
  * Counters without headroom, by index of the request and of the counter among its own. Shadow mode adds the number of
  * counters to the index.
@@ -570,14 +565,17 @@ interface BatchAnswer {
   readonly late?: boolean;
   readonly remarks?: Remarks;
   readonly decided_at?: number;
-  readonly resets?: readonly (number | null)[];
   readonly counters?: readonly PackedBatchCounter[] | null;
 }
 
-type PackedBatchCounter = readonly [
-  ...[id: number, spent: number, reserved: number, in_flight: number, most: number],
-  ...[set: number | null, granted: number | null, is_leased: boolean, grant_ends_at: number | null],
-];
+type PackedBatchCounter = readonly [id: number, is_leased: boolean, ends_at: number | null, ...PackedCounter];
+
+interface MovesAnswer {
+  readonly missing: readonly number[];
+  readonly remarks: Remarks;
+  readonly counters: readonly (readonly [request: number, index: number, ...PackedCounter])[];
+  readonly decided_at: number;
+}
 
 /** A counter after a batch, and whether a lot was leased on it. */
 export interface BatchCounterState {
@@ -593,70 +591,32 @@ function unpackCounter(packed: PackedCounter): CounterNumbers {
   return { spent, reserved, in_flight, most, set, granted: granted ?? 0, resets_at };
 }
 
-/** @param window_ns per counter, the index of its window, from 1 */
-function readCounters({ counters, resets }: BatchAnswer, window_ns: readonly number[]): BatchCounterState[] {
-  return (counters ?? NONE).map(([id, spent, reserved, in_flight, most, set, granted, is_leased, grant_ends_at], i) => {
-    const resets_at = resets![window_ns[i]! - 1]!;
-    const numbers = unpackCounter([spent, reserved, in_flight, most, set, granted, resets_at]);
-    const never = Number.POSITIVE_INFINITY;
-    return { id, numbers, is_leased, ends_at: Math.min(resets_at ?? never, grant_ends_at ?? never) };
-  });
+function unpackBatchCounter([id, is_leased, ends_at, ...packed]: PackedBatchCounter): BatchCounterState {
+  return { id, numbers: unpackCounter(packed), is_leased, ends_at: ends_at ?? Number.POSITIVE_INFINITY };
 }
 
-function readDecisions(
-  placed: readonly PlacedRequest[],
-  { remarks: listed, decided_at }: BatchAnswer,
-  numbers: readonly CounterNumbers[],
-): ReservationDecision[] {
-  const remarks = Map.groupBy(listed ?? NONE, ([request]) => request);
-  return placed.map((each, i) => {
-    const { exceeded, shadows } = readRemarks(each, remarks.get(i));
-    if (exceeded.length > 0) return { exceeded, shadows, statuses: NONE, unreserved: false, decided_at: decided_at! };
-    const statuses = moneyStatuses(each.shares, (share) => numbers[each.at[share]! - 1]);
-    return { exceeded, shadows, statuses, unreserved: false };
-  });
-}
-
-interface MovesAnswer {
-  readonly missing: readonly number[];
-  /** The counters of the others with their new reservations, and whether a limit, or one in shadow mode, lacks headroom. */
-  readonly counters: readonly (readonly [
-    ...[request: number, index: number, lacks: boolean, lacks_in_shadow: boolean],
-    ...PackedCounter,
-  ])[];
-  readonly decided_at: number;
-}
-
-function readMoves(
-  placed: readonly PlacedRequest[],
-  { missing, counters, decided_at }: MovesAnswer,
-): (MoveDecision | undefined)[] {
-  const counters_of = Map.groupBy(counters, ([request]) => request);
-  return placed.map((each, i) => {
-    if (missing.includes(i)) return undefined;
-    const own = counters_of.get(i) ?? NONE;
-    const is_refused = own.some(([, , lacks]) => lacks);
-    const remarks = own.flatMap(([request, index, lacks, lacks_in_shadow, ...packed]): Remarks => {
-      if (!(is_refused ? lacks : lacks_in_shadow)) return NONE;
-      const share = each.shares[index]!;
-      const [spent, reserved, in_flight, most, ...more] = packed;
-      const without = [spent, reserved - share.amount, in_flight - 1, most - share.most, ...more] as const;
-      return [[request, is_refused ? index : index + each.shares.length, ...without]];
-    });
-    const numbers = new Map(own.map(([, index, , , ...packed]) => [index, unpackCounter(packed)]));
-    const { exceeded, shadows } = readRemarks(each, remarks);
-    const statuses = is_refused ? NONE : moneyStatuses(each.shares, (share) => numbers.get(share));
-    return { exceeded, shadows, statuses, ...(is_refused && { decided_at }) };
-  });
+/** The numbers of a counter without the part of leases that no request has taken. */
+export function withoutFree({ numbers, free }: Omit<CounterSnapshot, 'is_leased'>): CounterNumbers {
+  return {
+    ...numbers,
+    reserved: Math.max(0, numbers.reserved - free.amount),
+    most: Math.max(0, numbers.most - free.most),
+    in_flight: Math.max(0, numbers.in_flight - free.requests),
+  };
 }
 
 const NONE: readonly never[] = [];
 
-function readRemarks(
+/** @param numbersOf the numbers of a share's counter, by its index */
+function readDecision(
   { request, shares }: PlacedRequest,
   remarks: Remarks | undefined,
-): Pick<ReservationDecision, 'exceeded' | 'shadows'> {
-  if (remarks === undefined) return { exceeded: NONE, shadows: NONE };
+  decided_at: number,
+  numbersOf: (share: number) => CounterNumbers | undefined,
+): ReservationDecision {
+  if (remarks === undefined) {
+    return { exceeded: NONE, shadows: NONE, statuses: moneyStatuses(shares, numbersOf), unreserved: false };
+  }
   const exceeded: LimitStatus[] = [];
   const shadows: LimitStatus[] = [];
   for (const [, index, ...packed] of remarks) {
@@ -666,7 +626,10 @@ function readRemarks(
     // Beyond 2^53 the exact decision is the database's: it found no headroom.
     (in_shadow ? shadows : exceeded).push(...(lacking.length > 0 ? lacking : limits));
   }
-  return { exceeded: exceeded.sort(byLatestReset), shadows: shadows.sort(byLatestReset) };
+  exceeded.sort(byLatestReset);
+  shadows.sort(byLatestReset);
+  if (exceeded.length > 0) return { exceeded, shadows, statuses: NONE, unreserved: false, decided_at };
+  return { exceeded, shadows, statuses: moneyStatuses(shares, numbersOf), unreserved: false };
 }
 
 /** The statuses of the money limits of a request. @param numbersOf the numbers of a share's counter, by its index */

@@ -23,7 +23,7 @@ import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { asStoreError, isPermanent, StoreTimeout } from '../../../base/store/store-errors.ts';
-import { type Ending, type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
+import { type FinishedRequest, type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
 import { Heartbeat } from './heartbeat.ts';
 import {
   type BatchResult,
@@ -56,7 +56,7 @@ interface Open {
   written: Promise<boolean> | undefined;
   /** Whether a concurrency limit applies: its end frees a slot, so it is settled at once. */
   frees_slot: boolean;
-  is_over: boolean;
+  is_finished: boolean;
 }
 
 /** A request waiting for its reservation; `given_up` after the timeout, so that it is left out of the next batch. */
@@ -67,16 +67,14 @@ interface Waiting {
 
 interface Settling {
   readonly settle: Settlement;
-  readonly ending: Ending | undefined;
+  readonly finished: FinishedRequest | undefined;
 }
 
 /** Every batch carries lease changes; this entry only triggers a batch. */
 const LEASE_CHANGES = { lease_changes: true } as const;
 type Entry = Waiting | Settling | typeof LEASE_CHANGES;
-type EntryResult = ReservationDecision | boolean;
-
-const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
-const NOTHING = { ...LATE };
+/** Whether a settlement was written, or the decision on a reservation; `undefined` after its deadline. */
+type EntryResult = ReservationDecision | boolean | undefined;
 
 const CLOSE_TIMEOUT_MS = 3000;
 /** Longer than the usual reservation timeout, and shorter than the time a stopping gateway waits for its ledger. */
@@ -98,20 +96,17 @@ const TOP_UP_DELAY_MS = 20;
  * database's clock. A request counts in the windows of its reservation, even if it is settled after their end.
  */
 export class DatabaseLedger implements Ledger, Books {
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #options: Required<Pick<LedgerOptions, 'clock' | 'log' | 'time_zone' | 'reserve_timeout_ms'>>;
   readonly #statements: LedgerStatements;
   readonly #heartbeat: Heartbeat;
   readonly #costs = new TypicalCosts();
-  /** No Map: see the engine's `UnorderedSet`. */
+  /** Not a Map: V8 keeps what a Map's outgrown tables refer to alive until the next full collection. */
   readonly #open: Record<string, Open> = Object.create(null);
   #unwritten = 0;
   /** Monotonic time of the last written settlement, or since when settlements wait. */
   #written_at = 0;
   #onAllWritten = () => {};
   readonly #retry = createRetryPause();
-  readonly #time_zone: () => string;
-  readonly #reserve_timeout_ms: () => number;
   /**
    * The group commit: settlements, lease changes and reservations in batches, one statement at a time, so that counters arrive
    * in commit order.
@@ -123,23 +118,20 @@ export class DatabaseLedger implements Ledger, Books {
   readonly #groups: ReturnType<typeof createGroups>;
 
   constructor(options: LedgerOptions) {
-    const {
-      database,
-      clock,
-      log,
-      time_zone = () => 'UTC',
-      process = ownProcess(),
-      every = everyInBackground,
-    } = options;
-    const process_id = crypto.randomUUID();
-    const statements = new LedgerStatements({ database, clock, time_zone, process_id });
-    this.#clock = clock;
-    this.#log = log;
-    this.#time_zone = time_zone;
-    this.#reserve_timeout_ms = options.reserve_timeout_ms ?? (() => RESERVE_TIMEOUT_MS);
+    const filled = {
+      process: ownProcess(),
+      process_id: crypto.randomUUID(),
+      every: everyInBackground,
+      time_zone: () => 'UTC',
+      reserve_timeout_ms: () => RESERVE_TIMEOUT_MS,
+      ...options,
+    };
+    const statements = new LedgerStatements(filled);
+    this.#options = filled;
     this.#statements = statements;
     this.#heartbeat = new Heartbeat({
-      ...{ database, clock, log, every, process_id, process, statements },
+      ...filled,
+      statements,
       isLive: (request_id) => request_id in this.#open,
       onFirstBeat: () => this.#learnRecentCosts(),
       onLapse: () => this.#leases?.lapse(),
@@ -148,7 +140,7 @@ export class DatabaseLedger implements Ledger, Books {
     this.#leases =
       options.leases &&
       new Leases({
-        ...{ ...options.leases, database: options.leases, time_zone, clock, log, every, statements },
+        ...{ ...filled, ...options.leases, database: options.leases, statements },
         heartbeat: this.#heartbeat,
         send: async (when) => {
           await this.#entries[when === 'now' ? 'run' : 'runSoon'](LEASE_CHANGES);
@@ -166,10 +158,10 @@ export class DatabaseLedger implements Ledger, Books {
     assertReservable(request);
     const { request_id } = request;
     const shares = sharesOf(request);
-    this.#open[request_id] = { shares, written: undefined, frees_slot: freesSlot(request), is_over: false };
+    this.#open[request_id] = { shares, written: undefined, frees_slot: freesSlot(request), is_finished: false };
     try {
       const placed = this.#leases && (await this.#place(this.#leases, request, shares));
-      const decision = placed ?? (await this.#wait(request));
+      const decision = placed ?? (await this.#decide(() => this.#reserve(request), false));
       if (decision.exceeded.length === 0)
         return { ...decision, reservation: new BookedReservation(this, request, true) };
       delete this.#open[request_id];
@@ -193,7 +185,7 @@ export class DatabaseLedger implements Ledger, Books {
       await this.#groups.top_ups.runSoon({ request_id, amount_nano_usd });
     };
     raise().catch((error) => {
-      this.#log.debug({ err: error, request_id }, 'could not top up a reservation');
+      this.#options.log.debug({ err: error, request_id }, 'could not top up a reservation');
     });
   }
 
@@ -202,7 +194,7 @@ export class DatabaseLedger implements Ledger, Books {
     try {
       const moved = async () => {
         await this.#open[request.request_id]?.written;
-        return this.#move({ request, held });
+        return this.#decide(() => this.#groups.moves.run({ request, held }), true);
       };
       const decision = await this.#inTime(moved());
       if (decision === undefined) throw nothingReserved();
@@ -215,30 +207,30 @@ export class DatabaseLedger implements Ledger, Books {
   }
 
   async settle(settlement: Settlement): Promise<void> {
-    if (this.#unwritten++ === 0) this.#written_at = this.#clock.monotonic();
+    if (this.#unwritten++ === 0) this.#written_at = this.#options.clock.monotonic();
     const written = this.#open[settlement.request_id]?.written;
-    const ending = this.#over(settlement.request_id, settlement);
+    const finished = this.#finish(settlement.request_id, settlement);
     try {
       // A request whose reservation row failed is settled anyway.
       const is_lost = written !== undefined && !(await written);
-      await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
+      await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, finished);
     } finally {
-      if (ending !== undefined) this.#leases!.room.ended(ending);
+      if (finished !== undefined) this.#leases!.headroom.settled(finished);
       if (--this.#unwritten === 0) this.#onAllWritten();
     }
   }
 
   async release(request_id: string): Promise<void> {
     const written = this.#open[request_id]?.written;
-    const ending = this.#over(request_id);
+    const finished = this.#finish(request_id);
     try {
       await written;
       await this.#groups.releases.run(request_id);
     } catch (error) {
-      this.#log.debug({ err: error, request_id }, 'could not release a reservation yet');
+      this.#options.log.debug({ err: error, request_id }, 'could not release a reservation yet');
       this.#heartbeat.doubt();
     } finally {
-      if (ending !== undefined) this.#leases!.room.ended(ending);
+      if (finished !== undefined) this.#leases!.headroom.settled(finished);
       delete this.#open[request_id];
     }
   }
@@ -272,7 +264,7 @@ export class DatabaseLedger implements Ledger, Books {
   }
 
   get lag_ms(): number {
-    return this.#unwritten === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
+    return this.#unwritten === 0 ? 0 : this.#options.clock.monotonic() - this.#written_at;
   }
 
   get lease_counts(): LeaseCounts | undefined {
@@ -292,7 +284,7 @@ export class DatabaseLedger implements Ledger, Books {
    * in the same event-loop turn in which `reserve` failed.
    */
   keep(request_id: string): void {
-    this.#open[request_id] = { shares: [], written: undefined, frees_slot: false, is_over: false };
+    this.#open[request_id] = { shares: [], written: undefined, frees_slot: false, is_finished: false };
   }
 
   forget(request_id: string): void {
@@ -334,7 +326,7 @@ export class DatabaseLedger implements Ledger, Books {
     await waitAtMost(LEAVE_TIMEOUT_MS, given_back ?? Promise.resolve());
     if (this.#unwritten > 0) {
       const fields = { requests: this.#unwritten };
-      this.#log.error(
+      this.#options.log.error(
         fields,
         'could not settle all requests before stopping; they will be recorded at their reserved amounts',
       );
@@ -360,27 +352,30 @@ export class DatabaseLedger implements Ledger, Books {
     return { exceeded: [], shadows: [], statuses: leased.statuses, unreserved: false };
   }
 
-  async #wait(request: ReservationRequest): Promise<ReservationDecision> {
-    const decide = () => this.#reserve(request);
+  /** Decides; recalls leases before a rejection. */
+  async #decide<Decision extends Pick<MoveDecision, 'exceeded'> | undefined>(
+    decide: () => Promise<Decision>,
+    is_moved: boolean,
+  ): Promise<Decision> {
     const first = await decide();
-    if (first.exceeded.length === 0 || this.#leases === undefined) return first;
-    return this.#leases.recallAndDecide(first, decide, false);
+    if (this.#leases === undefined || first === undefined || first.exceeded.length === 0) return first;
+    return this.#leases.recallAndDecide(first, decide, is_moved);
   }
 
   /** Reserves. Raises store_unavailable on timeout; a reservation that is made later is released. */
   async #reserve(request: ReservationRequest): Promise<ReservationDecision> {
     const waiting: Waiting = { reserve: request, given_up: false };
-    const decided = this.#entries.run(waiting) as Promise<ReservationDecision>;
+    const decided = this.#entries.run(waiting) as Promise<ReservationDecision | undefined>;
     const decision = await this.#inTime(decided, () => {
       waiting.given_up = true;
       decided
         .then(async (late) => {
-          const is_made = late !== LATE && late !== NOTHING && late.exceeded.length === 0;
+          const is_made = late !== undefined && late.exceeded.length === 0;
           if (is_made && !(request.request_id in this.#open)) await this.release(request.request_id);
         })
         .catch(() => {});
     });
-    if (decision === LATE) throw new StoreTimeout();
+    if (decision === undefined) throw new StoreTimeout();
     return decision;
   }
 
@@ -393,7 +388,7 @@ export class DatabaseLedger implements Ledger, Books {
       reject(new StoreTimeout());
     };
     // setImmediate: a reply that has arrived but is not processed yet, because this process is busy, is not late.
-    const timer = this.#clock.after(this.#reserve_timeout_ms(), () => setImmediate(giveUp));
+    const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
     try {
       return await Promise.race([sent, too_late]);
     } finally {
@@ -405,38 +400,38 @@ export class DatabaseLedger implements Ledger, Books {
   /** Resolves when no reservation can be made any more: all deadlines have passed, or the maximum wait is over. */
   async #allDecided(): Promise<void> {
     // A frozen clock never reaches the deadline.
-    if (this.#clock.frozen) return;
-    const deadline = this.#clock.monotonic() + UNDECIDED_TIMEOUT_MS;
-    while (this.#clock.monotonic() < Math.min(this.#undecided_until, deadline)) await delay(STEP_MS);
+    if (this.#options.clock.frozen) return;
+    const deadline = this.#options.clock.monotonic() + UNDECIDED_TIMEOUT_MS;
+    while (this.#options.clock.monotonic() < Math.min(this.#undecided_until, deadline)) await delay(STEP_MS);
   }
 
   async #execute(entries: readonly Entry[]): Promise<readonly EntryResult[]> {
-    const ended = entries.filter((entry) => 'settle' in entry);
+    const settling = entries.filter((entry) => 'settle' in entry);
     const wanted = () => entries.filter((entry) => 'reserve' in entry).filter(({ given_up }) => !given_up);
     if (wanted().length > 0) await this.#heartbeat.register();
     const waiting = wanted();
-    const { written, decisions } = await this.#spend(ended, waiting);
+    const { written, decisions } = await this.#spend(settling, waiting);
     let [settled, reserved] = [0, 0];
     return entries.map((entry) => {
       if ('settle' in entry) return written[settled++]!;
-      if (entry !== waiting[reserved]) return NOTHING;
-      reserved++;
-      return decisions?.[reserved - 1] ?? LATE;
+      return entry === waiting[reserved] ? decisions?.[reserved++] : undefined;
     });
   }
 
-  async #spend(ended: readonly Settling[], waiting: readonly Waiting[]): Promise<BatchResult> {
+  async #spend(settling: readonly Settling[], waiting: readonly Waiting[]): Promise<BatchResult> {
     const leases = this.#leases;
     const changes = leases?.changes();
-    if (ended.length + waiting.length === 0 && changes === undefined) return { written: [], decisions: [] };
+    if (settling.length + waiting.length === 0 && changes === undefined) return { written: [], decisions: [] };
     const valid_until =
-      waiting.length > 0 ? this.#clock.monotonic() + this.#reserve_timeout_ms() : Number.NEGATIVE_INFINITY;
+      waiting.length > 0
+        ? this.#options.clock.monotonic() + this.#options.reserve_timeout_ms()
+        : Number.NEGATIVE_INFINITY;
     const undecided_until = this.#undecided_until;
     this.#undecided_until = Math.max(undecided_until, valid_until);
-    for (const { ending } of ended) if (ending !== undefined) ending.sent = true;
-    const zone = this.#time_zone();
+    for (const { finished } of settling) if (finished !== undefined) finished.sent = true;
+    const zone = this.#options.time_zone();
     const batch = {
-      settlements: ended.map(({ settle }) => settle),
+      settlements: settling.map(({ settle }) => settle),
       requests: waiting.map(({ reserve }) => reserve),
       ...(waiting.length > 0 && { valid_until: this.#heartbeat.databaseTimeOf(valid_until) }),
       ...changes,
@@ -452,46 +447,41 @@ export class DatabaseLedger implements Ledger, Books {
       if (result.decisions === undefined) this.#heartbeat.sayAlive().catch(() => {});
       return result;
     } catch (error) {
-      for (const { ending } of ended) if (ending !== undefined) ending.sent = false;
+      for (const { finished } of settling) if (finished !== undefined) finished.sent = false;
       if (changes !== undefined) leases!.failed(error);
       throw error;
     }
   }
 
-  /** Moves a reservation; recalls leases before a rejection. `undefined` if it no longer exists. */
-  async #move(move: Move): Promise<MoveDecision | undefined> {
-    const decide = () => this.#groups.moves.run(move);
-    const first = await decide();
-    if (this.#leases === undefined || first === undefined || first.exceeded.length === 0) return first;
-    const decision = await this.#leases.recallAndDecide(first, async () => (await decide()) ?? GONE, true);
-    return decision === GONE ? undefined : decision;
-  }
-
-  /** Marks a request as finished, with its spending if it was forwarded; call `ended` after the settlement. */
-  #over(request_id: string, settlement?: Settlement): Ending | undefined {
+  /** Marks a request as finished, with its spending if it was forwarded; call `settled` after the settlement. */
+  #finish(request_id: string, settlement?: Settlement): FinishedRequest | undefined {
     const open = this.#open[request_id];
-    if (open === undefined || open.is_over) return undefined;
-    open.is_over = true;
+    if (open === undefined || open.is_finished) return undefined;
+    open.is_finished = true;
     const spent = open.shares.map(({ name }) => (settlement === undefined ? 0 : spentOn(name, settlement)));
-    return this.#leases?.room.over(open.shares, spent);
+    return this.#leases?.headroom.finish(open.shares, spent);
   }
 
-  async #settleUntilWritten(settlement: Settlement, ending?: Ending): Promise<void> {
+  async #settleUntilWritten(settlement: Settlement, finished?: FinishedRequest): Promise<void> {
     const { request_id } = settlement;
     for (;;) {
       try {
         const run = this.#open[request_id]?.frees_slot === true ? 'run' : 'runSoon';
-        const written = await this.#entries[run]({ settle: settlement, ending });
-        this.#written_at = this.#clock.monotonic();
+        const written = await this.#entries[run]({ settle: settlement, finished });
+        this.#written_at = this.#options.clock.monotonic();
         this.#retry.reset();
         delete this.#open[request_id];
         if (written) this.#learn(settlement);
-        else this.#log.warn({ request_id }, 'the ledger already has a row for this request; discarded its settlement');
+        else
+          this.#options.log.warn(
+            { request_id },
+            'the ledger already has a row for this request; discarded its settlement',
+          );
         return;
       } catch (error) {
         if (isPermanent(error)) {
           // Its reservation stays, and orphan recovery turns it into a ledger row after this process ends.
-          this.#log.error({ err: error, request_id }, 'the database rejected the settlement of this request');
+          this.#options.log.error({ err: error, request_id }, 'the database rejected the settlement of this request');
           throw error;
         }
         if (this.#retry.over) throw asStoreError(error);
@@ -520,8 +510,6 @@ function freesSlot({ demands }: ReservationRequest): boolean {
 function raiseStoreError(error: unknown): never {
   throw asStoreError(error);
 }
-
-const GONE: MoveDecision = { exceeded: [], shadows: [], statuses: [] };
 
 function spentOn({ unit, window }: CounterName, { cost_nano_usd, tokens }: Settlement): number {
   if (window === 'open') return 0;
@@ -566,15 +554,17 @@ interface Histogram {
   samples: number;
 }
 
+const newHistogram = (): Histogram => ({ buckets: new Uint16Array(BUCKETS), samples: 0 });
+
 /** Histograms of recent request costs by user and model, in one process. */
 export class TypicalCosts {
-  readonly #pairs = new LRUCache<string, Histogram>(atMost(MAX_PAIRS));
-  readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
+  readonly #pairs = new LRUCache<string, Histogram>({ ...atMost(MAX_PAIRS), memoMethod: newHistogram });
+  readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS, memoMethod: newHistogram });
 
   add(user: string, model: string, cost_nano_usd: number): void {
     const bucket = bucketOf(cost_nano_usd);
-    count(histogramOf(this.#pairs, nameOf(user, model)), bucket);
-    count(histogramOf(this.#models, model), bucket);
+    count(this.#pairs.memo(nameOf(user, model)), bucket);
+    count(this.#models.memo(model), bucket);
   }
 
   /**
@@ -589,15 +579,6 @@ export class TypicalCosts {
 function nameOf(user: string, model: string): string {
   // The length makes the key unambiguous for any characters.
   return `${user.length} ${user} ${model}`;
-}
-
-function histogramOf(known: LRUCache<string, Histogram>, name: string): Histogram {
-  let histogram = known.get(name);
-  if (histogram === undefined) {
-    histogram = { buckets: new Uint16Array(BUCKETS), samples: 0 };
-    known.set(name, histogram);
-  }
-  return histogram;
 }
 
 function bucketOf(cost_nano_usd: number): number {

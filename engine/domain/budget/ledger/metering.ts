@@ -22,12 +22,12 @@ import {
   type UsageReading,
 } from '../../protocols/index.ts';
 import {
+  type BillEnding,
   billFor,
   type Charged,
   chargeFor,
   chargeUnknown,
   createUsageAnomalies,
-  type Ending,
   emptyBill,
   inputFrom,
   inputTokens,
@@ -216,7 +216,7 @@ function classifyEnding(
   metering: Metering | undefined,
   reading: UsageReading,
   mayBeBilled: MayBeBilled,
-): Ending {
+): BillEnding {
   const failed = lastFailed(ctx);
   const is_error_alone = reading.failed && !reading.seen && reading.deltas === 0;
   if (failed !== undefined && (is_error_alone || readOfLast(ctx, metering) === undefined)) {
@@ -225,7 +225,7 @@ function classifyEnding(
   if (ctx.attempts.at(-1)?.certainty === 'not_sent') return 'refused';
   // Events of non-model APIs need no end event.
   const heard = isOther(ctx) ? { ...reading, streamed: false } : reading;
-  return endingOf(heard, {
+  return billEndingOf(heard, {
     status: ctx.get('upstream.status'),
     aborted: ctx.get('outcome.aborted') ?? false,
     drained: ctx.get('outcome.drained') ?? false,
@@ -261,7 +261,7 @@ function createCharger(services: MeteringServices, mayBeBilled: MayBeBilled) {
     const bill = billFor(reading, {
       ...bounds,
       // After a disconnect, the request pays at least for its input.
-      ...(ending === 'left' && { input_estimate: bounds.input_most }),
+      ...(ending === 'unmeasured' && { input_estimate: bounds.input_most }),
       ending,
       aborted: ctx.get('outcome.aborted') ?? false,
       relayed_bytes: ctx.relayed_bytes,
@@ -328,7 +328,7 @@ export function createMetering(services: MeteringServices, charge: 'full' | 'not
   };
 }
 
-interface EndingCircumstances {
+interface BillEndingCircumstances {
   readonly status: number | undefined;
   readonly aborted: boolean;
   readonly drained: boolean;
@@ -347,10 +347,10 @@ const NOT_TAKEN: ReadonlySet<number> = new Set([501, 503, 529]);
 const BY_UPSTREAM: ReadonlySet<string> = new Set(['upstream_failed', 'upstream_unreachable', 'upstream_invalid']);
 
 /** Classifies how well the bill of a forwarded request is known. */
-export function endingOf(reading: UsageReading, circumstances: EndingCircumstances): Ending {
+export function billEndingOf(reading: UsageReading, circumstances: BillEndingCircumstances): BillEnding {
   const { status, aborted, drained, error, heard, unread, relayed_bytes } = circumstances;
   const has_left = aborted && !drained && !BY_UPSTREAM.has(error!);
-  if (status === undefined) return has_left ? 'left' : 'failed';
+  if (status === undefined) return has_left ? 'unmeasured' : 'failed';
   if (status >= 500 && !NOT_TAKEN.has(status)) return 'failed';
   if (status < 200 || status > 299) return 'refused';
   // An HTML page comes from a proxy, not from a model; an empty response proves nothing.
@@ -362,8 +362,8 @@ export function endingOf(reading: UsageReading, circumstances: EndingCircumstanc
   // Some upstreams report no usage in documents. A stream without an end event was cut off.
   if (heard && is_whole && !reading.streamed) return 'known';
   // The client has the whole response.
-  if (unread && !heard && is_whole) return 'left';
-  return has_left && !reading.failed ? 'left' : 'failed';
+  if (unread && !heard && is_whole) return 'unmeasured';
+  return has_left && !reading.failed ? 'unmeasured' : 'failed';
 }
 
 type RequestContext = Pick<
@@ -466,9 +466,9 @@ export function createAttemptCharges(services: Pick<Services, 'config' | 'models
       const { aborted, relayed_bytes } = ctx;
       const [status, error] = [ctx.get('upstream.status'), ctx.get('error.code')];
       const circumstances = { status, error, aborted, relayed_bytes, drained: false, heard: true, unread: false };
-      const ending = endingOf(newUsageReading(), circumstances);
+      const ending = billEndingOf(newUsageReading(), circumstances);
       const has_failed = ending === 'failed';
-      const is_charged = ending === 'known' || ending === 'left' || (has_failed && prices.counts_possible);
+      const is_charged = ending === 'known' || ending === 'unmeasured' || (has_failed && prices.counts_possible);
       const from = aborted ? 'abort' : 'estimate';
       const outcome: Outcome = {
         status: status ?? null,

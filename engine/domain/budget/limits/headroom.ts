@@ -165,9 +165,10 @@ export function byLatestReset(a: LimitStatus, b: LimitStatus): number {
   return (b.resets_at ?? 0) - (a.resets_at ?? 0) || a.limit - b.limit;
 }
 
-/** Identity of a counter as a text. */
-export const counterId = ({ scope, key, window, unit }: CounterName): string =>
-  JSON.stringify([scope, key, window, unit]);
+/** Identity of a counter as a text. Only the key can contain blanks, so it comes last. */
+export function counterText({ scope, key, window, unit }: CounterName): string {
+  return `${scope} ${window} ${unit} ${key}`;
+}
 
 /** Sum of grants. */
 export function grantedIn({ grants }: Pick<LimitChanges, 'grants'>): number {
@@ -201,8 +202,8 @@ function inFlightOf({ in_flight, unit, reserved }: Balance): number {
 export function withCounters(demands: readonly LimitDemand[], counted: Counted, now: number): CountedDemand[] {
   const { balances, changed = [] } = counted;
   const numbersOf = (id: string): CounterNumbers => {
-    const own = balances.filter((balance) => counterId(balance) === id);
-    const { set, grants } = changed.find((each) => counterId(each) === id)?.changes ?? NO_CHANGES;
+    const own = balances.filter((balance) => counterText(balance) === id);
+    const { set, grants } = changed.find((each) => counterText(each) === id)?.changes ?? NO_CHANGES;
     const changes: LimitChanges = { set, grants: grants.filter(({ expires_at }) => now < expires_at) };
     const granted = grantedIn(changes);
     const sum = (of: (balance: Balance) => number) => own.reduce((all, balance) => all + of(balance), 0);
@@ -219,7 +220,7 @@ export function withCounters(demands: readonly LimitDemand[], counted: Counted, 
   };
   const known = new Map<string, CounterNumbers>();
   return demands.map((demand) => {
-    const id = counterId(demand);
+    const id = counterText(demand);
     const numbers = known.get(id) ?? numbersOf(id);
     known.set(id, numbers);
     return [demand, numbers];

@@ -75,7 +75,7 @@ export function nameCounted(config: GatewayConfig, { of, window, unit }: LimitNa
   if (counted.some((each) => each.scope === name.scope && each.window === window && each.unit === unit)) return name;
   const there_are = [...new Set(counted.map(describeCounted))].join('; ');
   throw new OperationError(
-    `gateway.yaml does not count ${describeCounted(name)}; it counts ${there_are}; a limit in spend_limits adds to them`,
+    `gateway.yaml does not count ${describeCounted(name)}: add such a limit to spend_limits, or name one that is counted: ${there_are}`,
   );
 }
 
@@ -92,6 +92,11 @@ export function nameCounter({ of, window, unit }: LimitName): CounterName {
 export function partsToFind(of: LimitParts): LimitParts {
   for (const [scope, key] of Object.entries(of)) rejectCredential(scope, key.trim());
   return of.user === undefined ? of : { ...of, user: of.user.toLowerCase() };
+}
+
+/** Names of counters as parameters of a statement: their scopes, keys, windows and units. */
+export function nameColumns(names: readonly CounterName[]): string[][] {
+  return (['scope', 'key', 'window', 'unit'] as const).map((field) => names.map((name) => name[field]));
 }
 
 /** The key of each scope of a counter. */

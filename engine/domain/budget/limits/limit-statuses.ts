@@ -15,13 +15,14 @@ import type { Changing } from '../../audit/index.ts';
 import { IN_FORCE, rolesOf, tokenGroupOf } from '../../identity/index.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import type { ChangesInForce } from '../reports/spending.ts';
-import { counterId, limitInForce, remainingOf } from './headroom.ts';
+import { counterText, limitInForce, remainingOf } from './headroom.ts';
 import {
   type AmountUnit,
   amountUnit,
   type CountedName,
   countedBy,
   type LimitParts,
+  nameColumns,
   partsOf,
   personalScope,
   shownAmount,
@@ -128,7 +129,8 @@ function commonFacts({ known, ways }: Callers): KnownFacts {
 
 type ByGroup = Readonly<Record<string, number>> | null;
 
-interface RuleInForce {
+/** A limit that applies to some callers. */
+export interface RuleInForce {
   /** Name of the rule, or such as `defaults.user_daily_usd`. */
   readonly rule: string;
   /**
@@ -284,40 +286,7 @@ interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
 }
 
 /** A counter with its limit in force. Amounts are in `unit`: USD, requests or tokens. */
-export interface LimitInForce {
-  readonly scope: string;
-  readonly of: LimitParts;
-  readonly window: LimitWindow;
-  readonly unit: AmountUnit;
-  /** Whether gateway.yaml counts it; otherwise changes at run time have no effect. */
-  readonly counted: boolean;
-  readonly limit: number | null;
-  readonly spent: number;
-  readonly reserved: number;
-  readonly in_flight: number;
-  readonly room: number | null;
-  /** `null` for requests in flight. */
-  readonly resets_at: Date | null;
-  readonly time_zone: string;
-  readonly forecast: Forecast | null;
-  readonly rules: readonly RuleInForce[];
-  /** Limit set at run time, in place of the enforced rules. */
-  readonly set: {
-    readonly limit: number;
-    readonly reason: string | null;
-    readonly set_at: Date;
-    /** `null` for readers who are no administrators. */
-    readonly set_by: string | null;
-  } | null;
-  readonly grants: readonly {
-    readonly id: string;
-    readonly amount: number;
-    readonly reason: string | null;
-    readonly granted_at: Date;
-    readonly granted_by: string | null;
-    readonly expires_at: Date;
-  }[];
-}
+export type LimitInForce = ReturnType<typeof describe>;
 
 /** SQL: how far back a forecast reads previous windows; half a day more, since days differ in length. */
 const SPAN_BEFORE = `window_length(n.window_kind) * case n.window_kind ${SPEND_WINDOWS.map((window) => {
@@ -367,16 +336,13 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
     [
       databaseTime(clock),
       timeZone(config),
-      names.map(({ scope }) => scope),
-      names.map(({ key }) => key),
-      names.map(({ window }) => window),
-      names.map(({ unit }) => unit),
+      ...nameColumns(names),
       names.map((name) => storable(partsOf(name).user ?? (partsOf(name).token === undefined ? (at.about ?? '') : ''))),
       names.map((name) => storable(partsOf(name).token ?? '')),
     ],
   );
   const limits = spendLimits(config);
-  return rows.map((row, i) => ({ ...describe(at, names[i]!, row, limits, if_granted), time_zone: timeZone(config) }));
+  return rows.map((row, i) => describe(at, names[i]!, row, limits, if_granted));
 }
 
 /** The time zone of windows. */
@@ -390,7 +356,7 @@ function describe(
   row: StatusRow,
   limits: readonly SpendLimit[],
   if_granted: number,
-): Omit<LimitInForce, 'time_zone'> {
+) {
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
   const { set, grants } = row.changes;
@@ -419,22 +385,27 @@ function describe(
     of: partsOf(name),
     window,
     unit: amountUnit(unit),
+    /** Whether gateway.yaml counts it; otherwise changes at run time have no effect. */
     counted,
     limit: limit === null ? null : show(limit),
     spent: show(spent),
     reserved: show(reserved),
     in_flight: row.in_flight,
     room: limit === null ? null : show(remainingOf({ limit, spent, reserved })),
+    /** `null` for requests in flight. */
     resets_at: row.resets_at,
     forecast: limit === null ? null : forecastFor(name, row, limit),
-    rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),
-    set: set && {
-      ...{ limit: show(set.amount), reason: set.reason, set_at: new Date(set.at), set_by: nameFor(set.by) },
-    },
+    rules: rules.map((rule) => ({
+      ...rule,
+      limit: rule.limit === null ? null : show(rule.limit),
+    })) as readonly RuleInForce[],
+    /** Limit set at run time, in place of the enforced rules. Readers who are no administrators do not see by whom. */
+    set: set && { limit: show(set.amount), reason: set.reason, set_at: new Date(set.at), set_by: nameFor(set.by) },
     grants: grants.map(({ id, amount, reason, at, by, expires_at }) => ({
       ...{ id, amount: show(amount), reason, granted_at: new Date(at), granted_by: nameFor(by) },
       expires_at: new Date(expires_at),
     })),
+    time_zone: timeZone(config),
   };
 }
 
@@ -624,9 +595,9 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
     [databaseTime(clock), timeZone(config), rulesAsJson(config)],
   );
   const names = distinct(changed);
-  const known = new Set(names.map(counterId));
+  const known = new Set(names.map(counterText));
   // A counter of several rules is a candidate for each, the nearest first.
-  const fresh = candidates.filter((row) => known.size < known.add(counterId(row)).size);
+  const fresh = candidates.filter((row) => known.size < known.add(counterText(row)).size);
   return [...(await readLimits(at, names)), ...(await nearestOf(at, fresh))];
 }
 
@@ -655,7 +626,7 @@ function shareOf({ limit, spent, reserved }: LimitInForce): number {
 }
 
 function distinct(names: readonly CounterName[]): CounterName[] {
-  return [...new Map(names.map((name) => [counterId(name), name])).values()];
+  return [...new Map(names.map((name) => [counterText(name), name])).values()];
 }
 
 function rulesAsJson(config: LimitsAt['config']): string {

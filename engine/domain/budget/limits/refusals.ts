@@ -21,8 +21,9 @@ import type { Database } from '../../../base/store/database.ts';
 import { isUnavailable } from '../../../base/store/store-errors.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import { type ChangesInForce, withoutReasons } from '../reports/spending.ts';
-import { counterId, grantedIn, lackOf, type Needs, neededIn, RUN_TIME_RULE } from './headroom.ts';
-import { personalCounter } from './limit-names.ts';
+import { counterText, grantedIn, lackOf, type Needs, neededIn, RUN_TIME_RULE } from './headroom.ts';
+import { nameColumns, personalCounter } from './limit-names.ts';
+import { MOMENT } from './limit-settings.ts';
 import { describeAmount, describeCounter } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
@@ -38,7 +39,19 @@ const NONE: Headers = {};
 /** @param header_prefix of the profile, such as `vendor`. */
 export function limitHeaders(header_prefix: string) {
   const prefix = `${header_prefix}-ratelimit-`;
-  const names = namesUnder(prefix);
+  const unified = `${prefix}unified-`;
+  const names = {
+    status: `${unified}status`,
+    claim: `${unified}representative-claim`,
+    reset: `${unified}reset`,
+    overage_status: `${unified}overage-status`,
+    utilization: `${unified}overage-utilization`,
+    threshold: `${unified}overage-surpassed-threshold`,
+    overage_reset: `${unified}overage-reset`,
+    period: `${unified}overage-period`,
+    disabled_reason: `${unified}overage-disabled-reason`,
+    scope: `${unified}overage-scope`,
+  };
   return {
     /** Common prefix of these headers, and of the upstream's rate-limit headers. */
     prefix,
@@ -77,22 +90,6 @@ export function limitHeaders(header_prefix: string) {
     },
     unreadable: { [names.disabled_reason]: 'fetch_error' },
   };
-}
-
-function namesUnder(prefix: string) {
-  const unified = `${prefix}unified-`;
-  return {
-    status: `${unified}status`,
-    claim: `${unified}representative-claim`,
-    reset: `${unified}reset`,
-    overage_status: `${unified}overage-status`,
-    utilization: `${unified}overage-utilization`,
-    threshold: `${unified}overage-surpassed-threshold`,
-    overage_reset: `${unified}overage-reset`,
-    period: `${unified}overage-period`,
-    disabled_reason: `${unified}overage-disabled-reason`,
-    scope: `${unified}overage-scope`,
-  } as const;
 }
 
 function isOwn({ scope }: Pick<CounterName, 'scope'>): boolean {
@@ -251,8 +248,8 @@ function explain(
     };
   }
   if (window === 'open') {
-    const [are, they] = reserved === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
-    const fact = `The ${what} is reached; try again when ${they} finished`;
+    const [are, one] = reserved === 1 ? ['is', 'the request in flight'] : ['are', 'one request'];
+    const fact = `The ${what} is reached; try again when ${one} has finished`;
     return { fact, amounts: `${requests(reserved)} ${are} in flight`, needed };
   }
   const costs = is_money
@@ -271,17 +268,17 @@ function explain(
       needed,
     };
   }
-  const resets = `it resets ${formatMinuteFrom(resets_at ?? 0, time_zone)}`;
+  const resets = `resets ${formatMinuteFrom(resets_at ?? 0, time_zone)}`;
   const is_spent = `${amount(spent)} is spent`;
   if (lack === 'spent') {
-    const own = 'Until then, ask your administrator for a higher limit.';
-    const fact = `This request would exceed the ${what}; ${resets}`;
+    const own = 'To continue sooner, ask your administrator for a higher limit.';
+    const fact = `This request would exceed the ${what}; the limit ${resets}`;
     return { fact, own, amounts: `${is_spent}, and ${costs}`, needed };
   }
   const others = `${requests(in_flight)} in flight`;
   const busy = {
-    fact: `The ${what} is reached while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
-    own: `Try again when ${in_flight === 1 ? 'it has' : 'they have'} finished.`,
+    fact: `The ${what} (${resets}) is reached while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}`,
+    own: `Try again when ${in_flight === 1 ? 'the request has' : 'they have'} finished.`,
   };
   if (lack === 'reserved') {
     return { ...busy, amounts: `${is_spent}, ${amount(reserved)} is reserved by ${others}, and ${costs}`, needed };
@@ -371,20 +368,14 @@ export function createLimitsInForce(options: {
     async execute(names) {
       const rows = await database.query<{ readonly changes: ChangesInForce }>(
         'limits_now',
-        `with moment as (select coalesce($5::timestamptz, now()) as at)
+        `with moment as (${MOMENT})
          select l.changes
          from moment
-         cross join unnest($1::text[], $2::text[], $3::text[], $4::text[])
+         cross join unnest($2::text[], $3::text[], $4::text[], $5::text[])
            with ordinality as n (scope, key, window_kind, unit, position)
          cross join lateral changed_limit(n.scope, n.key, n.window_kind, n.unit, at) as l
          order by n.position`,
-        [
-          names.map(({ scope }) => scope),
-          names.map(({ key }) => key),
-          names.map(({ window }) => window),
-          names.map(({ unit }) => unit),
-          databaseTime(clock),
-        ],
+        [databaseTime(clock), ...nameColumns(names)],
       );
       return rows.map(({ changes }) => withoutReasons(changes));
     },
@@ -393,7 +384,7 @@ export function createLimitsInForce(options: {
 }
 
 /** The final reservation request, its decision, and the limits without headroom: limits that waiting cannot help come first. */
-export interface RoomFound<Decision extends MoveDecision = MoveDecision> {
+export interface LimitCheckResult<Decision extends MoveDecision = MoveDecision> {
   readonly request: ReservationRequest;
   readonly decision: Decision;
   readonly exceeded: readonly LimitStatus[];
@@ -405,9 +396,9 @@ export function createLimitCheck(services: Pick<Services, 'config' | 'clock' | '
   const { status = 429, advice, time_zone = 'UTC' } = config.spend_limits ?? {};
   const headers = limitHeaders(config.server.profile.header_prefix);
 
-  async function inStore<Decision>(ask: Promise<Decision>): Promise<Decision> {
+  async function inStore<Decision>(decided: Promise<Decision>): Promise<Decision> {
     try {
-      return await ask;
+      return await decided;
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       const all_headers = { ...error.headers, ...headers.unreadable };
@@ -419,20 +410,20 @@ export function createLimitCheck(services: Pick<Services, 'config' | 'clock' | '
   return {
     /**
      * Reserves on the shared limits, else on the user's personal grants. Raises store_unavailable, with headers that say
-     * that limits cannot be read, and the errors of `ask`.
+     * that limits cannot be read, and the errors of `reserve`.
      */
-    async ask<Decision extends MoveDecision>(
+    async check<Decision extends MoveDecision>(
       ctx: Pick<RequestContext, 'recordShadow'>,
       wanted: ReservationRequest,
-      ask: (request: ReservationRequest) => Promise<Decision>,
-    ): Promise<RoomFound<Decision>> {
+      reserve: (request: ReservationRequest) => Promise<Decision>,
+    ): Promise<LimitCheckResult<Decision>> {
       let request = wanted;
-      let decision = await inStore(ask(request));
+      let decision = await inStore(reserve(request));
       const { exceeded } = decision;
       const own = exceeded.length > 0 ? await withPersonalGrant(request, exceeded, limits_in_force) : undefined;
       if (own !== undefined) {
         request = own;
-        decision = await inStore(ask(own));
+        decision = await inStore(reserve(own));
       }
       for (const { rule } of decision.shadows) ctx.recordShadow(`spend:${rule}`);
       return { request, decision, exceeded: hopelessFirst(decision.exceeded, request) };
@@ -443,7 +434,7 @@ export function createLimitCheck(services: Pick<Services, 'config' | 'clock' | '
      */
     async refusal(
       ctx: Pick<RequestContext, 'recordLimits'>,
-      { request, decision, exceeded }: RoomFound,
+      { request, decision, exceeded }: LimitCheckResult,
     ): Promise<StageError> {
       const limits_then = await Promise.all(
         exceeded.map(async (limit) => {
@@ -477,8 +468,8 @@ async function withPersonalGrant(
     if (own === undefined) return undefined;
     const { set, ...granted } = await limits.changes(own);
     if ((set?.amount ?? 0) + grantedIn(granted) === 0) return undefined;
-    instead.set(counterId(limit), { ...own, limit: 0, rule: limit.rule });
+    instead.set(counterText(limit), { ...own, limit: 0, rule: limit.rule });
   }
-  const shared = request.demands.filter((demand) => !instead.has(counterId(demand)));
+  const shared = request.demands.filter((demand) => !instead.has(counterText(demand)));
   return { ...request, demands: [...shared, ...instead.values()] };
 }

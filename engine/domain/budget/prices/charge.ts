@@ -30,10 +30,10 @@ import {
 
 /**
  * How well the bill of a forwarded request is known. `known`: reported by the response. `refused`: the upstream rejected the
- * request and bills nothing. `left`: incomplete, because the client disconnected or the response could not be read. `failed`:
- * incomplete or unknown, because the upstream or the gateway failed.
+ * request and bills nothing. `unmeasured`: incomplete, because the client disconnected or the response could not be read.
+ * `failed`: incomplete or unknown, because the upstream or the gateway failed.
  */
-export type Ending = 'known' | 'refused' | 'left' | 'failed';
+export type BillEnding = 'known' | 'refused' | 'unmeasured' | 'failed';
 
 interface Bill {
   readonly usage: Usage;
@@ -45,7 +45,7 @@ interface Bill {
 
 /** The end of a forwarded request, with what is known beside its response. */
 export interface Circumstances {
-  readonly ending: Ending;
+  readonly ending: BillEnding;
   readonly aborted: boolean;
   readonly input_estimate: number;
   readonly output_max: number;
@@ -325,11 +325,11 @@ interface CostBounds {
  * Charges a request with an incomplete bill. After a disconnect it costs the typical amount, between the known cost and the
  * worst case. After a failure it costs the known amount; the rest is recorded as possibly billed.
  */
-export function settleUnknown(ending: 'left' | 'failed', bounds: CostBounds): Settled {
+export function settleUnknown(ending: 'unmeasured' | 'failed', bounds: CostBounds): Settled {
   const { most, usual, counts_possible } = bounds;
   const known = Math.min(bounds.known, most);
   const likely = Math.max(known, Math.min(usual ?? most, most));
-  if (ending === 'left') {
+  if (ending === 'unmeasured') {
     const by = likely === known ? undefined : usual === undefined || usual >= most ? 'most' : 'learned';
     return { cost_nano_usd: likely, possibly_billed_nano_usd: 0, by };
   }
@@ -358,7 +358,7 @@ export function reportsUsage(reading: UsageReading, model: string): boolean {
  * The charge of a response without reported usage: the configured price, else the highest cost of its model, else 0. Tokens are
  * never invented.
  */
-export function chargeUnknown(ending: Exclude<Ending, 'refused'>, costs: OtherCosts) {
+export function chargeUnknown(ending: Exclude<BillEnding, 'refused'>, costs: OtherCosts) {
   const { model, per_request, most, counts_possible } = costs;
   const [amount, by] =
     per_request !== undefined

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type {
   DatedPricing,
   GatewayConfig,
@@ -17,6 +18,7 @@ import {
   type Usage,
 } from '../../../base/contract/services.ts';
 import { compileGlob } from '../../../base/kit/glob.ts';
+import { atMost } from '../../../base/kit/memory.ts';
 import { feeToPico, multiplyPrice, priceTokens, priceToPico } from '../../../base/kit/money.ts';
 import { modelFinder } from './known-models.ts';
 
@@ -211,7 +213,7 @@ const FOREIGN_MAX = 10_000;
  */
 export function createPriceBook(config: GatewayConfig) {
   const own = new Map<string, Map<string, readonly PricePeriod[]>>();
-  const foreign = new Map<string, readonly PricePeriod[]>();
+  const foreign = new LRUCache<string, readonly PricePeriod[]>(atMost(FOREIGN_MAX));
   const compile = compiler(config);
   for (const { id } of config.models) {
     const compileAt = compile(id);
@@ -225,7 +227,6 @@ export function createPriceBook(config: GatewayConfig) {
     let found = foreign.get(name);
     if (found === undefined) {
       found = compile(model)(upstream);
-      if (foreign.size >= FOREIGN_MAX) foreign.clear();
       foreign.set(name, found);
     }
     return found;

@@ -26,13 +26,6 @@ export interface UsedPriceFinding extends UsedPrice {
   readonly problem: 'gone' | 'unknown_model' | 'no_price' | 'tool';
 }
 
-/** What `appscli prices check` looks at, and what it complains about. */
-export interface PriceFindings {
-  readonly models: number;
-  readonly requests: number;
-  readonly used: readonly UsedPriceFinding[];
-}
-
 const USED = `
 with used as materialized (
   select model, upstream, server_tools, cost_nano_usd, forwarded_at
@@ -56,7 +49,7 @@ export function readUsedPrices(database: Pick<Database, 'knex'>, since: Date): P
 }
 
 /** Compares the prices of a configuration with what was used. */
-export function findPriceProblems(config: GatewayConfig, used: readonly UsedPrice[]): PriceFindings {
+export function findPriceProblems(config: GatewayConfig, used: readonly UsedPrice[]) {
   const prices = createPriceBook(config);
   const find = config.from_model_lists && modelFinder(config);
   const ids = new Set(config.models.map(({ id }) => id));
@@ -72,12 +65,15 @@ export function findPriceProblems(config: GatewayConfig, used: readonly UsedPric
   return {
     models: new Set(whole.map(({ model }) => model)).size,
     requests: whole.reduce((sum, { requests }) => sum + requests, 0),
-    used: used.flatMap((each) => {
+    used: used.flatMap((each): UsedPriceFinding[] => {
       const problem = problemOf(each);
       return problem === undefined ? [] : [{ ...each, problem }];
     }),
   };
 }
+
+/** What `appscli prices check` looks at, and what it complains about. */
+export type PriceFindings = ReturnType<typeof findPriceProblems>;
 
 const DAY_MS = 86_400_000;
 

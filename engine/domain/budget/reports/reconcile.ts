@@ -8,40 +8,10 @@ export interface BilledCost {
   readonly cost_nano_usd: bigint;
 }
 
-/** A model and day, in the bill and in the ledger. */
-export interface ReconciledRow {
-  readonly day: string;
-  readonly model: string;
-  readonly billed_nano_usd: bigint | undefined;
-  readonly ledger_nano_usd: bigint | undefined;
-  /** Part of the ledger's cost that is not based on reported usage. */
-  readonly estimated_nano_usd: bigint;
-  /** Possible charges for failed attempts beyond the ledger's cost. */
-  readonly possibly_billed_nano_usd: bigint;
-  /** Possible charges included in the ledger's cost (`reserve: worst_case`). */
-  readonly possible_nano_usd: bigint;
-  /** Requests that ended at the upstream. */
-  readonly requests: number;
-  readonly agrees: boolean;
-}
-
 /** Tolerance of the comparison: a share of the bill, or an absolute amount. */
 export interface Tolerance {
   readonly millipercent: number;
   readonly nano_usd: bigint;
-}
-
-/** A bill compared with the ledger. */
-export interface Reconciliation {
-  readonly first_day: string;
-  readonly last_day: string;
-  readonly rows: readonly ReconciledRow[];
-  readonly total: Omit<ReconciledRow, 'day' | 'model'> & {
-    readonly billed_nano_usd: bigint;
-    readonly ledger_nano_usd: bigint;
-  };
-  readonly left_out: number;
-  readonly agrees: boolean;
 }
 
 export interface ReconcileInput {
@@ -63,7 +33,7 @@ interface LedgerSum extends Readonly<Record<'day' | 'model' | 'cost' | 'estimate
  * Compares a bill of at least one line with the ledger, per day and per model as the upstream calls it; a day of the ledger is
  * that of the settlement, as in reports on usage. Its errors are pg's own.
  */
-export async function reconcile(database: Pick<Database, 'knex'>, input: ReconcileInput): Promise<Reconciliation> {
+export async function reconcile(database: Pick<Database, 'knex'>, input: ReconcileInput) {
   const days = input.bill.map(({ day }) => day).sort();
   const since = input.since ?? days[0]!;
   const until = input.until ?? dayAfter(days.at(-1)!);
@@ -72,7 +42,7 @@ export async function reconcile(database: Pick<Database, 'knex'>, input: Reconci
 
   const billed = new Map(bill.map((line) => [nameOf(line), line]));
   const found = new Map(sums.map((sum) => [nameOf(sum), sum]));
-  const rows = [...new Set([...billed.keys(), ...found.keys()])].sort().map((name): ReconciledRow => {
+  const rows = [...new Set([...billed.keys(), ...found.keys()])].sort().map((name) => {
     const line = billed.get(name);
     const sum = found.get(name);
     const { day, model } = (line ?? sum)!;
@@ -95,9 +65,19 @@ export async function reconcile(database: Pick<Database, 'knex'>, input: Reconci
     last_day: dayBefore(until),
     rows,
     total,
+    /** Lines of the bill outside of the period. */
     left_out: input.bill.length - bill.length,
     agrees: total.agrees && rows.every((row) => row.agrees),
   };
+}
+
+/** A bill compared with the ledger. */
+export type Reconciliation = Awaited<ReturnType<typeof reconcile>>;
+
+/** A model and day, in the bill and in the ledger. */
+export interface ReconciledRow extends ReturnType<typeof compare> {
+  readonly day: string;
+  readonly model: string;
 }
 
 function compare(billed: bigint | undefined, sum: LedgerSum | undefined, tolerance: Tolerance) {
@@ -105,9 +85,13 @@ function compare(billed: bigint | undefined, sum: LedgerSum | undefined, toleran
   return {
     billed_nano_usd: billed,
     ledger_nano_usd: ledger,
+    /** Part of the ledger's cost that is not based on reported usage. */
     estimated_nano_usd: BigInt(sum?.estimated ?? 0),
+    /** Possible charges for failed attempts beyond the ledger's cost. */
     possibly_billed_nano_usd: BigInt(sum?.beyond ?? 0),
+    /** Possible charges included in the ledger's cost (`reserve: worst_case`). */
     possible_nano_usd: BigInt(sum?.possible ?? 0),
+    /** Requests that ended at the upstream. */
     requests: sum?.requests ?? 0,
     agrees: isClose(billed ?? 0n, ledger ?? 0n, tolerance),
   };

@@ -28,22 +28,6 @@ export interface RepricedGroup {
   readonly cost_nano_usd: bigint;
 }
 
-/** Result of repricing. */
-export interface Repricing {
-  readonly compared: number;
-  readonly changes: readonly RepricedGroup[];
-  readonly skipped: {
-    /** Without tokens: refused by the upstream, or recorded at the reserved amount after a crash. */
-    readonly no_tokens: number;
-    readonly estimates: number;
-    /** By model: gateway.yaml has no price for it. */
-    readonly no_price: ReadonlyMap<string, number>;
-    /** By upstream: gateway.yaml does not have it, so its contract is not known. */
-    readonly no_upstream: ReadonlyMap<string, number>;
-  };
-  readonly written: { readonly requests: number; readonly difference_nano_usd: bigint } | undefined;
-}
-
 /** Progress: number of requests read, all settled before `until`. */
 export interface RepriceProgress {
   readonly requests: number;
@@ -91,7 +75,7 @@ export async function repriceLedger(
   },
   request: RepriceRequest,
   actor?: Actor,
-): Promise<Repricing> {
+) {
   const { database, clock, config, onProgress } = options;
   const tally = createTally(config, request);
   const writer = actor && createWriter(database, clock, actor, subjectOf(request));
@@ -109,6 +93,9 @@ export async function repriceLedger(
   }
   return { ...tally.result(), written: writer?.written() };
 }
+
+/** Result of repricing. */
+export type Repricing = Awaited<ReturnType<typeof repriceLedger>>;
 
 function slicesOf(database: Pick<Database, 'knex'>, request: RepriceRequest): Promise<readonly Date[]> {
   const { text, values } = settledWithin(request);
@@ -175,9 +162,12 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
   const upstreams = new Set(config.upstreams.map(({ name }) => name));
   const groups = new Map<string, { -readonly [Key in keyof RepricedGroup]: RepricedGroup[Key] }>();
   const skipped = {
+    /** Without tokens: rejected by the upstream, or recorded at the reserved amount after a crash. */
     no_tokens: 0,
     estimates: 0,
+    /** By model: gateway.yaml has no price for it. */
     no_price: new Map<string, number>(),
+    /** By upstream: gateway.yaml does not have it, so its contract is not known. */
     no_upstream: new Map<string, number>(),
   };
   let compared = 0;
@@ -209,7 +199,8 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
     compare,
     result: () => {
       const sorted = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
-      return { compared, changes: sorted.map(([, group]) => group), skipped };
+      const changes: readonly RepricedGroup[] = sorted.map(([, group]) => group);
+      return { compared, changes, skipped };
     },
   };
 }

@@ -86,7 +86,7 @@ interface Cell {
 
 type Cells = Readonly<Record<'days' | 'hours' | 'cuts', readonly Cell[]>>;
 
-interface Asked {
+interface UsageQuery {
   readonly filter: UsageFilter;
   readonly by: readonly UsageDimension[];
   readonly time_zone: string;
@@ -96,7 +96,7 @@ interface Asked {
  * Finds the sums that make up a period. Uses UTC days, which are few: a local day is the UTC day of its noon, minus hours of other
  * local days, plus its own hours of other UTC days.
  */
-async function findCells(read: ReportRead, { filter, by, time_zone }: Asked): Promise<Cells> {
+async function findCells(read: ReportRead, { filter, by, time_zone }: UsageQuery): Promise<Cells> {
   const boundOf = (moment: Date | string | undefined) =>
     moment === undefined ? sql('cast(null as timestamptz)') : momentSql(moment, time_zone);
   const [since, until] = [boundOf(filter.since), boundOf(filter.until)];
@@ -148,22 +148,22 @@ function isoOf(moment: string): string {
   return `to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 }
 
-function usageStatement(asked: Asked, { days, hours, cuts }: Cells): SqlPart {
-  const { by } = asked;
+function usageStatement(query: UsageQuery, { days, hours, cuts }: Cells): SqlPart {
+  const { by } = query;
   const known = cuts.filter(({ settled_until }) => settled_until !== null);
   const sources = [
-    linesSql(asked, 'l.hour', sql('usage_waiting l'), {
+    linesSql(query, 'l.hour', sql('usage_waiting l'), {
       text: 'l.hour <> all (cast(? as timestamptz[]))',
       values: [cuts.map(({ start }) => start)],
     }),
-    ...(days.length > 0 ? [sumsSql(asked, 'usage_days', days)] : []),
-    ...(hours.length > 0 ? [sumsSql(asked, 'usage_hours', hours)] : []),
+    ...(days.length > 0 ? [sumsSql(query, 'usage_days', days)] : []),
+    ...(hours.length > 0 ? [sumsSql(query, 'usage_hours', hours)] : []),
   ];
   if (cuts.length > 0) {
     const text = `unnest(cast(? as timestamptz[]), cast(? as timestamptz[])) as c (start, settled_until)
       cross join lateral lines_of_hour(c.start, c.settled_until) as l`;
     const values = [known.map(({ start }) => start), known.map(({ settled_until }) => settled_until!)];
-    sources.push(linesSql(asked, 'l.forwarded_at', { text, values }));
+    sources.push(linesSql(query, 'l.forwarded_at', { text, values }));
   }
   const names = by.map((name) => `"${name}"`);
   const sums = [
@@ -184,7 +184,7 @@ function usageStatement(asked: Asked, { days, hours, cuts }: Cells): SqlPart {
 }
 
 /** Sums of cells, grouped by numbers first and named once there are few groups. */
-function sumsSql({ by, filter }: Asked, table: 'usage_days' | 'usage_hours', cells: readonly Cell[]): SqlPart {
+function sumsSql({ by, filter }: UsageQuery, table: 'usage_days' | 'usage_hours', cells: readonly Cell[]): SqlPart {
   const slots = [...new Map(cells.map(({ times }) => [times.join(), times])).values()];
   const slotOf = new Map(slots.map((times, i) => [times.join(), String(i + 1)]));
   const starts = cells.map(({ start }) => start).sort();
@@ -239,7 +239,7 @@ function wantedIn(filter: UsageFilter): [name: Named, wanted: string][] {
   });
 }
 
-function linesSql({ by, filter, time_zone }: Asked, moment: string, from: SqlPart, ...also: SqlPart[]): SqlPart {
+function linesSql({ by, filter, time_zone }: UsageQuery, moment: string, from: SqlPart, ...also: SqlPart[]): SqlPart {
   const { since, until, token_group } = filter;
   const shown = by.map((name) =>
     isTime(name)
@@ -310,8 +310,8 @@ export function reportUsage(
   { patience_ms, most_rows }: UsageBounds = {},
 ): Promise<UsageRow[]> {
   const report = async (read: ReportRead): Promise<UsageRow[]> => {
-    const asked = { filter, by, time_zone };
-    const cells = await findCells(read, asked);
+    const query = { filter, by, time_zone };
+    const cells = await findCells(read, query);
     // PostgreSQL overestimates the groups: it would sort all sums on disk instead of hashing them, and avoid parallel workers,
     // which take half the time.
     await read(
@@ -319,7 +319,7 @@ export function reportUsage(
          set_config('parallel_tuple_cost', '0', true), set_config('max_parallel_workers_per_gather', '2', true)`,
       [],
     );
-    const { text, values } = usageStatement(asked, cells);
+    const { text, values } = usageStatement(query, cells);
     const rows = await (most_rows === undefined
       ? read<UsageRow>(text, values)
       : read<UsageRow>(`${text} limit ?`, [...values, most_rows + 1]));
@@ -347,13 +347,14 @@ export async function findAuditRecord(
   return row?.record;
 }
 
-/** Background aggregation of usage. */
+/** Sums of some rows. */
 export interface UsageSums extends Omit<UsageRow, UsageDimension> {
   /** Cost of requests with estimated or clamped usage. */
   readonly estimated_nano_usd: bigint;
 }
 
-interface UsageEntry {
+/** A row of a summary. */
+export interface UsageEntry {
   /** Values by dimension; `null` for requests without one. */
   readonly of: Readonly<Partial<Record<UsageDimension, string | null>>>;
   /** Number of further rows that are summed up here; 0 for a row of its own. */
@@ -361,19 +362,7 @@ interface UsageEntry {
   readonly sums: UsageSums;
 }
 
-/** Usage with its total, limited to a number of rows. */
-export interface UsageSummary {
-  readonly total: UsageSums;
-  /** The most expensive first, or the oldest with a time among the dimensions; the sum of others comes last. */
-  readonly entries: readonly UsageEntry[];
-  /** Keys of the rows of their own, for another summary of the same. */
-  readonly kept: ReadonlySet<string>;
-}
-
-interface UsageAsked {
-  readonly filter: UsageFilter;
-  readonly by: readonly UsageDimension[];
-  readonly time_zone: string;
+interface SummaryQuery extends UsageQuery {
   /** Most rows of their own, per time if there is one among the dimensions. */
   readonly limit: number;
 }
@@ -381,7 +370,7 @@ interface UsageAsked {
 /** Reads the usage for a summary, also split by `estimated`. Errors are those of the report. */
 export function readUsage(
   database: Pick<Database, 'knex'>,
-  { filter, by, time_zone }: Omit<UsageAsked, 'limit'>,
+  { filter, by, time_zone }: UsageQuery,
   bounds?: UsageBounds,
 ): Promise<UsageRow[]> {
   const split = by.includes('estimated') ? by : ([...by, 'estimated'] as const);
@@ -395,9 +384,9 @@ export function readUsage(
  */
 export function summarizeUsage(
   rows: readonly UsageRow[],
-  { by, limit }: Pick<UsageAsked, 'by' | 'limit'>,
+  { by, limit }: Pick<SummaryQuery, 'by' | 'limit'>,
   kept?: ReadonlySet<string>,
-): UsageSummary {
+) {
   const lasting = by.filter((dimension) => !isTime(dimension));
   const places = kept ?? mostExpensive(rows, lasting, limit);
   const groups = Map.groupBy(rows, (row) => keyOf(row, by, places.has(keyOf(row, lasting))));
@@ -408,8 +397,17 @@ export function summarizeUsage(
     const others = is_own ? 0 : new Set(group.map((row) => keyOf(row, lasting))).size;
     return { of: Object.fromEntries(names), others, sums: sumOf(group) };
   });
-  return { total: sumOf(rows), entries: entries.sort(inOrder(by)), kept: places };
+  return {
+    total: sumOf(rows),
+    /** The most expensive first, or the oldest with a time among the dimensions; the sum of others comes last. */
+    entries: entries.sort(inOrder(by)),
+    /** Keys of the rows of their own, for another summary of the same. */
+    kept: places,
+  };
 }
+
+/** Usage with its total, limited to a number of rows. */
+export type UsageSummary = ReturnType<typeof summarizeUsage>;
 
 /** Key of a row; rows without a place of their own are told apart by their times only. */
 function keyOf(row: UsageRow, by: readonly UsageDimension[], is_own = true): string {

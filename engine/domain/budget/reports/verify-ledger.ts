@@ -295,20 +295,21 @@ export async function sumAgain(
   { since, until }: { readonly since?: string | undefined; readonly until?: string | undefined },
 ): Promise<number> {
   const days = [since === undefined ? '-infinity' : `${since}Z`, until === undefined ? 'infinity' : `${until}Z`];
-  const lines = await whenFree(() =>
-    workForLong(database, (work) => work<{ done: number | null }>('select sum_again(?, ?) as done', days)),
-  );
+  const lines = await runWhenFree(database, 'select sum_again(?, ?) as done', days);
   for (;;) {
-    const taken = await whenFree(() =>
-      workForLong(database, (work) => work<{ done: number | null }>('select sum_usage(?) as done', [ROWS_AT_ONCE])),
-    );
+    const taken = await runWhenFree(database, 'select sum_usage(?) as done', [ROWS_AT_ONCE]);
     if (taken < ROWS_AT_ONCE) return lines;
   }
 }
 
-async function whenFree(work: () => Promise<{ readonly done: number | null }[]>): Promise<number> {
+/** Repeats a statement while another process works on the sums. */
+async function runWhenFree(
+  database: Pick<Database, 'knex'>,
+  text: string,
+  values: readonly ReportValue[],
+): Promise<number> {
   for (;;) {
-    const [row] = await work();
+    const [row] = await workForLong(database, (run) => run<{ done: number | null }>(text, values));
     if (row!.done !== null) return row!.done;
     await delay(RETRY_MS);
   }

@@ -1,11 +1,9 @@
 import { StageError } from '../../../base/contract/errors.ts';
 import type {
   ChargedAttempt,
-  Clock,
   CounterName,
   Ledger,
   LedgerIdentity,
-  Log,
   Provenance,
   Reservation,
   ReservationDecision,
@@ -29,6 +27,7 @@ import {
 import { createStoreBreaker, type StoreBreaker } from '../../../base/store/store-breaker.ts';
 import { isPermanent, isUnavailable } from '../../../base/store/store-errors.ts';
 import type { DatabaseLedger } from '../ledger/ledger.ts';
+import type { LateSettlement } from '../ledger/ledger-statements.ts';
 import { BookedReservation, type Books, ledgerIdentity, MOVED } from '../ledger/reservation.ts';
 import { alwaysCounted } from '../limits/spend-limits.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
@@ -55,17 +54,13 @@ export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'>
  */
 export class SpoolingLedger implements Ledger {
   readonly #options: SpoolingLedgerOptions;
-  readonly #ledger: LedgerOfRows;
-  readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #every: Every;
   readonly #spool: Spool;
   readonly #breaker: StoreBreaker;
   readonly #stopDraining: () => void;
   #stopAdopting: () => void;
   #database_id: string | undefined;
   #drain_is_due = false;
-  #let_out = 0;
+  #admitted_unreserved = 0;
   #written_at: number;
   #learning: Promise<string> | undefined;
   #draining: Promise<void> | undefined;
@@ -73,46 +68,47 @@ export class SpoolingLedger implements Ledger {
 
   constructor(options: SpoolingLedgerOptions) {
     this.#options = options;
-    this.#ledger = options.ledger;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#every = options.every ?? everyInBackground;
     this.#written_at = options.clock.monotonic();
     this.#spool = new Spool({ ...options, database_id: () => this.#database_id });
     this.#breaker = createStoreBreaker({
       clock: options.clock,
       onRecovered: () => void this.drain(),
-      probe: () => this.#ledger.databaseId(),
+      probe: () => options.ledger.databaseId(),
     });
-    this.#stopDraining = this.#every(DRAIN_MS, () => (this.#drain_is_due ? this.drain() : this.adoptOrphans()));
-    this.#stopAdopting = this.#every(FIRST_ADOPTION_MS, () => this.#begin());
+    const { every = everyInBackground } = options;
+    this.#stopDraining = every(DRAIN_MS, () => (this.#drain_is_due ? this.drain() : this.adoptOrphans()));
+    this.#stopAdopting = every(FIRST_ADOPTION_MS, () => {
+      this.#stopAdopting();
+      this.#stopAdopting = every(ADOPTION_MS, () => this.adoptOrphans());
+      void this.#begin();
+    });
   }
 
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
-    const may_go_out = request.on_store_error === 'allow';
+    const admits_outage = request.on_store_error === 'allow';
     try {
-      return await this.#breaker.run(() => this.#ledger.reserve(request), !may_go_out);
+      return await this.#breaker.run(() => this.#options.ledger.reserve(request), !admits_outage);
     } catch (error) {
-      if (may_go_out && isUnavailable(error)) return this.#letOut(request);
+      if (admits_outage && isUnavailable(error)) return this.#admitUnreserved(request);
       throw error;
     }
   }
 
   unreserved(identity: LedgerIdentity): Reservation {
-    return this.#ledger.unreserved(identity);
+    return this.#options.ledger.unreserved(identity);
   }
 
   typicalCost(...about: Parameters<Ledger['typicalCost']>): ReturnType<Ledger['typicalCost']> {
-    return this.#ledger.typicalCost(...about);
+    return this.#options.ledger.typicalCost(...about);
   }
 
   statuses(demands: Parameters<Ledger['statuses']>[0]): ReturnType<Ledger['statuses']> {
-    return this.#ledger.statuses(demands);
+    return this.#options.ledger.statuses(demands);
   }
 
   get depth() {
     const { due: requests, records, bytes, max_bytes } = this.#spool;
-    const lag_ms = requests === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
+    const lag_ms = requests === 0 ? 0 : this.#options.clock.monotonic() - this.#written_at;
     return { requests, lag_ms, records, bytes, max_bytes };
   }
 
@@ -131,7 +127,7 @@ export class SpoolingLedger implements Ledger {
 
   /** Drains the spool into the ledger, as far as possible now. Called by a timer. Never rejects. */
   async drain(): Promise<void> {
-    if (this.#spool.due === 0) this.#written_at = this.#clock.monotonic();
+    if (this.#spool.due === 0) this.#written_at = this.#options.clock.monotonic();
     if (this.#spool.due + this.#spool.records === 0) return;
     this.#draining ??= this.#drainNow().finally(() => {
       this.#draining = undefined;
@@ -152,15 +148,12 @@ export class SpoolingLedger implements Ledger {
     this.#stopAdopting();
     if (!this.#breaker.broken) await waitAtMost(CLOSE_TIMEOUT_MS, this.drain());
     const waiting = await this.#spool.close();
-    if (waiting > 0) this.#log.warn({ waiting }, 'spooled requests or audit records wait for the next start');
+    if (waiting > 0) this.#options.log.warn({ waiting }, 'spooled requests or audit records wait for the next start');
   }
 
-  #begin(): void {
-    this.#stopAdopting();
-    this.#stopAdopting = this.#every(ADOPTION_MS, () => this.adoptOrphans());
-    void this.adoptOrphans().then(() => {
-      if (this.#options.needed?.() && this.#database_id !== undefined) void this.#spool.probe();
-    });
+  async #begin(): Promise<void> {
+    await this.adoptOrphans();
+    if (this.#options.needed?.() && this.#database_id !== undefined) void this.#spool.probe();
   }
 
   #drainSoon(): void {
@@ -173,22 +166,22 @@ export class SpoolingLedger implements Ledger {
       const { requests, records } = this.#spool.waitingFor(database_id);
       if (requests > 0) {
         await this.#spool.drain(this.#writeRow);
-        this.#log.info({ requests }, 'wrote spooled requests to the ledger');
+        this.#options.log.info({ requests }, 'wrote spooled requests to the ledger');
       }
-      this.#let_out = 0;
+      this.#admitted_unreserved = 0;
       await this.#spool.drainRecords(this.#options.writeRecords ?? nobodyWrites, database_id);
-      if (records > 0) this.#log.info({ records }, 'wrote spooled audit records to the audit log');
+      if (records > 0) this.#options.log.info({ records }, 'wrote spooled audit records to the audit log');
     } catch (error) {
       const waiting = { requests: this.#spool.due, records: this.#spool.records };
-      this.#log.debug({ err: error, ...waiting }, 'the spool waits for the database');
+      this.#options.log.debug({ err: error, ...waiting }, 'the spool waits for the database');
     }
   }
 
   readonly #writeRow: WriteRow = async (settlement, ...row) => {
-    await this.#ledger.settleAt(settlement, ...row);
-    this.#written_at = this.#clock.monotonic();
-    this.#breaker.mended();
-    this.#ledger.forget(settlement.request_id);
+    await this.#options.ledger.settleAt(settlement, ...row);
+    this.#written_at = this.#options.clock.monotonic();
+    this.#breaker.recover();
+    this.#options.ledger.forget(settlement.request_id);
   };
 
   readonly #spooled: Books = {
@@ -207,19 +200,21 @@ export class SpoolingLedger implements Ledger {
     },
     release: async (request_id) => {
       await this.#spool.release(request_id);
-      this.#ledger.forget(request_id);
+      this.#options.ledger.forget(request_id);
     },
   };
 
   async #adoptNow(): Promise<void> {
-    await this.#learnDatabase().catch((error) => this.#log.debug({ err: error }, 'cannot read the id of the database'));
+    await this.#learnDatabase().catch((error) =>
+      this.#options.log.debug({ err: error }, 'cannot read the id of the database'),
+    );
     await this.#spool.adoptOrphans();
     this.#drainSoon();
   }
 
   /** Read repeatedly: the database may be replaced by another. */
   async #learnDatabase(): Promise<string> {
-    this.#learning ??= this.#ledger.databaseId().finally(() => {
+    this.#learning ??= this.#options.ledger.databaseId().finally(() => {
       this.#learning = undefined;
     });
     const database_id = await this.#learning;
@@ -227,23 +222,26 @@ export class SpoolingLedger implements Ledger {
     const before = this.#database_id;
     if (before !== undefined && before !== database_id) {
       const fields = { database_id, of_database_id: before, ...this.#spool.waitingFor(before) };
-      this.#log.warn(fields, 'the database was replaced by another; spooled entries of the former one wait for it');
+      this.#options.log.warn(
+        fields,
+        'the database was replaced by another; spooled entries of the former one wait for it',
+      );
     }
     this.#database_id = database_id;
     return database_id;
   }
 
-  async #letOut(request: ReservationRequest): Promise<ReservationDecision> {
+  async #admitUnreserved(request: ReservationRequest): Promise<ReservationDecision> {
     const { request_id } = request;
-    this.#ledger.keep(request_id);
+    this.#options.ledger.keep(request_id);
     try {
       await this.#spool.forward(request);
     } catch (error) {
-      this.#ledger.forget(request_id);
+      this.#options.ledger.forget(request_id);
       throw spoolUnavailable(error);
     }
-    if (this.#let_out++ === 0)
-      this.#log.warn(
+    if (this.#admitted_unreserved++ === 0)
+      this.#options.log.warn(
         {},
         'the database is unavailable; requests are forwarded without a reservation where limits allow it',
       );
@@ -254,7 +252,7 @@ export class SpoolingLedger implements Ledger {
 
 function spoolUnavailable(error: unknown): StageError {
   const reason = error instanceof Error ? error.message : String(error);
-  const message = `The gateway cannot use its database, nor its spool: ${reason}. Try again shortly.`;
+  const message = `The gateway can use neither its database nor its spool (the disk buffer for outages): ${reason}. Try again shortly; if the error persists, tell an administrator.`;
   return new StageError('store_unavailable', message, { cause: error });
 }
 
@@ -268,22 +266,10 @@ const DEFAULT_MAX_BYTES = 256 * MIB;
 const WRITERS = 1000;
 const MAX_RECORDS = 500;
 
-/**
- * Writes a row to the ledger: the settlement, its counters of money, the time of its windows, and the id of the database it belongs
- * to.
- */
-export type WriteRow = (
-  settlement: Settlement,
-  counters: readonly CounterName[],
-  at_ms: number,
-  database_id: string,
-) => Promise<unknown>;
+/** Writes a row to the ledger, like `settleAt`. */
+export type WriteRow = (...row: Parameters<DatabaseLedger['settleAt']>) => Promise<unknown>;
 
-interface Row {
-  readonly settlement: Settlement;
-  readonly counters: readonly CounterName[];
-  readonly at_ms: number;
-}
+type Row = Omit<LateSettlement, 'database_id'>;
 
 /** Writes audit records to their database, oldest first. Idempotent per record. */
 export type WriteRecords = (texts: readonly string[], database_id: string) => Promise<unknown>;
@@ -351,7 +337,6 @@ export class Spool {
 
   /** Stores audit records; durable when it resolves. All or none. Raises SpoolError and errors of the disk. */
   async keepRecords(texts: readonly string[]): Promise<void> {
-    if (this.#options.spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
     this.#assertCapacity();
     // One fsync for all.
     const put = await Promise.allSettled(texts.map((text) => this.#files.put({ what: 'audit', request_id: '', text })));
@@ -483,10 +468,10 @@ export class Spool {
     this.#is_full = bytes >= max_bytes;
     if (!this.#is_full) return;
     if (!was_full) log.error({ spool_dir: spool_dir(), bytes }, 'the spool is full; requests are refused');
-    throw new SpoolError(`more than ${Math.ceil(max_bytes / MIB)} MiB wait in it`);
+    throw new SpoolError(`the spool is full (${Math.ceil(max_bytes / MIB)} MiB)`);
   }
 
-  /** The last request of a file needs no mark: if the removal of the file is lost, it is written again, which changes nothing. */
+  /** The last request of a file needs no `done` record: if the file is not removed, it is written twice, which is harmless. */
   async #finish(entry: Entry, is_written: boolean): Promise<void> {
     const { request_id, owned } = entry;
     this.#entries.delete(request_id);

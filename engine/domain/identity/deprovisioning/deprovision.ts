@@ -13,7 +13,7 @@ interface Deprovisioning {
   readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
 }
 
-/** Ends sessions, pending sign-ins and access tokens of a person; every gateway refuses them within a second. Raises store_unavailable. */
+/** Ends sessions, pending sign-ins and access tokens of a person; every gateway rejects them within a second. Raises store_unavailable. */
 export async function deprovision(
   { database, clock }: Pick<Changing, 'database' | 'clock'>,
   { user, actor, because, tokens }: Deprovisioning,
@@ -26,7 +26,7 @@ export async function deprovision(
   return ended!;
 }
 
-/** Ends one session, of `user` if given; every gateway refuses its tokens within a second. Returns whether it did. Raises store_unavailable. */
+/** Ends one session, of `user` if given; every gateway rejects its tokens within a second. Returns whether it did. Raises store_unavailable. */
 export async function endSession(
   { database, clock, actor }: Changing,
   which: { readonly id: string; readonly user?: string | undefined; readonly because: string },

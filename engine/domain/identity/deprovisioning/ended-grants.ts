@@ -1,8 +1,7 @@
 import { StageError } from '../../../base/contract/errors.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
-import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { everyInBackground } from '../../../base/kit/clock.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
-import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import type { Identity } from '../identity.ts';
 import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import type { Revocations } from '../sessions/sessions.ts';
@@ -42,31 +41,13 @@ where session_id = (
 )
 returning session_id, issuer, sealed_grant, attempts`;
 
-async function open(
-  { tokens }: Pick<Identity, 'tokens'>,
-  sealed_grant: string,
-): Promise<{ readonly grant: ProviderGrant | undefined } | 'elsewhere'> {
-  try {
-    return { grant: (await tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined };
-  } catch (error) {
-    if (error instanceof StageError && error.code === 'temporarily_unavailable') return 'elsewhere';
-    throw error;
-  }
-}
-
 const EXPIRE = `
 update sessions set sealed_grant = '' where ctid in (
   select ctid from sessions where expires_at <= $1 and revoked_at is null and sealed_grant <> '' limit 1000
   for update skip locked)`;
 
 /** Starts the revocation of grants of ended sessions at the identity provider (RFC 7009): at once, with a retry after ten minutes. */
-export function startEndedGrants(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly revocations: Pick<Revocations, 'onRevoked'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly every?: Every;
-}) {
+export function startEndedGrants(options: Background & { readonly revocations: Pick<Revocations, 'onRevoked'> }) {
   const { database, revocations, clock, log, every = everyInBackground } = options;
   let identity: Pick<Identity, 'provider' | 'tokens' | 'isVerified'> | undefined;
   let revoking: Promise<void> | undefined;
@@ -82,20 +63,19 @@ export function startEndedGrants(options: {
   const revoke = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
     // A grant of another provider is not sent to this one.
     if (identity === undefined || !identity.isVerified({ issuer })) return true;
-    const opened = await open(identity, sealed_grant);
-    if (opened === 'elsewhere') {
-      // A replica with the key still has both attempts.
-      const untried = 'update ended_grants set attempts = attempts - 1 where session_id = $1';
-      await database.query('ended_grant_untried', untried, [session_id]);
-      return false;
-    }
-    const { grant } = opened;
-    if (grant === undefined) return true;
     try {
+      const grant = (await identity.tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
+      if (grant === undefined) return true;
       const revoked = await identity.provider.revoke(grant);
       if (revoked) log.debug({ session: session_id }, 'revoked the grant of an ended session at the identity provider');
       return true;
     } catch (error) {
+      if (error instanceof StageError && error.code === 'temporarily_unavailable') {
+        // A replica with the key still has both attempts.
+        const untried = 'update ended_grants set attempts = attempts - 1 where session_id = $1';
+        await database.query('ended_grant_untried', untried, [session_id]);
+        return false;
+      }
       if (!(error instanceof ProviderError)) throw error;
       const last = attempts >= MAX_ATTEMPTS;
       const fields = { session: session_id, reason: error.message };

@@ -1,31 +1,21 @@
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
 import type { Telemetry } from '../../../base/contract/telemetry.ts';
 import { storable, storableJson } from '../../../base/kit/storable.ts';
-import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import type { Identity } from '../identity.ts';
 import type { Admission, Person } from '../provider/admit.ts';
 import { type Identified, ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import { noteRefusal, type RefusedSignIn } from '../provider/refused-sign-ins.ts';
+import type { TakenSession } from '../sessions/sessions.ts';
 import { noteOwners } from '../tokens/service-tokens.ts';
 import { endTokensTheyLost } from '../tokens/tokens.ts';
 import { deprovision, IN_FORCE, reportOwnChange, verifiedDays } from './deprovision.ts';
 
-export interface AccountCheckContext {
+export interface AccountCheckContext extends Omit<Background, 'every'> {
   readonly config: GatewayConfig;
   readonly identity: Identity;
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
   readonly telemetry: Pick<Telemetry, 'operation'>;
-}
-
-/** A session that is locked for a renewal: most providers treat a second use of its grant as theft. */
-export interface TakenSession {
-  readonly id: string;
-  readonly person: Person;
-  readonly sealed_grant: string;
 }
 
 interface Occasion {
@@ -42,40 +32,74 @@ interface Occasion {
 export type Rechecked =
   | { readonly outcome: 'stays'; readonly person: Person; readonly sealed_grant: string }
   | { readonly outcome: 'unreadable' | 'other_provider' | 'other_identity' }
-  | { readonly outcome: 'unaskable' | 'unavailable' | 'refused'; readonly error: ProviderError }
+  | { readonly outcome: 'unavailable'; readonly error: ProviderError }
+  | { readonly outcome: 'unaskable' | 'refused'; readonly error: ProviderError }
   | { readonly outcome: 'not_admitted'; readonly message: string };
 
 /** Checks the person of a session. Raises store_unavailable, temporarily_unavailable. */
 export async function recheckSession(
-  asking: AccountCheckContext,
+  context: AccountCheckContext,
   taken: TakenSession,
   occasion: Occasion,
 ): Promise<Rechecked> {
-  const { tokens, provider, isVerified } = asking.identity;
+  const { tokens, provider, isVerified } = context.identity;
   try {
     const grant = (await tokens.open(taken.sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
     // A grant of another provider is not sent to this one.
     if (grant !== undefined && isVerified(taken.person)) {
-      return await decide(asking, taken, occasion, await provider.recheck(grant));
+      return await decide(context, taken, occasion, await provider.recheck(grant));
     }
-    await giveBack(asking, taken);
+    await giveBack(context, taken);
     return { outcome: grant === undefined ? 'unreadable' : 'other_provider' };
   } catch (error) {
     if (error instanceof ProviderError && error.problem === 'refused') {
-      await endAsRefused(asking, taken, error);
+      await endAsRefused(context, taken, error);
       return { outcome: 'refused', error };
     }
     const replaced = error instanceof ProviderError ? error.grant : undefined;
     // The lock expires by itself; the caller gets the first error.
-    await giveBack(asking, taken, replaced).catch(() => {});
+    await giveBack(context, taken, replaced).catch(() => {});
     if (!(error instanceof ProviderError)) throw error;
     return { outcome: error.problem === 'unaskable' ? 'unaskable' : 'unavailable', error };
   }
 }
 
-/** Ends a session that the identity provider did not renew. Raises store_unavailable. */
-export async function endAsRefused(
-  { identity, log }: Pick<AccountCheckContext, 'identity' | 'log'>,
+const NOT_RENEWED = 'The identity provider did not renew your sign-in; sign in again.';
+
+/**
+ * Ends what a failed recheck left of a session, whose person must sign in again. Returns a sentence for them. Raises
+ * store_unavailable.
+ */
+export async function endUnrenewed(
+  context: AccountCheckContext,
+  taken: TakenSession,
+  rechecked: Exclude<Rechecked, { outcome: 'stays' | 'unavailable' }>,
+): Promise<string> {
+  switch (rechecked.outcome) {
+    case 'unreadable':
+      // The session stays: the key may come back, for example when a failed update is undone.
+      return 'The keys of the gateway were changed; sign in again.';
+    case 'other_provider':
+      await context.identity.sessions.end(taken.id, 'the identity provider was changed');
+      return 'The identity provider of this gateway was changed; sign in again.';
+    case 'other_identity':
+      return 'The identity provider now reports another identity for you; sign in again.';
+    case 'not_admitted':
+      return rechecked.message;
+    case 'refused': {
+      // Unless another session still verifies the person.
+      const checked = await checkAccount(context, taken.person.email);
+      if (checked !== 'verified' && checked !== 'not_admitted') await suspendAsRefused(context, taken.person.email);
+      return NOT_RENEWED;
+    }
+    case 'unaskable':
+      await endAsRefused(context, taken, rechecked.error);
+      return NOT_RENEWED;
+  }
+}
+
+async function endAsRefused(
+  { identity, log }: AccountCheckContext,
   { id, person }: TakenSession,
   { message }: ProviderError,
 ): Promise<void> {
@@ -85,12 +109,12 @@ export async function endAsRefused(
 }
 
 async function decide(
-  asking: AccountCheckContext,
+  context: AccountCheckContext,
   { id, person: former }: TakenSession,
   occasion: Occasion,
   { claims, grant, scopes }: Identified,
 ): Promise<Rechecked> {
-  const { identity } = asking;
+  const { identity } = context;
   const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');
   const admission = identity.admit(claims, scopes);
   if ('person' in admission) {
@@ -105,7 +129,7 @@ async function decide(
     await identity.sessions.end(id, 'it belongs to another identity now');
     return { outcome: 'other_identity' };
   }
-  await deprovisionAsRefused(asking, { id, person: former }, admission, occasion);
+  await deprovisionAsRefused(context, { id, person: former }, admission, occasion);
   return { outcome: 'not_admitted', message: admission.message };
 }
 
@@ -115,16 +139,16 @@ async function giveBack({ identity }: AccountCheckContext, { id }: TakenSession,
 
 /** Ends the sessions of a person who is no longer admitted, and suspends their personal tokens until they are admitted again. */
 async function deprovisionAsRefused(
-  asking: AccountCheckContext,
+  context: AccountCheckContext,
   { id, person: { email, subject, issuer } }: Pick<TakenSession, 'id' | 'person'>,
   { refused, detail, misses }: Exclude<Admission, { person: Person }>,
   { when, request }: Occasion,
 ): Promise<void> {
-  const { database, identity, log } = asking;
+  const { database, identity, log } = context;
   const actor = { kind: 'gateway', name: 'sign-in' } as const;
   const because = `no longer admitted (${refused})`;
-  const { sessions } = await deprovision(asking, { user: email, actor, because, tokens: 'suspend' });
-  reportOwnChange(asking, 'person.deprovision');
+  const { sessions } = await deprovision(context, { user: email, actor, because, tokens: 'suspend' });
+  reportOwnChange(context, 'person.deprovision');
   await identity.catchUp();
   const groups = misses?.came ?? [];
   log.info(
@@ -138,7 +162,7 @@ async function deprovisionAsRefused(
       [id],
     )
     .catch(() => []);
-  await noteRefusal(asking, {
+  await noteRefusal(context, {
     email,
     subject,
     issuer,
@@ -163,22 +187,22 @@ const TAKEN_MS = 60_000;
 const RANK: readonly AccountCheck[] = ['unaskable', 'refused', 'busy', 'unavailable'];
 
 /** Checks a person with the grants of their sessions until one verifies them. A refused session ends. Raises store_unavailable. */
-export async function checkAccount(asking: AccountCheckContext, email: string): Promise<AccountCheck> {
-  const { database, clock } = asking;
+export async function checkAccount(context: AccountCheckContext, email: string): Promise<AccountCheck> {
+  const { database, clock } = context;
   const sessions = await database.query<{ id: string }>(
     'sessions_to_ask_with',
     `select id from sessions where principal_id = $1 and revoked_at is null and expires_at > $2
      order by checked_at desc, id`,
     [`user:${storable(email)}`, new Date(clock.now())],
   );
-  let said: AccountCheck = 'unaskable';
+  let result: AccountCheck = 'unaskable';
   for (const { id } of sessions) {
-    const taken = await takeSession(asking, id);
-    const answer = taken === undefined ? 'busy' : await checkWithSession(asking, taken).catch(busyElsewhere);
+    const taken = await takeSession(context, id);
+    const answer = taken === undefined ? 'busy' : await checkWithSession(context, taken).catch(busyElsewhere);
     if (answer === 'verified' || answer === 'not_admitted') return answer;
-    if (RANK.indexOf(answer) > RANK.indexOf(said)) said = answer;
+    if (RANK.indexOf(answer) > RANK.indexOf(result)) result = answer;
   }
-  return said;
+  return result;
 }
 
 /** Locks a session for a check; `undefined` if it is locked already. Raises store_unavailable. */
@@ -203,30 +227,23 @@ function busyElsewhere(error: unknown): 'busy' {
   throw error;
 }
 
-async function checkWithSession(asking: AccountCheckContext, taken: TakenSession): Promise<AccountCheck> {
-  const rechecked = await recheckSession(asking, taken, { when: 'when the identity provider was asked about them' });
-  switch (rechecked.outcome) {
-    case 'stays':
-      return noteVerified(asking, { id: taken.id, ...rechecked });
-    case 'unavailable': {
-      const fields = { email: taken.person.email, session: taken.id, reason: rechecked.error.message };
-      asking.log.warn(fields, 'the identity provider gave no usable answer about a person; nothing was changed');
-      return 'unavailable';
-    }
-    case 'refused':
-    case 'not_admitted':
-      return rechecked.outcome;
-    default:
-      return 'unaskable';
+async function checkWithSession(context: AccountCheckContext, taken: TakenSession): Promise<AccountCheck> {
+  const rechecked = await recheckSession(context, taken, { when: 'when the identity provider was asked about them' });
+  const { outcome } = rechecked;
+  if (outcome === 'stays') return noteVerified(context, { id: taken.id, ...rechecked });
+  if (outcome === 'unavailable') {
+    const fields = { email: taken.person.email, session: taken.id, reason: rechecked.error.message };
+    context.log.warn(fields, 'the identity provider gave no usable answer about a person; nothing was changed');
   }
+  return outcome === 'unavailable' || outcome === 'refused' || outcome === 'not_admitted' ? outcome : 'unaskable';
 }
 
 /** Records a verification; `unaskable` if the session or address is no longer the person's. */
 export async function noteVerified(
-  asking: AccountCheckContext,
+  context: AccountCheckContext,
   { id, person, sealed_grant }: TakenSession,
 ): Promise<AccountCheck> {
-  const { identity, database, clock } = asking;
+  const { identity, database, clock } = context;
   const values = [id, storableJson(person), sealed_grant, new Date(clock.now())];
   const text = 'select note_checked($1, $2, $3, $4) as noted';
   const [row] = await database.query<{ noted: boolean }>('session_checked', text, values);
@@ -234,24 +251,21 @@ export async function noteVerified(
     await identity.sessions.end(id, 'it belongs to another identity now');
     return 'unaskable';
   }
-  await endTokensTheyLost(asking, person);
+  await endTokensTheyLost(context, person);
   return 'verified';
 }
 
 /** Suspends the personal tokens of a person, on every replica within a second, until they are admitted again. Raises store_unavailable. */
-export async function suspendPerson(
-  asking: Omit<AccountCheckContext, 'config'>,
-  email: string,
-  because: string,
-): Promise<void> {
-  const { database, clock, identity, log } = asking;
+async function suspendAsRefused(context: AccountCheckContext, email: string): Promise<void> {
+  const { database, clock, identity, log } = context;
+  const because = 'the identity provider refused to renew the sign-in';
   const [row] = await database.query<{ suspended: boolean }>(
     'person_suspend',
     'select suspend_person($1, $2, $3) as suspended',
     [storable(email), because, new Date(clock.now())],
   );
   if (!row!.suspended) return;
-  reportOwnChange(asking, 'person.suspend');
+  reportOwnChange(context, 'person.suspend');
   await identity.catchUp();
   log.info({ email, because }, 'suspended the personal access tokens of a person until they sign in again');
 }
@@ -265,13 +279,11 @@ const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_i
   or exists (select from service_tokens t where t.owner_id = p.id and t.revoked_at is null and t.expires_at > $1))`;
 
 /** Checks people with personal tokens; replicas share the work. An outage of the provider changes nothing. */
-export function startAccountChecks(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly telemetry: Pick<Telemetry, 'operation'>;
-  signIn(): { readonly config: GatewayConfig; readonly identity: Identity | undefined };
-}) {
+export function startAccountChecks(
+  options: Omit<AccountCheckContext, 'config' | 'identity'> & {
+    signIn(): Pick<AccountCheckContext, 'config'> & { readonly identity: Identity | undefined };
+  },
+) {
   const { database, clock, log, telemetry, signIn } = options;
   let closed = false;
   let checking: Promise<void> | undefined;
@@ -290,33 +302,32 @@ export function startAccountChecks(options: {
     const days = verifiedDays(config);
     if (identity === undefined || config.auth === undefined || days === undefined) return;
     const interval_ms = config.auth.personal_tokens.check_minutes * MINUTE_MS;
-    const asking = { config, identity, database, clock, log, telemetry };
+    const context = { config, identity, database, clock, log, telemetry };
     let is_away = false;
-    let asked = 0;
+    let checked = 0;
     while (!is_away) {
       const due = await takeDue(interval_ms);
       if (due.length === 0) break;
       while (due.length > 0 && !isOver() && !is_away) {
         // A person without an answer waits for an interval, so that one who never has an answer does not delay others.
         const email = due.shift()!;
-        const answer = await checkAndReport(asking, email);
-        asked++;
+        const answer = await checkAndReport(context, email);
+        checked++;
         is_away = answer === 'unavailable';
-        if (answer === 'refused')
-          await suspendPerson(asking, email, 'the identity provider refused to renew the sign-in');
+        if (answer === 'refused') await suspendAsRefused(context, email);
       }
       if (due.length > 0) await putBack(due);
       if (isOver()) return;
     }
     await noteOwners({ database, clock, log }, { admin_groups: config.auth.admin_groups ?? [], days });
     await putOffSuspension(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
-    log.debug({ asked }, 'checked people who were due');
+    log.debug({ checked }, 'checked people who were due');
   }
 
-  async function checkAndReport(asking: AccountCheckContext, email: string): Promise<AccountCheck> {
+  async function checkAndReport(context: AccountCheckContext, email: string): Promise<AccountCheck> {
     const began_at = clock.now();
     const began = clock.monotonic();
-    const answer = await checkAccount(asking, email);
+    const answer = await checkAccount(context, email);
     const attributes = { 'gateway.account_check.outcome': answer };
     const duration_ms = clock.monotonic() - began;
     telemetry.operation({ name: 'gateway.account_check', attributes, began_at, duration_ms });

@@ -50,8 +50,11 @@ export function admit(claims: Claims, auth: AdmissionConfig, scopes?: SignInScop
     return gap === undefined ? '' : `; the provider ${gap.hint}`;
   };
   try {
-    const issuer = readText(claims, 'iss', 'the issuer') ?? missing('iss');
-    const subject = readText(claims, 'sub', 'the subject') ?? missing('sub');
+    const issuer = readText(claims, 'iss', 'the issuer');
+    const subject = readText(claims, 'sub', 'the subject');
+    if (issuer === undefined || subject === undefined) {
+      throw new Unusable(`the claim ${issuer === undefined ? 'iss' : 'sub'} is missing`);
+    }
     const email = readEmail(claims, oidc.email_claim);
     if (email === undefined) return noEmail(oidc, gapOf(oidc.email_claim));
     const unverified = verification(claims, email, oidc, gapOf(VERIFIED));
@@ -127,7 +130,7 @@ function noEmail({ email_claim }: OidcConfig, gap: string): Refusal {
   };
 }
 
-/** Refuses an unverified address: it identifies the person. */
+/** Rejects an unverified address: it identifies the person. */
 function verification(claims: Claims, email: string, oidc: OidcConfig, gap: string): Refusal | undefined {
   // allowed_email_domains decides which domains are trusted nonetheless.
   if (oidc.email_verification === 'ignored') return undefined;
@@ -163,8 +166,4 @@ function assigned(
 ): string | undefined {
   const claimed = claim === undefined ? undefined : readText(claims, claim, key);
   return claimed ?? by_groups.find((entry) => entry.groups.some((group) => groups.includes(group)))?.name;
-}
-
-function missing(claim: string): never {
-  throw new Unusable(`the claim ${claim} is missing`);
 }

@@ -1,6 +1,6 @@
 import type { OidcConfig } from '../../../base/contract/config.ts';
 import { compileGlob } from '../../../base/kit/glob.ts';
-import { editDistance } from '../../../base/kit/text/suggest.ts';
+import { almost } from '../../../base/kit/text/suggest.ts';
 import { pointerToken, pointerTokens } from '../../../base/source/node.ts';
 import type { Claims } from './provider.ts';
 
@@ -219,90 +219,99 @@ const MAX_HINTS = 3;
 /** Bounds the comparison: the sign-in waits for it. */
 const MAX_COMPARED = 200;
 const MAX_EXPECTED = 50;
-const MAX_COMPARABLE = 300;
+/** Of all groups together: a provider may send them as one text. */
+const MAX_COMPARED_CHARS = 60_000;
 const MAX_CHARS = 100;
 /** Identifiers of groups: of Microsoft Entra ID, and numbers. */
 const IDENTIFIER = /^(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\d+)$/i;
 const MAX_DEPTH = 4;
 
 export function groupMisses(claims: Claims, oidc: OidcConfig) {
-  const { groups_claim } = oidc;
-  const value = lookUpClaim(claims, groups_claim);
-  const listed = [...new Set(groupNames(value) ?? [])].filter((name) => name !== '').slice(0, MAX_COMPARED);
+  const names = new Set(groupNames(lookUpClaim(claims, oidc.groups_claim)) ?? []);
+  const listed = [...names].filter((name) => name !== '').slice(0, MAX_COMPARED);
   const allowed_groups = (oidc.allowed_groups ?? []).slice(0, MAX_EXPECTED);
+  const most = MAX_COMPARED_CHARS / listed.length;
   const misses = listed.flatMap((group) =>
     allowed_groups.flatMap((expected) => {
-      const how = likeness(group, expected);
-      return how === undefined
-        ? []
-        : [{ group, ...how, hint: `${short(group)} came, and ${short(expected)} is expected: ${how.why}` }];
+      const rank = (group.length > most ? CHEAP : LIKENESSES).findIndex(([fits]) => fits(group, expected));
+      const why = LIKENESSES[rank]?.[1];
+      const hint = `${short(group)} came, and ${short(expected)} is expected: ${why}`;
+      return why === undefined ? [] : [{ group, rank, hint }];
     }),
   );
   misses.sort((a, b) => a.rank - b.rank);
-  const close = [...new Set(misses.map(({ group }) => group))];
-  const came = [...close, ...listed.filter((group) => !close.includes(group))];
-  const hints = [
-    ...inOneText(value, allowed_groups),
-    ...new Set(misses.map(({ hint }) => hint)),
-    ...otherwise(claims, oidc, listed),
-  ];
+  const came = new Set([...misses.map(({ group }) => group), ...listed]);
+  const hints = [...new Set(misses.map(({ hint }) => hint)), ...otherwise(claims, oidc, listed)];
   return {
-    /** As the provider lists them, the likeliest first. */
-    came: came.slice(0, MAX_SHOWN).map(short),
+    /** As the provider lists them, the most similar first. */
+    came: [...came].slice(0, MAX_SHOWN).map(short),
     expected: allowed_groups.slice(0, MAX_SHOWN).map(short),
     /** Sentences for an administrator, the likeliest first. Of the claims they contain names of groups only. */
     hints: hints.slice(0, MAX_HINTS),
   };
 }
 
-/** Similarity of a group to the expected one: the lowest rank is the likeliest. */
-function likeness(group: string, expected: string): { readonly rank: number; readonly why: string } | undefined {
-  if (group === expected) return { rank: 0, why: 'auth.oidc.keep_groups leaves it out; name it there' };
-  if (lastOf(group) === lastOf(expected)) {
-    const why = group.includes('/')
-      ? 'the provider sends the full path; write it so in gateway.yaml, or let it send names alone (in Keycloak, switch "Full group path" off)'
-      : 'the provider sends the name alone; write it so in gateway.yaml';
-    return { rank: 1, why };
-  }
-  if (group.toLowerCase() === expected.toLowerCase()) return { rank: 2, why: 'capitals count' };
-  if (group.length > MAX_COMPARABLE) return undefined;
-  if (plain(group) === plain(expected))
-    return { rank: 3, why: 'names must match to the letter, spaces and dashes too' };
-  if (group.split(/[/,=@:\\ ]+/).some((part) => part.toLowerCase() === lastOf(expected).toLowerCase())) {
-    return { rank: 4, why: 'the provider writes more around the name; write all of it in gateway.yaml' };
-  }
-  const longest = Math.max(group.length, expected.length);
-  const comparable = longest > 4 && longest <= MAX_CHARS && Math.abs(group.length - expected.length) <= 2;
-  const close = comparable && editDistance(plain(group), plain(expected)) <= (longest > 8 ? 2 : 1);
-  return close ? { rank: 5, why: 'is one of them mistyped?' } : undefined;
-}
+type Likeness = readonly [fits: (group: string, expected: string) => boolean, why: string];
 
-function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]): string[] {
-  const { groups_claim, allowed_groups = [] } = oidc;
-  const elsewhere = pointersTo(claims, new Set(allowed_groups)).filter(
-    (pointer) => pointer !== groups_claim && pointer !== `/${groups_claim}`,
-  );
-  const ids =
-    listed.length > 0 &&
-    listed.every((group) => IDENTIFIER.test(group)) &&
-    !allowed_groups.some((group) => IDENTIFIER.test(group));
-  const names = Object.keys(claims).slice(0, MAX_SHOWN).map(short).join(', ');
-  return [
-    ...elsewhere.map(
-      (pointer) =>
-        `the claim ${short(pointer)} lists one that is expected: if that is where groups are, set auth.oidc.groups_claim to ${short(pointer)}`,
-    ),
-    ...(ids
-      ? [
-          'the provider sends identifiers of groups, and gateway.yaml has names: write the identifiers, or let it send names',
-        ]
-      : []),
-    ...(listed.length === 0 && elsewhere.length === 0
-      ? [
-          `no group came in the claim ${short(groups_claim)} (auth.oidc.groups_claim): the account is in none, or the provider does not send them; the claims that came are ${names}`,
-        ]
-      : []),
-  ];
+/** Found in groups of any length. */
+const CHEAP: readonly Likeness[] = [
+  [(group, expected) => group === expected, 'auth.oidc.keep_groups leaves it out; name it there'],
+  [
+    (group, expected) => lastOf(group) === lastOf(expected) && group.includes('/'),
+    'the provider sends the full path; write it so in gateway.yaml, or let it send names alone (in Keycloak, switch "Full group path" off)',
+  ],
+  [
+    (group, expected) => lastOf(group) === lastOf(expected),
+    'the provider sends the name alone; write it so in gateway.yaml',
+  ],
+];
+/** How a group resembles an expected one, the most similar first. */
+const LIKENESSES: readonly Likeness[] = [
+  ...CHEAP,
+  [
+    (group, expected) => plain(group) === plain(expected),
+    'names must match to the letter, with capitals, spaces and dashes',
+  ],
+  [
+    (group, expected) =>
+      group
+        .toLowerCase()
+        .split(/[\s/,;=@:\\[\]"]+/)
+        .includes(lastOf(expected).toLowerCase()),
+    'the provider writes more around the name; write all of it in gateway.yaml, or let it send a list of names',
+  ],
+  [
+    (group, expected) =>
+      expected.length <= MAX_CHARS &&
+      Math.abs(group.length - expected.length) <= 2 &&
+      almost(group, [expected]) !== undefined,
+    'is one of them mistyped?',
+  ],
+];
+
+function otherwise(
+  claims: Claims,
+  { groups_claim, allowed_groups = [] }: OidcConfig,
+  listed: readonly string[],
+): string[] {
+  const hints = pointersTo(claims, new Set(allowed_groups))
+    .filter((pointer) => pointer !== groups_claim && pointer !== `/${groups_claim}`)
+    .map((pointer) => {
+      const remedy = `if that is where groups are, set auth.oidc.groups_claim to ${short(pointer)}`;
+      return `the claim ${short(pointer)} lists one that is expected: ${remedy}`;
+    });
+  const isIdentifier = (group: string) => IDENTIFIER.test(group);
+  if (listed.length === 0 && hints.length === 0) {
+    const names = Object.keys(claims).slice(0, MAX_SHOWN).map(short).join(', ');
+    hints.push(
+      `no group came in the claim ${short(groups_claim)} (auth.oidc.groups_claim): the account is in none, or the provider does not send them; the claims that came are ${names}`,
+    );
+  } else if (listed.length > 0 && listed.every(isIdentifier) && !allowed_groups.some(isIdentifier)) {
+    hints.push(
+      'the provider sends identifiers of groups, and gateway.yaml has names: write the identifiers, or let it send names',
+    );
+  }
+  return hints;
 }
 
 /** JSON pointers of lists, and of objects by their keys (such as roles), that contain an admitted group. */
@@ -312,15 +321,6 @@ function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', d
   return Object.entries(value).flatMap(([key, inner]) =>
     pointersTo(inner, wanted, `${pointer}${pointerToken(key)}`, depth + 1),
   );
-}
-
-/** A text is one name, whatever it contains: people may choose names of groups. */
-function inOneText(value: unknown, expected: readonly string[]): string[] {
-  if (typeof value !== 'string' || expected.includes(value)) return [];
-  const parts = value.slice(0, MAX_CHARS * MAX_COMPARABLE).split(/[\s,;[\]"]+/);
-  const among = expected.find((name) => parts.includes(name));
-  if (among === undefined) return [];
-  return [`one text came with ${short(among)} in it, and a text is one name: let the provider send a list`];
 }
 
 const lastOf = (group: string) => group.slice(group.lastIndexOf('/') + 1);

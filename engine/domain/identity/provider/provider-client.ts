@@ -1,4 +1,4 @@
-import { createPrivateKey, type KeyObject, type webcrypto } from 'node:crypto';
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import {
   allowInsecureRequests,
   authorizationCodeGrant,
@@ -31,16 +31,9 @@ import { formatNetworkError } from '../../../base/kit/net/format-network-error.t
 import { DIRECT, type Way } from '../../../base/kit/net/proxy-route.ts';
 import { wholeResponse } from '../../../base/kit/net/whole-response.ts';
 import { secretHolder } from '../../../base/kit/secret-names.ts';
-import { createRequestLimit, type RequestLimit } from '../sessions/attempt-limits.ts';
+import { createRateLimit } from '../sessions/attempt-limits.ts';
 import { completeClaims, hasClaim, VERIFIED, wantedClaims } from './claims.ts';
-import {
-  type Claims,
-  type Identified,
-  type IdentityProvider,
-  ProviderError,
-  type ProviderGrant,
-  type SignInAttempt,
-} from './provider.ts';
+import { type Claims, type Identified, ProviderError, type ProviderGrant, type SignInAttempt } from './provider.ts';
 import {
   basicCredentials,
   type SecretMethod,
@@ -69,124 +62,43 @@ interface Conversation {
   refresh_token?: string | undefined;
 }
 
-/** An OpenID Connect provider, by code and PKCE (RFC 7636). Times in ID tokens are checked by the system clock. */
-export class OpenIdProvider implements IdentityProvider {
-  readonly #options: ConstructorParameters<typeof OpenIdProvider>[0];
-  readonly #own_secret: string;
-  readonly #authentication: (method: SecretMethod | undefined) => ClientAuth;
-  readonly #fetch: ProviderFetch;
-  readonly #discover: () => Promise<ServerMetadata>;
-  readonly #early_renewals: RequestLimit;
-  readonly #wanted: readonly string[];
+/** The identity provider of a configuration. It is not contacted before the first call. */
+export type IdentityProvider = ReturnType<typeof createIdentityProvider>;
+
+/**
+ * Creates the client of an OpenID Connect provider, by code and PKCE (RFC 7636). Times in ID tokens are checked by the system clock.
+ * Raises StartError for an unusable private key or `ca_file`; its functions raise ProviderError.
+ */
+export function createIdentityProvider(options: {
+  readonly oidc: OidcConfig;
+  readonly secret: (name: string) => string;
+  readonly redirect_uri: string;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly proxyRouteTo?: ((url: URL) => Way) | undefined;
+}) {
+  const { oidc, secret, redirect_uri, log, clock, proxyRouteTo = () => DIRECT } = options;
+  const own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
+  const authentication = clientAuthentication(oidc, own_secret);
+  const fetch = createProviderFetch(oidc, clock, proxyRouteTo);
+  const discover = renewHourly(() => readDiscovery(oidc, fetch), { clock, log });
+  const early_renewals = createRateLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
+  const wanted = wantedClaims(oidc);
   /** Signing keys of the provider; openid-client renews them after five minutes. */
-  #keys: ExportedJWKSCache | undefined;
-
-  /** Raises StartError for an unusable private key or `ca_file`. */
-  constructor(options: {
-    readonly oidc: OidcConfig;
-    readonly secret: (name: string) => string;
-    readonly redirect_uri: string;
-    readonly log: Log;
-    readonly clock: Clock;
-    readonly proxyRouteTo?: ((url: URL) => Way) | undefined;
-  }) {
-    const { oidc, secret, log, clock, proxyRouteTo = () => DIRECT } = options;
-    const { timeout_seconds, ca_file } = oidc;
-    this.#options = options;
-    this.#own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
-    this.#authentication = clientAuthentication(oidc, this.#own_secret);
-    this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock, proxyRouteTo });
-    this.#discover = renewHourly(() => readDiscovery(oidc, this.#fetch), { clock, log });
-    this.#early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
-    this.#wanted = wantedClaims(oidc);
-  }
-
-  async reach(): Promise<void> {
-    const { oidc, redirect_uri } = this.#options;
-    const shown = { oidc, method: undefined, redirect_uri };
-    await this.#attempt({ shown }, 'discovery document', [], () => readDiscovery(oidc, this.#fetch));
-  }
-
-  async authorizationUrl({ state, nonce, code_verifier }: SignInAttempt, how?: { readonly other_account: boolean }) {
-    const conversation = await this.#begin();
-    const { config, metadata } = conversation;
-    const code_challenge = await calculatePKCECodeChallenge(code_verifier);
-    return this.#attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
-      buildAuthorizationUrl(config, {
-        ...this.#options.oidc.authorization_parameters,
-        ...(how?.other_account && { prompt: promptForAccount(this.#options.oidc, metadata.prompt_values_supported) }),
-        redirect_uri: this.#options.redirect_uri,
-        scope: requestedScopes(this.#options.oidc, textsOf(metadata.scopes_supported)).join(' '),
-        state,
-        nonce,
-        code_challenge,
-        code_challenge_method: 'S256',
-      }),
-    );
-  }
-
-  async identify(callback: URL, { state, nonce, code_verifier }: SignInAttempt): Promise<Identified> {
-    const conversation = await this.#begin();
-    const arrived = new URL(this.#options.redirect_uri);
-    arrived.search = callback.search;
-    const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
-    const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
-    const tokens = await this.#askForTokens(conversation, 'authorization code', secrets, (config) =>
-      authorizationCodeGrant(config, arrived, checks),
-    );
-    const { nonce: _, ...claims } = tokens.claims()!;
-    const completed = await this.#complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
-    const in_id_token = this.#wanted.filter((claim) => hasClaim(claims, claim));
-    const grant = grantOf(claims.sub, tokens, { in_id_token }, this.#options.clock.now());
-    return { claims: completed, grant, scopes: this.#scopes(conversation, tokens) };
-  }
-
-  async recheck(grant: ProviderGrant): Promise<Identified> {
-    const conversation = await this.#begin();
-    const { refresh_token } = grant;
-    if (refresh_token === undefined) return this.#askUserinfo(conversation, grant);
-    try {
-      return await this.#refresh(conversation, grant, refresh_token);
-    } catch (error) {
-      const replaced = conversation.refresh_token;
-      if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
-      throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
-    }
-  }
-
-  async revoke({ refresh_token, access_token }: ProviderGrant): Promise<boolean> {
-    const token = refresh_token ?? access_token;
-    const conversation = await this.#begin();
-    if (token === undefined || conversation.metadata.revocation_endpoint === undefined) return false;
-    const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
-    await this.#attempt(conversation, 'revocation endpoint', [token], () =>
-      tokenRevocation(conversation.config, token, { token_type_hint }),
-    );
-    return true;
-  }
-
-  async signOutUrl(): Promise<URL | undefined> {
-    const { metadata } = await this.#begin();
-    const { end_session_endpoint } = metadata;
-    if (end_session_endpoint === undefined || !/^https?:/i.test(end_session_endpoint)) return undefined;
-    const url = new URL(end_session_endpoint);
-    url.searchParams.set('client_id', this.#options.oidc.client_id);
-    return url;
-  }
+  let keys: ExportedJWKSCache | undefined;
 
   /** @param answered a response of the token endpoint to validate again instead of a new request. */
-  async #begin(answered?: Response): Promise<Conversation> {
-    const { oidc, redirect_uri } = this.#options;
-    const metadata = await this.#discover();
+  async function begin(answered?: Response): Promise<Conversation> {
+    const metadata = await discover();
     const offered = metadata.token_endpoint_auth_methods_supported;
     const method = oidc.client_secret_env ? secretMethod(oidc.token_endpoint_auth_method, offered) : undefined;
     const parameters = { [clockTolerance]: oidc.clock_skew_seconds };
-    const config = new Configuration(metadata, oidc.client_id, parameters, this.#authentication(method));
+    const config = new Configuration(metadata, oidc.client_id, parameters, authentication(method));
     const conversation: Conversation = { config, metadata, shown: { oidc, method, redirect_uri } };
     config.timeout = NO_TIMEOUT_SECONDS;
     config[customFetch] = async (url, init) => {
-      if (url !== metadata.token_endpoint) return this.#fetch(url, init);
-      const answer = answered ?? (await readTokenAnswer(await this.#fetch(url, init)));
+      if (url !== metadata.token_endpoint) return fetch(url, init);
+      const answer = answered ?? (await readTokenAnswer(await fetch(url, init)));
       conversation.answer = answer.clone();
       conversation.refresh_token = await refreshTokenIn(answer);
       return answer;
@@ -194,11 +106,11 @@ export class OpenIdProvider implements IdentityProvider {
     // Without it the signature of an ID token goes unchecked where TLS verifies it (OpenID Connect Core 3.1.3.7).
     enableNonRepudiationChecks(config);
     if (isLoopbackUrl(oidc.issuer_url)) allowInsecureRequests(config);
-    if (this.#keys !== undefined) setJwksCache(config, this.#keys);
+    if (keys !== undefined) setJwksCache(config, keys);
     return conversation;
   }
 
-  async #attempt<T>(
+  async function attempt<T>(
     { shown }: Pick<Conversation, 'shown'>,
     step: Step,
     secrets: readonly (string | undefined)[],
@@ -207,109 +119,178 @@ export class OpenIdProvider implements IdentityProvider {
     try {
       return await task();
     } catch (error) {
-      throw toProviderError(error, step, [this.#own_secret, ...secrets], shown);
+      throw toProviderError(error, step, [own_secret, ...secrets], shown);
     }
   }
 
-  #askForTokens<T>(
+  function requestTokens<T>(
     conversation: Conversation,
     step: Step,
     secrets: readonly (string | undefined)[],
     task: (config: Configuration) => Promise<T>,
   ): Promise<T> {
-    const former = this.#keys;
+    const former = keys;
     const validate = async (config: Configuration): Promise<T> => {
       try {
         return await task(config);
       } finally {
-        this.#keys = getJwksCache(config) ?? this.#keys;
+        keys = getJwksCache(config) ?? keys;
       }
     };
-    return this.#attempt(conversation, step, secrets, async () => {
+    return attempt(conversation, step, secrets, async () => {
       try {
         return await validate(conversation.config);
       } catch (error) {
         const { answer } = conversation;
-        if (answer === undefined || !isAboutKeys(error) || this.#keys?.uat !== former?.uat) throw error;
+        if (answer === undefined || !isAboutKeys(error) || keys?.uat !== former?.uat) throw error;
         // A person cannot choose the key. The limit protects a provider that signs with an unpublished key.
-        if (this.#early_renewals.take('keys') !== undefined) throw error;
-        this.#keys = undefined;
+        if (early_renewals.take('keys') !== undefined) throw error;
+        keys = undefined;
         try {
-          return await validate((await this.#begin(answer)).config);
+          return await validate((await begin(answer)).config);
         } finally {
-          this.#keys ??= former;
+          keys ??= former;
         }
       }
     });
   }
 
-  #userinfo(conversation: Conversation, access_token: string, subject: string): Promise<Claims> {
-    return this.#attempt(conversation, 'userinfo endpoint', [access_token], () =>
+  function userinfo(conversation: Conversation, access_token: string, subject: string): Promise<Claims> {
+    return attempt(conversation, 'userinfo endpoint', [access_token], () =>
       fetchUserInfo(conversation.config, access_token, subject),
     );
   }
 
-  async #complete(conversation: Conversation, claims: Claims, sub: string, access_token: string): Promise<Claims> {
-    const is_asked = this.#options.oidc.email_verification !== 'ignored';
-    const asked = is_asked ? new Set([...this.#wanted, VERIFIED]) : this.#wanted;
-    const lacking = [...asked].filter((claim) => !hasClaim(claims, claim));
+  async function complete(conversation: Conversation, claims: Claims, sub: string, access_token: string) {
+    const requested = oidc.email_verification === 'ignored' ? wanted : [...new Set([...wanted, VERIFIED])];
+    const lacking = requested.filter((claim) => !hasClaim(claims, claim));
     if (lacking.length === 0 || conversation.metadata.userinfo_endpoint === undefined) return claims;
     try {
-      const userinfo_claims = await this.#userinfo(conversation, access_token, sub);
-      return completeClaims(claims, userinfo_claims, lacking, this.#options.oidc.email_claim);
+      return completeClaims(claims, await userinfo(conversation, access_token, sub), lacking, oidc.email_claim);
     } catch (error) {
       // Only `email_verified` was missing, which is optional here.
-      const dispensable = lacking.every((claim) => !this.#wanted.includes(claim));
+      const dispensable = lacking.every((claim) => !wanted.includes(claim));
       if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
-      this.#options.log.debug({ err: error }, 'the identity provider does not state email_verified');
+      log.debug({ err: error }, 'the identity provider does not state email_verified');
       return claims;
     }
   }
 
-  async #refresh(conversation: Conversation, grant: ProviderGrant, refresh_token: string): Promise<Identified> {
+  async function renew(conversation: Conversation, grant: ProviderGrant, refresh_token: string): Promise<Identified> {
     const { subject, in_id_token = [] } = grant;
-    const { metadata } = conversation;
-    const tokens = await this.#askForTokens(conversation, 'token endpoint', [refresh_token], (config) =>
+    const { issuer, userinfo_endpoint } = conversation.metadata;
+    const tokens = await requestTokens(conversation, 'token endpoint', [refresh_token], (config) =>
       refreshTokenGrant(config, refresh_token),
     );
     const { sub = subject, nonce: _, ...signed } = tokens.claims() ?? {};
     if (sub !== subject) throw new ProviderError('invalid', 'token endpoint: the ID token is about another person');
-    const stated = { ...signed, iss: metadata.issuer, sub };
-    const claims = await this.#complete(conversation, stated, subject, tokens.access_token);
-    if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
+    const claims = await complete(conversation, { ...signed, iss: issuer, sub }, subject, tokens.access_token);
+    if (tokens.id_token === undefined && userinfo_endpoint === undefined) {
       throw new ProviderError('invalid', 'token endpoint: no ID token, and the provider has no userinfo endpoint');
     }
     if (tokens.id_token === undefined) requireSameClaims(claims, grant);
-    const renewed = grantOf(subject, tokens, { in_id_token, refresh_token }, this.#options.clock.now());
-    return { claims, grant: renewed, scopes: this.#scopes(conversation, tokens) };
+    const renewed = grantOf(subject, tokens, { in_id_token, refresh_token }, clock.now());
+    return { claims, grant: renewed, scopes: scopesOf(conversation, tokens) };
   }
 
-  #scopes({ metadata }: Conversation, { scope }: { readonly scope?: string | undefined }): SignInScopes {
+  function scopesOf({ metadata }: Conversation, { scope }: { readonly scope?: string | undefined }): SignInScopes {
     const listed = textsOf(metadata.scopes_supported);
-    return { asked: requestedScopes(this.#options.oidc, listed), listed, granted: scope?.split(' ') };
+    return { requested: requestedScopes(oidc, listed), listed, granted: scope?.split(' ') };
   }
 
-  async #askUserinfo(conversation: Conversation, grant: ProviderGrant): Promise<Identified> {
+  async function recheckWithoutRefreshToken(conversation: Conversation, grant: ProviderGrant): Promise<Identified> {
     const { issuer, userinfo_endpoint } = conversation.metadata;
     const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
+    const unaskable = (why: string) => new ProviderError('unaskable', `token endpoint: its response ${why}`);
     if (access_token === undefined || userinfo_endpoint === undefined) {
       const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
-      throw new ProviderError(
-        'unaskable',
-        `token endpoint: its response has no ${lacks}, so the person cannot be checked again`,
-      );
+      throw unaskable(`has no ${lacks}, so the person cannot be checked again`);
     }
-    if (this.#options.clock.now() >= access_token_expires_at) {
-      const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
-      throw new ProviderError(
-        'unaskable',
-        `token endpoint: its response had no refresh token, and the access token has expired; ${hint}`,
-      );
+    if (clock.now() >= access_token_expires_at) {
+      const remedy = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
+      throw unaskable(`had no refresh token, and the access token has expired; ${remedy}`);
     }
-    const userinfo_claims = await this.#userinfo(conversation, access_token, subject);
-    requireSameClaims(userinfo_claims, grant);
-    return { claims: { ...userinfo_claims, iss: issuer, sub: subject }, grant };
+    const claims = await userinfo(conversation, access_token, subject);
+    requireSameClaims(claims, grant);
+    return { claims: { ...claims, iss: issuer, sub: subject }, grant };
   }
+
+  return {
+    /** Resolves when the provider responds to a new request. */
+    async reach(): Promise<void> {
+      const shown = { oidc, method: undefined, redirect_uri };
+      await attempt({ shown }, 'discovery document', [], () => readDiscovery(oidc, fetch));
+    },
+    /** The URL for the browser; `other_account` requests a choice of account, even in a signed-in browser. */
+    async authorizationUrl(
+      { state, nonce, code_verifier }: SignInAttempt,
+      how?: { readonly other_account: boolean },
+    ): Promise<URL> {
+      const conversation = await begin();
+      const { config, metadata } = conversation;
+      const code_challenge = await calculatePKCECodeChallenge(code_verifier);
+      return attempt(conversation, 'discovery document', [state, nonce, code_challenge], async () =>
+        buildAuthorizationUrl(config, {
+          ...oidc.authorization_parameters,
+          ...(how?.other_account && { prompt: promptForAccount(oidc, metadata.prompt_values_supported) }),
+          redirect_uri,
+          scope: requestedScopes(oidc, textsOf(metadata.scopes_supported)).join(' '),
+          state,
+          nonce,
+          code_challenge,
+          code_challenge_method: 'S256',
+        }),
+      );
+    },
+    /** Completes a sign-in by the redirect URI with the query of the browser. */
+    async identify(callback: URL, { state, nonce, code_verifier }: SignInAttempt): Promise<Identified> {
+      const conversation = await begin();
+      const arrived = new URL(redirect_uri);
+      arrived.search = callback.search;
+      const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: code_verifier };
+      const secrets = [state, nonce, code_verifier, ...callback.searchParams.getAll('code')];
+      const tokens = await requestTokens(conversation, 'authorization code', secrets, (config) =>
+        authorizationCodeGrant(config, arrived, checks),
+      );
+      const { nonce: _, ...claims } = tokens.claims()!;
+      const completed = await complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
+      const in_id_token = wanted.filter((claim) => hasClaim(claims, claim));
+      const grant = grantOf(claims.sub, tokens, { in_id_token }, clock.now());
+      return { claims: completed, grant, scopes: scopesOf(conversation, tokens) };
+    },
+    /** Checks a person without a browser; raises `refused`, or `unaskable` if they must sign in for other reasons. */
+    async recheck(grant: ProviderGrant): Promise<Identified> {
+      const conversation = await begin();
+      const { refresh_token } = grant;
+      if (refresh_token === undefined) return recheckWithoutRefreshToken(conversation, grant);
+      try {
+        return await renew(conversation, grant, refresh_token);
+      } catch (error) {
+        const replaced = conversation.refresh_token;
+        if (!(error instanceof ProviderError) || replaced === undefined || replaced === refresh_token) throw error;
+        throw new ProviderError(error.problem, error.message, { grant: { ...grant, refresh_token: replaced } });
+      }
+    },
+    /** Revokes a grant (RFC 7009); false without a token or a revocation endpoint. */
+    async revoke({ refresh_token, access_token }: ProviderGrant): Promise<boolean> {
+      const token = refresh_token ?? access_token;
+      const conversation = await begin();
+      if (token === undefined || conversation.metadata.revocation_endpoint === undefined) return false;
+      const token_type_hint = refresh_token === undefined ? 'access_token' : 'refresh_token';
+      await attempt(conversation, 'revocation endpoint', [token], () =>
+        tokenRevocation(conversation.config, token, { token_type_hint }),
+      );
+      return true;
+    },
+    /** The sign-out URL of the provider; `undefined` without one. */
+    async signOutUrl(): Promise<URL | undefined> {
+      const { end_session_endpoint } = (await begin()).metadata;
+      if (end_session_endpoint === undefined || !/^https?:/i.test(end_session_endpoint)) return undefined;
+      const url = new URL(end_session_endpoint);
+      url.searchParams.set('client_id', oidc.client_id);
+      return url;
+    },
+  };
 }
 
 function clientAuthentication(oidc: OidcConfig, secret: string): (method: SecretMethod | undefined) => ClientAuth {
@@ -384,30 +365,23 @@ function readClientKey(text: string, variable: string, key_id?: string) {
     throw unusable("can't be read: expected PKCS #8 in PEM without a passphrase, or a private JSON Web Key");
   }
   const kid = key_id ?? (typeof jwk?.kid === 'string' ? jwk.kid : undefined);
-  return { key: importable(key, jwk?.alg, unusable), ...(kid !== undefined && { kid }) };
+  const algorithm = signingAlgorithm(key, jwk?.alg);
+  if (algorithm === undefined) {
+    const expected = `RSA of at least ${RSA_BITS_MIN} bits, EC with the curve P-256, P-384 or P-521, or Ed25519`;
+    const { modulusLength = '', namedCurve = modulusLength } = key.asymmetricKeyDetails ?? {};
+    const type = `${key.asymmetricKeyType} ${namedCurve}`.trim();
+    throw unusable(`is a key of an unsupported type (${type}): expected ${expected}`);
+  }
+  return { key: key.toCryptoKey(algorithm, false, ['sign']), ...(kid !== undefined && { kid }) };
 }
 
-function importable(key: KeyObject, alg: unknown, unusable: (why: string) => StartError): webcrypto.CryptoKey {
-  const { modulusLength = 0, namedCurve = '' } = key.asymmetricKeyDetails ?? {};
-  switch (key.asymmetricKeyType) {
-    case 'rsa': {
-      if (modulusLength < RSA_BITS_MIN) {
-        throw unusable(`is an RSA key of ${modulusLength} bits: at least ${RSA_BITS_MIN} are needed`);
-      }
-      const [, padding = 'RS', bits = '256'] = RSA_ALGORITHM.exec(String(alg)) ?? [];
-      const name = padding === 'PS' ? 'RSA-PSS' : 'RSASSA-PKCS1-v1_5';
-      return key.toCryptoKey({ name, hash: `SHA-${bits}` }, false, ['sign']);
-    }
-    case 'ec': {
-      const curve = CURVES[namedCurve];
-      if (curve === undefined) throw unusable('is an EC key of an unsupported curve: expected P-256, P-384 or P-521');
-      return key.toCryptoKey({ name: 'ECDSA', namedCurve: curve }, false, ['sign']);
-    }
-    case 'ed25519':
-      return key.toCryptoKey('Ed25519', false, ['sign']);
-    default:
-      throw unusable(`is a key of type ${key.asymmetricKeyType}: expected RSA, EC or Ed25519`);
-  }
+function signingAlgorithm({ asymmetricKeyType: type, asymmetricKeyDetails = {} }: KeyObject, alg: unknown) {
+  const { modulusLength = 0, namedCurve: curve = '' } = asymmetricKeyDetails;
+  if (type === 'ed25519') return 'Ed25519';
+  if (type === 'ec' && CURVES[curve] !== undefined) return { name: 'ECDSA', namedCurve: CURVES[curve] };
+  if (type !== 'rsa' || modulusLength < RSA_BITS_MIN) return undefined;
+  const [, padding = 'RS', bits = '256'] = RSA_ALGORITHM.exec(String(alg)) ?? [];
+  return { name: padding === 'PS' ? 'RSA-PSS' : 'RSASSA-PKCS1-v1_5', hash: `SHA-${bits}` };
 }
 
 const RENEWED_MS = 3_600_000;
@@ -509,13 +483,11 @@ type ProviderFetch = (
 ) => Promise<Response>;
 
 /** Responses come within `timeout_seconds`, at most 1 MiB, without redirects. Raises StartError for `ca_file`. */
-function createProviderFetch(options: {
-  readonly ca_file?: string | undefined;
-  readonly timeout_seconds: number;
-  readonly clock: Clock;
-  readonly proxyRouteTo: (url: URL) => Way;
-}): ProviderFetch {
-  const { ca_file, timeout_seconds, clock, proxyRouteTo } = options;
+function createProviderFetch(
+  { ca_file, timeout_seconds }: OidcConfig,
+  clock: Clock,
+  proxyRouteTo: (url: URL) => Way,
+): ProviderFetch {
   const ca = ca_file === undefined ? undefined : authoritiesWith(ca_file, 'auth.oidc.ca_file');
   return async (url, { method, headers, body }) => {
     const { origin, pathname, protocol } = new URL(url);

@@ -23,6 +23,7 @@ const REFUSED: ReadonlySet<string> = new Set([
 ]);
 const UNAVAILABLE: ReadonlySet<string> = new Set(['server_error', 'temporarily_unavailable', 'slow_down']);
 const LIBRARY_ERRORS: ReadonlySet<string> = new Set(['OperationProcessingError', 'UnsupportedOperationError']);
+const ABOUT_GATEWAY: ReadonlySet<string> = new Set(['OAUTH_RESPONSE_BODY_ERROR', 'OAUTH_WWW_AUTHENTICATE_CHALLENGE']);
 const MAX_DESCRIPTION = 300;
 const SHORTEST_SECRET = 4;
 
@@ -47,7 +48,10 @@ export function toProviderError(
   const [problem, reason] = explain(client_problem, step);
   const at_authorization = client_problem.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
   const where = at_authorization ? 'authorization response' : step === 'authorization code' ? 'token endpoint' : step;
-  const hint = shown === undefined || at_authorization ? '' : hintOf(client_problem, step, problem, shown);
+  const is_about_gateway =
+    problem === 'invalid' && shown !== undefined && ABOUT_GATEWAY.has(String(client_problem.code));
+  const is_token_step = step === 'authorization code' || step === 'token endpoint';
+  const hint = is_about_gateway && is_token_step ? clientHint(client_problem.error, shown) : '';
   const named = typeof client_problem.error === 'string' ? { error: client_problem.error } : {};
   // The hint is our own text and may name the client, so it is not redacted.
   return new ProviderError(problem, `${where}: ${withoutSecrets(reason, secrets)}${hint}`, named);
@@ -57,18 +61,16 @@ function explain(client_problem: ClientProblem, step: Step): [ProviderProblem, s
   switch (client_problem.code) {
     case 'OAUTH_RESPONSE_BODY_ERROR':
     case 'OAUTH_AUTHORIZATION_RESPONSE_ERROR':
-      return [problemOf(String(client_problem.error), step), described(client_problem)];
+      return explainError(client_problem, step);
     case 'OAUTH_WWW_AUTHENTICATE_CHALLENGE':
       return explainChallenge(client_problem, step);
-    case 'OAUTH_RESPONSE_IS_NOT_CONFORM': {
-      const { status } = client_problem.cause as Response;
-      return [decides(step, status) ? 'refused' : 'invalid', `it answers HTTP ${status}${issuerHint(step)}`];
-    }
+    case 'OAUTH_RESPONSE_IS_NOT_CONFORM':
     case 'OAUTH_RESPONSE_IS_NOT_JSON': {
       const { status, headers } = client_problem.cause as Response;
-      const type = headers.get('content-type') ?? 'none';
-      const what = `it answers HTTP ${status} without JSON (content-type: ${type})`;
-      return [decides(step, status) ? 'refused' : 'invalid', `${what}${issuerHint(step)}`];
+      const is_json = client_problem.code === 'OAUTH_RESPONSE_IS_NOT_CONFORM';
+      const form = is_json ? '' : ` without JSON (content-type: ${headers.get('content-type') ?? 'none'})`;
+      const hint = step === 'discovery document' ? '; check auth.oidc.issuer_url' : '';
+      return [decides(step, status) ? 'refused' : 'invalid', `it answers HTTP ${status}${form}${hint}`];
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
       const { attribute, expected, body } = client_problem.cause as Comparison;
@@ -101,17 +103,6 @@ function explainChallenge({ status, cause }: ClientProblem, step: Step): [Provid
   return ['invalid', `it does not accept the client id, secret or key (HTTP ${String(status)})`];
 }
 
-function issuerHint(step: Step): string {
-  return step === 'discovery document' ? '; check auth.oidc.issuer_url' : '';
-}
-
-function hintOf({ code, error }: ClientProblem, step: Step, problem: ProviderProblem, shown: ShownClient): string {
-  if ((step !== 'authorization code' && step !== 'token endpoint') || problem !== 'invalid') return '';
-  if (code !== 'OAUTH_RESPONSE_BODY_ERROR' && code !== 'OAUTH_WWW_AUTHENTICATE_CHALLENGE') return '';
-  const hint = clientHint(error, shown);
-  return hint === '' ? '' : `; ${hint}`;
-}
-
 interface Comparison {
   readonly attribute: string;
   readonly expected: unknown;
@@ -123,15 +114,13 @@ export function wrongIssuer(stated: unknown, issuer_url: unknown): string {
   return `${names}; if that is your provider, set auth.oidc.issuer_url to exactly that issuer`;
 }
 
-function problemOf(error: string, step: Step): ProviderProblem {
+function explainError({ error, error_description }: ClientProblem, step: Step): [ProviderProblem, string] {
+  const code = String(error);
+  const reason = typeof error_description === 'string' ? `${code}: ${error_description}` : code;
   // The code was used, expired or is of another redirect URI, which the person cannot change.
-  if (error === 'invalid_grant' && step === 'authorization code') return 'invalid';
-  if (REFUSED.has(error)) return 'refused';
-  return UNAVAILABLE.has(error) ? 'unavailable' : 'invalid';
-}
-
-function described({ error, error_description }: ClientProblem): string {
-  return typeof error_description === 'string' ? `${String(error)}: ${error_description}` : String(error);
+  if (code === 'invalid_grant' && step === 'authorization code') return ['invalid', reason];
+  if (REFUSED.has(code)) return ['refused', reason];
+  return [UNAVAILABLE.has(code) ? 'unavailable' : 'invalid', reason];
 }
 
 /** Messages of openid-client and its dependencies contain no values; those of other errors may. */
@@ -178,31 +167,25 @@ export interface ShownClient {
   readonly redirect_uri: string;
 }
 
-/** What to check after the token endpoint refused the gateway itself; `error` is absent for a bare 401. */
+/** What to check after the token endpoint rejected the gateway itself; `error` is absent for a bare 401. */
 function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {
+  const { client_id, client_secret_env = '', private_key_env = '' } = oidc;
   const proof =
     method === undefined
-      ? `the private key in ${secretPlace(oidc.private_key_env ?? '')}`
-      : `the secret in ${secretPlace(oidc.client_secret_env ?? '')}`;
-  const known = method === undefined ? ' (is its public key registered there?)' : '';
+      ? `the private key in ${secretPlace(private_key_env)} (is its public key registered there?)`
+      : `the secret in ${secretPlace(client_secret_env)}; if both are right, set auth.oidc.token_endpoint_auth_method to ${otherMethod(method)}`;
   switch (error) {
     case undefined:
     case 'invalid_client':
-      return `check auth.oidc.client_id (${oidc.client_id}) and ${proof}${known}${sentOtherwise(method)}`;
+      return `; check auth.oidc.client_id (${client_id}) and ${proof}`;
     case 'unauthorized_client':
-      return `some providers report this if ${proof} is wrong${known}: check it${sentOtherwise(method)}; otherwise allow the client ${oidc.client_id} the grant types authorization code and refresh token`;
+      return `; allow the client ${client_id} the grant types authorization code and refresh token; some providers report this for a wrong secret or key: check auth.oidc.client_id and ${proof}`;
     case 'invalid_grant':
-      return `client id and secret are right; the code was used before, has expired, or is for another redirect URI than ${redirect_uri}`;
+      return `; client id and secret are right; the code was used before, has expired, or is for another redirect URI than ${redirect_uri}`;
     case 'invalid_request':
     case 'redirect_uri_mismatch':
-      return `check that exactly the redirect URI ${redirect_uri} is registered there`;
+      return `; check that exactly the redirect URI ${redirect_uri} is registered there`;
     default:
       return '';
   }
-}
-
-function sentOtherwise(method: SecretMethod | undefined): string {
-  if (method === undefined) return '';
-  const where = method === 'client_secret_basic' ? 'in the form' : 'in the Authorization header';
-  return `; if both are right, the provider may accept the secret only ${where}: set auth.oidc.token_endpoint_auth_method to ${otherMethod(method)}`;
 }

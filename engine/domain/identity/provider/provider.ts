@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import type { SignInScopes } from './scopes.ts';
 
@@ -6,6 +7,11 @@ export interface SignInAttempt {
   readonly state: string;
   readonly nonce: string;
   readonly code_verifier: string;
+}
+
+export function newSignInAttempt(): SignInAttempt {
+  const random = () => randomBytes(32).toString('base64url');
+  return { state: random(), nonce: random(), code_verifier: random() };
 }
 
 /** What the identity provider says about a person: the claims of the ID token, completed from the userinfo endpoint. */
@@ -29,24 +35,8 @@ export interface Identified {
   readonly scopes?: SignInScopes;
 }
 
-/** The identity provider of a configuration. It is not contacted before the first call. */
-export interface IdentityProvider {
-  /** The URL for the browser; `other_account` asks for a choice of account, even in a signed-in browser. */
-  authorizationUrl(attempt: SignInAttempt, how?: { readonly other_account: boolean }): Promise<URL>;
-  /** Completes a sign-in by the redirect URI with the query of the browser. */
-  identify(callback: URL, attempt: SignInAttempt): Promise<Identified>;
-  /** Checks a person without a browser; `refused`, or `unaskable` if they must sign in for other reasons. */
-  recheck(grant: ProviderGrant): Promise<Identified>;
-  /** Resolves when the provider answers a new request. Raises ProviderError. */
-  reach(): Promise<void>;
-  /** Revokes a grant (RFC 7009); false without a token or a revocation endpoint. */
-  revoke(grant: ProviderGrant): Promise<boolean>;
-  /** The sign-out URL of the provider; `undefined` without one. Raises ProviderError. */
-  signOutUrl(): Promise<URL | undefined>;
-}
-
 /**
- * Why the identity provider gave no usable answer. `unavailable`: down, silent or failing; retry. `refused`: it refuses the person.
+ * Why the identity provider gave no usable answer. `unavailable`: down, silent or failing; retry. `refused`: it rejects the person.
  * `unaskable`: there is no usable grant. `invalid`: its response, or the registration of the gateway, must be fixed.
  */
 export type ProviderProblem = 'unavailable' | 'refused' | 'unaskable' | 'invalid';

@@ -1,6 +1,6 @@
-import type { Clock, Log } from '../../../base/contract/services.ts';
 import { storable } from '../../../base/kit/storable.ts';
 import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import type { ClaimProblem } from '../sessions/people.ts';
 import type { AdmissionProblem } from './claims.ts';
 
@@ -28,7 +28,7 @@ const COLUMNS = 'at, email, subject, issuer, client, client_address, request_id,
 
 /** Records a refused sign-in for "appscli sessions explain"; the oldest are deleted. Errors are only logged. */
 export async function noteRefusal(
-  { database, clock, log }: { readonly database: Pick<Database, 'query'>; readonly clock: Clock; readonly log: Log },
+  { database, clock, log }: Omit<Background, 'every'>,
   refused: Omit<RefusedSignIn, 'at'>,
 ): Promise<void> {
   const text = (value: string) => storable(value.slice(0, MAX_CHARS));
@@ -58,10 +58,6 @@ export async function noteRefusal(
   await noted.catch((error) => log.warn({ err: error }, 'could not record a refused sign-in'));
 }
 
-export interface ListedRefusal extends RefusedSignIn {
-  readonly id: number;
-}
-
 /** Filter of refusals; every field that is present must match. */
 export interface RefusalFilter {
   readonly user?: string | undefined;
@@ -81,8 +77,8 @@ export function listRefusals(
   database: Pick<Database, 'query'>,
   filter: RefusalFilter = {},
   page: { readonly before?: number | undefined; readonly limit: number } = { limit: KEPT_ALL },
-): Promise<ListedRefusal[]> {
-  return database.query<ListedRefusal>(
+): Promise<(RefusedSignIn & { readonly id: number })[]> {
+  return database.query(
     'refused_list',
     `select id, ${COLUMNS} from refused_sign_ins where ${IS_MEANT} and ($4::bigint is null or id < $4)
      order by id desc limit $5`,

@@ -3,7 +3,7 @@ import type { OidcConfig } from '../../../base/contract/config.ts';
 import { claimRoot, wantedClaims } from './claims.ts';
 
 export interface SignInScopes {
-  readonly asked: readonly string[];
+  readonly requested: readonly string[];
   /** `scopes_supported` of the provider (OpenID Connect Discovery section 3); absent without a list. */
   readonly listed?: readonly string[] | undefined;
   /** Granted scopes of the token endpoint (RFC 6749 section 5.1); absent if unstated. */
@@ -53,10 +53,13 @@ export function requestedScopes(
 }
 
 /** Finds claims for admission that may be missing without a scope. */
-export function scopeGaps(oidc: OidcConfig, { asked, listed, granted = asked }: SignInScopes): readonly ScopeGap[] {
+export function scopeGaps(
+  oidc: OidcConfig,
+  { requested, listed, granted = requested }: SignInScopes,
+): readonly ScopeGap[] {
   const gaps = wantedClaims(oidc).flatMap((claim): FoundGap[] => {
     const { scopes, is_certain } = scopesOf(claim, oidc, listed ?? []);
-    const wanted = scopes.filter((scope) => asked.includes(scope));
+    const wanted = scopes.filter((scope) => requested.includes(scope));
     if (wanted.some((scope) => granted.includes(scope))) return [];
     if (wanted.length > 0) return [{ claim, kind: 'not_granted', scopes: wanted }];
     // A provider without a list supports the standard scopes.
@@ -65,8 +68,8 @@ export function scopeGaps(oidc: OidcConfig, { asked, listed, granted = asked }: 
     if (is_certain) return [{ claim, kind: 'certain', scopes: offered.slice(0, 1) }];
     return [{ claim, kind: 'likely', scopes: offered }];
   });
-  const unasked = gaps.flatMap(({ kind, scopes }) => (kind === 'not_granted' ? [] : scopes[0]!));
-  const remedy = `set auth.oidc.scopes to [${[...new Set([...asked, ...unasked])].join(', ')}]`;
+  const missing = gaps.flatMap(({ kind, scopes }) => (kind === 'not_granted' ? [] : scopes[0]!));
+  const remedy = `set auth.oidc.scopes to [${[...new Set([...requested, ...missing])].join(', ')}]`;
   const by_scopes = Map.groupBy(gaps, ({ kind, scopes }) => JSON.stringify([kind, scopes]));
   return [...by_scopes.values()].map((alike) => {
     const { kind, scopes } = alike[0]!;

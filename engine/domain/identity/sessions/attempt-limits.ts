@@ -2,10 +2,10 @@ import { hash } from 'node:crypto';
 import { isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { AuthConfig } from '../../../base/contract/config.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
+import type { Clock } from '../../../base/contract/services.ts';
 import { atMost } from '../../../base/kit/memory.ts';
 import { storable } from '../../../base/kit/storable.ts';
-import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';
 import { readUserCode } from './secrets.ts';
 
@@ -16,15 +16,8 @@ const MAX_REVOKED = 1000;
 const WARNING =
   'rejected too many attempts from one address; see auth.limits, and server.trusted_proxies for the client address';
 
-export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
-
 /** Creates rate limits of sign-in attempts in the database: fixed windows that begin with the first attempt. They raise store_unavailable. */
-export function createAttemptLimits(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly limits: AuthConfig['limits'];
-  readonly log: Log;
-}) {
+export function createAttemptLimits(options: Omit<Background, 'every'> & Pick<AuthConfig, 'limits'>) {
   const { database, clock, limits, log } = options;
   const most: Readonly<Record<AttemptKind, number>> = {
     device_authorization: limits.device_authorizations,
@@ -32,8 +25,8 @@ export function createAttemptLimits(options: {
   };
   const { window_seconds } = limits;
   const window_ms = window_seconds * 1000;
-  const requests = createRequestLimit({ clock, most: limits.requests, window_seconds });
-  const refusals = createRequestLimit({ clock, most: limits.refused_credentials, window_seconds });
+  const requests = createRateLimit({ clock, most: limits.requests, window_seconds });
+  const refusals = createRateLimit({ clock, most: limits.refused_credentials, window_seconds });
   /** End of the refusals by kind and address, on the monotonic clock. */
   const refused = new LRUCache<string, number>(atMost(MAX_REFUSED));
   const warned = new LRUCache<string, true>({ max: MAX_REVOKED, ttl: window_ms });
@@ -50,7 +43,7 @@ export function createAttemptLimits(options: {
     return left_ms > 0 ? waitOf(left_ms) : request(address);
   };
 
-  const refuse = (kind: AttemptKind, client_address: string, count: number, began: Date): Wait => {
+  const reject = (kind: AttemptKind, client_address: string, count: number, began: Date): Wait => {
     if (count === most[kind] + 1) log.warn({ kind, client_address }, WARNING);
     const refused_ms = Math.min(began.getTime() + window_ms - clock.now(), window_ms);
     refused.set(`${kind} ${client_address}`, clock.monotonic() + refused_ms);
@@ -83,7 +76,7 @@ export function createAttemptLimits(options: {
          returning count, window_start`,
         [kind, counted, new Date(now), new Date(now - window_ms), most[kind]],
       );
-      return row!.count <= most[kind] ? undefined : refuse(kind, counted, row!.count, row!.window_start);
+      return row!.count <= most[kind] ? undefined : reject(kind, counted, row!.count, row!.window_start);
     },
     /** The grant of a user code; a wait after too many wrong ones. Many people may share an address. */
     async enterCode(
@@ -108,7 +101,7 @@ export function createAttemptLimits(options: {
       if (grant.id !== null) return { grant: pendingGrant(grant) };
       return failures <= most.code_submission
         ? { grant: undefined }
-        : refuse('code_submission', counted, failures, began);
+        : reject('code_submission', counted, failures, began);
     },
     /** Takes back a counted attempt that succeeded. Attempts count first, so that concurrent ones count, too. */
     async forgive(kind: AttemptKind, address: string): Promise<void> {
@@ -118,11 +111,11 @@ export function createAttemptLimits(options: {
       await database.query('attempt_forgive', text, [kind, counted]);
     },
     /** Looks a credential up, unless too many failed: ours by itself, others by address, in this process. */
-    async ask<Answer>(
+    async lookUp<Found>(
       { text, address, is_ours }: { readonly text: string; readonly address: string; readonly is_ours: boolean },
-      ask: () => Promise<Answer>,
-      isGood: (answer: Answer) => boolean,
-    ): Promise<{ readonly answer: Answer } | Wait> {
+      find: () => Promise<Found>,
+      isGood: (found: Found) => boolean,
+    ): Promise<{ readonly found: Found } | Wait> {
       const counted = countedAddress(address);
       const key = is_ours ? hash('sha256', text, 'base64') : counted;
       const refusal = refusals.take(key);
@@ -135,9 +128,9 @@ export function createAttemptLimits(options: {
       try {
         const wait = request(address);
         if (wait !== undefined) return wait;
-        const answer = await ask();
-        is_refused = !isGood(answer);
-        return { answer };
+        const found = await find();
+        is_refused = !isGood(found);
+        return { found };
       } finally {
         if (!is_refused) refusals.giveBack(key);
       }
@@ -149,41 +142,37 @@ function waitOf(milliseconds: number): Wait {
   return { retry_after_seconds: Math.max(1, Math.ceil(milliseconds / 1000)) };
 }
 
-/** A refused request, with the time to retry. */
+/** A rejected request, with the time to retry. */
 export interface Wait {
   readonly retry_after_seconds: number;
 }
 
 const MAX_KEYS = 20_000;
 
-export type RequestLimit = ReturnType<typeof createRequestLimit>;
-
-/** Creates a rate limit. An LRU of keys bounds its memory. */
-export function createRequestLimit({
-  clock,
-  most,
-  window_seconds,
-}: {
+/** Creates a rate limit: a token bucket of size `most` per key, refilled within a window. An LRU of keys bounds its memory. */
+export function createRateLimit(options: {
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly most: number;
   readonly window_seconds: number;
 }) {
+  const { clock, most, window_seconds } = options;
   const buckets = new LRUCache<string, { left: number; at: number }>(atMost(MAX_KEYS));
   const per_ms = most / (window_seconds * 1000);
   return {
-    take(key: string): Wait | undefined {
+    take(key: string, cost = 1): Wait | undefined {
       const now = clock.monotonic();
       const bucket = buckets.get(key) ?? { left: most, at: now };
       bucket.left = Math.min(most, bucket.left + (now - bucket.at) * per_ms);
       bucket.at = now;
       buckets.set(key, bucket);
-      if (bucket.left < 1) return { retry_after_seconds: Math.max(1, Math.ceil((1 - bucket.left) / per_ms / 1000)) };
-      bucket.left -= 1;
+      if (bucket.left < cost) return waitOf((cost - bucket.left) / per_ms);
+      bucket.left -= cost;
       return undefined;
     },
-    giveBack(key: string): void {
+    /** Gives back a cost; a negative one is taken even beyond what is left. */
+    giveBack(key: string, cost = 1): void {
       const bucket = buckets.get(key);
-      if (bucket !== undefined) bucket.left = Math.min(most, bucket.left + 1);
+      if (bucket !== undefined) bucket.left = Math.min(most, bucket.left + cost);
     },
   };
 }
@@ -194,24 +183,11 @@ const MAX_ADDRESS_CHARS = 64;
 export function countedAddress(address: string): string {
   const [plain = ''] = address.split('%');
   if (!isIPv6(plain)) return storable(address.slice(0, MAX_ADDRESS_CHARS));
-  const groups = groupsOf(plain);
-  const is_mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
-  if (is_mapped)
-    return groups
-      .slice(6)
-      .flatMap((group) => [group >> 8, group & 255])
-      .join('.');
-  return `${groups
-    .slice(0, 4)
-    .map((group) => group.toString(16))
-    .join(':')}::/64`;
-}
-
-/** The eight numbers of an IPv6 address (RFC 4291 section 2.2). */
-function groupsOf(address: string): number[] {
-  // A URL normalizes all forms of an address.
-  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
-  const numbers = (text = '') => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
-  const [first, last] = [numbers(head), numbers(tail)];
-  return [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
+  // A URL normalizes all forms of an address (RFC 4291 section 2.2).
+  const halves = new URL(`http://[${plain}]`).hostname.slice(1, -1).split('::');
+  const [first = [], last = []] = halves.map((half) => half.split(':').filter((group) => group !== ''));
+  const groups = [...first, ...Array<string>(8 - first.length - last.length).fill('0'), ...last];
+  if (groups.slice(0, 6).join(':') !== '0:0:0:0:0:ffff') return `${groups.slice(0, 4).join(':')}::/64`;
+  const mapped = groups.slice(6).map((group) => Number.parseInt(group, 16));
+  return mapped.flatMap((group) => [group >> 8, group & 255]).join('.');
 }

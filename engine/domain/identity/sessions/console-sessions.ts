@@ -1,6 +1,7 @@
 import type { Clock } from '../../../base/contract/services.ts';
 import { storable, storableJson } from '../../../base/kit/storable.ts';
 import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import type { Person } from '../provider/admit.ts';
 import { hashSecret, isSecret, makeId, makeSecret, type SecretTags } from './secrets.ts';
 
@@ -27,7 +28,6 @@ const LONGEST_MS = 8 * 60 * 60_000;
 const SEEN_MS = 60_000;
 /** Grace period of a replaced cookie. */
 const REPLACED_MS = 30_000;
-/** Lifetime of a link. */
 export const LINK_SECONDS = 60;
 
 type Row = Pick<ConsoleSession, 'seen_at' | 'expires_at' | 'ends_at'> &
@@ -44,15 +44,14 @@ export interface SignedIn {
   readonly client_address: string;
 }
 
-/** Sessions of browsers (console). */
 export type ConsoleSessions = ReturnType<typeof createConsoleSessions>;
 
 /** Creates the console sessions of a database. All functions raise store_unavailable. */
-export function createConsoleSessions(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly tags?: SecretTags | undefined;
-}) {
+export function createConsoleSessions(
+  options: Pick<Background, 'database' | 'clock'> & {
+    readonly tags?: SecretTags | undefined;
+  },
+) {
   const { database, clock, tags } = options;
   const after = (ms: number) => new Date(clock.now() + ms);
 

@@ -1,6 +1,6 @@
-import type { Clock } from '../../../base/contract/services.ts';
+import { StageError } from '../../../base/contract/errors.ts';
 import { storable, storableJson } from '../../../base/kit/storable.ts';
-import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import type { Person } from '../provider/admit.ts';
 import {
   hashSecret,
@@ -56,6 +56,7 @@ const COLLECT_MS = 60_000;
 /** As for a replaced refresh token; see `sessions.ts`. */
 const REPEATED_MS = 30_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
+const MAX_CODES_TRIED = 5;
 
 interface CollectedRow {
   readonly outcome: Exclude<PollResult['outcome'], 'used'>;
@@ -74,14 +75,14 @@ export function pendingGrant(row: PendingGrant): PendingGrant {
 export type DeviceGrants = ReturnType<typeof createDeviceGrants>;
 
 /** Creates the device authorization grants of a database. All functions raise store_unavailable. */
-export function createDeviceGrants(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly refresh_days: number;
-  readonly tags?: SecretTags;
-  /** Called after a session ended: resolves when this process refuses its tokens. */
-  readonly onEnded?: () => Promise<void>;
-}) {
+export function createDeviceGrants(
+  options: Pick<Background, 'database' | 'clock'> & {
+    readonly refresh_days: number;
+    readonly tags?: SecretTags;
+    /** Called after a session ended: resolves when this process rejects its tokens. */
+    readonly onEnded?: () => Promise<void>;
+  },
+) {
   const { database, clock, refresh_days, tags, onEnded } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
   const pending = ([row]: readonly PendingGrant[]) => row && pendingGrant(row);
@@ -99,30 +100,32 @@ export function createDeviceGrants(options: {
   };
 
   return {
-    /** Fails for a user code that is taken: less than once in a million with fewer than 25,000 pending sign-ins. */
     async begin({ client, client_address, surface }: Device) {
-      const [device_code, user_code] = [makeSecret(tags), makeUserCode()];
-      await database.query(
-        'device_begin',
-        `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at, surface)
-         values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-        [
-          makeId('dev'),
-          hashSecret(device_code),
-          user_code,
-          storable(client),
-          storable(client_address),
-          later(0),
-          later(LIFETIME_SECONDS * 1000),
-          surface === undefined ? null : storable(surface),
-        ],
-      );
-      return {
-        device_code,
-        user_code: shownUserCode(user_code),
-        expires_in_seconds: LIFETIME_SECONDS,
-        interval_seconds: INTERVAL_SECONDS,
-      };
+      const device_code = makeSecret(tags);
+      // A random code is taken less than once in a million with fewer than 25,000 pending sign-ins.
+      for (let tries = 1; tries <= MAX_CODES_TRIED; tries++) {
+        const user_code = makeUserCode();
+        const is_free = await changed(
+          'device_begin',
+          `insert into device_grants (id, device_code_hash, user_code, client, client_address, created_at, expires_at, surface)
+           values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (user_code) do nothing returning id`,
+          [
+            makeId('dev'),
+            hashSecret(device_code),
+            user_code,
+            storable(client),
+            storable(client_address),
+            later(0),
+            later(LIFETIME_SECONDS * 1000),
+            surface === undefined ? null : storable(surface),
+          ],
+        );
+        if (is_free) {
+          const seconds = { expires_in_seconds: LIFETIME_SECONDS, interval_seconds: INTERVAL_SECONDS };
+          return { device_code, user_code: shownUserCode(user_code), ...seconds };
+        }
+      }
+      throw new StageError('temporarily_unavailable', 'Too many sign-ins are pending. Try again shortly.');
     },
 
     noteState: (grant_id: string, state: string) =>

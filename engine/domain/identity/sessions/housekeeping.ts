@@ -1,8 +1,7 @@
-import type { Clock, Log } from '../../../base/contract/services.ts';
-import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { everyInBackground } from '../../../base/kit/clock.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
-import type { Database } from '../../../base/store/database.ts';
 import { isUnavailable } from '../../../base/store/store-errors.ts';
+import type { Background } from '../background.ts';
 
 const INTERVAL_MS = 600_000;
 const CLOSE_TIMEOUT_MS = 500;
@@ -41,13 +40,7 @@ const DUE = [
 ] as const;
 
 /** Starts the deletion of expired sign-ins, attempts and sessions, in batches every ten minutes. */
-export function startHousekeeping(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly every?: Every;
-}) {
-  const { database, clock, log, every = everyInBackground } = options;
+export function startHousekeeping({ database, clock, log, every = everyInBackground }: Background) {
   let sweeping: Promise<void> | undefined;
   let closed = false;
 

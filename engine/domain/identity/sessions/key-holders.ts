@@ -1,9 +1,8 @@
 import { setTimeout } from 'node:timers/promises';
 import { StageError } from '../../../base/contract/errors.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
-import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { everyInBackground } from '../../../base/kit/clock.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
-import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 
 /** Registry of the signing keys of all gateways on a database. During a key rotation gateways meet keys that they do not have yet. */
 export interface KeyHolders {
@@ -24,13 +23,9 @@ const WARN_MS = 60_000;
 const CLOSE_TIMEOUT_MS = 500;
 
 /** `held`: ids of the keys in force, announced periodically. */
-export function openKeyHolders(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly held: () => readonly string[];
-  readonly every?: Every;
-}): KeyHolders & { close(): Promise<void> } {
+export function openKeyHolders(
+  options: Background & { readonly held: () => readonly string[] },
+): KeyHolders & { close(): Promise<void> } {
   const { database, clock, log, held, every = everyInBackground } = options;
   const announced = new Map<string, number>();
   let warned_at = Number.NEGATIVE_INFINITY;
@@ -92,7 +87,7 @@ export function openKeyHolders(options: {
           'this gateway lacks a signing key of another gateway, and responds 503: before a rotation, add the new key to auth.session.previous_signing_keys of every gateway',
         );
       }
-      throw keyElsewhere();
+      throw new StageError('temporarily_unavailable', ROTATING, { headers: { 'retry-after': '1' } });
     },
     async close() {
       stop();
@@ -101,10 +96,4 @@ export function openKeyHolders(options: {
   };
 }
 
-function keyElsewhere(): StageError {
-  return new StageError(
-    'temporarily_unavailable',
-    'The signing key is being rotated, and this replica does not have it yet. Try again shortly.',
-    { headers: { 'retry-after': '1' } },
-  );
-}
+const ROTATING = 'The signing key is being rotated, and this replica does not have it yet. Try again shortly.';

@@ -60,7 +60,7 @@ export function createSessionTokens(options: {
 
   const admit = ({ principal, expires_at }: Entry): Principal => {
     if (clock.now() >= expires_at) throw expired(expires_at);
-    if (revocations.has(principal.token.id)) throw ended();
+    if (revocations.has(principal.token.id)) throw new StageError('credential_revoked', ENDED);
     return principal;
   };
 
@@ -69,7 +69,7 @@ export function createSessionTokens(options: {
     const is_enough =
       carried_groups !== undefined && (carried_groups.of === groups.id || carried_groups.of === ANY_GROUP);
     const all = is_enough ? carried_groups.groups : await groupsOf(session_id);
-    if (all === undefined) throw ended();
+    if (all === undefined) throw new StageError('credential_revoked', ENDED);
     return groups.among(all);
   };
 
@@ -93,8 +93,8 @@ export function createSessionTokens(options: {
       const expires_at = issued_at + ttl_seconds;
       const roles = rolesOf(auth, person.groups);
       const carried_groups = { groups: groups.among(person.groups), of: groups.id };
-      const signed = (said: Person, carried?: CarriedGroups) =>
-        sign(writeClaims(id, said, roles, carried), issued_at, expires_at);
+      const signed = (described: Person, carried?: CarriedGroups) =>
+        sign(writeClaims(id, described, roles, carried), issued_at, expires_at);
       let access_token = await signed(person, carried_groups);
       if (access_token.length > MOST_TOKEN_CHARS) {
         const fields = {
@@ -121,7 +121,7 @@ export function createSessionTokens(options: {
     /** The principal of an open session. Raises credential_revoked, store_unavailable. */
     principalOf(session_id: string, person: Person): Principal {
       if (!mayStay(person)) throw notAllowed(person);
-      if (revocations.has(session_id)) throw ended();
+      if (revocations.has(session_id)) throw new StageError('credential_revoked', ENDED);
       return principalOf({ session_id, person: { ...person, groups: groups.among(person.groups) } }, config);
     },
     /** The session of a token, also of an expired or revoked one; `undefined` without our signature. */
@@ -180,8 +180,10 @@ function createPayloadReader(keys: SessionKeys, issuer: string, { assertUnknown 
     } catch (error) {
       // The signature is valid: these errors are about tokens of our own.
       if (error instanceof errors.JWTExpired) throw expired(Number(error.payload.exp) * 1000);
-      if (error instanceof errors.JWTClaimValidationFailed && /^(?:iss|aud)$/.test(error.claim))
-        throw elsewhere(issuer);
+      if (error instanceof errors.JWTClaimValidationFailed && /^(?:iss|aud)$/.test(error.claim)) {
+        const problem = `The session token was issued by another gateway. Sign in to ${issuer}.`;
+        throw new StageError('credential_invalid', problem);
+      }
       if (error instanceof errors.JOSEError) throw notOurs(error);
       throw error;
     }
@@ -220,10 +222,6 @@ function notOurs(cause?: unknown): StageError {
   );
 }
 
-function elsewhere(issuer: string): StageError {
-  return new StageError('credential_invalid', `The session token was issued by another gateway. Sign in to ${issuer}.`);
-}
-
 function expired(at: number): StageError {
   const when = new Date(at);
   // Only a leaked key can sign a number that is not a date.
@@ -234,12 +232,7 @@ function expired(at: number): StageError {
   );
 }
 
-function ended(): StageError {
-  return new StageError(
-    'credential_revoked',
-    'This session was ended by a sign-out or an administrator. Sign in again.',
-  );
-}
+const ENDED = 'This session was ended by a sign-out or an administrator. Sign in again.';
 
 function notAllowed({ email }: Person): StageError {
   return new StageError(
@@ -289,20 +282,8 @@ function writeClaims(
 }
 
 function readClaims(claims: JWTPayload): SessionClaims | undefined {
-  const {
-    sub,
-    sid,
-    email,
-    name,
-    groups,
-    groups_of = ANY_GROUP,
-    team,
-    project,
-    idp_issuer,
-    idp_subject,
-    iat,
-    exp,
-  } = claims;
+  const { sub, sid, email, groups, groups_of = ANY_GROUP, idp_issuer, idp_subject, iat, exp } = claims;
+  const { name, team, project } = claims;
   if (!isText(sid) || !isText(email) || !isText(idp_issuer) || !isText(idp_subject)) return undefined;
   if (sub !== principalIdOf({ email }) || !Number.isSafeInteger(exp) || !Number.isSafeInteger(iat)) return undefined;
   if (groups !== undefined && !isListOfTexts(groups)) return undefined;

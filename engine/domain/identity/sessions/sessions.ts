@@ -1,10 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
 import { StageError } from '../../../base/contract/errors.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
-import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { everyInBackground } from '../../../base/kit/clock.ts';
 import { storable, storableJson } from '../../../base/kit/storable.ts';
 import { openWriteBehind } from '../../../base/kit/write-behind.ts';
 import type { Database } from '../../../base/store/database.ts';
+import type { Background } from '../background.ts';
 import type { Person } from '../provider/admit.ts';
 import { countedAddress } from './attempt-limits.ts';
 import {
@@ -40,6 +40,13 @@ export interface SessionSummary {
   readonly refused_from: string | null;
 }
 
+/** A session that is locked for a renewal: most providers treat a second use of its grant as theft. */
+export interface TakenSession {
+  readonly id: string;
+  readonly person: Person;
+  readonly sealed_grant: string;
+}
+
 /**
  * State of a refresh token. `ready`: for a renewal. `repeated`: replaced a moment ago, with its successor. `replaced`: its successor is
  * in use. `busy`: another renewal of the session is in progress.
@@ -50,13 +57,10 @@ export type RefreshBegun =
       readonly outcome: 'replaced';
       /** The first since the newest session token expired: a client that adopts credentials then has to renew them. */
       readonly is_first: boolean;
-      readonly session: { readonly id: string; readonly person: Person };
+      readonly session: Pick<TakenSession, 'id' | 'person'>;
     }
   | { readonly outcome: 'repeated'; readonly session: OpenSession }
-  | {
-      readonly outcome: 'ready';
-      readonly session: { readonly id: string; readonly person: Person; readonly sealed_grant: string };
-    };
+  | { readonly outcome: 'ready'; readonly session: TakenSession };
 
 /** A refresh token, and the address of the client that sent it. */
 export interface PresentedToken {
@@ -72,48 +76,40 @@ const BUSY_TIMEOUT_MS = 6000;
 const FIRST_BUSY_POLL_MS = 100;
 const MAX_LISTED = 1000;
 
-interface BegunRow {
-  readonly outcome: RefreshBegun['outcome'];
-  readonly id: string;
-  readonly person: Person;
-  readonly sealed_grant: string;
-  readonly successor: string;
-}
-
 /** A used refresh token, with the renewed session. */
-export interface RefreshedSession extends PresentedToken {
-  readonly person: Person;
-  readonly sealed_grant: string;
-}
+export type RefreshedSession = PresentedToken & Pick<TakenSession, 'person' | 'sealed_grant'>;
 
-/** Sessions of people who signed in, and their refresh tokens. */
 export type Sessions = ReturnType<typeof createSessions>;
 
 /** Creates the sessions of a database. All functions raise store_unavailable. */
-export function createSessions(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  /** Called after a session ended: resolves when this process refuses its tokens. */
-  readonly onEnded?: () => Promise<void>;
-  /** Longest renewal, after which another one may begin, as after a crash. Absent: 60. */
-  readonly refresh_seconds?: number;
-  readonly token_seconds?: number;
-  /** Longest wait for another renewal of the session. Absent: 6000. */
-  readonly busy_timeout_ms?: number;
-  readonly tags?: SecretTags;
-}) {
+export function createSessions(
+  options: Pick<Background, 'database' | 'clock'> & {
+    /** Called after a session ended: resolves when this process rejects its tokens. */
+    readonly onEnded?: () => Promise<void>;
+    /** Longest renewal, after which another one may begin, as after a crash. Absent: 60. */
+    readonly refresh_seconds?: number;
+    readonly token_seconds?: number;
+    /** Longest wait for another renewal of the session. Absent: 6000. */
+    readonly busy_timeout_ms?: number;
+    readonly tags?: SecretTags;
+  },
+) {
   const { database, clock, onEnded, refresh_seconds = 60, token_seconds = 3600, tags } = options;
   const { busy_timeout_ms = BUSY_TIMEOUT_MS } = options;
   const now = () => new Date(clock.now());
 
   const beginOnce = async ({ refresh_token, client_address }: PresentedToken): Promise<RefreshBegun> => {
-    const [row] = await database.query<BegunRow>('refresh_begin', 'select * from begin_renewal($1, $2, $3, $4, $5)', [
-      hashSecret(refresh_token),
-      countedAddress(client_address),
-      now(),
-      new Date(clock.now() + refresh_seconds * 1000),
-      new Date(clock.now() - REPEATED_SECONDS * 1000),
-    ]);
+    const [row] = await database.query<TakenSession & Pick<RefreshBegun, 'outcome'> & { successor: string }>(
+      'refresh_begin',
+      'select * from begin_renewal($1, $2, $3, $4, $5)',
+      [
+        hashSecret(refresh_token),
+        countedAddress(client_address),
+        now(),
+        new Date(clock.now() + refresh_seconds * 1000),
+        new Date(clock.now() - REPEATED_SECONDS * 1000),
+      ],
+    );
     const { outcome, id, person, sealed_grant, successor } = row!;
     if (outcome === 'ready') return { outcome, session: { id, person, sealed_grant } };
     if (outcome === 'replaced') {
@@ -185,7 +181,7 @@ export function createSessions(options: {
       return row?.session_id;
     },
 
-    /** Ends a session by its person or the gateway; every replica refuses its tokens within a second. */
+    /** Ends a session by its person or the gateway; every replica rejects its tokens within a second. */
     async end(session_id: string, because: string, by: 'person' | 'gateway' = 'gateway'): Promise<boolean> {
       const [row] = await database.query<{ ended: boolean }>(
         'session_end',
@@ -225,12 +221,7 @@ const OVERLAP_MS = 60_000;
 export type Revocations = ReturnType<typeof openRevocations>;
 
 /** Opens the list of ended sessions and keeps it up to date; the database may be unavailable at first. */
-export function openRevocations(options: {
-  readonly database: Pick<Database, 'query' | 'listen'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly every?: Every;
-}) {
+export function openRevocations(options: Background & { readonly database: Pick<Database, 'listen'> }) {
   const { database, clock, log, every = everyInBackground } = options;
   const ended = new Map<string, number>();
   const listeners = new Set<(session_id: string) => void>();
@@ -292,7 +283,7 @@ export function openRevocations(options: {
     },
     /** Raises store_unavailable before the first read of the list. */
     has(session_id: string) {
-      if (!read) throw notRead();
+      if (!read) throw new StageError('store_unavailable', NOT_READ);
       return ended.has(session_id);
     },
     onRevoked(listener: (session_id: string) => void) {
@@ -307,12 +298,7 @@ export function openRevocations(options: {
   };
 }
 
-function notRead(): StageError {
-  return new StageError(
-    'store_unavailable',
-    'The gateway cannot check whether this session has ended. Try again shortly.',
-  );
-}
+const NOT_READ = 'The gateway cannot check whether this session has ended. Try again shortly.';
 
 /** Session tokens seen with a request: proof that the client received its renewal. */
 export interface SessionActivity {
@@ -321,12 +307,7 @@ export interface SessionActivity {
 }
 
 /** Opens the session activity of a process: write-behind within a second, later during a database outage. */
-export function openSessionActivity(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly log: Log;
-  readonly every?: Every;
-}) {
-  const { database, log, every } = options;
+export function openSessionActivity({ database, log, every }: Omit<Background, 'clock'>) {
   return openWriteBehind<number>({
     write: (noted) =>
       database.query(

@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import { StageError } from '../../../base/contract/errors.ts';
-import type { BearerTokens, Clock, Log, Principal } from '../../../base/contract/services.ts';
-import type { Every } from '../../../base/kit/clock.ts';
+import type { BearerTokens, Principal } from '../../../base/contract/services.ts';
 import { createGroupCommit, type GroupCommit } from '../../../base/kit/group-commit.ts';
 import { atMost } from '../../../base/kit/memory.ts';
 import { openWriteBehind, type WriteBehind } from '../../../base/kit/write-behind.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { isPermanent } from '../../../base/store/store-errors.ts';
+import type { Background } from '../background.ts';
 import { OWNER_STATUS, type OwnerStatus, suspension } from '../deprovisioning/deprovision.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
 import { isRefreshToken } from '../sessions/secrets.ts';
@@ -33,11 +33,8 @@ const MAX_BATCH = 100;
 
 type Lookup = Promise<Entry | undefined>;
 
-interface AccessTokensOptions {
+interface AccessTokensOptions extends Background {
   readonly database: Pick<Database, 'query' | 'listen'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly every?: Every;
   /** Groups that the configuration in force reads; absent or `undefined`: all. */
   readonly groups?: () => DecidingGroups | undefined;
   /** Days that personal tokens work after the last verification of their owner; absent: forever. */
@@ -232,21 +229,21 @@ export class AccessTokens implements BearerTokens {
     const refusal = (code: 'credential_revoked' | 'credential_expired', why: string) =>
       new StageError(code, `The access token "${name}" (${id}) ${why}`);
     if (revoked_at !== null) {
-      const why = `was revoked on ${revoked_at.toISOString()}. Ask your administrator for a new one.`;
+      const why = `was revoked on ${revoked_at.toISOString()}. ${howToReplace(entry)}`;
       throw refusal('credential_revoked', why);
     }
     if (expires_at !== null && now >= expires_at.getTime()) {
-      const why = `expired on ${expires_at.toISOString()}. Ask your administrator for a new one.`;
+      const why = `expired on ${expires_at.toISOString()}. ${howToReplace(entry)}`;
       throw refusal('credential_expired', why);
     }
     const days = this.#options.verified_days?.();
     if (!suspension(entry, now, days).suspended) return;
     const sign_in = `Sign in again ("${this.#options.how_to_sign_in?.() ?? 'appscli login'}")`;
     if (entry.is_blocked) {
-      const why = `is a personal token, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not admit you. ${sign_in}; the token then works again.`;
+      const why = `is suspended: your identity provider did not renew your sign-in, or the gateway does not admit you. ${sign_in} to use the token again.`;
       throw refusal('credential_revoked', why);
     }
-    const why = `is a personal token, and you have not signed in for ${days} days. ${sign_in}; the token then works again.`;
+    const why = `is suspended: you have not signed in for ${days} days. ${sign_in} to use the token again.`;
     throw refusal('credential_expired', why);
   }
 }
@@ -255,6 +252,13 @@ const MALFORMED =
   'The access token is malformed: expected "gw_" and 49 more characters, with a checksum at the end. Copy the whole token again.';
 const UNKNOWN =
   'The access token is unknown. Check that it is for this gateway, or ask your administrator for a new one.';
+
+/** Only personal tokens have a `verified_at`. */
+function howToReplace({ verified_at }: OwnerStatus): string {
+  return verified_at === null
+    ? 'Ask your administrator for a new one.'
+    : 'Create a new one in the console, or ask your administrator for one.';
+}
 
 function storeAway(cause?: unknown): StageError {
   const problem = 'The gateway cannot check access tokens now. Try again shortly.';
@@ -302,7 +306,7 @@ function principalOf(row: TokenRow, deciding: DecidingGroups | undefined): Princ
 const SIGNED = /^ey[\w-]*\./;
 
 const REFRESH_TOKEN =
-  'This is a refresh token, which only renews session tokens at /oauth/token. Send the session token issued with it ("access_token").';
+  'This is a refresh token, which only renews session tokens at /oauth/token. Send the session token: the field `access_token` of the same response.';
 const SERVICE_TOKEN =
   'This is a service token, which is for the admin API only. Create an access token for models ("appscli tokens create").';
 const NO_SIGN_IN =

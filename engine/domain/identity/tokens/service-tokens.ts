@@ -279,20 +279,30 @@ export function createServiceTokenVerifier({
       throw new StageError('credential_invalid', 'The service token is malformed. Copy the whole token again.');
     }
     const token = await lookups.run(hashToken(text));
-    if (token === undefined) throw new StageError('credential_invalid', 'The service token is unknown.');
+    if (token === undefined) throw new StageError('credential_invalid', UNKNOWN);
     requireInForce(token, clock.now());
     return token;
   };
 }
+
+const UNKNOWN =
+  'The service token is unknown. Check that it is for this gateway, or ask an administrator for a new one.';
+const ASK_FOR_NEW = 'Ask an administrator for a new one.';
 
 function requireInForce(token: ServiceToken, now: number): void {
   const { name, id, owner } = token;
   const called = `The service token "${name}" (${id})`;
   switch (showServiceToken(token, now).state) {
     case 'revoked':
-      throw new StageError('credential_revoked', `${called} was revoked on ${token.revoked_at?.toISOString()}.`);
+      throw new StageError(
+        'credential_revoked',
+        `${called} was revoked on ${token.revoked_at?.toISOString()}. ${ASK_FOR_NEW}`,
+      );
     case 'expired':
-      throw new StageError('credential_expired', `${called} expired on ${token.expires_at.toISOString()}.`);
+      throw new StageError(
+        'credential_expired',
+        `${called} expired on ${token.expires_at.toISOString()}. ${ASK_FOR_NEW}`,
+      );
     case 'suspended':
       throw new StageError(
         'credential_revoked',

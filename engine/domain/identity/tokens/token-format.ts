@@ -22,7 +22,6 @@ export const TOKENS_CHANNEL = 'appscli_tokens';
 
 type TokenKind = keyof typeof PREFIXES;
 
-/** Makes a new token. */
 export function generateToken(kind: TokenKind = 'access'): string {
   const body = PREFIXES[kind] + base62(randomBytes(RANDOM_BYTES), RANDOM_CHARS);
   return body + checksum(body);

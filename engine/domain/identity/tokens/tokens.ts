@@ -1,8 +1,6 @@
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
 import { OperationError } from '../../../base/contract/operation-error.ts';
-import type { Log } from '../../../base/contract/services.ts';
-import type { Telemetry } from '../../../base/contract/telemetry.ts';
 import { isPrintableLine } from '../../../base/kit/text/printable.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { actorLabel, type Changing } from '../../audit/index.ts';
@@ -16,6 +14,7 @@ import {
   suspension,
   verifiedDays,
 } from '../deprovisioning/deprovision.ts';
+import type { AccountCheckContext } from '../deprovisioning/recheck-session.ts';
 import { newToken, TOKENS_CHANNEL } from './token-format.ts';
 
 interface NewToken {
@@ -321,14 +320,10 @@ export function tokenGroupsOpenTo(
 
 /** Revokes personal tokens in token groups that are no longer open to their owner. Errors are only logged. */
 export async function endTokensTheyLost(
-  asking: Pick<Changing, 'database' | 'clock'> & {
-    readonly config: GatewayConfig;
-    readonly log: Log;
-    readonly telemetry: Pick<Telemetry, 'operation'>;
-  },
+  context: Omit<AccountCheckContext, 'identity'>,
   { email, groups }: { readonly email: string; readonly groups: readonly string[] },
 ): Promise<void> {
-  const { config, database, clock, log } = asking;
+  const { config, database, clock, log } = context;
   const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
   const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
   try {
@@ -343,7 +338,7 @@ export async function endTokensTheyLost(
       [new Date(clock.now()), `user:${email}`, token_groups],
     );
     if (ended.length === 0) return;
-    for (const _ of ended) reportOwnChange(asking, 'token.revoke');
+    for (const _ of ended) reportOwnChange(context, 'token.revoke');
     log.info({ email, ended: ended.length }, 'revoked access tokens in token groups that their owner left');
   } catch (error) {
     log.warn({ err: error, email }, 'could not revoke access tokens in token groups that their owner left yet');

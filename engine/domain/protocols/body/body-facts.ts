@@ -44,9 +44,9 @@ function otherApi(protocol: string, body: Json, base_path: string): StageError |
   const served = definitionNamed(protocol);
   const [meant, field] = served?.meantFor(body) ?? [];
   if (served === undefined || meant === undefined) return undefined;
-  const { api, path } = definitionOf(meant);
-  const where = `which this gateway serves at POST ${base_path}${path}; this path serves ${served.api}`;
-  return invalid(field!, `is of ${api}, ${where}`);
+  const { name, path } = definitionOf(meant);
+  const where = `which this gateway serves at POST ${base_path}${path}; this path serves the ${served.name} API`;
+  return invalid(field!, `is of the ${name} API, ${where}`);
 }
 
 const BYTES_PER_TOKEN = 4;

@@ -1,5 +1,6 @@
 import type { ChatBound } from '../../../base/contract/config.ts';
 import type { RequestBody } from '../../../base/contract/stage.ts';
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import { countAt, invalid, listAt, optional } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
 import type { Unproven } from '../translation/made-reasoning.ts';
@@ -49,11 +50,6 @@ export interface Attached {
   images: number;
   holds_state: boolean;
   unproven_reasoning?: Unproven;
-}
-
-/** The fields of an object; an empty object for other values. */
-export function fieldsOf(value: unknown): Json {
-  return typeof value === 'object' && value !== null ? (value as Json) : {};
 }
 
 /** An array by its key, empty where there is none. Raises invalid_request. */

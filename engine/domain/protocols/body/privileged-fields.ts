@@ -1,5 +1,4 @@
 import type { KeyNames, KnownKey } from '../../../base/contract/key-names.ts';
-import { PROTOCOLS, type Protocol } from '../../../base/contract/protocol.ts';
 import { KeyTable } from '../../../base/kit/json/key-names.ts';
 
 /**
@@ -13,18 +12,12 @@ export interface PrivilegedField {
   readonly name: string;
   /** `top`: at the top level of the body; `any`: at any depth outside content and tool definitions. */
   readonly level: 'top' | 'any';
-  readonly protocols: readonly Protocol[];
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'bound';
   readonly rule: 'check' | 'price' | 'refuse' | 'pass';
   readonly harmless?: readonly string[];
   readonly meaning: string;
   readonly source: string;
 }
-
-const MESSAGES = ['messages'] as const;
-const CHAT = ['chat'] as const;
-const COMPAT = PROTOCOLS.filter((protocol) => protocol !== 'messages');
-const EVERY = PROTOCOLS;
 
 const MESSAGES_API = 'Messages API reference, create a message';
 const COMPAT_API = 'chat completions and Responses API references, create';
@@ -40,7 +33,6 @@ const PORTKEY = 'Portkey documentation, configs';
 type Row = readonly [
   names: string,
   level: PrivilegedField['level'],
-  protocols: readonly Protocol[],
   source: string,
   meaning: string,
   harmless?: readonly string[],
@@ -51,9 +43,9 @@ const fields = (
   rule: PrivilegedField['rule'],
   rows: readonly Row[],
 ): PrivilegedField[] =>
-  rows.flatMap(([names, level, protocols, source, meaning, harmless]) =>
+  rows.flatMap(([names, level, source, meaning, harmless]) =>
     names.split(' ').map((name) => ({
-      ...{ name, level, protocols, decides, rule, meaning, source },
+      ...{ name, level, decides, rule, meaning, source },
       ...(harmless && { harmless }),
     })),
   );
@@ -64,64 +56,64 @@ const TIERS = ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'fle
 
 export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
   ...fields('model', 'check', [
-    ['model', 'any', EVERY, `${MESSAGES_API}; ${RESPONSES_API}`, 'the model of a tool, fallback, plugin or moderation'],
-    ['models', 'any', EVERY, OPENROUTER, 'models that are tried one after the other, or that a router chooses from'],
-    ['fallbacks', 'any', EVERY, `${MESSAGES_API}; ${LITELLM}`, 'models that answer when the first declines or fails'],
-    ['engine', 'top', CHAT, OLD_COMPLETIONS, 'an older name of the model'],
-    ['deployment deployment_name deployment_id', 'top', COMPAT, AZURE, 'the deployment of a model'],
+    ['model', 'any', `${MESSAGES_API}; ${RESPONSES_API}`, 'the model of a tool, fallback, plugin or moderation'],
+    ['models', 'any', OPENROUTER, 'models that are tried one after the other, or that a router chooses from'],
+    ['fallbacks', 'any', `${MESSAGES_API}; ${LITELLM}`, 'models that answer when the first declines or fails'],
+    ['engine', 'top', OLD_COMPLETIONS, 'an older name of the model'],
+    ['deployment deployment_name deployment_id', 'top', AZURE, 'the deployment of a model'],
   ]),
   ...fields('price', 'price', [
-    ['service_tier', 'any', EVERY, `${MESSAGES_API}; ${COMPAT_API}`, 'the capacity that serves the request', TIERS],
-    ['speed', 'any', EVERY, `${MESSAGES_API}; ${OPENROUTER}`, 'faster output, at a higher price', ['standard']],
-    ['inference_geo', 'any', MESSAGES, MESSAGES_API, 'where the model runs; a region costs more', ['global']],
-    ['modalities', 'top', COMPAT, COMPAT_API, 'whether the answer is also spoken or drawn, at other prices', ['text']],
-    ['input_audio', 'any', COMPAT, `${COMPAT_API}; servers of open models`, 'audio in the prompt, at other prices'],
+    ['service_tier', 'any', `${MESSAGES_API}; ${COMPAT_API}`, 'the capacity that serves the request', TIERS],
+    ['speed', 'any', `${MESSAGES_API}; ${OPENROUTER}`, 'faster output, at a higher price', ['standard']],
+    ['inference_geo', 'any', MESSAGES_API, 'where the model runs; a region costs more', ['global']],
+    ['modalities', 'top', COMPAT_API, 'whether the answer is also spoken or drawn, at other prices', ['text']],
+    ['input_audio', 'any', `${COMPAT_API}; servers of open models`, 'audio in the prompt, at other prices'],
     [
-      ...(['best_of num_return_sequences candidate_count', 'top', CHAT, OLD_COMPLETIONS] as const),
+      ...(['best_of num_return_sequences candidate_count', 'top', OLD_COMPLETIONS] as const),
       'how many answers are made, beside `n`; all of them cost',
       ['0', '1'],
     ],
-    ['performance_config', 'any', EVERY, 'Amazon Bedrock', 'latency-optimized inference, at a higher price'],
+    ['performance_config', 'any', 'Amazon Bedrock', 'latency-optimized inference, at a higher price'],
   ]),
   ...fields('account', 'refuse', [
-    ['billing_policy', 'any', MESSAGES, MESSAGES_API, 'which organization pays'],
-    ['user_profile_id', 'any', EVERY, MESSAGES_API, 'for whom the request is made, and who may be billed'],
-    ['workspace_id', 'any', EVERY, MESSAGES_API, 'which workspace pays'],
-    ['organization', 'any', EVERY, COMPAT_API, 'which organization pays'],
-    ['project', 'any', EVERY, COMPAT_API, 'which project pays'],
-    ['api_key', 'any', EVERY, LITELLM, CREDENTIAL],
-    ['byok', 'any', EVERY, VERCEL, CREDENTIAL],
+    ['billing_policy', 'any', MESSAGES_API, 'which organization pays'],
+    ['user_profile_id', 'any', MESSAGES_API, 'for whom the request is made, and who may be billed'],
+    ['workspace_id', 'any', MESSAGES_API, 'which workspace pays'],
+    ['organization', 'any', COMPAT_API, 'which organization pays'],
+    ['project', 'any', COMPAT_API, 'which project pays'],
+    ['api_key', 'any', LITELLM, CREDENTIAL],
+    ['byok', 'any', VERCEL, CREDENTIAL],
   ]),
   ...fields('route', 'refuse', [
-    ['provider', 'top', EVERY, OPENROUTER, 'which companies may serve the model, at which price'],
-    ['provider_options gateway', 'top', EVERY, VERCEL, 'models, providers and credentials of a router'],
-    ['route', 'top', EVERY, OPENROUTER, 'whether other models answer'],
-    ['plugins', 'top', EVERY, OPENROUTER, 'further models and paid work around the request'],
-    ['preset', 'top', EVERY, OPENROUTER, 'settings that are kept with the router, its models among them'],
-    ['config', 'top', EVERY, PORTKEY, 'targets, credentials and retries of a router'],
-    ['targets', 'top', EVERY, PORTKEY, 'targets of a router'],
-    ['strategy', 'top', EVERY, PORTKEY, 'how a router chooses its targets'],
-    ['orq', 'top', EVERY, 'orq.ai documentation, AI proxy', 'fallbacks and other settings of a router'],
-    ['user_config', 'top', EVERY, LITELLM, 'models and credentials of a router'],
-    ['model_list', 'any', EVERY, LITELLM, 'models and credentials of a router'],
-    ['litellm_params', 'any', EVERY, LITELLM, 'model and credential of a router'],
-    ['custom_llm_provider', 'top', EVERY, LITELLM, 'which company serves the model'],
-    ['api_base base_url', 'any', EVERY, LITELLM, 'to which server the next request goes'],
-    ['extra_body', 'any', EVERY, LITELLM, 'fields that a router adds to its own request'],
-    ['extra_headers', 'any', EVERY, LITELLM, 'headers that a router adds to its own request'],
-    ['extra_query', 'any', EVERY, LITELLM, 'query parameters that a router adds'],
-    ['agent agent_reference', 'top', COMPAT, AZURE_AGENTS, AGENT],
-    ['agent_id', 'top', EVERY, 'Mistral agents API', AGENT],
-    ['assistant_id', 'top', COMPAT, 'Assistants API reference', 'a stored assistant with a model and tools of its own'],
+    ['provider', 'top', OPENROUTER, 'which companies may serve the model, at which price'],
+    ['provider_options gateway', 'top', VERCEL, 'models, providers and credentials of a router'],
+    ['route', 'top', OPENROUTER, 'whether other models answer'],
+    ['plugins', 'top', OPENROUTER, 'further models and paid work around the request'],
+    ['preset', 'top', OPENROUTER, 'settings that are kept with the router, its models among them'],
+    ['config', 'top', PORTKEY, 'targets, credentials and retries of a router'],
+    ['targets', 'top', PORTKEY, 'targets of a router'],
+    ['strategy', 'top', PORTKEY, 'how a router chooses its targets'],
+    ['orq', 'top', 'orq.ai documentation, AI proxy', 'fallbacks and other settings of a router'],
+    ['user_config', 'top', LITELLM, 'models and credentials of a router'],
+    ['model_list', 'any', LITELLM, 'models and credentials of a router'],
+    ['litellm_params', 'any', LITELLM, 'model and credential of a router'],
+    ['custom_llm_provider', 'top', LITELLM, 'which company serves the model'],
+    ['api_base base_url', 'any', LITELLM, 'to which server the next request goes'],
+    ['extra_body', 'any', LITELLM, 'fields that a router adds to its own request'],
+    ['extra_headers', 'any', LITELLM, 'headers that a router adds to its own request'],
+    ['extra_query', 'any', LITELLM, 'query parameters that a router adds'],
+    ['agent agent_reference', 'top', AZURE_AGENTS, AGENT],
+    ['agent_id', 'top', 'Mistral agents API', AGENT],
+    ['assistant_id', 'top', 'Assistants API reference', 'a stored assistant with a model and tools of its own'],
   ]),
   ...fields('price', 'refuse', [
-    ['search_parameters', 'top', COMPAT, 'xAI API reference, live search', 'a live search, billed by its sources'],
+    ['search_parameters', 'top', 'xAI API reference, live search', 'a live search, billed by its sources'],
   ]),
   ...fields('bound', 'pass', [
-    ['context_management', 'top', ['messages', 'responses'], MESSAGES_API, 'compaction by one more run of the model'],
-    ['max_tool_calls', 'top', ['responses'], RESPONSES_API, 'how often tools of the provider may run'],
-    ['reasoning', 'top', COMPAT, `${COMPAT_API}; ${OPENROUTER}`, 'how much is thought; thinking counts as output'],
-    ['prompt', 'top', ['responses'], RESPONSES_API, 'a stored prompt; its size counts as the whole window'],
+    ['context_management', 'top', MESSAGES_API, 'compaction by one more run of the model'],
+    ['max_tool_calls', 'top', RESPONSES_API, 'how often tools of the provider may run'],
+    ['reasoning', 'top', `${COMPAT_API}; ${OPENROUTER}`, 'how much is thought; thinking counts as output'],
+    ['prompt', 'top', RESPONSES_API, 'a stored prompt; its size counts as the whole window'],
   ]),
 ];
 

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import { itemsOf, jsonIn } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
-import { fieldsOf } from './fields.ts';
 
 /** The session of a request, and the stored response that it continues. */
 export interface SessionReading {

@@ -1,3 +1,4 @@
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import {
   type Attached,
   addImage,
@@ -5,7 +6,6 @@ import {
   addReference,
   type BodyReading,
   definedTools,
-  fieldsOf,
   isDataUrl,
   keyedCache,
   listOf,

@@ -83,7 +83,7 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
       noteOthers(part, FILE_FIELDS, notes);
       return { ...readFile(objectAt(part.file, `${param}.file`), `${param}.file`, notes), ...mark };
     case 'input_audio':
-      return notes.refuse('audio', param);
+      return notes.reject('audio', param);
     default:
       throw invalid(`${param}.type`, 'must be text, image_url, file, input_audio or refusal');
   }
@@ -106,7 +106,7 @@ const FILE_OBJECT_FIELDS = new Set(['file_data', 'file_id', 'filename']);
 function readFile(file: Json, param: string, notes: Notes): ImagePart | DocumentPart {
   noteOthers(file, FILE_OBJECT_FIELDS, notes);
   if (isAbsent(file.file_data)) {
-    if (!isAbsent(file.file_id)) notes.refuse('file_reference', `${param}.file_id`);
+    if (!isAbsent(file.file_id)) notes.reject('file_reference', `${param}.file_id`);
     throw invalid(`${param}.file_data`, 'is required: a data: URL with the bytes of the file in base64');
   }
   const path = `${param}.file_data`;
@@ -167,7 +167,7 @@ function readMessages(value: unknown, notes: Notes): Pick<Conversation, 'instruc
 
   const readAssistant = (message: Json, param: string): void => {
     noteFields(message, ASSISTANT_FIELDS);
-    if (!isAbsent(message.audio)) notes.refuse('audio', `${param}.audio`);
+    if (!isAbsent(message.audio)) notes.reject('audio', `${param}.audio`);
     const parts: Part[] = [...readThoughts(message, param), ...readContent(message.content, `${param}.content`, notes)];
     if (parts.some(({ kind }) => kind === 'image' || kind === 'document')) {
       throw invalid(`${param}.content`, 'must be text or refusal parts in a message of the assistant');
@@ -271,12 +271,12 @@ const CUSTOM_FIELDS = new Set(['name', 'description', 'format']);
 const TOOL_FIELDS = new Set(['type', 'function', 'custom', 'cache_control']);
 
 function readTools(body: Json, notes: Notes): ToolFields {
-  if (!isAbsent(body.functions)) notes.refuse('functions', 'functions');
-  if (!isAbsent(body.function_call)) notes.refuse('functions', 'function_call');
+  if (!isAbsent(body.functions)) notes.reject('functions', 'functions');
+  if (!isAbsent(body.function_call)) notes.reject('functions', 'function_call');
   const all = eachAt(body.tools ?? [], 'tools', (tool, at) => readTool(tool, at, notes));
   const own = all.filter((tool) => tool !== undefined);
   if (own.length < all.length || !isAbsent(body.web_search_options)) {
-    if (own.length === 0) notes.refuse('only_provider_tools', all.length > 0 ? 'tools' : 'web_search_options');
+    if (own.length === 0) notes.reject('only_provider_tools', all.length > 0 ? 'tools' : 'web_search_options');
     notes.note('provider_tool');
   }
   const parallel_tool_calls = optional(body, 'parallel_tool_calls', flagAt);
@@ -405,9 +405,9 @@ function recordDropped(body: Json, notes: Notes): void {
 }
 
 function refuseOthers(body: Json, notes: Notes): void {
-  if ((optional(body, 'n', countAt) ?? 1) > 1) notes.refuse('several_choices', 'n');
+  if ((optional(body, 'n', countAt) ?? 1) > 1) notes.reject('several_choices', 'n');
   const modalities = optional(body, 'modalities', listAt) ?? [];
-  if (modalities.some((modality) => modality !== 'text')) notes.refuse('audio', 'modalities');
+  if (modalities.some((modality) => modality !== 'text')) notes.reject('audio', 'modalities');
 }
 
 function readSampling(body: Json): Partial<Conversation> {

@@ -17,15 +17,7 @@ import type {
   Turn,
   UpstreamTarget,
 } from '../translation/conversation.ts';
-import {
-  asError,
-  effortOf,
-  lateInstructions,
-  OPENING,
-  RESULTS_SEEN,
-  shortUser,
-  writePromptCache,
-} from '../translation/features.ts';
+import { asError, effortOf, lateInstructions, OPENING, RESULTS_SEEN, writeAccount } from '../translation/features.ts';
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/rules.ts';
 import {
@@ -33,7 +25,7 @@ import {
   createStrictSchemas,
   FUNCTIONS,
   type StrictSchemas,
-  writeAnswerSchema,
+  writeAnswerFormat,
 } from '../translation/tool-schemas.ts';
 import { ReturnedState } from './call-memory.ts';
 
@@ -67,7 +59,7 @@ function writePart(part: TextPart | ImagePart | DocumentPart, param: string, not
 }
 
 function writeDocument({ source, name }: DocumentPart, param: string, notes: Notes): ContentPart {
-  if (source.kind === 'url') return notes.refuse('document_url', param);
+  if (source.kind === 'url') return notes.reject('document_url', param);
   if (source.kind === 'text') return { type: 'text', text: documentText(source.text, name, notes) };
   return { type: 'file', file: { filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) } };
 }
@@ -267,17 +259,14 @@ function writeChoice(choice: ToolChoice): unknown {
 
 function writeFormat(format: OutputFormat, notes: Notes): unknown {
   if (format.kind === 'json_object') return { type: 'json_object' };
-  const { name = 'answer', description, strict } = format;
-  const { schema, is_strict } = writeAnswerSchema(format, accepted, notes);
-  const said = is_strict || strict === false ? strict : undefined;
-  return { type: 'json_schema', json_schema: present({ name, description, schema, strict: said }) };
+  return { type: 'json_schema', json_schema: writeAnswerFormat(format, accepted, notes) };
 }
 
 const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
 
 /** Writes a request that nearly every server of this protocol accepts. Raises not_translatable by a rule. */
 export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
-  const { model, instructions, turns, output_format, stream } = conversation;
+  const { model, instructions, turns, output_format, verbosity, stream } = conversation;
   return {
     model,
     messages: writeMessages(instructions, turns, target, notes),
@@ -286,7 +275,8 @@ export function writeRequest(conversation: Conversation, target: UpstreamTarget,
     ...writeSampling(conversation, notes),
     ...writeReasoning(conversation.reasoning, target, notes),
     ...(output_format !== undefined && { response_format: writeFormat(output_format, notes) }),
-    ...writeAccount(conversation, notes),
+    ...writeStorage(conversation, notes),
+    ...present({ verbosity, ...writeAccount(conversation, TIERS, notes) }),
     stream,
     ...(stream && { stream_options: { include_usage: true } }),
   };
@@ -320,17 +310,9 @@ function writeReasoning(requested: ReasoningRequest | undefined, target: Upstrea
   return {};
 }
 
-function writeAccount(conversation: Conversation, notes: Notes): Json {
-  const { verbosity, user, metadata, service_tier, store, cache } = conversation;
-  const stored = store === true;
-  if (metadata !== undefined && !stored) notes.note('unstored_metadata');
-  if (service_tier !== undefined && !TIERS.has(service_tier)) notes.note('service_tier');
-  return present({
-    verbosity,
-    user: user === undefined ? undefined : shortUser(user, notes),
-    metadata: stored ? metadata : undefined,
-    service_tier: service_tier !== undefined && TIERS.has(service_tier) ? service_tier : undefined,
-    store: stored ? true : undefined,
-    ...writePromptCache(cache),
-  });
+/** Upstreams reject metadata of responses that they do not store. */
+function writeStorage({ metadata, store }: Conversation, notes: Notes): Json {
+  if (store === true) return present({ metadata, store });
+  if (metadata !== undefined) notes.note('unstored_metadata');
+  return {};
 }

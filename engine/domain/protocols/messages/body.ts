@@ -1,3 +1,4 @@
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import {
   type Attached,
   addImage,
@@ -5,7 +6,6 @@ import {
   addReference,
   type BodyReading,
   definedTools,
-  fieldsOf,
   isBound,
   iterationsOf,
   listOf,
@@ -38,7 +38,7 @@ const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
 
 const OF_CHAT = ['stream_options', 'response_format', 'max_completion_tokens'] as const;
 
-/** The API that a body at the path of Messages is written for, as far as it is certainly another. */
+/** Detects chat or Responses bodies sent to Messages: the API and a field that only it has. */
 export function meantFor(body: Json): readonly ['responses' | 'chat', string] | undefined {
   if (isAbsent(body.messages)) return isAbsent(body.input) ? undefined : ['responses', 'input'];
   // Messages requires it, and chat clients no longer send it.

@@ -1,3 +1,4 @@
+import { PROTOCOL_PATHS } from '../../../base/contract/protocol.ts';
 import { jsonText } from '../../../base/kit/text/printable.ts';
 import { MESSAGES_LIFETIMES } from '../body/lifetimes.ts';
 import { KNOWN_KEYS } from '../body/privileged-fields.ts';
@@ -8,6 +9,7 @@ import { own } from '../read-json.ts';
 import type { Problem } from '../translation/conversation.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readMessagesBody } from './body.ts';
+import { probe } from './probe.ts';
 import { MessagesReader, messagesTexts, readDocument, readMessagesUsage } from './read-answer.ts';
 import { findMadeReasoning, readRequest } from './read-request.ts';
 import { MessagesWriter, writeDocument } from './write-answer.ts';
@@ -51,17 +53,19 @@ export const messagesErrors: ProtocolErrors = {
   knowsOverflow: ({ message }) => message.toLowerCase().includes(TOO_LONG) || TOO_LONG_WITH_ANSWER.test(message),
 };
 
-export const messagesProtocol: ProtocolDefinition = {
+export const definition: ProtocolDefinition = {
   name: 'Messages',
-  api: 'the Messages API',
   provider: 'anthropic',
-  path: '/v1/messages',
+  path: PROTOCOL_PATHS.messages,
+  other_paths: { own: /\/messages\b/i, headers: ['anthropic-version', 'vendor-version'] },
+  upstream_type: 'vendor',
+  privileged_fields: ['inference_geo', 'billing_policy', 'context_management'],
   known_keys: KNOWN_KEYS,
   form_headers: { version: '2023-06-01', beta: undefined },
   readBody: readMessagesBody,
   meantFor,
   output: { fields: ['max_tokens'], min: 0, is_required: true, runs_max: 10, are_runs_bounded: false },
-  kept: { cache_lifetimes: true, call_state: false, responses: false },
+  kept: { cache_lifetimes: true, call_state: false, responses: false, proven_reasoning: true },
   lifetimes: MESSAGES_LIFETIMES,
   readUsage: ofOutline(readMessagesUsage),
   errors: messagesErrors,
@@ -75,6 +79,7 @@ export const messagesProtocol: ProtocolDefinition = {
     has_usage_option: false,
     keep_alive: 'event: ping\ndata: {"type": "ping"}\n\n',
   },
+  probe,
   accepted,
   adapter: {
     readRequest,

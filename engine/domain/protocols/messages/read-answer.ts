@@ -96,7 +96,7 @@ export class MessagesReader extends AnswerReader implements StreamReader {
     if (!isObject(block)) throw brokenAnswer('content_block_start has no content_block');
     this.start(undefined, usageIn(this.usage));
     this.#is_empty = false;
-    // An upstream that does not end one block before the next with the same number has ended it all the same.
+    // A new block with an open index closes the old one.
     this.#close(index);
     this.#blocks.set(index, this.#begin(block));
   }

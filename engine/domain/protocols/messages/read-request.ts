@@ -155,7 +155,7 @@ function readText(block: Json, path: string, notes: Notes): readonly TextPart[] 
 }
 
 function refuseFile(_block: Json, path: string, notes: Notes): never {
-  return notes.refuse('file_reference', `${path}.file_id`);
+  return notes.reject('file_reference', `${path}.file_id`);
 }
 
 const SOURCE_FIELDS: ReadonlySet<string> = new Set(['type', 'media_type', 'data', 'url']);
@@ -168,7 +168,7 @@ function readSource(source: Json, path: string, notes: Notes): ImagePart['source
     case 'url':
       return { kind: 'url', url: nameAt(source.url, `${path}.url`) };
     case 'file':
-      return notes.refuse('file_reference', `${path}.file_id`);
+      return notes.reject('file_reference', `${path}.file_id`);
     default:
       return undefined;
   }
@@ -337,7 +337,7 @@ function readTools(body: Json, notes: Notes): Pick<Conversation, 'tools' | 'tool
   const provider_entry = entries.findIndex(isProviders);
   if (provider_entry !== -1 || servers.length > 0) {
     if (tools.length === 0) {
-      notes.refuse('only_provider_tools', provider_entry === -1 ? 'mcp_servers' : `tools.${provider_entry}`);
+      notes.reject('only_provider_tools', provider_entry === -1 ? 'mcp_servers' : `tools.${provider_entry}`);
     }
     notes.note('provider_tool');
   }
@@ -464,7 +464,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
 function noteThread(body: Json, notes: Notes): void {
   const thread = optional(body, 'thread', objectAt);
   if (thread === undefined) return;
-  if (thread.type !== 'create') notes.refuse('thread', 'thread', { details: { error_code: 'thread_not_found' } });
+  if (thread.type !== 'create') notes.reject('thread', 'thread', { details: { error_code: 'thread_not_found' } });
   notes.note('thread_create');
 }
 

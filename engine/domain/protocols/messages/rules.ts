@@ -1,10 +1,9 @@
-import { rulesOf } from '../translation/rule.ts';
-
-const { asked, unasked, answered, unanswered } = rulesOf('messages');
+import { requests, requests_of_others, responses, responses_of_others } from '../translation/rule.ts';
+import type { SharedRules } from '../translation/shared-rules.ts';
 
 /** Losses and changes in translations from or to this protocol. */
-export const MESSAGES_RULES = {
-  ...asked.dropped({
+export const RULES = {
+  ...requests.dropped({
     container: ['container', 'Containers of the provider exist there only.'],
     context_management: ['context_management', 'The upstream gets the conversation whole; nothing is cleared from it.'],
     compaction: ['compaction', 'The upstream gets the conversation whole; it is not summarised on the way.'],
@@ -28,7 +27,7 @@ export const MESSAGES_RULES = {
     tool_callers: ['allowed_callers of a tool', 'Only the model itself calls the tool.'],
     unknown_block: ['content blocks of an unknown type', 'They are dropped.'],
   }),
-  ...asked.changed({
+  ...requests.changed({
     compaction_block: ['content blocks of type compaction', 'The summary becomes a text; an encrypted one is dropped.'],
     thinking_display: ['thinking.display other than summarized and omitted', 'The request asks for visible thinking.'],
     thinking_between_tools: ['thinking of type between_tools', 'Thinking is enabled; the upstream chooses where.'],
@@ -41,13 +40,13 @@ export const MESSAGES_RULES = {
     tool_result_order: ['results of tools after other content', 'They are moved to the beginning of the message.'],
     begun_answer: ['a last message of the assistant', 'Upstreams of these protocols may not go on with it.'],
   }),
-  ...asked.refused({
+  ...requests.rejected({
     thread: [
       'thread.type continue',
       'a conversation stored at a provider can only be continued there. Send the whole conversation in messages.',
     ],
   }),
-  ...unasked.changed({
+  ...requests_of_others.changed({
     instructions_only: ['a conversation of instructions alone', 'The last one is said by the user.'],
     empty_message: ['messages of the user without text', 'They say "(empty message)": upstreams refuse empty ones.'],
     refusal_history: ['refusals in the history', 'They become text of the model.'],
@@ -62,7 +61,7 @@ export const MESSAGES_RULES = {
     blank_stop: ['blank stop sequences', 'The gateway cuts the text there; what the model writes after it is billed.'],
     prompt_cache: ['prompt_cache_key, prompt_cache_retention', 'Instructions, tools and last turn get cache_control.'],
   }),
-  ...unasked.dropped({
+  ...requests_of_others.dropped({
     blank_text: ['texts with only white space', 'Upstreams of this protocol reject them.'],
     image_detail: ['detail of an image', 'This protocol has no levels of detail.'],
     cache_marks: ['more than four cache marks', 'The last four stay; a mark covers everything before it.'],
@@ -76,22 +75,39 @@ export const MESSAGES_RULES = {
     store: ['store', 'Upstreams of this protocol store no responses.'],
     metadata: ['metadata', 'This protocol accepts only the identifier of the end user.'],
   }),
-  ...unasked.refused({
+  ...requests_of_others.rejected({
     document_type: [
       'documents that are neither PDF nor text',
       'upstreams of this protocol read PDF and text only. Send the text of the document.',
     ],
   }),
-  ...answered.dropped({
+  ...responses.dropped({
     answer_unknown_block: ['content blocks of an unknown type, and pieces of blocks', 'They are dropped.'],
     answer_stop_details: ['stop_details', 'The refusal passes, without its reason.'],
   }),
-  ...unanswered.changed({
+  ...responses_of_others.changed({
     answer_call_id: ['call identifiers with odd characters', 'The client gets them in base64url after `gwid_`.'],
     answer_usage: ['unknown usage', 'Clients need input and output: both are estimated.'],
     answer_arguments: ['arguments that are no JSON object, in a document', 'They become a field `arguments`.'],
   }),
-  ...unanswered.dropped({
+  ...responses_of_others.dropped({
     late_state: ['state of a text, said after it without calls', 'Clients take the last block for the answer.'],
   }),
+};
+
+export const SHARED: SharedRules = {
+  from: [
+    'provider_tool_history',
+    'foreign_state',
+    'thinking_budget',
+    'top_k',
+    'paused_turn',
+    'result_error',
+    'answer_citations',
+    'answer_provider_tool',
+    'stop_sequence_found',
+    'refusal_stop',
+    'full_window',
+  ],
+  to: ['broken_arguments', 'seed', 'penalties', 'assistant_first', 'instructions_turn', 'free_text_tool'],
 };

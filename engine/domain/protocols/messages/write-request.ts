@@ -133,7 +133,7 @@ function documentSource(source: DocumentPart['source'], path: string, notes: Not
   if (source.kind === 'url') return writeSource(source);
   const { media_type } = source;
   if (media_type === 'application/pdf') return writeSource(source);
-  if (!/^text\/|^application\/(json|xml|yaml)\b/.test(media_type)) return notes.refuse('document_type', path);
+  if (!/^text\/|^application\/(json|xml|yaml)\b/.test(media_type)) return notes.reject('document_type', path);
   return { type: 'text', media_type: 'text/plain', data: Buffer.from(source.data, 'base64').toString('utf8') };
 }
 

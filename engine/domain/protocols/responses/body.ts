@@ -1,10 +1,10 @@
+import { fieldsOf } from '../../../base/kit/json/fields.ts';
 import {
   type Attached,
   addImage,
   addKept,
   addReference,
   type BodyReading,
-  fieldsOf,
   IMAGE_TOKENS,
   isDataUrl,
   iterationsOf,

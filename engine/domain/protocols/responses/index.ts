@@ -1,11 +1,13 @@
 import { ERRORS } from '../../../base/contract/errors.ts';
+import { PROTOCOL_PATHS } from '../../../base/contract/protocol.ts';
 import { jsonText } from '../../../base/kit/text/printable.ts';
 import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
 import { KNOWN_KEYS } from '../body/privileged-fields.ts';
-import { COMPAT_CLIENTS, type ProtocolDefinition } from '../definition.ts';
+import { COMPAT_CLIENTS, COMPAT_FIELDS, type ProtocolDefinition } from '../definition.ts';
 import { compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readResponsesBody } from './body.ts';
+import { probe } from './probe.ts';
 import { ResponsesReader, readDocument, readResponsesUsage, responsesTexts } from './read-answer.ts';
 import { findMadeReasoning, readRequest } from './read-request.ts';
 import { echoOf, ResponsesWriter, writeDocument } from './write-answer.ts';
@@ -66,11 +68,13 @@ function event(value: { readonly type: string; readonly [key: string]: unknown }
   return `event: ${value.type}\ndata: ${jsonText(value)}\n\n`;
 }
 
-export const responsesProtocol: ProtocolDefinition = {
+export const definition: ProtocolDefinition = {
   name: 'Responses',
-  api: 'the Responses API',
   provider: 'openai',
-  path: '/v1/responses',
+  path: PROTOCOL_PATHS.responses,
+  other_paths: { own: /\/responses\b/i },
+  upstream_type: 'compat',
+  privileged_fields: [...COMPAT_FIELDS, 'context_management', 'max_tool_calls', 'prompt'],
   known_keys: KNOWN_KEYS,
   form_headers: {},
   readBody: readResponsesBody,
@@ -83,7 +87,7 @@ export const responsesProtocol: ProtocolDefinition = {
     runs_max: 100,
     are_runs_bounded: true,
   },
-  kept: { cache_lifetimes: false, call_state: false, responses: true },
+  kept: { cache_lifetimes: false, call_state: false, responses: true, proven_reasoning: false },
   lifetimes: COMPAT_LIFETIMES,
   readUsage: ofOutline(readResponsesUsage),
   errors: responsesErrors,
@@ -97,6 +101,7 @@ export const responsesProtocol: ProtocolDefinition = {
     has_usage_option: false,
     keep_alive: ': keep-alive\n\n',
   },
+  probe,
   accepted,
   adapter: {
     readRequest,

@@ -45,7 +45,7 @@ import { readSchema } from '../translation/tool-schemas.ts';
 
 /** Calls of tools that the client runs, such as shells; other protocols treat them as ordinary tools. */
 
-const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new Map([
+const CALLS: ReadonlyMap<unknown, readonly [name: string, field: string]> = new Map([
   ['local_shell_call', ['local_shell', 'action']],
   ['shell_call', ['shell', 'action']],
   ['apply_patch_call', ['apply_patch', 'operation']],
@@ -78,12 +78,13 @@ function clientCalls(items: readonly unknown[]) {
   return {
     /** Reads a call; `undefined` for other items, and for calls without a result. Raises invalid_request. */
     callOf(item: Json, param: string): ToolCallPart | undefined {
-      const [name, told] = CALLS.get(item.type) ?? [];
+      const [name, field] = CALLS.get(item.type) ?? [];
       const id = idOf(item);
       if (name === undefined || id === undefined) return undefined;
-      const at = `${param}.${told}`;
+      const at = `${param}.${field}`;
       // A computer call can have several actions, or none.
-      const what = name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[told!], at);
+      const what =
+        name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[field!], at);
       return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
     },
 
@@ -127,14 +128,14 @@ function readPart(part: Json, param: string, notes: Notes): ContentPart {
     case 'input_file':
       return readFile(part, param, notes);
     case 'input_audio':
-      return notes.refuse('audio', param);
+      return notes.reject('audio', param);
     default:
       throw invalid(`${param}.type`, 'must be input_text, input_image, input_file, output_text or refusal');
   }
 }
 
 function readImage(part: Json, param: string, notes: Notes): ImagePart | DocumentPart {
-  if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
+  if (!isAbsent(part.file_id)) notes.reject('file_reference', `${param}.file_id`);
   const detail = optional(part, 'detail', textAt, `${param}.`);
   return filePart({
     kind: 'image',
@@ -145,7 +146,7 @@ function readImage(part: Json, param: string, notes: Notes): ImagePart | Documen
 }
 
 function readFile(part: Json, param: string, notes: Notes): ImagePart | DocumentPart {
-  if (!isAbsent(part.file_id)) notes.refuse('file_reference', `${param}.file_id`);
+  if (!isAbsent(part.file_id)) notes.reject('file_reference', `${param}.file_id`);
   if (!isAbsent(part.detail) && part.detail !== 'auto') notes.note('file_detail');
   const name = optional(part, 'filename', textAt, `${param}.`);
   const url = optional(part, 'file_url', nameAt, `${param}.`);
@@ -212,7 +213,7 @@ function createToolBook(notes: Notes) {
     tools(): Tool[] {
       const all = [...tools].map(([key, tool]) => (tool.address ? { ...tool, name: assigned().get(key)! } : tool));
       if (has_provider_tools) {
-        if (all.length === 0) notes.refuse('only_provider_tools', 'tools');
+        if (all.length === 0) notes.reject('only_provider_tools', 'tools');
         notes.note('provider_tool');
       }
       return all;
@@ -278,7 +279,7 @@ function readToolChoice(value: unknown, tools: readonly Tool[], book: ToolBook, 
   if (choice.type === 'allowed_tools') return readAllowed(choice, tools, book, notes);
   if (choice.type !== 'function' && choice.type !== 'custom') {
     textAt(choice.type, 'tool_choice.type');
-    return notes.refuse('provider_tool_choice', 'tool_choice');
+    return notes.reject('provider_tool_choice', 'tool_choice');
   }
   return { tool_choice: { kind: 'tool', name: namedBy(choice, 'tool_choice', book) }, tools };
 }
@@ -296,7 +297,7 @@ function readAllowed(choice: Json, tools: readonly Tool[], book: ToolBook, notes
   });
   const left = tools.filter(({ name }) => allowed.has(name));
   if (choice.mode !== 'required') return { tool_choice: { kind: 'auto' }, tools: left };
-  if (left.length === 0) return notes.refuse('provider_tool_choice', 'tool_choice');
+  if (left.length === 0) return notes.reject('provider_tool_choice', 'tool_choice');
   return { tool_choice: { kind: 'any' }, tools: left };
 }
 
@@ -346,7 +347,7 @@ function readInput(input: unknown, book: ToolBook, notes: Notes): Pick<Conversat
 
   const readMessage = (item: Json, param: string): void => {
     if (item.type === undefined && item.content === undefined && typeof item.id === 'string')
-      notes.refuse('kept_conversation', param);
+      notes.reject('kept_conversation', param);
     const role = typeof item.role === 'string' && Object.hasOwn(ROLES, item.role) ? ROLES[item.role] : undefined;
     if (role === undefined) throw invalid(`${param}.role`, 'must be user, assistant, system or developer');
     if (!isAbsent(item.phase)) notes.note('message_phase');
@@ -373,8 +374,8 @@ function readInput(input: unknown, book: ToolBook, notes: Notes): Pick<Conversat
 
   const readOther = (item: Json, param: string): void => {
     const type = textAt(item.type, `${param}.type`);
-    if (type === 'item_reference') notes.refuse('kept_conversation', param);
-    if (type.startsWith('compaction')) notes.refuse('compaction_item', param);
+    if (type === 'item_reference') notes.reject('kept_conversation', param);
+    if (type.startsWith('compaction')) notes.reject('compaction_item', param);
     const call = calls.callOf(item, param);
     const result = calls.resultOf(item, param);
     if (call !== undefined) say(call);
@@ -473,10 +474,10 @@ const DROPPED: readonly (readonly [string, RuleName, unknown?])[] = [
 
 /** Reads a request. Raises invalid_request if it violates the protocol, not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
-  for (const [key, rule] of REFUSED) if (!isAbsent(body[key]) && body[key] !== false) notes.refuse(rule, key);
+  for (const [key, rule] of REFUSED) if (!isAbsent(body[key]) && body[key] !== false) notes.reject(rule, key);
   if (optional(body, 'prompt_cache_options', objectAt)?.prewarm === true)
-    notes.refuse('cache_prewarm', 'prompt_cache_options.prewarm');
-  if (body.generate === false) notes.refuse('cache_prewarm', 'generate');
+    notes.reject('cache_prewarm', 'prompt_cache_options.prewarm');
+  if (body.generate === false) notes.reject('cache_prewarm', 'generate');
   noteOthers(body, FIELDS, notes);
   for (const [key, rule, ordinary] of DROPPED) if (!isAbsent(body[key]) && body[key] !== ordinary) notes.note(rule);
   noteIncluded(body, notes);

@@ -1,10 +1,9 @@
-import { rulesBetween, rulesOf } from '../translation/rule.ts';
-
-const { asked, unasked, answered } = rulesOf('responses');
+import { requests, requests_of_others, responses } from '../translation/rule.ts';
+import { COMPAT_RULES, type SharedRules } from '../translation/shared-rules.ts';
 
 /** Losses and changes in translations from or to this protocol. */
-export const RESPONSES_RULES = {
-  ...asked.refused({
+export const RULES = {
+  ...requests.rejected({
     kept_conversation: [
       'previous_response_id, conversation, item_reference',
       'the upstream stores no conversations. Send the whole conversation in `input`; SDKs do so with `store: false`.',
@@ -30,12 +29,12 @@ export const RESPONSES_RULES = {
       'the tool exists only at its own provider. Choose `auto` or a tool of the client.',
     ],
   }),
-  ...asked.changed({
+  ...requests.changed({
     tool_namespace: ['tools in namespaces', 'Each is named after its namespace and itself; calls come back with both.'],
     tool_search: ['tool_search run by the client', 'It becomes a tool; what it found is named in its result.'],
     client_tool_history: ['calls of shells, patches and a computer in the history', 'They become calls of tools.'],
   }),
-  ...asked.dropped({
+  ...requests.dropped({
     tool_options: ['tools: async, allowed_callers, defer_loading, output_schema', 'The model may call all tools.'],
     annotations: ['annotations of text in the history', 'The text stays, without its sources.'],
     message_phase: ['phase of messages', 'Other protocols do not tell commentary from answers.'],
@@ -48,24 +47,31 @@ export const RESPONSES_RULES = {
     client_metadata: ['client_metadata', 'It is meant for the provider of the client.'],
     provider_options: ['access_programs, context_management, image, moderation', 'They are settings of one provider.'],
   }),
-  ...unasked.changed({
+  ...requests_of_others.changed({
     stop_sequences: ['stop sequences', 'The gateway cuts the text at the first; output after it is billed.'],
     small_output: ['bounds of the answer below 16 tokens', 'It becomes 16, the least that the protocol takes.'],
   }),
-  ...unasked.dropped({
+  ...requests_of_others.dropped({
     lone_reasoning: ['reasoning that nothing follows', 'The protocol refuses it.'],
     assistant_file: ['images and documents said by the model', 'The protocol has no words for them.'],
   }),
-  ...answered.dropped({
+  ...responses.dropped({
     answer_phase: ['phase commentary of messages', 'Commentary and final text become texts of one response.'],
     answer_unknown_part: ['parts of messages of an unknown type', 'They are dropped.'],
     second_reasoning: ['reasoning text beside a summary of it', 'Whichever comes first is passed on.'],
   }),
-  ...rulesBetween('response', ['messages'], ['responses']).changed({
-    refusal_stop: ['stop_reason refusal', 'The response is complete; without any text it has a refusal.'],
-    full_window: [
-      'stop_reason model_context_window_exceeded',
-      'The response is incomplete with the reason max_output_tokens.',
-    ],
-  }),
+};
+
+export const SHARED: SharedRules = {
+  from: [
+    ...([
+      'provider_tool_history',
+      'foreign_state',
+      'result_error',
+      'answer_citations',
+      'answer_provider_tool',
+    ] as const),
+    ...COMPAT_RULES.from,
+  ],
+  to: ['seed', 'penalties', 'refusal_stop', 'full_window', ...COMPAT_RULES.to],
 };

@@ -15,7 +15,7 @@ import type {
   Turn,
   UpstreamTarget,
 } from '../translation/conversation.ts';
-import { asError, effortOf, shortUser, writePromptCache } from '../translation/features.ts';
+import { asError, effortOf, writeAccount } from '../translation/features.ts';
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import { freeTextOf, freeTextTools } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
@@ -24,7 +24,7 @@ import {
   createStrictSchemas,
   FUNCTIONS,
   type StrictSchemas,
-  writeAnswerSchema,
+  writeAnswerFormat,
 } from '../translation/tool-schemas.ts';
 
 /** Schemas, tool names and stop sequences that upstreams accept. */
@@ -154,7 +154,7 @@ function isSaidByModel(item: Json | undefined): boolean {
 /** The smallest `max_output_tokens` that upstreams accept. */
 export const OUTPUT_TOKENS_MIN = 16;
 
-const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
+const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast']);
 
 export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   const { stop, top_k, frequency_penalty, presence_penalty, seed } = conversation;
@@ -213,11 +213,9 @@ function writeReasoning(reasoning: ReasoningRequest | undefined, { thinking }: U
 }
 
 function writeSettings(conversation: Conversation, notes: Notes) {
-  const { max_output_tokens, user, service_tier, cache, output_format, verbosity } = conversation;
+  const { max_output_tokens, output_format, verbosity } = conversation;
   const too_small = max_output_tokens !== undefined && max_output_tokens < OUTPUT_TOKENS_MIN;
   if (too_small) notes.note('small_output');
-  const has_tier = service_tier !== undefined && TIERS.includes(service_tier);
-  if (service_tier !== undefined && !has_tier) notes.note('service_tier');
   const format = output_format && writeFormat(output_format, notes);
   return {
     max_output_tokens: too_small ? OUTPUT_TOKENS_MIN : max_output_tokens,
@@ -225,9 +223,7 @@ function writeSettings(conversation: Conversation, notes: Notes) {
     top_p: conversation.top_p,
     text: format === undefined && verbosity === undefined ? undefined : present({ format, verbosity }),
     metadata: conversation.metadata,
-    user: user === undefined ? undefined : shortUser(user, notes),
-    service_tier: has_tier ? service_tier : undefined,
-    ...writePromptCache(cache),
+    ...writeAccount(conversation, TIERS, notes),
     // Otherwise the provider would store the response, which clients of other protocols did not request.
     store: conversation.store ?? false,
   };
@@ -235,7 +231,5 @@ function writeSettings(conversation: Conversation, notes: Notes) {
 
 function writeFormat(format: OutputFormat, notes: Notes): Json {
   if (format.kind === 'json_object') return { type: 'json_object' };
-  const { name = 'answer', description, strict } = format;
-  const { schema, is_strict } = writeAnswerSchema(format, accepted, notes);
-  return present({ type: 'json_schema', name, description, schema, strict: strict && is_strict });
+  return { type: 'json_schema', ...writeAnswerFormat(format, accepted, notes, false) };
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Protocol } from '../../../base/contract/protocol.ts';
 import { flagAt, invalid, isAbsent, objectAt, optional, textAt } from '../read-json.ts';
 import type {
   CacheTtl,
@@ -71,7 +72,7 @@ export function effortOf({ effort, budget_tokens }: ReasoningRequest, notes: Not
 const USER_CHARS_MAX = 64;
 
 /** An end-user identifier for these upstreams: a longer one becomes its SHA-256, noted. */
-export function shortUser(user: string, notes: Notes): string {
+function shortUser(user: string, notes: Notes): string {
   if (user.length <= USER_CHARS_MAX) return user;
   notes.note('long_user');
   return createHash('sha256').update(user).digest('hex');
@@ -92,6 +93,18 @@ export function readAccount(body: Json, notes: Notes) {
     service_tier: optional(body, 'service_tier', textAt),
     store: optional(body, 'store', flagAt),
     cache: readPromptCache(body),
+  };
+}
+
+/** The same for an upstream; `tiers` are the ones that it has. */
+export function writeAccount({ user, service_tier, cache }: Conversation, tiers: ReadonlySet<string>, notes: Notes) {
+  const has_tier = service_tier !== undefined && tiers.has(service_tier);
+  if (service_tier !== undefined && !has_tier) notes.note('service_tier');
+  return {
+    user: user === undefined ? undefined : shortUser(user, notes),
+    service_tier: has_tier ? service_tier : undefined,
+    prompt_cache_key: cache?.key,
+    prompt_cache_retention: cache?.ttl === '1h' ? '24h' : undefined,
   };
 }
 
@@ -139,11 +152,16 @@ export function fitModel(conversation: Conversation, target: UpstreamTarget, not
  * Removes reasoning of other Messages or Responses upstreams, which this provider would reject, and state of other chat
  * upstreams, whose reasoning stays as text. Reasoning without an origin is left to its protocol.
  */
-export function fitReasoning(conversation: Conversation, maker: Maker, notes: Notes): Conversation {
+export function fitReasoning(
+  conversation: Conversation,
+  maker: Maker,
+  notes: Notes,
+  isProven: (protocol: Protocol) => boolean,
+): Conversation {
   const isForeign = ({ proof }: ReasoningPart): boolean => {
     if (proof?.upstream === undefined) return false;
     // In a protocol without proofs, reasoning is ordinary text.
-    if (proof.kind === 'none' && proof.protocol !== 'messages') return false;
+    if (proof.kind === 'none' && !isProven(proof.protocol)) return false;
     return !isMadeBy(proof, maker) || (proof.kind === 'state' && proof.protocol !== maker.protocol);
   };
   const fit = (part: Part): readonly Part[] => {
@@ -182,13 +200,6 @@ export function readBreakpoint(part: Json, param: string, notes: Notes): { reado
   // Its lifetimes differ from the two lifetimes here.
   if (!isAbsent(mark.ttl)) notes.note('prompt_cache_options');
   return { cache: mark.ttl === '12h' ? '1h' : '5m' };
-}
-
-export function writePromptCache(cache: Conversation['cache']) {
-  return {
-    prompt_cache_key: cache?.key,
-    prompt_cache_retention: cache?.ttl === '1h' ? '24h' : undefined,
-  };
 }
 
 /** Models whose template or vendor wants users and assistants in turn, not counting calls and results. */

@@ -121,12 +121,12 @@ export function refuseTooMany(body: Json, notes: Notes): void {
       const list = lists.pop();
       if (!Array.isArray(list)) continue;
       pieces += list.length;
-      if (pieces > PIECES_MAX) notes.refuse('too_many_pieces', key);
+      if (pieces > PIECES_MAX) notes.reject('too_many_pieces', key);
       for (const piece of list) {
         if (!isObject(piece)) continue;
         for (const field in piece) lists.push(piece[field]);
         values += valuesOf(piece.arguments) + valuesOf(isObject(piece.function) ? piece.function.arguments : undefined);
-        if (values > ARGUMENTS.values) notes.refuse('too_many_pieces', key);
+        if (values > ARGUMENTS.values) notes.reject('too_many_pieces', key);
       }
     }
   }

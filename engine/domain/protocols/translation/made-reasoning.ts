@@ -35,7 +35,7 @@ export function isMade(proof: unknown): boolean {
 
 /** Whether a proof is only valid for its exact text, as signatures are, and state, which may repeat it. */
 export function isSignature(proof: string): boolean {
-  return !isMade(proof) || /^gw:[a-z]+(?:@[^:]*)?:(?:signature|state):/.test(proof);
+  return !isMade(proof) || /^gw:[a-z]+@[^:]*:(?:signature|state):/.test(proof);
 }
 
 /** Reasoning without its provider's proof: `made` by a translation, or `unsigned`, with an empty signature. */
@@ -63,16 +63,14 @@ export function proofFromText(
 ): ReasoningProof | undefined {
   if (text === '') return undefined;
   if (!isMade(text)) return { ...own, value: text };
-  // Older marks have no upstream ("@") or no boundary ("/").
-  const match = /^gw:([a-z]+)(?:@([^:/]*)(?:\/([^:/]*))?)?:([a-z]+):([^:]*):/.exec(text);
+  const match = /^gw:([a-z]+)@([^:/]*)(?:\/([^:/]*))?:([a-z]+):([^:]*):/.exec(text);
   const protocol = PROTOCOLS.find((name) => name === match?.[1]);
   const kind = KINDS.find((name) => name === match?.[4]);
   if (match === null || protocol === undefined || kind === undefined) return undefined;
   const [all, , upstream, boundary, , id] = match;
   return present({
-    ...{ protocol, kind, boundary, value: text.slice(all.length) },
+    ...{ protocol, kind, boundary, value: text.slice(all.length), upstream: percentDecoded(upstream!) },
     id: id === '' ? undefined : percentDecoded(id!),
-    upstream: upstream && percentDecoded(upstream),
   });
 }
 

@@ -1,128 +1,21 @@
 import { type ErrorDetails, StageError } from '../../../base/contract/errors.ts';
-import { PROTOCOLS } from '../../../base/contract/protocol.ts';
-import { CHAT_RULES } from '../chat/rules.ts';
-import { MESSAGES_RULES } from '../messages/rules.ts';
-import { RESPONSES_RULES } from '../responses/rules.ts';
-import { rulesBetween } from './rule.ts';
-
-const anywhere = rulesBetween('request', PROTOCOLS, PROTOCOLS);
-const fromCompat = rulesBetween('request', ['chat', 'responses'], PROTOCOLS);
-const toCompat = rulesBetween('request', PROTOCOLS, ['chat', 'responses']);
-
-const SHARED_RULES = {
-  ...anywhere.dropped({
-    unknown_field: ['a field this version does not know', 'It is left out; without translation it passes untouched.'],
-    provider_tool: ['tools that a provider runs or has trained its models on', 'They are dropped while others remain.'],
-    no_sampling: ['temperature, top_p, top_k', 'The model has supports.sampling: false, and upstreams refuse them.'],
-    unknown_effort: ['unknown reasoning efforts', 'The model thinks as much as it does by default.'],
-    duplicate_tool: ['tools with the name of another', 'The first stays; upstreams refuse two tools of one name.'],
-    foreign_reasoning: ['reasoning of another provider', 'It is dropped: a provider accepts only its own.'],
-    no_thinking: ['thinking and effort', 'The model has supports.thinking: none, and upstreams refuse them.'],
-    service_tier: ['service_tier that the upstream does not have', 'The upstream uses its default.'],
-  }),
-  ...anywhere.refused({
-    too_many_pieces: [
-      'more than 100,000 messages, parts of messages and tools',
-      'a request of more than 100,000 messages, parts and tools is not translated. Send fewer, or compact the conversation.',
-    ],
-    too_many_stops: [
-      'more than 64 stop sequences, or 16,384 characters of them, that the upstream does not accept',
-      'the upstream does not accept these stop sequences, and the gateway itself handles at most 64, of 16,384 characters together. Send fewer.',
-    ],
-    only_provider_tools: [
-      'tools that a provider runs or trains its models on, and no others',
-      'tools that a provider runs or trains its models on exist only at that provider. Use a model of that provider, or define the tool with a schema.',
-    ],
-    file_reference: [
-      'files kept at a provider (file_id)',
-      'a file kept at one provider cannot be read by another. Send the bytes of the file instead.',
-    ],
-  }),
-  ...anywhere.changed({
-    tool_name: ['tool names above 64 (Messages: 128) characters, or odd ones', 'The upstream gets them with a hash.'],
-    output_bound: ['a bound above the longest output of the model', 'It becomes the max_output_tokens of the model.'],
-    tool_schema: ['tool schemas that are no JSON Schema, or an older draft', 'They are converted to draft 2020-12.'],
-    schema_alternatives: ['anyOf, oneOf, allOf at the top of a tool', 'One object has the properties of all of them.'],
-    schema_constraints: ['constraints in schemas that upstreams refuse', 'They go into the description, unenforced.'],
-    schema_closed: ['open objects in strict schemas', 'They are closed: upstreams enforce closed objects only.'],
-    image_type: ['images other than JPEG, PNG, GIF and WebP', 'A text stands in their place; upstreams refuse them.'],
-    strict_schema: ['strict, with a schema that upstreams cannot enforce', 'The schema stays, without strict.'],
-  }),
-  ...rulesBetween('request', ['messages', 'responses'], PROTOCOLS).dropped({
-    provider_tool_history: ['tools that the provider ran, in the history', 'They are dropped; texts about them stay.'],
-    foreign_state: ['state that a chat upstream made', 'Only upstreams with its state_boundary get it; texts stay.'],
-  }),
-  ...rulesBetween('request', ['chat', 'responses'], ['messages']).changed({
-    broken_arguments: ['arguments of a call that are no JSON object', 'The text becomes a field `arguments`.'],
-  }),
-  ...rulesBetween('request', ['chat'], ['messages', 'responses']).dropped({
-    seed: ['seed', 'These protocols have no repeatable responses.'],
-    penalties: ['frequency_penalty, presence_penalty', 'These protocols have no such parameters.'],
-  }),
-  ...rulesBetween('request', PROTOCOLS, ['messages', 'chat']).changed({
-    assistant_first: ['a conversation that the model begins', 'A short text of the user comes before it.'],
-    instructions_turn: ['system messages in mid-conversation', 'They become text of the user, in system_message tags.'],
-  }),
-  ...rulesBetween('request', PROTOCOLS, ['chat']).changed({
-    user_after_results: ['user messages after tool results, with strict turns', 'A text of the assistant precedes.'],
-  }),
-  ...toCompat.dropped({
-    part_cache: ['cache marks on parts of the prompt', 'Upstreams of this protocol choose cached prefixes themselves.'],
-  }),
-  ...rulesBetween('request', ['chat', 'responses'], ['messages', 'chat']).changed({
-    free_text_tool: ['custom tools', 'They become functions with one text, input. Calls come back as plain text.'],
-  }),
-  ...fromCompat.refused({
-    audio: [
-      'input_audio, audio, modalities with audio',
-      'the protocol of the upstream has no audio. Use chat completions, and a model whose upstream speaks it.',
-    ],
-  }),
-  ...fromCompat.changed({
-    tool_grammar: ['the grammar of a custom tool', 'It goes into the description of the tool.'],
-    allowed_tools: ['tool_choice allowed_tools', 'Only the allowed tools are sent.'],
-  }),
-  ...toCompat.changed({
-    long_user: ['identifiers of end users above 64 characters', 'The upstream gets their SHA-256.'],
-    text_document: ['documents that are plain text', 'The text is sent as text, below a line with the title.'],
-  }),
-  ...rulesBetween('request', ['messages'], ['chat', 'responses']).changed({
-    thinking_budget: ['thinking.budget_tokens', 'It becomes an effort: from 4,096 tokens medium, from 16,384 high.'],
-  }),
-  ...rulesBetween('request', ['messages', 'chat'], ['chat', 'responses']).dropped({
-    top_k: ['top_k', 'The protocol has no such parameter, and some upstreams refuse it.'],
-  }),
-  ...fromCompat.dropped({
-    stream_obfuscation: ['stream_options.include_obfuscation', 'Chunks are not padded.'],
-    second_user: ['safety_identifier, beside another user', 'The upstream gets `user` only.'],
-    token_probabilities: ['logprobs, top_logprobs', 'The answer comes without probabilities of tokens.'],
-    prompt_cache_options: ['prompt_cache_options, ttl of breakpoints', 'Twelve hours become one, others five minutes.'],
-  }),
-  ...rulesBetween('response', ['messages'], ['chat', 'responses']).changed({
-    paused_turn: ['stop_reason pause_turn', 'The response has an ordinary stop.'],
-  }),
-  ...rulesBetween('request', ['messages', 'responses'], ['chat', 'responses']).changed({
-    result_error: ['is_error of tool results, status failed of patches', 'The text of the result begins so.'],
-  }),
-  ...rulesBetween('response', ['messages', 'responses'], PROTOCOLS).dropped({
-    answer_citations: ['citations and annotations of text', 'The text stays, without its sources.'],
-    answer_provider_tool: ['calls and results of tools that the provider ran', 'The text about them stays.'],
-  }),
-  ...rulesBetween('response', PROTOCOLS, PROTOCOLS).changed({
-    unknown_stop_reason: ['unknown stop reasons', 'The response ends as cut, or as the word suggests.'],
-  }),
-  ...rulesBetween('response', ['messages'], ['chat', 'responses']).dropped({
-    stop_sequence_found: ['stop_sequence', 'The response has an ordinary stop, without the sequence.'],
-  }),
-};
+import { PROTOCOLS, type Protocol } from '../../../base/contract/protocol.ts';
+import type { TranslationRule } from './rule.ts';
+import { PROTOCOL_RULES, RULE_LISTS } from './rule-list.ts';
+import { SHARED_RULES, type SharedRules } from './shared-rules.ts';
 
 /** All rules by name; audit rows show the names. */
-export const TRANSLATION_RULES = {
-  ...SHARED_RULES,
-  ...MESSAGES_RULES,
-  ...CHAT_RULES,
-  ...RESPONSES_RULES,
-};
+export const TRANSLATION_RULES = { ...SHARED_RULES, ...PROTOCOL_RULES };
+
+/** The protocols that translations with the effect of a rule are made from, or to. */
+export function protocolsOf(name: RuleName, side: keyof SharedRules): readonly Protocol[] {
+  const owner = PROTOCOLS.find((protocol) => Object.hasOwn(RULE_LISTS[protocol].RULES, name));
+  const rule: TranslationRule = TRANSLATION_RULES[name];
+  if (owner !== undefined) return rule.own === side ? [owner] : PROTOCOLS.filter((protocol) => protocol !== owner);
+  const isNamed = (protocol: Protocol) => RULE_LISTS[protocol].SHARED[side].some((shared) => shared === name);
+  const named = PROTOCOLS.filter(isNamed);
+  return named.length > 0 ? named : PROTOCOLS;
+}
 
 export type RuleName = keyof typeof TRANSLATION_RULES;
 
@@ -161,7 +54,7 @@ export class Notes {
    * Rejects the request by a rule. `param` is the path in the body, such as `messages.3.content`; `more` has details for
    * clients. Raises not_translatable.
    */
-  refuse(rule: RuleName, param: string, more: ErrorDetails = {}): never {
+  reject(rule: RuleName, param: string, more: ErrorDetails = {}): never {
     const { meaning } = TRANSLATION_RULES[rule];
     throw new StageError('not_translatable', `${param}: ${meaning}`, { details: { param, rule, ...more } });
   }

@@ -1,5 +1,5 @@
 import { percentDecoded } from '../../../base/kit/text/percent.ts';
-import { invalid, isAbsent, isObject, itemsOf, kindOf, objectsIn } from '../read-json.ts';
+import { invalid, isAbsent, isObject, itemsOf, kindOf, objectsIn, present } from '../read-json.ts';
 import type { Json, OutputFormat, Tool } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
@@ -486,16 +486,19 @@ export function createStrictSchemas(accepted: Accepted, notes: Notes) {
   };
 }
 
-/** The response schema of chat completions and Responses, and whether the upstream enforces it. */
-export function writeAnswerSchema(
+/** The response schema of chat completions and Responses. @param unenforced `strict` where the upstream cannot enforce it */
+export function writeAnswerFormat(
   format: Extract<OutputFormat, { kind: 'json_schema' }>,
   accepted: Accepted,
   notes: Notes,
-): { readonly schema: Json; readonly is_strict: boolean } {
-  const held = format.strict === true ? createStrictSchemas(accepted, notes).answer(format) : undefined;
-  if (held !== undefined) return { schema: held, is_strict: true };
-  if (format.strict === true) notes.note('strict_schema');
-  return { schema: repairSchema(format.schema, accepted, notes), is_strict: false };
+  unenforced?: false,
+) {
+  const { name = 'answer', description, strict } = format;
+  const held = strict === true ? createStrictSchemas(accepted, notes).answer(format) : undefined;
+  const is_lost = strict === true && held === undefined;
+  if (is_lost) notes.note('strict_schema');
+  const schema = held ?? repairSchema(format.schema, accepted, notes);
+  return present({ name, description, schema, strict: is_lost ? unenforced : strict });
 }
 
 /** Keywords that do not constrain values. */

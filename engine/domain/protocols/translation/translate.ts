@@ -277,6 +277,8 @@ export const DESCRIBING = [
   ...['repr-digest'],
 ];
 
+const isProven = (protocol: Protocol): boolean => DEFINITIONS[protocol].kept.proven_reasoning;
+
 /** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
 export function translateRequest(request: Untranslated) {
   const { from, to, body, upstream, state_boundary, upstream_model, target, request_id, created_at } = request;
@@ -288,7 +290,7 @@ export function translateRequest(request: Untranslated) {
     const read = adapter.readRequest(body, notes);
     const boundary = state_boundary === undefined ? undefined : boundaryMark(state_boundary);
     const made_by: Maker = { protocol: to, upstream, boundary };
-    const believed = fitReasoning(clients.plain_call_ids ? decodeCallIds(read) : read, made_by, notes);
+    const believed = fitReasoning(clients.plain_call_ids ? decodeCallIds(read) : read, made_by, notes, isProven);
     const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
     const { accepted, adapter: writer } = DEFINITIONS[to];
     const { conversation, restore } = renameTools(fitted, accepted, notes);
@@ -305,7 +307,7 @@ export function translateRequest(request: Untranslated) {
       echo: adapter.echoOf?.(body) ?? {},
     };
     const stops = stopsToCut(accepted, read.stop);
-    if (tooManyToCut(stops)) notes.refuse('too_many_stops', clients.stop_field);
+    if (tooManyToCut(stops)) notes.reject('too_many_stops', clients.stop_field);
     const { input_tokens_estimate } = request;
     // The gateway cuts the response at the stop sequences; `notes` has the losses so far, and the response may add more.
     return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };

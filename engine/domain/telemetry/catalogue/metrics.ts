@@ -16,20 +16,19 @@ export interface MetricSpec {
 type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 const wordsOf = <Text extends string>(text: Text): readonly Words<Text>[] => text.split(' ') as never;
 
-const NONE: readonly never[] = [];
-const counter = <const Labels extends string>(unit: string, meaning: string, labels: Labels) =>
-  ({ kind: 'counter', unit, meaning, labels: wordsOf(labels) }) as const;
-const gauge = <const Labels extends string>(unit: string, meaning: string, labels: Labels) =>
-  ({ kind: 'gauge', unit, meaning, labels: wordsOf(labels) }) as const;
-/** Without labels. */
-const total = (unit: string, meaning: string) => ({ kind: 'counter', unit, meaning, labels: NONE }) as const;
-const level = (unit: string, meaning: string) => ({ kind: 'gauge', unit, meaning, labels: NONE }) as const;
+const metric =
+  <const Kind extends MetricSpec['kind']>(kind: Kind) =>
+  <const Labels extends string = never>(unit: string, meaning: string, labels?: Labels) => {
+    return { kind, unit, meaning, labels: labels === undefined ? [] : wordsOf(labels) } as const;
+  };
+const counter = metric('counter');
+const gauge = metric('gauge');
 const histogram = <const Labels extends string>(
-  unit: string,
   bounds: readonly number[],
+  unit: string,
   meaning: string,
   labels: Labels,
-) => ({ kind: 'histogram', unit, meaning, labels: wordsOf(labels), bounds }) as const;
+) => ({ ...metric('histogram')(unit, meaning, labels), bounds }) as const;
 
 /** Histogram bounds of the conventions for model durations, in seconds. */
 const DURATION_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -46,6 +45,20 @@ const FIRST_CHUNK_BOUNDS = [
 const OPERATION = 'gen_ai.operation.name gen_ai.provider.name gen_ai.request.model';
 const PLACE = 'gateway.waiting.place';
 
+const DURATION = histogram(
+  DURATION_BOUNDS,
+  's',
+  'Duration of an attempt, until the end of its response or its failure',
+  `${OPERATION} error.type`,
+);
+const FIRST_CHUNK = histogram(
+  FIRST_CHUNK_BOUNDS,
+  's',
+  'Time from the start of the successful attempt to the first byte of a streamed response',
+  OPERATION,
+);
+const tokens = (meaning: string) => ({ ...counter('{token}', meaning, OPERATION), conventions: 'latest' }) as const;
+
 /** Every metric of the gateway. The reference page is made from it. The label `gateway.team` needs `telemetry.metrics.team`. */
 export const METRICS = {
   'gateway.requests': counter(
@@ -55,23 +68,23 @@ export const METRICS = {
   ),
   'gateway.refusals': counter(
     '{request}',
-    'Requests that ended with an error of the gateway, by error code and, for limits and policies, by rule',
+    'Requests that a pipeline ended with an error of the gateway, by error code and, for limits and policies, by rule',
     'gateway.protocol gateway.error.code gateway.rule gateway.team',
   ),
   'gateway.rejected': counter(
     '{request}',
-    'Requests rejected before any pipeline, such as those for unknown paths',
+    'Requests that no pipeline took, such as those for unknown paths; `gateway.refusals` does not count them',
     'gateway.error.code http.response.status_code',
   ),
   'http.server.request.duration': histogram(
-    's',
     DURATION_BOUNDS,
+    's',
     'Time from the request headers to the end of the response',
     'http.request.method http.route http.response.status_code error.type',
   ),
   'gateway.overhead.duration': histogram(
-    's',
     OVERHEAD_BOUNDS,
+    's',
     'Time from the request headers to the start of the first attempt, including the receipt of the body',
     'gateway.protocol',
   ),
@@ -130,67 +143,23 @@ export const METRICS = {
     'Seconds until the window of the same limit ends',
     'gateway.rule gateway.budget.window',
   ),
-  'gen_ai.client.operation.duration': {
-    ...histogram(
-      's',
-      DURATION_BOUNDS,
-      'Duration of an attempt, until the end of its response or its failure',
-      `${OPERATION} error.type`,
-    ),
-    conventions: '1.41',
-  },
-  'gen_ai.client.operation.time_to_first_chunk': {
-    ...histogram(
-      's',
-      FIRST_CHUNK_BOUNDS,
-      'Time from the start of the successful attempt to the first byte of a streamed response',
-      OPERATION,
-    ),
-    conventions: '1.41',
-  },
+  'gen_ai.client.operation.duration': { ...DURATION, conventions: '1.41' },
+  'gen_ai.client.operation.time_to_first_chunk': { ...FIRST_CHUNK, conventions: '1.41' },
   'gen_ai.client.token.usage': {
     ...histogram(
-      '{token}',
       TOKEN_BOUNDS,
+      '{token}',
       'Tokens of a request: input (including cached input) or output',
       `${OPERATION} gen_ai.token.type`,
     ),
     conventions: '1.41',
   },
-  'gen_ai.client.inference.duration': {
-    ...histogram(
-      's',
-      DURATION_BOUNDS,
-      '`gen_ai.client.operation.duration` under its name in the latest conventions',
-      `${OPERATION} error.type`,
-    ),
-    conventions: 'latest',
-  },
-  'gen_ai.client.inference.time_to_first_chunk': {
-    ...histogram(
-      's',
-      FIRST_CHUNK_BOUNDS,
-      '`gen_ai.client.operation.time_to_first_chunk` under its name in the latest conventions',
-      OPERATION,
-    ),
-    conventions: 'latest',
-  },
-  'gen_ai.client.inference.usage.input_tokens': {
-    ...counter('{token}', 'Input tokens, including cached ones', OPERATION),
-    conventions: 'latest',
-  },
-  'gen_ai.client.inference.usage.output_tokens': {
-    ...counter('{token}', 'Output tokens', OPERATION),
-    conventions: 'latest',
-  },
-  'gen_ai.client.inference.usage.cache_read.input_tokens': {
-    ...counter('{token}', 'Input tokens read from the prompt cache', OPERATION),
-    conventions: 'latest',
-  },
-  'gen_ai.client.inference.usage.cache_write.input_tokens': {
-    ...counter('{token}', 'Input tokens written to the prompt cache', OPERATION),
-    conventions: 'latest',
-  },
+  'gen_ai.client.inference.duration': { ...DURATION, conventions: 'latest' },
+  'gen_ai.client.inference.time_to_first_chunk': { ...FIRST_CHUNK, conventions: 'latest' },
+  'gen_ai.client.inference.usage.input_tokens': tokens('Input tokens, including cached ones'),
+  'gen_ai.client.inference.usage.output_tokens': tokens('Output tokens'),
+  'gen_ai.client.inference.usage.cache_read.input_tokens': tokens('Input tokens read from the prompt cache'),
+  'gen_ai.client.inference.usage.cache_write.input_tokens': tokens('Input tokens written to the prompt cache'),
   'gateway.sign_ins': counter(
     '{step}',
     'Steps of sign-ins, by outcome and error',
@@ -217,13 +186,13 @@ export const METRICS = {
     'Always 1; the labels identify gateway, Node.js and configuration',
     'service.version process.runtime.version gateway.config.hash',
   ),
-  'gateway.config.loaded_at': level('s', 'Load time of the current configuration, in seconds since 1970'),
-  'gateway.config.reload_ok': level('{state}', '1; 0 while the configuration files could not be loaded'),
-  'gateway.inflight': level('{request}', 'Requests of pipelines in flight'),
-  'gateway.connections': level('{connection}', 'Connections of clients'),
-  'gateway.connections.limit': level('{connection}', 'Limit on connections of clients'),
-  'gateway.bodies.held': level('By', 'Bytes of buffered bodies of requests in flight'),
-  'gateway.bodies.limit': level(
+  'gateway.config.loaded_at': gauge('s', 'Load time of the current configuration, in seconds since 1970'),
+  'gateway.config.reload_ok': gauge('{state}', '1; 0 while the configuration files could not be loaded'),
+  'gateway.inflight': gauge('{request}', 'Requests of pipelines in flight'),
+  'gateway.connections': gauge('{connection}', 'Connections of clients'),
+  'gateway.connections.limit': gauge('{connection}', 'Limit on connections of clients'),
+  'gateway.bodies.held': gauge('By', 'Bytes of buffered bodies of requests in flight'),
+  'gateway.bodies.limit': gauge(
     'By',
     'Limit on buffered bytes of bodies; above it requests are rejected as overloaded',
   ),
@@ -238,7 +207,7 @@ export const METRICS = {
     'gateway.upstream',
   ),
   'gateway.upstream.inflight': gauge('{request}', 'Requests in flight at an upstream', 'gateway.upstream'),
-  'gateway.database.up': level(
+  'gateway.database.up': gauge(
     '{state}',
     '1 while this process writes its heartbeat (every 5 seconds) to the database, otherwise 0',
   ),
@@ -263,34 +232,34 @@ export const METRICS = {
     'Audit records that are not in the database yet, in memory or in the spool',
     PLACE,
   ),
-  'gateway.audit.lost': total(
+  'gateway.audit.lost': counter(
     '{record}',
     'Audit records lost because the database was unavailable for too long or could not store them',
   ),
-  'gateway.spool.size': level('By', 'Size of the spool of this process on disk'),
-  'gateway.spool.limit': level('By', 'Size limit of the spool; above it no more requests are spooled'),
+  'gateway.spool.size': gauge('By', 'Size of the spool of this process on disk'),
+  'gateway.spool.limit': gauge('By', 'Size limit of the spool; above it no more requests are spooled'),
   'gateway.overshoot.bound': gauge(
     '{USD}',
     'Most US dollars by which requests in flight can exceed a money limit, as printed by appscli check --verbose, which also lists the exceptions',
     'gateway.rule',
   ),
-  'nodejs.eventloop.delay.p50': level(
+  'nodejs.eventloop.delay.p50': gauge(
     's',
     'Median delay of the event loop; the higher value of this minute and the last',
   ),
-  'nodejs.eventloop.delay.p99': level('s', '99th percentile of the delay of the event loop'),
-  'nodejs.eventloop.delay.max': level('s', 'Maximum delay of the event loop'),
+  'nodejs.eventloop.delay.p99': gauge('s', '99th percentile of the delay of the event loop'),
+  'nodejs.eventloop.delay.max': gauge('s', 'Maximum delay of the event loop'),
   'nodejs.eventloop.time': counter(
     's',
     'Active and idle time of the event loop; the active share is its utilization',
     'nodejs.eventloop.state',
   ),
   'process.cpu.time': counter('s', 'CPU time of this process, user and system', 'cpu.mode'),
-  'process.memory.usage': level('By', 'Physical memory of this process'),
-  'process.uptime': level('s', 'Uptime of this process'),
+  'process.memory.usage': gauge('By', 'Physical memory of this process'),
+  'process.uptime': gauge('s', 'Uptime of this process'),
   'v8js.memory.heap.used': gauge('By', 'Used memory of the JavaScript heap, by heap space', 'v8js.heap.space.name'),
-  'gateway.heap.limit': level('By', 'Size limit of the heap; above it the process runs out of memory'),
-  'gateway.telemetry.series': level('{series}', 'Series of all counters and histograms of this process'),
+  'gateway.heap.limit': gauge('By', 'Size limit of the heap; above it the process runs out of memory'),
+  'gateway.telemetry.series': gauge('{series}', 'Series of all counters and histograms of this process'),
   'gateway.telemetry.overflows': counter(
     '{measurement}',
     'Measurements in the overflow series of a metric, because it has reached its limit on series',

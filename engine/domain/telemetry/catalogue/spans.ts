@@ -1,5 +1,6 @@
 import { FACTS } from '../../../base/contract/facts.ts';
 import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../../base/contract/forwarding.ts';
+import { SERVED } from '../../../base/contract/protocol.ts';
 import type { OperationName } from '../../../base/contract/telemetry.ts';
 import { LIMIT_WINDOWS, SPEND_WINDOWS } from '../../../base/contract/windows.ts';
 import { isNanoUsd } from '../../../base/kit/money.ts';
@@ -42,6 +43,7 @@ const flag = attribute('boolean');
 const list = attribute('strings');
 
 const LIFETIMES = ['none', '5m', '1h'];
+const CACHE_WRITE = number('Input tokens written to the prompt cache, if any');
 
 const FACT_ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = Object.fromEntries(
   Object.entries(FACTS).flatMap(([path, fact]) => {
@@ -172,7 +174,7 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'enduser.id': text('Pseudonym of the caller, a keyed hash; only with `telemetry.caller: pseudonym`'),
   'gateway.config.hash': text('Hash of the current configuration'),
   'gateway.pipeline': text('Pipeline that served the request'),
-  'gateway.protocol': text('Protocol of the pipeline', 'messages count_tokens models chat responses none'),
+  'gateway.protocol': text('Protocol of the pipeline', SERVED.join(' ')),
   'gateway.outcome': text(
     'Outcome: answered; refused (by the gateway); upstream_refused (the upstream found the request wrong); failed; aborted (by the client)',
     'answered refused upstream_refused failed aborted',
@@ -255,14 +257,8 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'gen_ai.usage.input_tokens': number('Input tokens, including those read from and written to the cache'),
   'gen_ai.usage.output_tokens': number('Output tokens'),
   'gen_ai.usage.cache_read.input_tokens': number('Input tokens read from the prompt cache, if any'),
-  'gen_ai.usage.cache_creation.input_tokens': {
-    ...number('Input tokens written to the prompt cache, where there are any'),
-    conventions: '1.41',
-  },
-  'gen_ai.usage.cache_write.input_tokens': {
-    ...number('Input tokens written to the prompt cache, where there are any'),
-    conventions: 'latest',
-  },
+  'gen_ai.usage.cache_creation.input_tokens': { ...CACHE_WRITE, conventions: '1.41' },
+  'gen_ai.usage.cache_write.input_tokens': { ...CACHE_WRITE, conventions: 'latest' },
   'gen_ai.token.type': text('Whether tokens are input or output', 'input output'),
   'service.version': text('Version of the gateway'),
   'process.runtime.version': text('Version of Node.js'),

@@ -150,10 +150,7 @@ export async function sendOtlp<T>(collector: Collector, serializer: Serializer<T
 }
 
 /** Number of rejected items by the response; 0 if it cannot be read. */
-export function partOf(
-  serializer: Pick<Serializer<never>, 'deserializeResponse'>,
-  body: Buffer,
-): { readonly rejected: number; readonly why: string | undefined } {
+export function partOf(serializer: Pick<Serializer<never>, 'deserializeResponse'>, body: Buffer) {
   const whole = { rejected: 0, why: undefined };
   if (body.length === 0) return whole;
   let part: ExportResponse['partialSuccess'];

@@ -2,12 +2,10 @@ import type { ResourceMetrics } from '@opentelemetry/sdk-metrics';
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import type { Signal } from '../../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
-import type { RedactingLog } from '../../../base/kit/log.ts';
 import { describeProxyRoute } from '../../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
-import type { MetricRegistry } from '../metric-registry.ts';
+import type { TelemetrySurroundings } from '../metric-registry.ts';
 import type { FinishedSpan, SpanSink } from '../spans.ts';
 import { createCollectorLog, openCollector, type Serializer, sendOtlp } from './collector.ts';
 import { ExportQueue } from './export-queue.ts';
@@ -23,26 +21,20 @@ import {
 export type Exports = Awaited<ReturnType<typeof openExports>>;
 
 /** A log whose lines are exported, if it supports that, with secrets redacted. */
-export type ExportedLog = Log & Partial<Pick<RedactingLog, 'hide' | 'tap'>>;
+export type ExportedLog = TelemetrySurroundings['log'];
 
 const SECRET_HEADER = /auth|cookie|key|pass|secret|signature|token/i;
 
 const CLOSE_TIMEOUT_MS = 3000;
 
 /** Opens the exports of a configuration. Raises StartError for unusable settings. */
-export async function openExports(options: {
-  readonly telemetry: GatewayConfig['telemetry'];
-  readonly env: NodeJS.ProcessEnv;
-  readonly registry: MetricRegistry;
-  readonly clock: Clock;
-  readonly log: ExportedLog;
-}) {
-  const { env, registry, log } = options;
+export async function openExports(options: TelemetrySurroundings & { readonly telemetry: GatewayConfig['telemetry'] }) {
+  const { env, metrics, log } = options;
   let settings: ExportSettings | undefined;
-  let open: OpenSignals | undefined;
-  registry.observe('gateway.telemetry.queue.length', () =>
+  let open: OpenSignals;
+  metrics.observe('gateway.telemetry.queue.length', () =>
     (['traces', 'logs'] as const).flatMap((signal) => {
-      const queue = signal === 'traces' ? open?.spans : open?.logs;
+      const queue = open?.[signal];
       return queue === undefined ? [] : [{ value: queue.taken, labels: { 'gateway.telemetry.signal': signal } }];
     }),
   );
@@ -51,7 +43,7 @@ export async function openExports(options: {
     if (JSON.stringify(next) === JSON.stringify(settings)) return;
     hideCredentials(next, log);
     const before = open;
-    const takeMade = (made: ReadableSpan) => open?.spans?.push({ made });
+    const takeMade = (made: ReadableSpan) => open?.traces?.push({ made });
     const opened = await openSignals(next, options, takeMade);
     settings = next;
     open = opened;
@@ -59,7 +51,7 @@ export async function openExports(options: {
     const goes = { traces: placeOf(next.traces), metrics: placeOf(next.metrics), logs: placeOf(next.logs) };
     if (Object.values(goes).some((place) => place !== undefined)) log.info(goes, 'telemetry destinations');
     else if (before !== undefined) log.info({}, 'telemetry is no longer exported');
-    log.tap?.(opened.logs === undefined ? undefined : (line) => opened.logs!.push(line));
+    log.tap?.(opened?.logs && ((line) => opened.logs!.push(line)));
     // Queued items still go to the old destination.
     void before?.close(CLOSE_TIMEOUT_MS);
   }
@@ -69,10 +61,10 @@ export async function openExports(options: {
   return {
     sink: {
       get active() {
-        return open?.spans !== undefined;
+        return open?.traces !== undefined;
       },
       take(finished) {
-        for (const span of finished) open?.spans?.push(span);
+        for (const span of finished) open?.traces?.push(span);
       },
     } as SpanSink,
     /** Applies new settings. Logs unusable settings and keeps the old ones. */
@@ -114,33 +106,25 @@ function placeOf(target: Target | undefined): string | undefined {
 /** A span of the gateway, or one of a stage made through `@opentelemetry/api`. */
 type ExportableSpan = FinishedSpan | { readonly made: ReadableSpan };
 
-interface OpenSignals {
-  readonly spans: ExportQueue<ExportableSpan> | undefined;
-  readonly logs: ExportQueue<string> | undefined;
-  close(timeout_ms: number): Promise<void>;
-}
-
 /** Queue of metric collections; short, because cumulative collections supersede each other. */
 const COLLECTIONS: QueueSettings = { capacity: 4, batch_items: 1, delay_ms: 0 };
 
-const NOTHING: OpenSignals = { spans: undefined, logs: undefined, async close() {} };
+type OpenSignals = Awaited<ReturnType<typeof openSignals>>;
 
-/** `takeMade` receives spans of stages, whose tracers outlive these exports. Raises StartError. */
+/** @returns `undefined` where nothing is exported. `takeMade` receives spans of stages, whose tracers outlive these exports. Raises StartError. */
 async function openSignals(
   settings: ExportSettings,
-  { registry, clock, log }: { readonly registry: MetricRegistry; readonly clock: Clock; readonly log: Log },
+  { metrics: registry, clock, log }: TelemetrySurroundings,
   takeMade: (span: ReadableSpan) => void,
-): Promise<OpenSignals> {
+) {
   const { traces, metrics, logs, schema_url } = settings;
-  if (traces === undefined && metrics === undefined && logs === undefined) return NOTHING;
+  if (traces === undefined && metrics === undefined && logs === undefined) return undefined;
   const sdk = await import('./encode.ts');
   const resource = sdk.resourceFromAttributes(resourceAttributes(settings.resource));
   const scope = {
     ...{ name: 'appscli-gateway', version: programVersion() },
     ...(schema_url !== undefined && { schemaUrl: schema_url }),
   };
-  const closing: ((timeout_ms: number) => Promise<void>)[] = [];
-
   function open<Item>(signal: Signal, queued: QueueSettings, encodable: (items: readonly Item[]) => unknown) {
     const target = settings[signal];
     if (target === undefined) return undefined;
@@ -148,9 +132,7 @@ async function openSignals(
     const collector = openCollector(target);
     const send = (items: readonly Item[]) => sendOtlp(collector, serializer, () => encodable(items));
     const events = createCollectorLog({ signal, url: publicUrl(target.url), metrics: registry, log });
-    const queue = new ExportQueue({ ...queued, send, events, clock, closed: () => collector.close() });
-    closing.push((timeout_ms) => queue.close(timeout_ms));
-    return queue;
+    return new ExportQueue({ ...queued, send, events, clock, closed: () => collector.close() });
   }
 
   const spans = open('traces', settings.spans, (items: readonly ExportableSpan[]) =>
@@ -161,18 +143,13 @@ async function openSignals(
   );
   const collected = open('metrics', COLLECTIONS, ([one]: readonly ResourceMetrics[]) => one);
   const reader = collected && sdk.metricReader({ registry, scope }, settings, (metrics) => collected.push(metrics));
-  const stop = sdk.startSdk({
-    resource,
-    readers: reader === undefined ? [] : [reader],
-    take: takeMade,
-    log,
-  });
+  const stop = sdk.startSdk({ resource, readers: reader === undefined ? [] : [reader], take: takeMade, log });
   return {
-    spans,
+    traces: spans,
     logs: lines,
-    async close(timeout_ms) {
+    async close(timeout_ms: number): Promise<void> {
       await waitAtMost(timeout_ms, stop());
-      await Promise.all(closing.map((close) => close(timeout_ms)));
+      await Promise.all([spans, lines, collected].map((queue) => queue?.close(timeout_ms)));
     },
   };
 }

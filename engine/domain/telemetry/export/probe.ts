@@ -1,9 +1,11 @@
 import type { Signal } from '../../../base/contract/client-telemetry.ts';
-import { newSpanId, newTraceId } from '../../../base/kit/net/trace-context.ts';
+import { beginTrace } from '../../../base/kit/net/trace-context.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
-import type { FinishedSpan } from '../spans.ts';
+import { internalSpan } from '../spans.ts';
 import { isPage, openCollector, partOf } from './collector.ts';
 import { resourceAttributes, type Target } from './settings.ts';
+
+const NAME = 'appscli check --live';
 
 export interface ProbeAnswer {
   readonly status: number;
@@ -22,9 +24,11 @@ export async function probeCollector(
   const serializers = SERIALIZERS[target.protocol];
   const sender = resourceFromAttributes(resourceAttributes(resource));
   const scope = { name: 'appscli-gateway', version: programVersion() };
-  const line = JSON.stringify({ level: 30, time: new Date().toISOString(), msg: 'appscli check --live' });
+  const now = Date.now();
+  const line = JSON.stringify({ level: 30, time: new Date(now).toISOString(), msg: NAME });
+  const span = internalSpan(NAME, beginTrace(), [now, now]);
   const bytes = {
-    traces: () => serializers.traces.serializeRequest([exportedSpan(trialSpan(), sender, scope)]),
+    traces: () => serializers.traces.serializeRequest([exportedSpan(span, sender, scope)]),
     metrics: () => serializers.metrics.serializeRequest({ resource: sender, scopeMetrics: [] }),
     logs: () => serializers.logs.serializeRequest([logRecordOf(line, sender, scope)]),
   }[signal]();
@@ -35,20 +39,4 @@ export async function probeCollector(
   } finally {
     collector.close();
   }
-}
-
-function trialSpan(): FinishedSpan {
-  const now = Date.now();
-  return {
-    name: 'appscli check --live',
-    kind: 'internal',
-    trace_id: newTraceId(),
-    span_id: newSpanId(),
-    parent_span_id: undefined,
-    began_at: now,
-    ended_at: now,
-    attributes: {},
-    events: [],
-    failed: false,
-  };
 }

@@ -77,21 +77,18 @@ function queueFrom(env: Env, prefix: 'OTEL_BSP' | 'OTEL_BLRP'): QueueSettings {
 }
 
 function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target | undefined {
-  const written = otlp?.[signal];
-  if (written === false) return undefined;
   const exporter = exporterOf(signal, env);
-  if (written === undefined && exporter === 'none') return undefined;
   // Logs go to standard error anyway; exporting them is opt-in.
-  const is_enabled = written ?? (signal !== 'logs' || exporter === 'otlp');
+  const by_variable = signal === 'logs' ? exporter === 'otlp' : exporter !== 'none';
+  if (!(otlp?.[signal] ?? by_variable)) return undefined;
   const usual = otlp === undefined && exporter === 'otlp' ? siblingOf(DEFAULT_ENDPOINT, signal) : undefined;
   const endpoint = endpointOf(signal, otlp, env) ?? usual;
-  return is_enabled && endpoint !== undefined ? targetOf(signal, endpoint, otlp, env) : undefined;
+  return endpoint === undefined ? undefined : targetOf(signal, endpoint, otlp, env);
 }
 
 function warningsOf(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] {
-  if (disabled)
-    return otlp === undefined ? [] : ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'];
-  return otlp === undefined ? SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []) : [];
+  if (otlp === undefined) return disabled ? [] : SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []);
+  return disabled ? ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'] : [];
 }
 
 function unknownExporter(signal: Signal, env: Env): string | undefined {
@@ -157,7 +154,7 @@ function targetOf(signal: Signal, url: string, otlp: Otlp | undefined, env: Env)
   };
 }
 
-function wayOf(url: string, env: Env): Pick<Target, 'way'> {
+export function wayOf(url: string, env: Env): Pick<Target, 'way'> {
   try {
     const way = proxyRouteTo(new URL(url), env);
     return way === DIRECT ? {} : { way };
@@ -185,7 +182,8 @@ function headersOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target['he
   return { ...headersIn(env, shared), ...headersIn(env, own) };
 }
 
-function headersIn(env: Env, name: string): Target['headers'] {
+/** The headers in a variable or secret file. Raises StartError that names it, without its value. */
+export function headersIn(env: Env, name: string): Target['headers'] {
   try {
     return parseHeaderList(secretIn(name, env) ?? '');
   } catch (error) {

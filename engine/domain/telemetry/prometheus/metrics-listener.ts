@@ -5,12 +5,11 @@ import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
-import type { Log } from '../../../base/contract/services.ts';
 import { isLoopbackUrl, parseListenAddress } from '../../../base/kit/net/addresses.ts';
 import { explainListenError } from '../../../base/kit/net/listen-error.ts';
 import { secretIn } from '../../../base/kit/secret-names.ts';
 import { prometheusLabel, prometheusName } from '../catalogue/prometheus-names.ts';
-import type { MeasuredMetric, MetricRegistry, Series } from '../metric-registry.ts';
+import type { MeasuredMetric, MetricRegistry, Series, TelemetrySurroundings } from '../metric-registry.ts';
 
 const PATH = '/metrics';
 const CONNECTIONS_MAX = 32;
@@ -77,7 +76,6 @@ export async function startMetricsListener(options: {
   server.on('error', onError);
   const address = server.address();
   return {
-    listen,
     port: typeof address === 'object' && address !== null ? address.port : port,
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -119,17 +117,18 @@ function hasToken(authorization: string, token: string): boolean {
 
 const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
+type Resource = Readonly<Record<string, string>>;
+
 /** Series written before yielding to the event loop. */
 const SERIES_AT_ONCE = 200;
 
-/** Cached label text of a series, without braces; labels never change. */
-const LABELS = new WeakMap<Series, string>();
+type Labels = Readonly<Record<string, string | number | boolean>>;
+
+/** The text of labels, without braces: those of a series never change, and most of a scrape would be spent on them. */
+const LABELS = new WeakMap<Labels, string>();
 
 /** Writes the metrics; the serializer of the SDK takes ten times as long and blocks the event loop. */
-export async function writePrometheusText(
-  registry: Pick<MetricRegistry, 'measure'>,
-  resource: Readonly<Record<string, string>>,
-): Promise<string> {
+export async function writePrometheusText(registry: Pick<MetricRegistry, 'measure'>, resource: Resource) {
   let text = `# HELP target_info Target metadata\n# TYPE target_info gauge\n${line('target_info', labelsOf(resource), 1)}`;
   let written = 0;
   for (const metric of registry.measure()) {
@@ -139,7 +138,7 @@ export async function writePrometheusText(
       text +=
         metric.spec.kind === 'histogram'
           ? histogramLines(name, metric, series)
-          : line(name, textOf(series), series.sum);
+          : line(name, labelsOf(series.labels), series.sum);
       if (++written % SERIES_AT_ONCE === 0) await setImmediate();
     }
   }
@@ -147,7 +146,7 @@ export async function writePrometheusText(
 }
 
 function histogramLines(name: string, { spec }: MeasuredMetric, series: Series): string {
-  const labels = textOf(series);
+  const labels = labelsOf(series.labels);
   const before = labels === '' ? '' : `${labels},`;
   let lines = '';
   let count = 0;
@@ -162,18 +161,14 @@ function line(name: string, labels: string, value: number): string {
   return labels === '' ? `${name} ${value}\n` : `${name}{${labels}} ${value}\n`;
 }
 
-function textOf(series: Series): string {
-  let text = LABELS.get(series);
-  if (text === undefined) {
-    text = labelsOf(series.labels);
-    LABELS.set(series, text);
-  }
-  return text;
-}
-
-function labelsOf(labels: Readonly<Record<string, string | number | boolean>>): string {
+function labelsOf(labels: Labels): string {
+  const known = LABELS.get(labels);
+  if (known !== undefined) return known;
   const by_name = new Map(Object.entries(labels).map(([name, value]) => [labelName(name), value]));
-  return [...by_name].map(([name, value]) => `${name}="${escapeLine(String(value)).replaceAll('"', '\\"')}"`).join(',');
+  const pairs = [...by_name].map(([name, value]) => `${name}="${escapeLine(String(value)).replaceAll('"', '\\"')}"`);
+  const text = pairs.join(',');
+  LABELS.set(labels, text);
+  return text;
 }
 
 /** A label name. Resource attributes may have any name, but a label that begins with a digit would make the text invalid. */
@@ -194,28 +189,27 @@ interface Active {
 }
 
 const KEY = 'telemetry.metrics.listen';
+const NOT_SERVED = 'metrics are not served any more';
 
 /** Serves metrics if `telemetry.metrics.listen` is set. Raises StartError if it cannot listen there. */
-export async function openMetricsListener(options: {
-  readonly config: GatewayConfig;
-  readonly env: NodeJS.ProcessEnv;
-  readonly registry: MetricRegistry;
-  readonly resource: () => Readonly<Record<string, string>>;
-  readonly log: Log;
-}) {
-  const { env, registry, resource, log } = options;
+export async function openMetricsListener(
+  options: TelemetrySurroundings & { readonly config: GatewayConfig; readonly resource: () => Resource },
+) {
+  const { env, metrics, resource, log } = options;
   let active: Active | undefined;
   let moving: Promise<void> = Promise.resolve();
   let is_closed = false;
 
-  async function start(listen: string, settings: MetricsSettings): Promise<Active> {
+  async function start(settings: MetricsSettings): Promise<Active | undefined> {
+    const { listen } = settings;
+    if (listen === undefined) return undefined;
     const started = { settings };
     // Each listener keeps its own settings, so that it never accepts the token of another.
     const token = () => {
       const { token_env } = started.settings;
       return token_env === undefined ? undefined : (secretIn(token_env, env) ?? '');
     };
-    const text = () => writePrometheusText(registry, resource());
+    const text = () => writePrometheusText(metrics, resource());
     const onError = (err: unknown) => log.error({ err }, 'metrics could not be served');
     try {
       const listener = await startMetricsListener({ listen, token, text, onError });
@@ -228,29 +222,23 @@ export async function openMetricsListener(options: {
 
   async function move(next: MetricsSettings): Promise<void> {
     if (is_closed) return;
-    const { listen } = next;
-    if (active !== undefined && listen === active.listener.listen) {
-      active.settings = next;
+    const before = active;
+    if (before?.settings.listen === next.listen) {
+      if (before !== undefined) before.settings = next;
       return;
     }
-    const before = active;
     active = undefined;
     await before?.listener.close();
     try {
-      active = listen === undefined ? undefined : await start(listen, next);
-      if (before !== undefined && listen === undefined) log.info({}, 'metrics are not served any more');
+      active = await start(next);
+      if (active === undefined) log.info({}, NOT_SERVED);
     } catch (error) {
       log.error({ err: error }, 'the metrics listener could not be moved; it stays at its old address');
-      active = before && (await start(before.listener.listen, before.settings).catch(notServed));
+      active = before && (await start(before.settings).catch((err) => void log.error({ err }, NOT_SERVED)));
     }
   }
 
-  function notServed(error: unknown): undefined {
-    log.error({ err: error }, 'metrics are not served any more');
-  }
-
-  const { metrics } = options.config.telemetry;
-  if (metrics.listen !== undefined) active = await start(metrics.listen, metrics);
+  active = await start(options.config.telemetry.metrics);
   return {
     get port() {
       return active?.listener.port;

@@ -96,10 +96,10 @@ interface Decision {
 /** An attempt, for spans and metrics; times on the monotonic clock. */
 export type EndedAttempt = ReturnType<typeof attemptsOf>[number];
 
-export type Ending = ReturnType<typeof endingOf>;
+export type RequestEnding = ReturnType<typeof requestEndingOf>;
 
 /** @param ended_at end of the response, disconnect of the client, or end of reading, on the monotonic clock */
-export function endingOf(request: EndedRequest, known: KnownConfiguration, ended_at: number) {
+export function requestEndingOf(request: EndedRequest, known: KnownConfiguration, ended_at: number) {
   const status = request.peek('outcome.status') ?? 499;
   const model = request.peek('request.model');
   const protocol = request.peek('request.protocol') ?? 'none';

@@ -1,41 +1,27 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
 import type { EndedRequest, Telemetry } from '../../../base/contract/telemetry.ts';
 import { nanoToUsd } from '../../../base/kit/money.ts';
 import { isInRatio } from '../../../base/kit/net/trace-context.ts';
 import { type SecretSource, secretIn } from '../../../base/kit/secret-names.ts';
-import type { Metrics } from '../metric-registry.ts';
+import type { Metrics, TelemetrySurroundings } from '../metric-registry.ts';
 import { type SpanSink, spansPerSecond } from '../spans.ts';
 import { Budgets } from './budgets.ts';
 import {
   type EndedAttempt,
-  type Ending,
-  endingOf,
   isUnconfirmed,
   type KnownConfiguration,
   learnConfiguration,
+  type RequestEnding,
+  requestEndingOf,
 } from './ending.ts';
 import { spansOf } from './spans.ts';
 
-interface RequestTelemetryOptions {
-  readonly in_force: () => GatewayConfig;
-  readonly env: NodeJS.ProcessEnv;
-  readonly sink: SpanSink;
-  readonly metrics: Metrics;
-  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
-  readonly log: Log;
-}
-
-export function createRequestTelemetry({
-  in_force,
-  env,
-  sink,
-  metrics,
-  clock,
-  log,
-}: RequestTelemetryOptions): Pick<Telemetry, 'requestEnded' | 'keepsTrace' | 'requestRejected'> {
+export function createRequestTelemetry(
+  options: TelemetrySurroundings & { readonly in_force: () => GatewayConfig; readonly sink: SpanSink },
+): Omit<Telemetry, 'operation'> {
+  const { in_force, env, sink, metrics, clock, log } = options;
   const budgets = new Budgets(metrics, () => clock.now());
   const hasRoomForUnknown = spansPerSecond(UNKNOWN_CALLERS_PER_SECOND);
   let known: KnownConfiguration | undefined;
@@ -51,7 +37,7 @@ export function createRequestTelemetry({
     return known;
   }
 
-  function whySampled(ending: Ending): SampledReason | undefined {
+  function whySampled(ending: RequestEnding): SampledReason | undefined {
     const { request, known } = ending;
     const always = alwaysSampled(ending);
     const is_known = request.peek('principal.id') !== undefined;
@@ -63,7 +49,7 @@ export function createRequestTelemetry({
     const now = clock.monotonic();
     // The response of a disconnected client may be read to its end.
     const is_drained = request.peek('outcome.drained') === true;
-    const ending = endingOf(request, knownNow(), is_drained ? now : (request.ended_at ?? now));
+    const ending = requestEndingOf(request, knownNow(), is_drained ? now : (request.ended_at ?? now));
     budgets.note({
       limits: request.notes.limits,
       limits_at: request.notes.limits_at,
@@ -101,7 +87,13 @@ export function createRequestTelemetry({
 type SampledReason = 'ratio' | 'refused' | 'upstream_refused' | 'failed' | 'fallback' | 'downgraded' | 'slow';
 
 /** Why a request is sampled regardless of the ratio; `undefined` if the ratio decides. */
-function alwaysSampled({ outcome, fallbacks, downgraded, duration_ms, known }: Ending): SampledReason | undefined {
+function alwaysSampled({
+  outcome,
+  fallbacks,
+  downgraded,
+  duration_ms,
+  known,
+}: RequestEnding): SampledReason | undefined {
   if (outcome !== 'answered' && outcome !== 'aborted') return outcome;
   if (fallbacks.length > 0) return 'fallback';
   if (downgraded) return 'downgraded';
@@ -153,7 +145,7 @@ const TOKENS = [
   ['usage.output_tokens', 'output'],
 ] as const;
 
-function countRequest(metrics: Metrics, ending: Ending): void {
+function countRequest(metrics: Metrics, ending: RequestEnding): void {
   const { outcome, status, error_code, protocol, model, upstream, known, request, attempts } = ending;
   const team = known.tells_team ? ending.team : undefined;
   metrics.add('gateway.requests', {
@@ -214,7 +206,7 @@ function countRequest(metrics: Metrics, ending: Ending): void {
   if (protocol !== 'count_tokens' && last.record.outcome === 'answered') countModelUsage(metrics, ending, last);
 }
 
-function operationLabels({ operation }: Ending, { provider, record }: EndedAttempt) {
+function operationLabels({ operation }: RequestEnding, { provider, record }: EndedAttempt) {
   return {
     'gen_ai.operation.name': operation,
     'gen_ai.provider.name': provider,
@@ -222,7 +214,7 @@ function operationLabels({ operation }: Ending, { provider, record }: EndedAttem
   };
 }
 
-function countAttempt(metrics: Metrics, ending: Ending, attempt: EndedAttempt): void {
+function countAttempt(metrics: Metrics, ending: RequestEnding, attempt: EndedAttempt): void {
   const { record, began_at, ended_at, error } = attempt;
   const { upstream, outcome, reason } = record;
   metrics.add('gateway.attempts', {
@@ -236,7 +228,7 @@ function countAttempt(metrics: Metrics, ending: Ending, attempt: EndedAttempt): 
   metrics.record(ending.known.conventions.duration, labels, Math.max(0, ended_at - began_at) / 1000);
 }
 
-function countModelUsage(metrics: Metrics, ending: Ending, attempt: EndedAttempt): void {
+function countModelUsage(metrics: Metrics, ending: RequestEnding, attempt: EndedAttempt): void {
   const { request, known, usage } = ending;
   const { conventions } = known;
   const labels = operationLabels(ending, attempt);

@@ -4,7 +4,7 @@ import type { EndedRequest } from '../../../base/contract/telemetry.ts';
 import { isNanoUsd, nanoToUsd } from '../../../base/kit/money.ts';
 import type { Attributes, AttributeValue, FinishedSpan, SpanEvent } from '../spans.ts';
 import { remainingUsd, tightestOf, usedRatio } from './budgets.ts';
-import { type EndedAttempt, type Ending, isUnconfirmed } from './ending.ts';
+import { type EndedAttempt, isUnconfirmed, type RequestEnding } from './ending.ts';
 
 /** Span data of a sampled request, beside its ending. */
 export interface Sampled {
@@ -16,7 +16,7 @@ export interface Sampled {
 }
 
 /** The spans of a request and its attempts. */
-export function spansOf(ending: Ending, sampled: Sampled): readonly FinishedSpan[] {
+export function spansOf(ending: RequestEnding, sampled: Sampled): readonly FinishedSpan[] {
   const { request, attempts } = ending;
   const { trace } = request.notes;
   const common = { trace_id: trace.trace_id, trace_state: trace.trace_state };
@@ -56,7 +56,7 @@ const FACT_ATTRIBUTES = Object.entries(FACTS).flatMap(([path, { attribute }], in
   return attribute === undefined ? [] : [{ attribute, index, is_money: isNanoUsd(path), is_of_route }];
 });
 
-function requestAttributes(ending: Ending, { reason, caller }: Sampled): Attributes {
+function requestAttributes(ending: RequestEnding, { reason, caller }: Sampled): Attributes {
   const { request, known, outcome, status, error_code, model, upstream, attempts } = ending;
   const { address } = known;
   const attributes: Record<string, AttributeValue | undefined> = {
@@ -112,10 +112,8 @@ function requestAttributes(ending: Ending, { reason, caller }: Sampled): Attribu
   return attributes;
 }
 
-function attemptAttributes(
-  ending: Ending,
-  { record, is_last, upstream, protocol, ...attempt }: EndedAttempt,
-): Attributes {
+function attemptAttributes(ending: RequestEnding, attempt: EndedAttempt): Attributes {
+  const { record, is_last, upstream, protocol } = attempt;
   const { request } = ending;
   const choices = request.peek('request.choices');
   const has_answered = record.outcome === 'answered';
@@ -159,7 +157,7 @@ function answerAttributes(request: EndedRequest): Attributes {
   };
 }
 
-function usageAttributes({ usage, protocol, known }: Ending, has_answered: boolean): Attributes {
+function usageAttributes({ usage, protocol, known }: RequestEnding, has_answered: boolean): Attributes {
   // Without a response usage is unknown, which is not 0.
   if (usage === undefined || protocol === 'count_tokens') return {};
   if (!has_answered && usage.input + usage.output === 0) return {};
@@ -177,7 +175,7 @@ function usdOf(nano_usd: number | undefined): number | undefined {
 
 const NO_EVENTS: readonly SpanEvent[] = [];
 
-function requestEvents(ending: Ending, { epoch }: Sampled): readonly SpanEvent[] {
+function requestEvents(ending: RequestEnding, { epoch }: Sampled): readonly SpanEvent[] {
   const { request, decisions, fallbacks, upstream, error_code, ended_at } = ending;
   const { attempt_times } = request.notes;
   const decided_at = epoch(attempt_times[0]?.began_at ?? ended_at);
@@ -214,7 +212,7 @@ function requestEvents(ending: Ending, { epoch }: Sampled): readonly SpanEvent[]
 }
 
 /** One event for each exceeded limit, the one of the error message first. */
-function refusals({ request, error_code, refused_by }: Ending): readonly Attributes[] {
+function refusals({ request, error_code, refused_by }: RequestEnding): readonly Attributes[] {
   const { error, limits } = request.notes;
   const common = { 'gateway.error.code': error_code, 'gateway.error.stage': request.peek('error.stage') };
   const details = error?.details ?? {};

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
-import { StageError } from '../../../base/contract/errors.ts';
+import { type ErrorCode, StageError } from '../../../base/contract/errors.ts';
 import type { AttemptEffect, AttemptRecord, Certainty } from '../../../base/contract/forwarding.ts';
 import { protocolOf } from '../../../base/contract/protocol.ts';
 import type { Clock, Timer } from '../../../base/contract/services.ts';
@@ -108,7 +108,7 @@ export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | Fa
   let response: UpstreamResponse;
   const timer = limitWait(plan, sending);
   try {
-    response = await sending.answer;
+    response = await sending.response;
   } catch (error) {
     return { ...sent(), ...unanswered(error as Error, name, sending) };
   } finally {
@@ -127,11 +127,9 @@ export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | Fa
   if (cancelled !== undefined) return { ...answered, ...failure('gone', response.statusCode), error: cancelled };
   const failed = classify({ response, beginning, name, now: clock.now(), is_other });
   if (failed === undefined) return { ...answered, relay: relayTo(plan, response, beginning.chunks) };
-  const received_bytes = failed.error === undefined ? 0 : sizeOf(beginning.chunks);
-  return { ...answered, ...failed, received_bytes };
+  const discarded = failed.error === undefined ? [] : beginning.chunks;
+  return { ...answered, ...failed, received_bytes: discarded.reduce((sum, { length }) => sum + length, 0) };
 }
-
-const sizeOf = (chunks: readonly Buffer[]) => chunks.reduce((sum, { length }) => sum + length, 0);
 
 /** The upstream's identifier of a request, bounded: it is stored. */
 function requestIdOf({ headers }: UpstreamResponse): string | undefined {
@@ -153,7 +151,7 @@ function limitWait(plan: AttemptPlan, sending: Sending): Timer {
     if (ctx.aborted) return;
     const is_sent = sending.attempts > 0;
     const goes_on = is_sent && !can_move_on && drainLate(plan, sending, abandon);
-    const reason = tooLate(target.config.name, seconds, { is_sent, goes_on });
+    const reason = tooLate(target.config.name, seconds, is_sent, goes_on);
     if (goes_on) sending.release(reason);
     else abandon(reason);
     sending.forgetBody();
@@ -167,27 +165,26 @@ function drainLate(plan: AttemptPlan, sending: Sending, abandon: (reason: StageE
 }
 
 /** The timeout error. Clients must not retry a request that was sent: the upstream may process and bill it. */
-function tooLate(
-  name: string,
-  seconds: number,
-  { is_sent, goes_on }: { is_sent: boolean; goes_on: boolean },
-): StageError {
-  const fact = `The upstream "${name}" sent no response within ${seconds} seconds.`;
-  const details = { upstream: name };
-  if (!is_sent) return new StageError('upstream_timeout', fact, { details });
+function tooLate(name: string, seconds: number, is_sent: boolean, goes_on: boolean): StageError {
+  const fact = `The upstream "${name}" sent no response within ${seconds} seconds`;
+  if (!is_sent) return errorOf('upstream_timeout', name, fact);
   const money = goes_on
-    ? 'A late response is drained and charged'
-    : 'The request was cancelled, and the upstream may bill it anyway';
-  const message = `${fact} ${money}; a retry is billed again.`;
-  return new StageError('upstream_timeout', message, { details, headers: { 'x-should-retry': 'false' } });
+    ? 'You are charged if the upstream still responds'
+    : 'The request was cancelled, and the upstream may still bill it';
+  return billedAgain(name, `${fact}. ${money}`);
 }
 
-function relayTo(
-  { ctx, timeouts, first_byte_seconds }: AttemptPlan,
-  response: UpstreamResponse,
-  begun: readonly Buffer[],
-): Relay {
-  const { idle_seconds } = timeouts;
+function errorOf(code: ErrorCode, upstream: string, fact: string, headers?: Readonly<Record<string, string>>) {
+  return new StageError(code, `${fact}.`, { details: { upstream }, ...(headers && { headers }) });
+}
+
+function billedAgain(name: string, fact: string): StageError {
+  return errorOf('upstream_timeout', name, `${fact}; a retry may be billed too`, { 'x-should-retry': 'false' });
+}
+
+function relayTo(plan: AttemptPlan, response: UpstreamResponse, begun: readonly Buffer[]): Relay {
+  const { ctx, first_byte_seconds } = plan;
+  const { idle_seconds } = plan.timeouts;
   if (ctx.get('request.stream') === true) return { kind: 'relay', response, idle_seconds, begun };
   const first_chunk_seconds = Math.max(idle_seconds, first_byte_seconds);
   return { kind: 'relay', response, idle_seconds, first_chunk_seconds, begun };
@@ -196,11 +193,8 @@ function relayTo(
 function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   const relay = relayTo(plan, response, []);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
-  const about = { name: plan.target.config.name, is_other: isOther(plan.ctx) };
-  return {
-    ...relay,
-    inspect: (first) => nonApiError({ ...about, response, first, now: plan.clock.now() }),
-  };
+  const answered = { response, name: plan.target.config.name, is_other: isOther(plan.ctx) };
+  return { ...relay, inspect: (first) => nonApiError({ ...answered, now: plan.clock.now() }, first) };
 }
 
 function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions {
@@ -386,7 +380,7 @@ export function mayBeBilled({ outcome, certainty }: Pick<AttemptRecord, 'outcome
   return FAILOVER_TABLE[outcome as AttemptOutcome].billed === 'possibly';
 }
 
-/** The effect of an attempt on the upstream's state. Callers must not be able to forge it: a 400 may quote them. */
+/** The effect of an attempt on the upstream's state. A 400 may echo caller text, so its wording is no failure of the upstream. */
 export function effectOf({ outcome, status = 0, names_model, by_phrase, full_context }: FailedAttempt): AttemptEffect {
   const { effect } = FAILOVER_TABLE[outcome];
   // An overflow with a 5xx status is neither a success nor a failure.
@@ -413,14 +407,9 @@ export function describeFailed({ outcome, status }: FailedAttempt, code?: string
   return code === undefined ? words : `${words} (${code})`;
 }
 
-function failure(
-  outcome: AttemptOutcome,
-  status: number | undefined,
-  error?: { readonly said: ReadError; readonly text: string },
-): Failure {
+function failure(outcome: AttemptOutcome, status: number | undefined, said?: ReadError, text = ''): Failure {
   const known = { outcome, status, certainty: 'answered', retry_after_seconds: undefined } as const;
-  if (error === undefined) return { ...known, names_model: false };
-  const { said, text } = error;
+  if (said === undefined) return { ...known, names_model: false };
   const found = meaningOf(said, status!);
   return {
     ...known,
@@ -446,19 +435,11 @@ function connectionError(error: NodeJS.ErrnoException, name: string, is_sent: bo
   if (is_sent) return dropped(name, 'before it responded');
   const is_of_proxy = error instanceof NoTunnel || error instanceof ProxyUnreachable;
   const why = is_of_proxy ? `: ${error.message}` : error.code === undefined ? '' : ` (${error.code})`;
-  const message = `No connection to the upstream "${name}"${why}.`;
-  return new StageError('upstream_unreachable', message, { details: { upstream: name } });
+  return errorOf('upstream_unreachable', name, `No connection to the upstream "${name}"${why}`);
 }
 
 function dropped(name: string, when: string): StageError {
-  const message = `The upstream "${name}" dropped the connection ${when}.`;
-  return new StageError('upstream_failed', message, { details: { upstream: name } });
-}
-
-function silent(name: string): StageError {
-  const message = `The upstream "${name}" began its response and then stalled; a retry is billed again.`;
-  const headers = { 'x-should-retry': 'false' };
-  return new StageError('upstream_timeout', message, { details: { upstream: name }, headers });
+  return errorOf('upstream_failed', name, `The upstream "${name}" dropped the connection ${when}`);
 }
 
 interface Answered {
@@ -483,7 +464,8 @@ function classify(answered: Answered): Failure | undefined {
   if (status >= 400 && status <= 599) return classifyError(answered, status);
   if (beginning.by === 'silent') {
     response.destroy();
-    return { ...failure('unanswered', status), error: silent(name) };
+    const error = billedAgain(name, `The upstream "${name}" began its response and then stalled`);
+    return { ...failure('unanswered', status), error };
   }
   return status === 200 && isEventStream(headers['content-type'])
     ? classifyStream(answered)
@@ -496,12 +478,10 @@ function classifyError(answered: Answered, status: number): Failure {
   const said = readError(text);
   // Such a 404 is about a file, not about the model.
   const outcome = outcomeOf(status, is_other && status === 404 ? undefined : said);
-  const found = failure(outcome, status, is_other ? undefined : { said, text });
+  const found = failure(outcome, status, is_other ? undefined : said, text);
   // A context overflow is reworded for clients even if it is not JSON.
   const foreign =
-    found.full_context === undefined
-      ? nonApiError({ response, name, now, first: beginning.chunks[0], is_other, reason: said.message })
-      : undefined;
+    found.full_context === undefined ? nonApiError(answered, beginning.chunks[0], said.message) : undefined;
   const error = foreign ?? (beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined);
   return {
     ...found,
@@ -531,7 +511,7 @@ function classifyStream(answered: Answered): Failure | undefined {
 
 function classifyErrorBody(answered: Answered, said: ReadError, text: string): Failure {
   const status = statusOf(said);
-  return { ...failure(outcomeOf(status, said), status, { said, text }), ...passedOn(answered) };
+  return { ...failure(outcomeOf(status, said), status, said, text), ...passedOn(answered) };
 }
 
 /** Whether a stream contains anything except comments. */
@@ -541,10 +521,10 @@ function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): b
 }
 
 function classifyDocument(answered: Answered, status: number): Failure | undefined {
-  const { response, beginning, name, now, is_other } = answered;
+  const { response, beginning, name, is_other } = answered;
   const { by, chunks } = beginning;
   if (by === 'broken') return { ...failure('empty', status), error: dropped(name, 'in the middle of its response') };
-  const foreign = nonApiError({ response, name, now, first: chunks[0], is_other });
+  const foreign = nonApiError(answered, chunks[0]);
   if (foreign !== undefined) {
     response.destroy();
     // After a page or a redirect no model ran; after an empty body that is unknown.
@@ -570,13 +550,8 @@ function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): st
 }
 
 /** The error for a non-API response. It keeps an error status, because clients decide by it whether to retry. */
-function nonApiError(
-  answered: Pick<Answered, 'response' | 'name' | 'now' | 'is_other'> & {
-    readonly first: Buffer | undefined;
-    readonly reason?: string;
-  },
-): StageError | undefined {
-  const { response, name, now, is_other, first, reason = '' } = answered;
+function nonApiError(answered: Omit<Answered, 'beginning'>, first?: Buffer, reason = ''): StageError | undefined {
+  const { response, name, now, is_other } = answered;
   const status = response.statusCode!;
   const takes_bytes = is_other && status < 300;
   const found = takes_bytes ? notBytes(response) : nonApiContent(response, first);
@@ -598,6 +573,9 @@ function nonApiError(
 
 const NO_STATUS = 'an invalid HTTP status';
 
+/** A content type that may be quoted to the client. */
+const MEDIA_TYPE = /^[\w.+-]{1,40}\/[\w.+-]{1,60}$/;
+
 /** Describes a response that cannot be an API's: an HTML page comes from a proxy in between. */
 function notBytes({ statusCode, headers }: UpstreamResponse): string | undefined {
   if (statusCode! < 200) return NO_STATUS;
@@ -616,12 +594,17 @@ function nonApiContent({ statusCode, headers }: UpstreamResponse, first: Buffer 
   const begin = first.toString('latin1', 0, 64);
   if (type.includes('json')) return readable && status < 300 ? noJson(begin) : undefined;
   if (readable ? /^\s*[{[]/.test(begin) : type === '') return undefined;
-  return type.includes('html') ? 'an HTML page' : type === 'text/plain' ? 'plain text' : 'something else';
+  if (type === '') return 'a body without a content type';
+  return type.includes('html')
+    ? 'an HTML page'
+    : MEDIA_TYPE.test(type)
+      ? `a body of type ${type}`
+      : 'a body of an invalid type';
 }
 
 /** What a body declared as JSON is instead. Skips leading blanks, which some servers send while they compute. */
 function noJson(begin: string): string | undefined {
   const first = /\S/.exec(begin)?.[0];
   if (first === undefined || first === '{' || first === '[' || first === '\u00ef') return undefined;
-  return first === '<' ? 'an HTML page' : 'something else';
+  return first === '<' ? 'an HTML page' : 'a body wrongly declared as JSON';
 }

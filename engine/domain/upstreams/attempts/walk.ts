@@ -2,16 +2,15 @@
 import { crc32 } from 'node:zlib';
 import { ERRORS, StageError } from '../../../base/contract/errors.ts';
 import type {
+  AttemptHandle,
   AttemptOrigin,
   AttemptReason,
   AttemptRecord,
   Candidate,
   DropReason,
-  Trial,
 } from '../../../base/contract/forwarding.ts';
-import type { Protocol } from '../../../base/contract/protocol.ts';
 import type { Services } from '../../../base/contract/services.ts';
-import type { Relay, ResponseEvent, ResponseHead, StageContext } from '../../../base/contract/stage.ts';
+import type { Relay, ResponseEvent, ResponseHead } from '../../../base/contract/stage.ts';
 import type { UpstreamResponse } from '../../../base/contract/upstream-response.ts';
 import { tryParseBounded } from '../../../base/kit/json/bounded.ts';
 import { formatTraceParent } from '../../../base/kit/net/trace-context.ts';
@@ -22,7 +21,6 @@ import {
   definitionOf,
   errorIn,
   errorOfEvent,
-  type FailedRequest,
   isObject,
   mayBeError,
   overflowAnswer,
@@ -35,7 +33,7 @@ import {
   statusOf,
 } from '../../protocols/index.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
-import { mustNotBeTried, unavailable } from '../routes.ts';
+import { mustNotBeTried, shortWait, unavailableError } from '../routes.ts';
 import { type ForwardContext, type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
 import { attemptOnce, describeFailed, effectOf, type FailedAttempt, outcomeOf, type ServedAttempt } from './attempt.ts';
 
@@ -69,6 +67,8 @@ interface Ready {
   readonly is_last: boolean;
 }
 
+type EndedAttempt = Omit<FailedAttempt, 'names_model' | 'retry_after_seconds'>;
+
 /** The attempts of one request, and the result of its response. */
 export class Attempts {
   readonly #ctx: ForwardContext;
@@ -76,14 +76,14 @@ export class Attempts {
   readonly #targets: ReadonlyMap<string, Target>;
   readonly #random: () => number;
   readonly #began: number;
-  readonly #witness: AttemptOrigin;
+  readonly #origin: AttemptOrigin;
   readonly #failed: FailedAttempt[] = [];
   #candidates: readonly Candidate[] = [];
   #refusal: unknown;
   #served: ServedAttempt | undefined;
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
-  #trial: Trial | undefined;
+  #handle: AttemptHandle | undefined;
   #reported: ReportedError | undefined;
   readonly #last_events: string[] = [];
   /** The end that an event reported which was too long to be kept. */
@@ -99,7 +99,7 @@ export class Attempts {
     this.#random = random;
     this.#began = services.clock.monotonic();
     // Sending may free the body, so the fingerprint is computed first.
-    this.#witness = witnessOf(ctx);
+    this.#origin = originOf(ctx);
   }
 
   /** Tries upstreams until one serves the request or none is left. Raises what `forward` declares. */
@@ -109,20 +109,20 @@ export class Attempts {
       for (let index = 0; index < this.#candidates.length; index++) {
         const candidate = this.#candidates[index]!;
         const left = this.#candidates.length - 1 - index;
-        if (index > 0 && this.#isClosed(candidate, left === 0)) continue;
+        if (index > 0 && this.#skipIfUnavailable(candidate, left === 0)) continue;
         let ready: Ready;
         try {
           const preparing = this.#prepare(candidate, left === 0);
           if (preparing !== undefined) await preparing;
           ready = this.#makeReady(candidate, left === 0);
         } catch (error) {
-          this.#dropFirstCandidate(candidate, error);
-          this.#requireWaiting();
+          this.#skipCandidate(candidate, error);
+          this.#throwIfCancelled();
           continue;
         }
-        this.#requireWaiting();
-        // Another request may have become the half-open trial meanwhile.
-        if (this.#isClosed(candidate, left === 0)) continue;
+        this.#throwIfCancelled();
+        // Another request may have become the half-open probe meanwhile.
+        if (this.#skipIfUnavailable(candidate, left === 0)) continue;
         let result = await this.#attempt(ready);
         if (!('relay' in result)) result = await this.#repeat(ready, result, left);
         if ('relay' in result) return this.#serve(ready, result);
@@ -139,13 +139,13 @@ export class Attempts {
     }
   }
 
-  see(head: ResponseHead): void {
+  onHead(head: ResponseHead): void {
     if (this.#retry_after === null) head.remove('retry-after');
     else if (this.#retry_after !== undefined) head.set('retry-after', this.#retry_after);
   }
 
   /** An event of the response on its way to the client. An error in it counts like its status. */
-  hear({ name, data, large }: ResponseEvent): void {
+  onEvent({ name, data, large }: ResponseEvent): void {
     if (this.#served === undefined) return;
     this.#is_streamed = name !== undefined;
     const text = large?.outline ?? data;
@@ -157,16 +157,16 @@ export class Attempts {
   }
 
   end(error_code: string | undefined): void {
-    const trial = this.#trial;
-    this.#trial = undefined;
+    const handle = this.#handle;
+    this.#handle = undefined;
     if (this.#served === undefined) {
-      trial?.leave();
+      handle?.leave();
       return;
     }
     const error = this.#reported ?? this.#reportedByStatus(error_code);
     const fault = error === undefined ? this.#howBroken(error_code) : error.fault;
-    if (fault !== undefined) trial?.leave('broken_off', fault);
-    else trial?.leave(this.#ctx.aborted || error !== undefined ? undefined : 'whole');
+    if (fault !== undefined) handle?.leave('broken_off', fault);
+    else handle?.leave(this.#ctx.aborted || error !== undefined ? undefined : 'whole');
   }
 
   /** The fault of a response that had begun; `undefined` where it is complete or the end is unknown. */
@@ -202,16 +202,17 @@ export class Attempts {
     return [{ upstream, upstream_model: this.#ctx.get('route.upstream_model'), facts: {} }];
   }
 
-  #closed({ upstream, upstream_model }: Candidate) {
-    return this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness);
+  #unavailable({ upstream, upstream_model }: Candidate) {
+    return this.#services.upstreams.unavailable(upstream.name, upstream_model, this.#origin);
   }
 
-  /** Whether to skip a candidate: its state may have changed since routing. The last one is tried unless `mustNotBeTried`. */
-  #isClosed(candidate: Candidate, is_last: boolean): boolean {
-    const closed = this.#closed(candidate);
-    if (closed === undefined || (is_last && !mustNotBeTried(closed, candidate.is_alone === true))) return false;
-    this.#refusal ??= unavailable(candidate, closed, this.#services.clock.now());
-    this.#drop(candidate.upstream.name, closed.because);
+  /** Skips a candidate that has become unavailable since routing. A rate-limited last one is still tried. @returns whether it skipped */
+  #skipIfUnavailable(candidate: Candidate, is_last: boolean): boolean {
+    const unavailable = this.#unavailable(candidate);
+    if (unavailable === undefined || (is_last && !mustNotBeTried(unavailable, candidate.is_only_candidate === true)))
+      return false;
+    this.#refusal ??= unavailableError(candidate, unavailable, this.#services.clock.now());
+    this.#drop(candidate.upstream.name, unavailable.because);
     return true;
   }
 
@@ -241,7 +242,7 @@ export class Attempts {
   }
 
   /** Keeps the error of a candidate in case no other can be tried. Rethrows errors other than StageError. */
-  #dropFirstCandidate({ upstream: { name } }: Candidate, error: unknown): void {
+  #skipCandidate({ upstream: { name } }: Candidate, error: unknown): void {
     if (!(error instanceof StageError)) throw error;
     this.#refusal = error;
     this.#drop(name, REASON_OF_CODE[error.code] ?? 'stage');
@@ -252,9 +253,9 @@ export class Attempts {
 
   #attempt({ candidate, target, request, is_last }: Ready): Promise<ServedAttempt | FailedAttempt> {
     const { clock, upstreams, config } = this.#services;
-    this.#trial?.leave();
-    const trial = upstreams.begin(candidate.upstream.name, candidate.upstream_model, this.#witness);
-    this.#trial = trial;
+    this.#handle?.leave();
+    const handle = upstreams.begin(candidate.upstream.name, candidate.upstream_model, this.#origin);
+    this.#handle = handle;
     const attempt = attemptOnce({
       ctx: this.#ctx,
       target,
@@ -266,8 +267,8 @@ export class Attempts {
       first_byte_seconds: this.#firstByteSeconds(),
     });
     return attempt.then((result) => {
-      if ('relay' in result) trial.report('success');
-      else trial.report(effectOf(result), describeFailed(result, result.code), result.retry_after_seconds);
+      if ('relay' in result) handle.report('success');
+      else handle.report(effectOf(result), describeFailed(result, result.code), result.retry_after_seconds);
       return result;
     });
   }
@@ -292,7 +293,7 @@ export class Attempts {
   /** Retries the same upstream once, after a wait, if useful. @param left number of untried upstreams, which come first */
   async #repeat(ready: Ready, result: FailedAttempt, left: number): Promise<ServedAttempt | FailedAttempt> {
     const { candidate, target } = ready;
-    const isOpen = () => this.#closed(candidate)?.because === 'open';
+    const isOpen = () => this.#unavailable(candidate)?.because === 'open';
     if (this.#failed.length + 1 + left >= this.#most() || this.#ctx.aborted || isOpen()) return result;
     const ms = this.#waitBeforeRepeat(result);
     if (ms === undefined || ms / 1000 >= this.#secondsLeft()) return result;
@@ -352,20 +353,16 @@ export class Attempts {
       const seconds = retryAfterSeconds(headers, this.#services.clock.now());
       this.#retry_after = seconds === undefined ? null : retryAfterText(seconds);
     }
-    this.#note(ready, { ...served, outcome: 'answered', certainty: 'answered', status: statusCode! }, 'served');
+    this.#record(ready, { ...served, outcome: 'answered', certainty: 'answered', status: statusCode! }, 'served');
     return relay;
   }
 
   #fail(ready: Ready, failed: FailedAttempt, reason: AttemptReason): void {
     this.#failed.push(failed);
-    this.#note(ready, failed, reason);
+    this.#record(ready, failed, reason);
   }
 
-  #note(
-    { candidate, target }: Ready,
-    attempt: Omit<FailedAttempt, 'names_model' | 'retry_after_seconds'>,
-    reason: AttemptReason,
-  ): void {
+  #record({ candidate, target }: Ready, attempt: EndedAttempt, reason: AttemptReason): void {
     const { credential_name } = target;
     const { certainty, status, outcome, sends, began_at, ms, request_id, received_bytes } = attempt;
     const record: AttemptRecord = {
@@ -385,11 +382,11 @@ export class Attempts {
   }
 
   /** Raises the error of a request that was cancelled during the preparation. */
-  #requireWaiting(): void {
-    const { given_up, aborted } = this.#ctx;
-    if (given_up === undefined && !aborted) return;
+  #throwIfCancelled(): void {
+    const { cancel_reason, aborted } = this.#ctx;
+    if (cancel_reason === undefined && !aborted) return;
     this.#correctLast('gone');
-    throw given_up ?? new StageError('bad_http', 'The client disconnected.');
+    throw cancel_reason ?? new StageError('bad_http', 'The client disconnected.');
   }
 
   #correctLast(reason: AttemptReason): void {
@@ -414,26 +411,32 @@ export class Attempts {
     return { kind: 'relay', idle_seconds, ...reworded };
   }
 
-  /** A context overflow reworded so that clients recognise it; recorded in `upstream.error_rewritten`. */
-  #reworded({ full_context, response, is_translated }: FailedAttempt): WholeAnswer | undefined {
-    const served = this.#ctx.get('request.protocol');
-    if (full_context === undefined || served === 'count_tokens') return undefined;
+  /** A context overflow reworded so that clients compact the conversation; `undefined` where they recognise the original. */
+  #reworded({ full_context: text, response, is_translated }: FailedAttempt): WholeAnswer | undefined {
+    const ctx = this.#ctx;
+    const served = ctx.get('request.protocol');
+    if (text === undefined || served === 'count_tokens') return undefined;
     // Translation reads the upstream's own error.
-    if (is_translated)
-      return inPlaceOf(response!, { status: 400, content_type: 'application/json', body: full_context });
-    const reworded = rewordOverflow(served as Protocol, full_context, response!, {
-      stream: this.#ctx.get('request.stream') === true,
-      request_id: this.#ctx.get('request.id'),
-      model: this.#ctx.get('request.model'),
+    if (is_translated) return inPlaceOf(response!, { status: 400, content_type: 'application/json', body: text });
+    const { errors } = definitionOf(served);
+    const said = tryParseBounded(text);
+    if (errors.knowsOverflow(errorFields(said))) return undefined;
+    const { statusCode: status = 0 } = response!;
+    ctx.set('upstream.error_rewritten', true);
+    const problem = readProblem(status < 400 ? undefined : status, text);
+    const reworded = overflowAnswer(errors, problem, {
+      stream: ctx.get('request.stream') === true,
+      request_id: ctx.get('request.id'),
+      model: ctx.get('request.model'),
       created_at: Math.floor(this.#services.clock.now() / 1000),
+      said,
     });
-    if (reworded !== undefined) this.#ctx.set('upstream.error_rewritten', true);
-    return reworded;
+    return inPlaceOf(response!, reworded);
   }
 
   #waits(): readonly number[] {
     const now = this.#services.clock.now();
-    const windows = this.#candidates.flatMap((candidate) => this.#closed(candidate)?.until ?? []);
+    const windows = this.#candidates.flatMap((candidate) => this.#unavailable(candidate)?.until ?? []);
     return [
       ...windows.map((until) => (until - now) / 1000),
       ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? []),
@@ -464,7 +467,7 @@ const NO_BYTES = Buffer.alloc(0);
 const FINGERPRINT_BYTES = 4096;
 
 /** Caller and fingerprint of a request, for circuit breakers. Requests with one fingerprint count once. */
-function witnessOf(ctx: ForwardContext): AttemptOrigin {
+function originOf(ctx: ForwardContext): AttemptOrigin {
   const { bytes = NO_BYTES } = ctx.body ?? {};
   // First requests of sessions often have equal bodies.
   const head = crc32(bytes.subarray(0, FINGERPRINT_BYTES), crc32(`${sessionInHeaders(ctx.headers)} ${ctx.url}`));
@@ -495,20 +498,13 @@ function discard({ response, is_whole }: FailedAttempt): void {
 }
 
 /** Where upstreams join the trace of the gateway, `traceparent` makes the span of the attempt the parent of theirs. */
-function withTrace(
-  request: PreparedRequest,
-  { trace, attempts }: Pick<StageContext, 'trace' | 'attempts'>,
-  { propagate }: Target,
-): PreparedRequest {
+function withTrace(request: PreparedRequest, ctx: ForwardContext, { propagate }: Target): PreparedRequest {
   if (propagate !== 'join') return request;
-  const { trace_id, is_kept } = trace;
-  const span_id = trace.attemptSpanId(attempts.length + 1);
+  const { trace_id, is_kept } = ctx.trace;
+  const span_id = ctx.trace.attemptSpanId(ctx.attempts.length + 1);
   const traceparent = formatTraceParent({ trace_id, span_id, sampled: is_kept });
   return { ...request, headers: { ...request.headers, traceparent } };
 }
-
-/** Longest `retry-after` for clients; with a longer one the Messages client gives up at once. */
-const RETRY_AFTER_MAX = 60;
 
 /** Statuses that clients get first when no upstream could serve: in this order, the last of each. */
 const FIRST_REPORTED: readonly (readonly number[])[] = [[429], [401, 402, 403], [404], [501]];
@@ -525,8 +521,7 @@ function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly n
     attempt.error !== undefined ? { error: attempt.error } : { attempt, retry_after };
   const last_of_each = [...new Map(failed.map((attempt) => [attempt.upstream, attempt])).values()];
   if (last_of_each.length === 1 || last.outcome === 'caller' || last.outcome === 'gone') return own(last);
-  const seconds = Math.min(RETRY_AFTER_MAX, Math.max(1, Math.ceil(Math.min(...waits_seconds))));
-  const retry_after = waits_seconds.length === 0 ? undefined : String(seconds);
+  const retry_after = waits_seconds.length === 0 ? undefined : String(shortWait(Math.min(...waits_seconds)));
   const headers: Record<string, string> = retry_after === undefined ? {} : { 'retry-after': retry_after };
   for (const statuses of FIRST_REPORTED) {
     const chosen = failed.findLast(
@@ -547,7 +542,7 @@ function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly n
   if (all_late) headers['x-should-retry'] = 'false';
   const tried = last_of_each.map((attempt) => `${attempt.upstream} (${describeFailed(attempt)})`);
   const fact = `None of ${tried.length} upstreams served the request: ${tried.join(', ')}.`;
-  const again = all_late ? ' They may bill it anyway; a retry is billed again.' : '';
+  const again = all_late ? ' These upstreams may still bill it; a retry may be billed too.' : '';
   return { error: new StageError('upstream_failed', fact + again, { details: { tried: tried.length }, headers }) };
 }
 
@@ -564,10 +559,8 @@ const OF_BYTES: ReadonlySet<string> = new Set([
 
 const nothing = () => undefined;
 
-function inPlaceOf(
-  { rawHeaders }: UpstreamResponse,
-  { status, content_type, body }: ReturnType<typeof overflowAnswer>,
-): WholeAnswer {
+function inPlaceOf({ rawHeaders }: UpstreamResponse, reworded: ReturnType<typeof overflowAnswer>): WholeAnswer {
+  const { status, content_type, body } = reworded;
   const bytes = Buffer.from(body);
   const own = { 'content-type': content_type, 'content-length': String(bytes.length) };
   const kept: string[] = [];
@@ -589,22 +582,7 @@ function inPlaceOf(
   return { response, begun: [bytes] };
 }
 
-/** Rewords a context overflow so that clients compact the conversation; `undefined` where they recognise the original. */
-function rewordOverflow(
-  protocol: Protocol,
-  text: string,
-  response: UpstreamResponse,
-  how: FailedRequest & { readonly stream: boolean },
-): WholeAnswer | undefined {
-  const { errors } = definitionOf(protocol);
-  const { statusCode: status = 0 } = response;
-  const said = tryParseBounded(text);
-  if (errors.knowsOverflow(inPlace(said))) return undefined;
-  const problem = readProblem(status < 400 ? undefined : status, text);
-  return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));
-}
-
-function inPlace(said: unknown): { readonly message: string; readonly code?: string } {
+function errorFields(said: unknown): { readonly message: string; readonly code?: string } {
   if (!isObject(said)) return { message: '' };
   const found = isObject(said.response) ? said.response.error : said.error;
   const { message, code } = isObject(found) ? found : {};

@@ -12,12 +12,16 @@ const PAGES_MAX = 20;
 /** Bound on the models of one upstream; a longer list is an error. */
 export const LISTED_MAX = 2000;
 
-/** A model list with unique ids and their entries, or the reason of a failure. */
-export type FetchedList =
-  | { readonly ids: readonly string[]; readonly told: ReadonlyMap<string, ModelListEntry> }
-  | { readonly why: string };
+/** Ids of models, and the entries of those with properties. */
+export interface ModelList {
+  readonly ids: readonly string[];
+  readonly entries: ReadonlyMap<string, ModelListEntry>;
+}
 
-export interface Asking {
+/** A model list with unique ids, or the reason of a failure. */
+export type FetchedList = ModelList | { readonly why: string };
+
+export interface FetchOptions {
   readonly server: Pick<GatewayConfig['server'], 'profile'>;
   secret(variable: string): string;
   readonly seconds: number;
@@ -25,26 +29,26 @@ export interface Asking {
 }
 
 /** Reads the list of models of an upstream. Follows no redirect. Never rejects: `why` says what is wrong. */
-export async function fetchModelList(upstream: UpstreamConfig, asking: Asking): Promise<FetchedList> {
-  const { seconds } = asking;
+export async function fetchModelList(upstream: UpstreamConfig, options: FetchOptions): Promise<FetchedList> {
+  const { seconds } = options;
   const deadline = performance.now() + seconds * 1000;
   const ids = new Set<string>();
-  const told = new Map<string, ModelListEntry>();
+  const entries = new Map<string, ModelListEntry>();
   let after: string | undefined;
   try {
-    const headers = listHeaders(upstream, asking);
-    const { proxy } = configuredProxyRoute(upstream.proxy, asking.secret);
+    const headers = listHeaders(upstream, options);
+    const { proxy } = configuredProxyRoute(upstream.proxy, options.secret);
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const left = (deadline - performance.now()) / 1000;
       if (left <= 0) return { why: `no answer within ${seconds} seconds` };
-      const page = await askForPage(urlOf(upstream, after), headers, { ...asking, seconds: left, proxy });
+      const page = await fetchPage(urlOf(upstream, after), headers, { ...options, seconds: left, proxy });
       if (typeof page === 'string') return { why: page };
       const before = ids.size;
       for (const id of page.ids) ids.add(id);
-      for (const [id, said] of page.told) told.set(id, said);
+      for (const [id, entry] of page.entries) entries.set(id, entry);
       if (ids.size > LISTED_MAX) return { why: `its list has more than ${LISTED_MAX} models` };
       after = page.after;
-      if (after === undefined) return ids.size === 0 ? { why: 'its list is empty' } : { ids: [...ids], told };
+      if (after === undefined) return ids.size === 0 ? { why: 'its list is empty' } : { ids: [...ids], entries };
       if (ids.size === before) return { why: 'its list never ends' };
     }
     return { why: `its list has more than ${PAGES_MAX} pages` };
@@ -55,18 +59,16 @@ export async function fetchModelList(upstream: UpstreamConfig, asking: Asking): 
 
 function urlOf(upstream: UpstreamConfig, after: string | undefined): string {
   const { models } = UPSTREAM_TYPES[upstream.type];
-  const query = new URLSearchParams({
-    ...models.query,
-    ...(after !== undefined && { [models.after]: after }),
-  }).toString();
-  const path = query === '' ? models.path : `${models.path}?${query}`;
+  const query = new URLSearchParams(models.query);
+  if (after !== undefined) query.set(models.after, after);
+  const path = query.size === 0 ? models.path : `${models.path}?${query}`;
   return new URL(upstreamPaths(upstream)(path), upstream.base_url).href;
 }
 
 /** Headers of a request for the list of models. */
 export function listHeaders(
   upstream: UpstreamConfig,
-  { server, secret }: Pick<Asking, 'server'> & { secret(variable: string): string | undefined },
+  { server, secret }: Pick<FetchOptions, 'server'> & { secret(variable: string): string | undefined },
 ): Record<string, string> {
   const headers: IncomingHttpHeaders = {};
   const prefixes = headerPrefixes(upstream.profile, server.profile);
@@ -80,19 +82,19 @@ export function listHeaders(
   };
 }
 
-async function askForPage(
+async function fetchPage(
   url: string,
   headers: Record<string, string>,
-  { seconds, signal, proxy }: Asking & { readonly proxy: URL | undefined },
+  { seconds, signal, proxy }: FetchOptions & { readonly proxy: URL | undefined },
 ) {
-  const answer = await exchange(url, { headers, seconds, bytes_max: PAGE_BYTES_MAX, proxy, ...(signal && { signal }) });
-  const { status, ending } = answer;
+  const page = await exchange(url, { headers, seconds, bytes_max: PAGE_BYTES_MAX, proxy, ...(signal && { signal }) });
+  const { status, ending } = page;
   if (status >= 300 && status < 400) return `it redirects (status ${status}), and redirects are not followed`;
   if (status !== 200) return `it returns status ${status}`;
   if (ending === 'too_large') return `its list is larger than ${PAGE_BYTES_MAX / 1024 / 1024} MiB`;
   if (ending === 'too_late') return 'its list took too long';
   if (ending === 'cut') return 'its list is cut off';
-  return readPage(answer.body);
+  return readPage(page.body);
 }
 
 /** Longest id of a model, in characters, as in gateway.yaml. */
@@ -109,12 +111,6 @@ export interface ModelListEntry {
   readonly thinking?: ModelConfig['supports']['thinking'];
 }
 
-export interface ListPage {
-  readonly ids: readonly string[];
-  readonly told: ReadonlyMap<string, ModelListEntry>;
-  readonly after?: string;
-}
-
 /** Whether a text can be the id of a model: short, printable and one word. */
 export function isModelId(text: unknown): text is string {
   return (
@@ -123,7 +119,7 @@ export function isModelId(text: unknown): text is string {
 }
 
 /** The valid ids on a page; a string is the reason of a failure. */
-export function readPage(body: Buffer): ListPage | string {
+export function readPage(body: Buffer): (ModelList & { readonly after?: string }) | string {
   let page: unknown;
   try {
     page = JSON.parse(body.toString('utf8'));
@@ -134,12 +130,12 @@ export function readPage(body: Buffer): ListPage | string {
   if (!Array.isArray(data)) return 'its response is not a list of models';
   const listed = data.map(fieldsOf).filter((entry): entry is Entry => isModelId(entry.id));
   const named = listed.map((entry) => ({ ...entry, id: entry.id.replace(RESOURCE, '') }));
-  const entries = named.filter(({ id }) => isModelId(id));
+  const valid = named.filter(({ id }) => isModelId(id));
   const after = has_more === true ? (isModelId(last_id) ? last_id : listed.at(-1)?.id) : undefined;
-  const told = entries.map((entry) => [entry.id, toldIn(entry)] as const);
+  const entries = valid.map((fields) => [fields.id, entryIn(fields)] as const);
   return {
-    ids: entries.map(({ id }) => id),
-    told: new Map(told.filter(([, said]) => Object.keys(said).length > 0)),
+    ids: valid.map(({ id }) => id),
+    entries: new Map(entries.filter(([, entry]) => Object.keys(entry).length > 0)),
     ...(after !== undefined && { after }),
   };
 }
@@ -151,7 +147,7 @@ function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {};
 }
 
-function toldIn({ max_tokens, capabilities }: Entry): ModelListEntry {
+function entryIn({ max_tokens, capabilities }: Entry): ModelListEntry {
   const is_length = Number.isInteger(max_tokens) && Number(max_tokens) >= 1 && Number(max_tokens) <= TOKENS_MAX;
   const thinking = thinkingIn(fieldsOf(fieldsOf(capabilities).thinking));
   return { ...(is_length && { max_tokens: Number(max_tokens) }), ...(thinking !== undefined && { thinking }) };

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
 import type { Clock, Log, Timer } from '../../../base/contract/services.ts';
 import { hasPrice, nameOf, plainName } from '../../budget/index.ts';
-import { type Asking, type FetchedList, fetchModelList, type ModelListEntry } from './ask-list.ts';
+import { type FetchOptions, fetchModelList, type ModelList, type ModelListEntry } from './ask-list.ts';
 
 export interface ModelLists {
   /** Whether an upstream's list has a model by its id, with or without its date; `undefined` while there is no list. */
@@ -10,7 +10,7 @@ export interface ModelLists {
   /** The ids on an upstream's list that have a price in the catalogue; `undefined` while there is no list. */
   ids(upstream: string): readonly string[] | undefined;
   /** The entry of a model in an upstream's list, by its id with or without its date. */
-  told(upstream: string, id: string): ModelListEntry | undefined;
+  entry(upstream: string, id: string): ModelListEntry | undefined;
   version(): number;
 }
 
@@ -18,35 +18,33 @@ export interface ModelLists {
 export const NO_LISTS: ModelLists = {
   has: () => undefined,
   ids: () => undefined,
-  told: () => undefined,
+  entry: () => undefined,
   version: () => 0,
 };
 
 export interface OpenModelLists extends ModelLists {
   /** Fetches the lists of a configuration now and periodically; none if gateway.yaml lists its models. */
-  use(config: GatewayConfig, secret: Asking['secret']): void;
+  use(config: GatewayConfig, secret: FetchOptions['secret']): void;
   attempted(): Promise<void>;
   close(): void;
 }
 
-const ANSWER_SECONDS = 10;
+const FETCH_SECONDS = 10;
 /** Interval between fetches, and after a failed one. */
 const AGAIN_MS = 10 * 60_000;
 const SOON_MS = 60_000;
-const TOLD_MAX = 20;
+const NAMED_MAX = 20;
 const TURN = 50;
 
 interface List {
   readonly ids: ReadonlySet<string>;
   readonly priced: readonly string[];
-  readonly told: ReadonlyMap<string, ModelListEntry>;
+  readonly entries: ReadonlyMap<string, ModelListEntry>;
   /** By catalogue name and id without a date. */
   readonly by_name: ReadonlyMap<string, ModelListEntry | undefined>;
 }
 
-type ReadList = Exclude<FetchedList, { readonly why: string }>;
-
-interface Asked {
+interface Followed {
   readonly upstream: UpstreamConfig;
   list: List | undefined;
   why: string | undefined;
@@ -55,25 +53,26 @@ interface Asked {
 
 /** Opens the lists; `use` starts the fetches. */
 export function openModelLists({ clock, log }: { readonly clock: Clock; readonly log: Log }): OpenModelLists {
-  const asked = new Map<string, Asked>();
+  const followed = new Map<string, Followed>();
   let version = 0;
   let round: AbortController | undefined;
   let first: Promise<unknown> = Promise.resolve();
 
-  async function ask(entry: Asked, asking: Asking & { readonly signal: AbortSignal }) {
-    const { signal } = asking;
-    const answer = await fetchModelList(entry.upstream, asking);
-    if ('why' in answer) noteFailure(entry, answer.why, signal);
-    else await noteList(entry, answer, signal);
+  async function follow(entry: Followed, options: FetchOptions & { readonly signal: AbortSignal }) {
+    const { signal } = options;
+    const fetched = await fetchModelList(entry.upstream, options);
     if (signal.aborted) return;
-    entry.timer = clock.after('why' in answer ? SOON_MS : AGAIN_MS, () => void ask(entry, asking));
+    if ('why' in fetched) noteFailure(entry, fetched.why);
+    else await noteList(entry, fetched, signal);
+    if (signal.aborted) return;
+    entry.timer = clock.after('why' in fetched ? SOON_MS : AGAIN_MS, () => void follow(entry, options));
     entry.timer.unref();
   }
 
-  async function noteList(entry: Asked, answer: ReadList, signal: AbortSignal): Promise<void> {
+  async function noteList(entry: Followed, fetched: ModelList, signal: AbortSignal): Promise<void> {
     const old = entry.list;
-    if (old === undefined || !isSameList(old, answer)) {
-      const list = await learn(entry.upstream, answer);
+    if (old === undefined || !isSameList(old, fetched)) {
+      const list = await learn(entry.upstream, fetched);
       if (signal.aborted) return;
       entry.list = list;
       version += 1;
@@ -82,43 +81,43 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     entry.why = undefined;
   }
 
-  function noteFailure(entry: Asked, why: string, signal: AbortSignal): void {
-    if (signal.aborted || why === entry.why) return;
+  function noteFailure(entry: Followed, why: string): void {
+    if (why === entry.why) return;
     entry.why = why;
     log.warn({ upstream: entry.upstream.name, why }, entry.list === undefined ? NOT_READ : KEPT);
   }
 
   function stop(): void {
     round?.abort(new Error('the configuration has changed'));
-    for (const { timer } of asked.values()) timer?.close();
+    for (const { timer } of followed.values()) timer?.close();
   }
 
   return {
     has(upstream, id) {
-      const found = asked.get(upstream);
+      const found = followed.get(upstream);
       if (found?.list === undefined) return undefined;
       return found.list.ids.has(id) || found.list.by_name.has(nameKey(id, found.upstream));
     },
-    ids: (upstream) => asked.get(upstream)?.list?.priced,
-    told(upstream, id) {
-      const found = asked.get(upstream);
-      return found?.list?.told.get(id) ?? found?.list?.by_name.get(nameKey(id, found.upstream));
+    ids: (upstream) => followed.get(upstream)?.list?.priced,
+    entry(upstream, id) {
+      const found = followed.get(upstream);
+      return found?.list?.entries.get(id) ?? found?.list?.by_name.get(nameKey(id, found.upstream));
     },
     version: () => version,
     use(config, secret) {
       stop();
       round = new AbortController();
       const wanted = config.from_model_lists ? config.upstreams : [];
-      const before = new Map(asked);
-      asked.clear();
+      const before = new Map(followed);
+      followed.clear();
       version += 1;
       for (const upstream of wanted) {
         const old = before.get(upstream.name);
         const { list, why } = old !== undefined && isSameServer(old.upstream, upstream) ? old : {};
-        asked.set(upstream.name, { upstream, list, why });
+        followed.set(upstream.name, { upstream, list, why });
       }
-      const asking = { server: config.server, secret, seconds: ANSWER_SECONDS, signal: round.signal };
-      first = Promise.allSettled([...asked.values()].map((entry) => ask(entry, asking)));
+      const options = { server: config.server, secret, seconds: FETCH_SECONDS, signal: round.signal };
+      first = Promise.allSettled([...followed.values()].map((entry) => follow(entry, options)));
     },
     async attempted() {
       await first;
@@ -139,11 +138,13 @@ function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
   return SERVER.every((key) => isDeepStrictEqual(one[key], other[key]));
 }
 
-function isSameList(known: List, { ids, told }: ReadList): boolean {
-  return known.ids.size === ids.length && ids.every((id) => known.ids.has(id)) && isDeepStrictEqual(known.told, told);
+function isSameList(known: List, { ids, entries }: ModelList): boolean {
+  return (
+    known.ids.size === ids.length && ids.every((id) => known.ids.has(id)) && isDeepStrictEqual(known.entries, entries)
+  );
 }
 
-async function learn(upstream: UpstreamConfig, { ids, told }: ReadList): Promise<List> {
+async function learn(upstream: UpstreamConfig, { ids, entries }: ModelList): Promise<List> {
   const by_name = new Map<string, ModelListEntry | undefined>();
   const priced: string[] = [];
   for (const [index, id] of ids.entries()) {
@@ -151,9 +152,9 @@ async function learn(upstream: UpstreamConfig, { ids, told }: ReadList): Promise
     if (!hasPrice(id, upstream.base_url)) continue;
     priced.push(id);
     const name = nameKey(id, upstream);
-    by_name.set(name, told.get(id) ?? by_name.get(name));
+    by_name.set(name, entries.get(id) ?? by_name.get(name));
   }
-  return { ids: new Set(ids), priced, told, by_name };
+  return { ids: new Set(ids), priced, entries, by_name };
 }
 
 /**
@@ -171,11 +172,11 @@ function changeOf(old: List | undefined, { ids, priced }: List): object {
   const removed = [...(old?.ids ?? [])].filter((id) => !ids.has(id));
   return {
     models: priced.length,
-    added: added.slice(0, TOLD_MAX),
-    ...(removed.length > 0 && { removed: removed.slice(0, TOLD_MAX) }),
+    added: added.slice(0, NAMED_MAX),
+    ...(removed.length > 0 && { removed: removed.slice(0, NAMED_MAX) }),
     ...(unknown.length > 0 && {
       without_price: unknown.length,
-      not_served: unknown.slice(0, TOLD_MAX),
+      not_served: unknown.slice(0, NAMED_MAX),
       help: HOW_TO_SERVE,
     }),
   };

@@ -4,14 +4,12 @@ import type { AttemptOrigin, Seen } from '../../../base/contract/forwarding.ts';
 export type BreakerSettings = Omit<UpstreamConfig['breaker'], 'mode'>;
 
 export interface BreakerSurroundings {
-  /** The number of the last trial that began; numbers rise by one. */
+  /** The number of the last attempt that began; numbers rise by one. */
   readonly latest: () => number;
   readonly random: () => number;
-  /** Called when the breaker opens from closed. @param failing_ms how long requests had been failing */
-  readonly onOpen: (until: number, last: string | undefined, failing_ms: number) => void;
-  /** Called when the half-open trial failed. @param failing_ms time since the last success or open time */
-  readonly onReopen: (until: number, failing_ms: number) => void;
-  readonly onClose: (open_ms: number) => void;
+  /** Called when the breaker opens. @param failing_ms time without success @param is_first whether it was closed before */
+  readonly onOpen?: (until: number, failing_ms: number, is_first: boolean, last: string | undefined) => void;
+  readonly onClose?: (open_ms: number) => void;
   readonly successes_to_close?: number;
 }
 
@@ -36,19 +34,19 @@ const DISBELIEF_MS = 300_000;
 const SLOW_START_MS = 10_000;
 const SHARE_MIN = 0.1;
 const JITTER = 0.2;
-/** `retry-after` for a caller while another request is the trial. */
+/** `retry-after` for a caller while another request is the probe. */
 const WHILE_ONE_TRIES_MS = 1000;
 
 export function createBreaker(
   given: BreakerSettings,
-  { latest, random, successes_to_close = 2, ...listeners }: BreakerSurroundings,
+  { latest, random, onOpen, onClose, successes_to_close = 2 }: BreakerSurroundings,
 ) {
   let settings = given;
   let outcomes = createOutcomes(settings.window_seconds * 1000);
   const failing = new FailureRun();
   /** Consecutive responses that broke off; their beginning does not count as success. */
   const breaking = new FailureRun();
-  /** Callers whose trials failed since the breaker opened. */
+  /** Callers whose probes failed since the breaker opened. */
   const tried = new Set<string>();
   const open_for = new Map<string, Alone>();
   let is_failing = false;
@@ -98,8 +96,7 @@ export function createBreaker(
     const until = now + Math.min(seconds, Math.max(open_seconds_max, open_seconds)) * 1000;
     is_heeded = false;
     startOpen(until, now);
-    if (first) listeners.onOpen(until, last, failing_ms);
-    else listeners.onReopen(until, failing_ms);
+    onOpen?.(until, failing_ms, first, last);
   }
 
   function close(now: number): void {
@@ -109,18 +106,18 @@ export function createBreaker(
     changed_after = latest();
     if (is_heeded) disbelieving_until = now + DISBELIEF_MS;
     is_heeded = false;
-    listeners.onClose(now - opened_at);
+    onClose?.(now - opened_at);
   }
 
   /** Finds the source of failures: the upstream, one caller, one request, or unknown. */
-  function judge(now: number, witness: AttemptOrigin | undefined): 'upstream' | Alone['whose'] | undefined {
+  function judge(now: number, origin: AttemptOrigin | undefined): 'upstream' | Alone['whose'] | undefined {
     const { failures, failure_percent, requests_min } = settings;
     const { all, failed, failed_of_one } = outcomes.count(now);
     const isTooMuch = (less: number) =>
       all - less >= requests_min && (failed - less) * 100 >= failure_percent * (all - less);
     if (failing.shows(failures) || breaking.shows(failures) || isTooMuch(failed_of_one)) return 'upstream';
-    if (witness === undefined) return undefined;
-    return failing.faultOf(witness, failures) ?? breaking.faultOf(witness, failures);
+    if (origin === undefined) return undefined;
+    return failing.faultOf(origin, failures) ?? breaking.faultOf(origin, failures);
   }
 
   function aloneOf({ caller, request }: Seen): Alone | undefined {
@@ -128,33 +125,32 @@ export function createBreaker(
     return alone?.whose === 'request' && alone.request !== request ? undefined : alone;
   }
 
-  function failAlone(witness: AttemptOrigin, whose: Alone['whose'], n: number, now: number): void {
-    let alone = aloneOf(witness);
+  function failAlone(origin: AttemptOrigin, whose: Alone['whose'], n: number, now: number): void {
+    let alone = aloneOf(origin);
     if (alone === undefined) {
-      const nobody = () => {};
-      const around = { latest, random, onOpen: nobody, onReopen: nobody, onClose: nobody };
-      const breaker = createBreaker({ ...settings, failures: 1, requests_min: Number.POSITIVE_INFINITY }, around);
-      alone = { whose, request: witness.request, breaker };
-      open_for.set(witness.caller, alone);
+      const own = { ...settings, failures: 1, requests_min: Number.POSITIVE_INFINITY };
+      const breaker = createBreaker(own, { latest, random });
+      alone = { whose, request: origin.request, breaker };
+      open_for.set(origin.caller, alone);
     }
     alone.breaker.fail(n, now, last);
   }
 
-  function fail(n: number, now: number, detail: string | undefined, witness?: AttemptOrigin): void {
+  function fail(n: number, now: number, detail: string | undefined, origin?: AttemptOrigin): void {
     if (n <= changed_after) return;
     last = detail;
     if (open_until === undefined) {
       if (!is_failing) failing_since = now;
       is_failing = true;
-      failing.add(witness, settings.failures);
-      outcomes.add(false, now, witness?.caller);
-      const fault = judge(now, witness);
+      failing.add(origin, settings.failures);
+      outcomes.add(false, now, origin?.caller);
+      const fault = judge(now, origin);
       if (fault === 'upstream') open(now);
-      else if (fault !== undefined) failAlone(witness!, fault, n, now);
+      else if (fault !== undefined) failAlone(origin!, fault, n, now);
     } else if (now >= open_until) {
-      if (witness !== undefined) tried.add(witness.caller);
-      if (witness === undefined || tried.size > 1) open(now);
-      else failAlone(witness, 'caller', n, now);
+      if (origin !== undefined) tried.add(origin.caller);
+      if (origin === undefined || tried.size > 1) open(now);
+      else failAlone(origin, 'caller', n, now);
     }
   }
 
@@ -181,9 +177,9 @@ export function createBreaker(
       if (now < open_until) return open_until;
       return isTrying(now) ? now + WHILE_ONE_TRIES_MS : undefined;
     },
-    /** Request `n` begins; in a half-open breaker it becomes the trial, unless there is one. */
-    begin(n: number, now: number, witness?: AttemptOrigin): void {
-      if (witness !== undefined) aloneOf(witness)?.breaker.begin(n, now);
+    /** Request `n` begins; in a half-open breaker it becomes the probe, unless there is one. */
+    begin(n: number, now: number, origin?: AttemptOrigin): void {
+      if (origin !== undefined) aloneOf(origin)?.breaker.begin(n, now);
       if (open_until === undefined || now < open_until || isTrying(now)) return;
       trying = n;
       trying_since = now;
@@ -210,9 +206,9 @@ export function createBreaker(
       breaking.clear();
     },
     /** A response broke off after its start had been reported as a success. */
-    breakOff(n: number, now: number, detail: string | undefined, witness?: AttemptOrigin): void {
-      breaking.add(witness, settings.failures);
-      fail(n, now, detail, witness);
+    breakOff(n: number, now: number, detail: string | undefined, origin?: AttemptOrigin): void {
+      breaking.add(origin, settings.failures);
+      fail(n, now, detail, origin);
     },
     release(n: number): void {
       for (const { breaker } of open_for.values()) breaker.release(n);
@@ -226,7 +222,7 @@ export function createBreaker(
       last = why ?? last;
       is_heeded = true;
       startOpen(until, now);
-      if (first) listeners.onOpen(until, last, failing_ms);
+      if (first) onOpen?.(until, failing_ms, true, last);
     },
     /** Slow start: rises from `SHARE_MIN` to 1 in the `SLOW_START_MS` after closing. */
     share(now: number): number {
@@ -246,7 +242,7 @@ export function createBreaker(
 }
 
 /**
- * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, after the open time: one trial at a time, and two
+ * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, after the open time: one probe at a time, and two
  * successes close the breaker. Failures of only one caller open it for that caller, until any request succeeds. All times are
  * milliseconds of a monotonic clock.
  */
@@ -310,15 +306,15 @@ function createOutcomes(window_ms: number) {
  */
 class FailureRun {
   readonly #of = new Map<string, Map<number, number>>();
-  #unwitnessed = 0;
+  #of_unknown = 0;
 
   /** @param most bound on the requests counted separately for one caller */
-  add(witness: AttemptOrigin | undefined, most: number): void {
-    if (witness === undefined) {
-      this.#unwitnessed += 1;
+  add(origin: AttemptOrigin | undefined, most: number): void {
+    if (origin === undefined) {
+      this.#of_unknown += 1;
       return;
     }
-    const { caller, request } = witness;
+    const { caller, request } = origin;
     const of_caller = this.#of.get(caller) ?? new Map<number, number>();
     this.#of.set(caller, of_caller);
     const times = of_caller.get(request);
@@ -327,14 +323,14 @@ class FailureRun {
 
   clear(): void {
     this.#of.clear();
-    this.#unwitnessed = 0;
+    this.#of_unknown = 0;
   }
 
   /** Whether the upstream is at fault: `failures` of them, from at least two callers. */
   shows(failures: number): boolean {
-    if (this.#of.size === 1 && this.#unwitnessed === 0) return false;
+    if (this.#of.size === 1 && this.#of_unknown === 0) return false;
     const most_of_one = Math.ceil(failures / 2);
-    let sum = this.#unwitnessed;
+    let sum = this.#of_unknown;
     for (const requests of this.#of.values()) sum += Math.min(requests.size, most_of_one);
     return sum >= failures;
   }

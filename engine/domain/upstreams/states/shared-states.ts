@@ -27,17 +27,25 @@ export interface OpenUpstreamStates extends LastingUpstreamStates {
   close(): Promise<void>;
 }
 
+type Queryable = Pick<Database, 'query'>;
+
+interface Surroundings {
+  readonly database: Queryable;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}
+
 /** Interval of reading the list, in case a notification is lost. */
 const POLL_MS = 3000;
 
 /** Opens the states. Without the database, the last list of drained upstreams is used. */
-export function openUpstreamStates(options: {
-  readonly upstreams: readonly UpstreamConfig[];
-  readonly database: Pick<Database, 'query' | 'listen'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly every?: Every;
-}): OpenUpstreamStates {
+export function openUpstreamStates(
+  options: Surroundings & {
+    readonly upstreams: readonly UpstreamConfig[];
+    readonly database: Pick<Database, 'listen'>;
+  },
+): OpenUpstreamStates {
   const { upstreams, database, clock, log, every = everyInBackground } = options;
   const kept = createIncidentKeeper({ database, clock, log, every });
   const states = createUpstreamStates({ upstreams, clock, log, onIncident: kept.note, onRecovery: kept.end });
@@ -45,16 +53,13 @@ export function openUpstreamStates(options: {
   let is_closed = false;
   let reading: Promise<void> | undefined;
 
-  function use(drained: ReadonlyMap<string, Drained>): void {
-    states.setDrained(drained);
-    const now = [...drained.keys()].join(', ');
-    if (now !== names) log.info({ drained: [...drained.keys()] }, 'drained upstreams get no new requests');
-    names = now;
-  }
-
   async function read(): Promise<void> {
     try {
-      use(await listDrained(database));
+      const drained = await listDrained(database);
+      states.setDrained(drained);
+      const now = [...drained.keys()].join(', ');
+      if (now !== names) log.info({ drained: [...drained.keys()] }, 'drained upstreams get no new requests');
+      names = now;
     } catch (error) {
       log.debug({ err: error }, 'the list of drained upstreams could not be read');
     }
@@ -136,7 +141,7 @@ const IS_ALIVE = '($2::text is null or exists (select from alive))';
 const OLD = `jsonb_strip_nulls(jsonb_build_object('reason', reason, 'drained_at', drained_at, 'drained_by', drained_by))`;
 
 /** All upstreams that are drained, by name. Raises store_unavailable. */
-export async function listDrained(database: Pick<Database, 'query'>): Promise<Map<string, Drained>> {
+export async function listDrained(database: Queryable): Promise<Map<string, Drained>> {
   const rows = await database.query<{ name: string; reason: string | null; at: Date; by: string }>(
     'upstreams_drained',
     'select name, reason, drained_at as at, drained_by as by from drained_upstreams order by name',
@@ -207,11 +212,11 @@ export interface KeptIncident {
   readonly upstream: string;
   readonly upstream_model: string | null;
   readonly began_at: Date;
-  /** Time of the next trial, as last reported. */
+  /** Time of the next probe, as last reported. */
   readonly until: Date;
   /** Time of the first success after it; `null` before. */
   readonly ended_at: Date | null;
-  /** Number of failed trials plus one. */
+  /** Number of failed probes plus one. */
   readonly times: number;
   readonly last: string | null;
 }
@@ -233,12 +238,7 @@ const KEPT_DAYS = 30;
 const ROWS_MAX = 10_000;
 
 /** Write-behind of the incidents of this process, with hints about them to other replicas. Nothing waits for it. */
-export function createIncidentKeeper(options: {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly every?: Every;
-}) {
+export function createIncidentKeeper(options: Surroundings) {
   const { database, clock, log, every } = options;
   const self = randomUUID();
   const periods = new LRUCache<string, Period>({ max: PERIODS_MAX });
@@ -288,12 +288,7 @@ function keyOf({ kind, upstream, upstream_model = '' }: IncidentSubject): string
   return `${kind} ${upstream} ${upstream_model}`;
 }
 
-async function writeIncidents(
-  database: Pick<Database, 'query'>,
-  periods: readonly Period[],
-  now: number,
-  self: string,
-): Promise<void> {
+async function writeIncidents(database: Queryable, periods: readonly Period[], now: number, self: string) {
   // A duration, because clocks of machines differ.
   const hints = periods
     .filter(({ until, ended_at }) => ended_at === null && until.getTime() > now)
@@ -321,7 +316,7 @@ async function writeIncidents(
 
 /** Incidents of all replicas, the latest first. @param only `before`: an id, for the next page; `since`: ended later */
 export async function listIncidents(
-  database: Pick<Database, 'query'>,
+  database: Queryable,
   only: { readonly upstream?: string; readonly before?: number; readonly since?: Date; readonly limit: number },
 ): Promise<KeptIncident[]> {
   return database.query<KeptIncident>(
@@ -337,7 +332,7 @@ export async function listIncidents(
 }
 
 /** Current incidents at other replicas. Raises store_unavailable. */
-export async function incidentsElsewhere(database: Pick<Database, 'query'>, now: Date): Promise<KeptIncident[]> {
+export async function incidentsElsewhere(database: Queryable, now: Date): Promise<KeptIncident[]> {
   return database.query<KeptIncident>(
     'upstream_incidents_elsewhere',
     `select id, replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last

@@ -2,11 +2,11 @@ import { LRUCache } from 'lru-cache';
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
 import type {
   AttemptEffect,
+  AttemptHandle,
   AttemptOrigin,
-  Closed,
   Drained,
   Seen,
-  Trial,
+  Unavailable,
   UpstreamState,
   UpstreamStates,
 } from '../../../base/contract/forwarding.ts';
@@ -49,12 +49,13 @@ interface Shown {
   readonly n: number;
   readonly effect: AttemptEffect;
   readonly detail: string | undefined;
-  readonly witness: AttemptOrigin | undefined;
+  readonly origin: AttemptOrigin | undefined;
+  readonly retry_after_seconds: number | undefined;
 }
 
 const NONE: ReadonlySet<string> = new Set();
 
-const NO_TRIAL: Trial = { report() {}, leave() {} };
+const NO_ATTEMPT: AttemptHandle = { report() {}, leave() {} };
 
 /** Creates the states of upstreams, which are all healthy at first. @param options.random from 0 to 1, jitter */
 export function createUpstreamStates(options: {
@@ -71,7 +72,7 @@ export function createUpstreamStates(options: {
   /** The upstream that has the prompt cache of a session, until it expires. */
   const affinity = new LRUCache<string, { readonly upstream: string; readonly until: number }>(atMost(AFFINITY_MAX));
   let drained: ReadonlyMap<string, Drained> = new Map();
-  let trials = 0;
+  let attempts = 0;
   let heeding = false;
 
   const now = () => clock.monotonic();
@@ -93,12 +94,12 @@ export function createUpstreamStates(options: {
 
   function surroundings(about: IncidentSubject): BreakerSurroundings {
     return {
-      latest: () => trials,
+      latest: () => attempts,
       random,
-      onOpen(until, last, failing_ms) {
-        announce({ ...about, until: epoch(until), ...(last !== undefined && { last }), failing_ms }, true);
+      onOpen(until, failing_ms, is_first, last) {
+        const why = is_first && last !== undefined && { last };
+        announce({ ...about, until: epoch(until), ...why, failing_ms }, is_first);
       },
-      onReopen: (until, failing_ms) => announce({ ...about, until: epoch(until), failing_ms }, false),
       onClose(open_ms) {
         const { kind, ...fields } = about;
         const what = kind === 'credential' ? 'an upstream accepts the credential again' : 'an upstream serves again';
@@ -137,14 +138,7 @@ export function createUpstreamStates(options: {
     for (const [session, { upstream }] of affinity.entries()) if (!entries.has(upstream)) affinity.delete(session);
   }
 
-  function limit(
-    entry: UpstreamEntry,
-    model: ModelEntry,
-    n: number,
-    last?: string,
-    retry_after_seconds?: number,
-  ): void {
-    const at = now();
+  function limit(entry: UpstreamEntry, model: ModelEntry, { n, detail: last, retry_after_seconds }: Shown, at: number) {
     const until = model.limited.limit(n, at, last, retry_after_seconds);
     if (until === undefined) return;
     const about = { kind: 'limited', upstream: entry.name, upstream_model: model.upstream_model } as const;
@@ -154,10 +148,12 @@ export function createUpstreamStates(options: {
     announce({ ...about, until: epoch(until), ...(last !== undefined && { last }) }, is_news);
   }
 
-  /** Reports the result of a trial to the breakers. Any response proves that there was a connection. */
-  function learn(entry: UpstreamEntry, model: ModelEntry, { n, effect, detail, witness }: Shown): void {
+  /** Reports the result of an attempt to the breakers. Any response proves that there was a connection. */
+  function learn(entry: UpstreamEntry, model: ModelEntry, shown: Shown): void {
+    const { n, effect, detail, origin } = shown;
     const at = now();
     const { connect, credential } = entry;
+    if (effect === 'limited') limit(entry, model, shown, at);
     if (effect === 'model_missing' && at - model.worked_at > WORKED_LATELY_MS) {
       model.missing_until = at + MODEL_MISSING_MS;
       model.missing_last = detail;
@@ -172,7 +168,7 @@ export function createUpstreamStates(options: {
     if (entry.mode === 'off') return;
     if (effect === 'unreachable') connect.fail(n, at, detail);
     else connect.succeed(n, at);
-    if (effect === 'failure') model.breaker.fail(n, at, detail, witness);
+    if (effect === 'failure') model.breaker.fail(n, at, detail, origin);
     if (effect === 'success') {
       model.breaker.succeed(n, at);
       credential.succeed(n, at);
@@ -186,22 +182,22 @@ export function createUpstreamStates(options: {
     setDrained(next) {
       drained = next;
     },
-    closed(upstream, upstream_model, by) {
+    unavailable(upstream, upstream_model, by) {
       if (drained.has(upstream)) return { because: 'drained', until: undefined, last: undefined };
       const entry = entries.get(upstream);
       if (entry === undefined || isQuiet(entry, entry.models.get(upstream_model))) return undefined;
-      const closed = whatCloses(entry, upstream_model, now(), by);
-      return closed && { ...closed, until: epoch(closed.until!) };
+      const found = whyUnavailable(entry, upstream_model, now(), by);
+      return found && { ...found, until: epoch(found.until!) };
     },
-    begin(upstream, upstream_model, witness) {
+    begin(upstream, upstream_model, origin) {
       const entry = entries.get(upstream);
-      if (entry === undefined) return NO_TRIAL;
+      if (entry === undefined) return NO_ATTEMPT;
       const model = entry.model(upstream_model);
-      trials += 1;
-      const n = trials;
+      attempts += 1;
+      const n = attempts;
       const tries = !isQuiet(entry, model);
       const watched = tries ? [entry.connect, entry.credential, model.breaker] : [];
-      for (const breaker of watched) breaker.begin(n, now(), witness);
+      for (const breaker of watched) breaker.begin(n, now(), origin);
       entry.active += 1;
       let is_reported = false;
       let is_there = true;
@@ -212,8 +208,7 @@ export function createUpstreamStates(options: {
         report(effect, detail, retry_after_seconds) {
           if (is_reported) return;
           is_reported = true;
-          if (effect === 'limited') limit(entry, model, n, detail, retry_after_seconds);
-          if (effect !== 'neutral') learn(entry, model, { n, effect, detail, witness });
+          if (effect !== 'neutral') learn(entry, model, { n, effect, detail, origin, retry_after_seconds });
           release();
         },
         leave(answer, detail) {
@@ -223,7 +218,7 @@ export function createUpstreamStates(options: {
           release();
           if (answer === undefined || entry.mode === 'off') return;
           if (answer === 'whole') model.breaker.complete();
-          else model.breaker.breakOff(++trials, now(), detail, witness);
+          else model.breaker.breakOff(++attempts, now(), detail, origin);
         },
       };
     },
@@ -251,7 +246,7 @@ export function createUpstreamStates(options: {
       const found = affinity.get(session);
       return found !== undefined && now() < found.until ? found.upstream : undefined;
     },
-    settle(session, upstream, seconds) {
+    remember(session, upstream, seconds) {
       if (entries.has(upstream)) affinity.set(session, { upstream, until: now() + seconds * 1000 });
     },
     list: () => [...entries.values()].flatMap((entry) => describeEntry(entry, drained.get(entry.name), now(), epoch)),
@@ -354,17 +349,12 @@ function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | und
 }
 
 /** Why a request may not go to an upstream now: what lasts longest. Times are monotonic. */
-function whatCloses(
-  entry: UpstreamEntry,
-  upstream_model: string,
-  now: number,
-  seen_by: Seen | undefined,
-): Closed | undefined {
+function whyUnavailable(entry: UpstreamEntry, upstream_model: string, now: number, by?: Seen): Unavailable | undefined {
   const { connect, credential, mode } = entry;
   const model = entry.models.get(upstream_model);
-  let closed: Closed | undefined;
-  const note = (found: Closed) => {
-    if (found.until !== undefined && (closed === undefined || found.until > closed.until!)) closed = found;
+  let longest: Unavailable | undefined;
+  const note = (found: Unavailable) => {
+    if (found.until !== undefined && (longest === undefined || found.until > longest.until!)) longest = found;
   };
   if (mode === 'enforce') {
     note({ because: 'credential', until: credential.until(now), last: credential.last });
@@ -372,15 +362,15 @@ function whatCloses(
     if (model !== undefined) {
       const { breaker } = model;
       note({ because: 'open', until: breaker.until(now), last: breaker.last });
-      const own = seen_by && breaker.untilFor(seen_by, now);
-      if (own) note({ because: 'open', until: own.until, last: breaker.last, alone: own.whose });
+      const own = by && breaker.untilFor(by, now);
+      if (own) note({ because: 'open', until: own.until, last: breaker.last, only_for: own.whose });
     }
   }
-  if (model === undefined) return closed;
+  if (model === undefined) return longest;
   note({ because: 'limited', until: model.limited.until(now), last: model.limited.last });
   if (model.missing_until > now)
     note({ because: 'model_missing', until: model.missing_until, last: model.missing_last });
-  return closed;
+  return longest;
 }
 
 const FIRST_MS = 1000;
@@ -525,12 +515,12 @@ function byWorst(a: UpstreamState, b: UpstreamState): number {
  * Public summary by upstream: the worst state, its end, and the number of affected models unless it is the whole upstream. `mode` is
  * set if breakers only report. Contains no host, model or error text.
  */
-export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['public_details']> {
+export function summarizeUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['public_details']> {
   const by_name = Map.groupBy(states, ({ upstream }) => upstream);
-  return Object.fromEntries([...by_name].map(([name, all]) => [name, tellOne(all)]));
+  return Object.fromEntries([...by_name].map(([name, all]) => [name, publicSummary(all)]));
 }
 
-function tellOne(states: readonly UpstreamState[]): Readonly<Record<string, string | number>> {
+function publicSummary(states: readonly UpstreamState[]): Readonly<Record<string, string | number>> {
   const whole = states.filter(({ upstream_model, state }) => upstream_model === undefined && state !== 'closed');
   const [worst] = (whole.length > 0 ? whole : states).toSorted(byWorst);
   const { state, until, upstream_model, shadow } = worst!;

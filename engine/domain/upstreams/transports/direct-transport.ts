@@ -92,7 +92,7 @@ class DirectSending extends Delivery implements Dispatcher.DispatchHandler {
   readonly #transport: DirectTransport;
   #connection: Connection;
   #controller: Controller | undefined;
-  #received: ReceivedAnswer | undefined;
+  #received: ReceivedResponse | undefined;
   /** Bytes that its connection had received before this request. */
   #read_before = 0;
 
@@ -143,7 +143,7 @@ class DirectSending extends Delivery implements Dispatcher.DispatchHandler {
       this.abandon(new NoTunnel(status, for_proxy.proxy, headers));
       return;
     }
-    this.#received = new ReceivedAnswer(controller, status, headers, message);
+    this.#received = new ReceivedResponse(controller, status, headers, message);
     this.succeed(this.#received);
   }
 
@@ -224,7 +224,7 @@ class Connection {
 
   begin(): void {
     this.requests++;
-    this.#announcements!.awaitAnswer();
+    this.#announcements!.awaitResponse();
   }
 
   /** Passes an error: without one undici treats a truncated body without content-length as complete, and throws. */
@@ -337,7 +337,7 @@ class Announcements {
     };
   }
 
-  awaitAnswer(): void {
+  awaitResponse(): void {
     this.#awaiting = true;
     this.#at = 0;
   }
@@ -386,7 +386,7 @@ type OnEnd = () => void;
 type OnError = (error: Error) => void;
 
 /** A response: its head, and its body for one reader at a time; bytes, end and error wait for the reader. */
-export class ReceivedAnswer implements UpstreamResponse {
+export class ReceivedResponse implements UpstreamResponse {
   readonly statusCode: number;
   readonly statusMessage: string | undefined;
   readonly rawHeaders: string[];
@@ -406,15 +406,10 @@ export class ReceivedAnswer implements UpstreamResponse {
   #broken: Error | undefined;
 
   /** @param headers as undici returns them: in lower case, repeated ones as lists */
-  constructor(
-    controller: Controller,
-    status: number,
-    headers: IncomingHttpHeaders,
-    status_message: string | undefined,
-  ) {
+  constructor(controller: Controller, status: number, headers: IncomingHttpHeaders, message: string | undefined) {
     this.#controller = controller;
     this.statusCode = status;
-    this.statusMessage = status_message;
+    this.statusMessage = message;
     this.rawHeaders = rawHeadersOf(controller.rawHeaders as Buffer[], headers);
     this.headers = headers;
   }
@@ -452,8 +447,8 @@ export class ReceivedAnswer implements UpstreamResponse {
     }
     // The reader may have paused meanwhile.
     if (!this.#flowing) return;
-    if (this.complete) this.#tellEnd();
-    else if (this.#broken !== undefined) this.#tellBroken();
+    if (this.complete) this.#emitEnd();
+    else if (this.#broken !== undefined) this.#emitBroken();
   }
 
   /** Closes the connection, unless the response is complete. No more events. */
@@ -479,21 +474,21 @@ export class ReceivedAnswer implements UpstreamResponse {
 
   end(): void {
     this.complete = true;
-    if (this.#flowing && !this.destroyed) this.#tellEnd();
+    if (this.#flowing && !this.destroyed) this.#emitEnd();
   }
 
   break(error: Error): void {
     this.#broken ??= error;
-    if (this.#flowing && !this.destroyed) this.#tellBroken();
+    if (this.#flowing && !this.destroyed) this.#emitBroken();
   }
 
-  #tellEnd(): void {
+  #emitEnd(): void {
     if (this.readableEnded) return;
     this.readableEnded = true;
     this.#on_end?.();
   }
 
-  #tellBroken(): void {
+  #emitBroken(): void {
     if (this.destroyed) return;
     this.destroyed = true;
     this.#on_error?.(this.#broken!);

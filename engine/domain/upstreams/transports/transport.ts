@@ -32,8 +32,8 @@ export abstract class Delivery {
     this.#started = clock.monotonic();
   }
 
-  /** The head of the answer. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
-  get answer(): Promise<UpstreamResponse> {
+  /** The head of the response. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
+  get response(): Promise<UpstreamResponse> {
     return this.#head.promise;
   }
 
@@ -48,12 +48,12 @@ export abstract class Delivery {
     this.cut();
   }
 
-  /** Rejects `answer` with `reason`, while the upstream goes on; `late` still gets the head. */
+  /** Rejects `response` with `reason`, while the upstream goes on; `late` still gets the head. */
   release(reason: Error): void {
     this.#head.reject(reason);
   }
 
-  /** The head of the answer for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `answer`. */
+  /** The head of the response for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `response`. */
   late(): Promise<UpstreamResponse> {
     this.#late = Promise.withResolvers();
     return this.#late.promise;

@@ -1,9 +1,9 @@
-import type { Protocol } from '../../../base/contract/protocol.ts';
+import type { UpstreamConfig } from '../../../base/contract/config.ts';
+import { PROTOCOLS, type Protocol } from '../../../base/contract/protocol.ts';
+import { definitionOf } from '../../protocols/index.ts';
 
 /** Everything that differs by `upstreams[].type`: a file each, listed in `index.ts`. */
 export interface UpstreamType {
-  /** The API, for the description of `type` in the schema. */
-  readonly summary: string;
   /** Default protocols; requests in other protocols are translated into the first. */
   readonly protocols: readonly Protocol[];
   /** Valid values of `upstreams[].protocols`; if empty, the key is an error. */
@@ -11,12 +11,9 @@ export interface UpstreamType {
   readonly counts_tokens: boolean;
   /** Whether a version in the base URL, such as `/v1`, replaces the version in request paths. */
   readonly versioned_base_url: boolean;
-  /** Matches a base URL that ends with part of a request's path; the first group is that part. */
-  readonly request_path: RegExp;
   readonly keyHeaders: (key: string) => Readonly<Record<string, string>>;
   readonly tokenHeaders: (token: string) => Readonly<Record<string, string>>;
   readonly models: ModelListRequest;
-  readonly init: InitTemplate;
 }
 
 /** The request for an upstream's model list. `check --live` and `doctor` send it as a probe. */
@@ -28,12 +25,7 @@ export interface ModelListRequest {
   readonly after: string;
 }
 
-/** Question and files of `appscli init`. */
-export interface InitTemplate {
-  /** The display name of the protocol, in the question. */
-  readonly speaks: string;
-  /** Value of `protocols` in the new gateway.yaml; absent: no such key. */
-  readonly protocols?: readonly Protocol[];
-  /** A response in YAML flow style, for the new tests; absent: a Messages response. */
-  readonly response?: string;
+/** The protocols of upstreams of a type. */
+export function protocolsOf(type: UpstreamConfig['type']): readonly Protocol[] {
+  return PROTOCOLS.filter((protocol) => definitionOf(protocol).upstream_type === type);
 }

@@ -38,9 +38,29 @@ export async function doctorWorkstation(
         : rootUrl(options.baseUrl, context.env),
     is_offline: options.offline === true,
   };
-  return options.fix
-    ? fix(context, question, options, dependencies.input ?? processInput())
-    : look(context, question, options);
+  const { terminal } = context;
+  const name = programName(terminal);
+  // With `--fix`, JSON is only the last report.
+  const report = options.fix && options.json ? undefined : openReport(context, options, DOCTOR);
+  const diagnoses = await diagnose(report, question, name);
+  const { changes, hides, failures } = composeFixes(question.workstations[0], diagnoses);
+  const exit_code = report?.end(options.fix ? {} : { fixable_files: changes.length });
+  if (!options.fix) {
+    const fixable = `${counted(changes.length, 'file')} can be fixed: ${name} doctor --fix shows the changes, and asks.`;
+    if (changes.length > 0) terminal.info(`${fixable}\n`);
+    return exit_code!;
+  }
+  for (const failure of failures) terminal.info(`Not fixed: ${failure}\n`);
+  if (changes.length === 0) terminal.info('--fix found nothing to change.\n');
+  const input = dependencies.input ?? processInput();
+  const { is_written, files } = await writeDrafts(terminal, changes, { write: options.write === true, input, hides });
+  const is_proposed = files.length > 0 && !is_written;
+  if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
+  if (!options.json) terminal.info('\nDiagnosing again:\n\n');
+  const second = openReport(context, options, DOCTOR);
+  await diagnose(second, question, name);
+  const exit_code_after = second.end({ files });
+  return is_proposed ? EXIT_FINDINGS : exit_code_after;
 }
 
 function workstationsOf(
@@ -56,20 +76,7 @@ function workstationsOf(
   return [named(first), ...others.map(named)];
 }
 
-async function look(context: CommandContext, question: DiagnosisScope, options: WorkstationOptions): Promise<number> {
-  const report = openReport(context, options, DOCTOR);
-  const name = programName(context.terminal);
-  const diagnoses = await report_all(report, question, name);
-  const fixable = composeFixes(question.workstations[0], diagnoses).changes.length;
-  const exit_code = report.end({ fixable_files: fixable });
-  if (fixable > 0)
-    context.terminal.info(
-      `${counted(fixable, 'file')} can be fixed: ${name} doctor --fix shows the changes, and asks.\n`,
-    );
-  return exit_code;
-}
-
-async function report_all(report: Report | undefined, question: DiagnosisScope, name: string): Promise<Diagnosis[]> {
+async function diagnose(report: Report | undefined, question: DiagnosisScope, name: string): Promise<Diagnosis[]> {
   const diagnoses: Diagnosis[] = [];
   let began = performance.now();
   for await (const diagnosis of diagnoseWorkstation(question, (title) => report?.begin(title))) {
@@ -97,35 +104,6 @@ function secretsIn(env: NodeJS.ProcessEnv): string[] {
       ? [value]
       : [],
   );
-}
-
-/** `--fix`: diagnoses, shows the fixes, asks, writes, and diagnoses again. With `--json` it prints only the last report. */
-async function fix(
-  context: CommandContext,
-  question: DiagnosisScope,
-  options: WorkstationOptions,
-  input: Input,
-): Promise<number> {
-  const { terminal } = context;
-  const is_text = !options.json;
-  const first = is_text ? openReport(context, options, DOCTOR) : undefined;
-  const name = programName(terminal);
-  const diagnoses = await report_all(first, question, name);
-  const exit_code = first?.end({});
-  const { changes, hides, failures } = composeFixes(question.workstations[0], diagnoses);
-  for (const failure of failures) terminal.info(`Not fixed: ${failure}\n`);
-  if (changes.length === 0) terminal.info('--fix found nothing to change.\n');
-  const { is_written, files } =
-    changes.length === 0
-      ? { is_written: false, files: [] }
-      : await writeDrafts(terminal, changes, { write: options.write === true, input, hides });
-  const is_proposed = files.length > 0 && !is_written;
-  if (exit_code !== undefined && !is_written) return is_proposed ? EXIT_FINDINGS : exit_code;
-  if (is_text) terminal.info('\nDiagnosing again:\n\n');
-  const second = openReport(context, options, DOCTOR);
-  await report_all(second, question, name);
-  const exit_code_after = second.end({ files });
-  return is_proposed ? EXIT_FINDINGS : exit_code_after;
 }
 
 const ofClients = (flags: string, about: string) => option(flags, about).conflicts('config');

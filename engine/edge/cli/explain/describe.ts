@@ -23,7 +23,7 @@ import {
   describeReason,
   describeValue,
 } from '../../../pipeline/explain/trace.ts';
-import { type Columns, formatMoment, formatTable, numbers, paragraph, tableOf, WIDTH } from '../output.ts';
+import { apart, type Columns, formatMoment, formatTable, numbers, paragraph, tableOf, WIDTH } from '../output.ts';
 
 const LISTS = { stages: 'Stages', on_error: 'On an error', finally: 'Finally' } as const;
 type List = keyof typeof LISTS;
@@ -56,6 +56,7 @@ export function pipelineData(pipeline: PipelineSpec, cwd: string) {
 }
 
 const DETAIL = ' '.repeat(7);
+const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
 
 function detail(label: string, items: readonly string[]): string[] {
   const indent = `${DETAIL}${label.padEnd(8)}`;
@@ -143,27 +144,26 @@ export function describeRules(rules: readonly EffectiveRule[]): string[] {
     title,
     own: rules.filter((rule) => rule.kind === kind),
   }));
-  return kinds
+  const blocks = kinds
     .filter(({ own }) => own.length > 0)
-    .flatMap(({ title, own }, i) => [
-      ...(i === 0 ? [] : ['']),
+    .map(({ title, own }) => [
       title,
       ...own.flatMap(({ name, mode, effect, text, file, line }, index) => [
         ...paragraph(
           `${name}${mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${effect}`,
-          `${String(index + 1).padStart(3)}  `,
+          numbered(index + 1),
           '     ',
         ),
         ...(text === 'always' || text === 'otherwise' ? [] : paragraph(`when ${text}`, DETAIL, `${DETAIL}  `)),
         `${DETAIL}${file}:${line}`,
       ]),
     ]);
+  return apart(blocks);
 }
 
 const NO_BREAK = '\u00a0';
 
 const formatAt = (moment: Date) => formatMoment(moment);
-const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
 
 function factLines(facts: readonly (readonly [path: string, value: unknown])[]): string[] {
   const texts = facts.map(([path, value]) => `${path} = ${describeValue(path, value, formatAt)}`);
@@ -179,7 +179,8 @@ function reasonLines({ reasons }: Decision): string[] {
 
 const FATES = { runs: 'runs', unreached: 'is not reached', unknown: 'may run', skipped: 'is skipped' } as const;
 
-function stageLines(steps: readonly StageStep[]): string[] {
+/** Evaluated entries of a pipeline, with the facts that their guards read and that they wrote. */
+export function stageLines(steps: readonly StageStep[]): string[] {
   const shown = steps.filter((step) => step.list !== 'on_error' || step.fate !== 'unreached');
   return [...Map.groupBy(shown, ({ list }) => list)].flatMap(([list, own]) =>
     own.flatMap(({ id, fate, mode, guard, missing, wrote, raised }, index) => {
@@ -220,10 +221,7 @@ function limitLines({ limits, past }: DryRun): string[] {
     const some = limits.filter(({ unit }) => (unit === 'usd') === is_usd);
     return some.length === 0 ? [] : [limitTable(some, is_usd, past !== undefined)];
   });
-  return [
-    ...tables.flatMap((table, index) => (index === 0 ? table : ['', ...table])),
-    ...limits.flatMap((limit) => changeLines(limit)),
-  ];
+  return [...apart(tables), ...limits.flatMap((limit) => changeLines(limit))];
 }
 
 function limitTable(limits: readonly LimitStep[], is_usd: boolean, is_past: boolean): string[] {

@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { StartError } from '../../../base/contract/start-error.ts';
-import { pathFinder } from '../../../base/kit/path-patterns.ts';
 import { listed } from '../../../base/kit/text/suggest.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
 import { readCounted } from '../../../domain/budget/reports/spending.ts';
@@ -12,7 +11,7 @@ import { recallRequest, replayRecord } from '../../../pipeline/explain/past-requ
 import type { CaseRequest, Json, JsonObject } from '../../../pipeline/load/tests/test-case.ts';
 import { groupsOf } from '../../simulate/diff/routes.ts';
 import { describePlayed } from '../../simulate/dry-run.ts';
-import { type Played, play } from '../../simulate/suite/play.ts';
+import { play } from '../../simulate/suite/play.ts';
 import { type CommandContext, EXIT_FINDINGS, type Flags, type Texts, usageError } from '../commands.ts';
 import { useDatabase } from '../with-database.ts';
 
@@ -136,17 +135,8 @@ function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | u
   throw usageError(`${problem} use --group ${listed(groups)}`);
 }
 
-function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
-  const [pathname] = path.split('?');
-  const served_path = pathFinder(pipelines.flatMap(({ match }) => match.paths))(pathname!);
-  const is_served = pipelines.some(
-    ({ match }) => match.methods.some((served) => served === method) && match.paths.includes(served_path ?? ''),
-  );
-  const reason = is_served
-    ? `the gateway rejects this request before any pipeline, with status ${response?.status ?? 400}`
-    : `no pipeline serves ${method} ${path}; name another path with --path`;
-  return usageError(reason);
-}
+/** Statuses of requests that no pipeline serves. */
+const UNSERVED = [404, 405];
 
 const SOME_ANSWER = { json: {} };
 
@@ -199,11 +189,12 @@ export async function explainRequestFile(
   const known_facts = new Set(caller.tokenName === undefined ? [] : ['principal.token.name']);
   const run = describePlayed(loaded, config, played, known_facts);
   if (run !== undefined) return run;
-  throw unserved(
-    loaded,
-    (request.method ?? 'POST').toUpperCase(),
-    caller.path ?? request.path ?? '/v1/messages',
-    played,
+  const { status = 400 } = played.response ?? {};
+  const target = `${(request.method ?? 'POST').toUpperCase()} ${caller.path ?? request.path ?? '/v1/messages'}`;
+  throw usageError(
+    UNSERVED.includes(status)
+      ? `no pipeline serves ${target}; name another path with --path`
+      : `the gateway rejects this request before any pipeline, with status ${status}`,
   );
 }
 

@@ -1,23 +1,14 @@
 import { existsSync, statSync } from 'node:fs';
-import { Option } from 'commander';
 import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
 import { effectiveRules } from '../../../pipeline/explain/rules.ts';
-import { loadToRun } from '../../gateway/reload.ts';
-import {
-  type CommandContext,
-  type CommandRow,
-  collected,
-  email,
-  notEmpty,
-  option,
-  time,
-  usageError,
-} from '../commands.ts';
-import { paragraph, showReport } from '../output.ts';
+import { type CommandContext, type CommandRow, collected, email, option, time, usageError } from '../commands.ts';
+import { showReport } from '../output.ts';
 import { type KnownStage, knownStages, type StagesFrom, stageData } from '../stages.ts';
+import { loadConfig } from '../with-database.ts';
 import { describeDryRun, describePipeline, describePipelines, describeRules, pipelineData } from './describe.ts';
 import { type Caller, explainPastRequest, explainRequestFile } from './explain-request.ts';
 import {
+  type Block,
   describeBlocks,
   describeEntries,
   type Entry,
@@ -132,29 +123,25 @@ async function ownStages(context: CommandContext, options: ExplainOptions): Prom
 }
 
 function ofStage(known: KnownStage): Explanation {
-  const { name, version, summary, examples, options, ...facts } = stageData(known);
+  const data = stageData(known);
+  const { name, version, summary, examples, options, ...facts } = data;
+  const lists = Object.entries(facts).filter(([, value]) => Array.isArray(value) && value.length > 0);
   const properties = Object.entries((options.properties ?? {}) as Record<string, object>);
-  return {
-    data: stageData(known),
-    lines: () => [
-      `Stages: ${name}, version ${version}, yours`,
-      '',
-      ...paragraph(summary),
-      ...Object.entries(facts).flatMap(([key, value]) =>
-        Array.isArray(value) && value.length > 0 ? paragraph(`${key}: ${value.join(', ')}`, '  ', '    ') : [],
-      ),
-      ...properties.flatMap(([key, schema]) =>
-        paragraph(
-          `${key}: ${Object.entries(schema)
-            .map(([word, value]) => (word === 'description' ? value : `${word} ${JSON.stringify(value)}`))
-            .join('; ')}`,
-          '  ',
-          '    ',
-        ),
-      ),
-      ...examples.flatMap(({ title, yaml }) => ['', `${title}:`, ...yaml.split('\n').map((line) => `  ${line}`)]),
-    ],
-  };
+  const rows = properties.map(([key, schema]) => {
+    const parts = Object.entries(schema).map(([word, value]) =>
+      word === 'description' ? value : `${word} ${JSON.stringify(value)}`,
+    );
+    return `- ${key}: ${parts.join('; ')}`;
+  });
+  const blocks: Block[] = [
+    { kind: 'text', text: summary },
+    { kind: 'text', text: [...lists.map(([key, value]) => `- ${key}: ${String(value)}`), ...rows].join('\n') },
+    ...examples.flatMap(({ title, yaml }): Block[] => [
+      { kind: 'text', text: `${title}:` },
+      { kind: 'code', text: yaml },
+    ]),
+  ];
+  return { data, lines: () => [`Stages: ${name}, version ${version}, yours`, '', ...describeBlocks(blocks)] };
 }
 
 async function explainConfiguration(
@@ -162,8 +149,7 @@ async function explainConfiguration(
   word: string,
   options: Caller & { readonly config: string },
 ): Promise<{ readonly found: Explanation | undefined; readonly pipelines: readonly string[] }> {
-  const stages = await context.stages();
-  const usable = await loadToRun(options.config, { stages, env: context.env, environment: 'ignored' });
+  const usable = await loadConfig(context, options.config);
   const { config, loaded } = usable;
   const cwd = process.cwd();
   const { pipelines } = loaded;
@@ -193,28 +179,29 @@ export const commands: readonly CommandRow[] = [
       [
         '[word]',
         'pipelines (default), rules, a pipeline name, a request file, a request id, or a term of the reference',
-        notEmpty,
       ],
-      ['[name]', `a term of the reference, after its kind: ${Object.keys(KINDS).join(', ')}`, notEmpty],
+      ['[name]', `a term of the reference, after its kind: ${Object.keys(KINDS).join(', ')}`],
     ],
     options: [
-      option('--user <email>', 'request: its user', email),
-      option('--group <name>', 'request: token group of the user', notEmpty),
-      option('--member-of <group>', 'request: group of the user at the identity provider; repeatable', collected),
-      option('--signed-in', 'request: from a sign-in session, without access token'),
-      option('--team <name>', 'request: team of the user', notEmpty),
-      option('--project <name>', 'request: project of the user', notEmpty),
-      option('--address <ip>', 'request: client address (default: 127.0.0.1)', notEmpty),
-      option('--region <name>', 'request: client region', notEmpty),
-      option('--header <name: value>', "request: an extra header, such as 'x-team: red'; repeatable", collected),
-      new Option('--token-name <name>', 'request: name of the access token').argParser(notEmpty).conflicts('signedIn'),
-      option('--at <when>', 'request: its time (default: now)', time),
-      option('--path <path>', 'request: its path (default: /v1/messages)', notEmpty),
-      option('--ledger', 'request: apply spending and drained upstreams from the database'),
+      option('--user <email>', 'user of the request', email),
+      option('--group <name>', 'token group of the user'),
+      option('--member-of <group>', 'group of the user at the identity provider; repeatable', collected),
+      option('--signed-in', 'the user has a sign-in session instead of an access token'),
+      option('--team <name>', 'team of the user'),
+      option('--project <name>', 'project of the user'),
+      option('--address <ip>', 'address of the client (default: 127.0.0.1)'),
+      option('--region <name>', 'region of the client'),
+      option('--header <name: value>', "additional header, such as 'x-team: red'; repeatable", collected),
+      option('--token-name <name>', 'name of the access token').conflicts('signedIn'),
+      option('--at <when>', 'time of the request (default: now)', time),
+      option('--path <path>', 'path of the request (default: /v1/messages)'),
+      option('--ledger', 'use the spending and the drained upstreams in the database'),
     ],
     place: 'configuration',
     asks_config_named: true,
     json: 'print the explanation as JSON',
+    notes: `A request file has the body of a request, or its method, path, headers and json.
+The options from --user to --ledger are for request files.`,
     examples: [
       'appscli explain                          all pipelines with their stages',
       'appscli explain messages                 one pipeline, stage by stage',

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../../base/kit/package-root.ts';
-import { formatList, paragraph, WIDTH } from '../output.ts';
+import { apart, formatList, paragraph, WIDTH } from '../output.ts';
 
 /** Pages of the reference by kind of term. */
 export const KINDS: Readonly<Record<string, readonly string[]>> = {
@@ -19,7 +19,8 @@ export const KINDS: Readonly<Record<string, readonly string[]>> = {
   translation: ['translation'],
 };
 
-type Block =
+/** A part of a page. */
+export type Block =
   | {
       readonly kind: 'table';
       readonly titles: readonly string[];
@@ -128,7 +129,7 @@ export function mentioning(entries: readonly Entry[], text: string): readonly En
 }
 
 export function describeBlocks(blocks: readonly Block[]): string[] {
-  return blocks.flatMap((block, i) => [...(i === 0 ? [] : ['']), ...describeBlock(block)]);
+  return apart(blocks.map(describeBlock));
 }
 
 function describeBlock(block: Block): string[] {
@@ -146,26 +147,22 @@ function describeBlock(block: Block): string[] {
   const listed = formatList(titles, rows, WIDTH);
   if (listed.every((line) => line.length <= WIDTH)) return listed;
   const label_width = Math.min(20, Math.max(...titles.map((title) => title.length)) + 2);
-  return rows.flatMap((row, i) => [
-    ...(i === 0 ? [] : ['']),
-    ...titles.flatMap((title, column) =>
+  const records = rows.map((row) =>
+    titles.flatMap((title, column) =>
       row[column] === '' ? [] : paragraph(row[column]!, `${title} `.padEnd(label_width), ' '.repeat(label_width)),
     ),
-  ]);
+  );
+  return apart(records);
 }
 
 export function describeEntries(entries: readonly Entry[]): string[] {
   const alike = Map.groupBy(entries, ({ blocks }) => JSON.stringify(blocks));
-  return [...alike.values()].flatMap(([entry], i) => {
+  const described = [...alike.values()].map(([entry]) => {
     const { page, word, blocks, below } = entry!;
-    return [
-      ...(i === 0 ? [] : ['']),
-      `${page}: ${word}`,
-      '',
-      ...describeBlocks(blocks),
-      ...(below.length === 0 ? [] : paragraph(`Keys: ${below.join(', ')}.`)),
-    ];
+    const keys = below.length === 0 ? [] : paragraph(`Keys: ${below.join(', ')}.`);
+    return [`${page}: ${word}`, '', ...describeBlocks(blocks), ...keys];
   });
+  return apart(described);
 }
 
 export function entriesData(entries: readonly Entry[]): object[] {

@@ -4,6 +4,7 @@ import { urlProblem } from '../../../base/kit/net/addresses.ts';
 import { PACKAGE_ROOT } from '../../../base/kit/package-root.ts';
 import { printableLines } from '../../../base/kit/text/printable.ts';
 import { isEnvironmentName } from '../../../base/source/diagnostics/secrets.ts';
+import { DEFINITIONS } from '../../../domain/protocols/definitions.ts';
 import {
   DEFAULT_UPSTREAM_TYPE,
   isUpstreamType,
@@ -12,8 +13,9 @@ import {
   type UpstreamTypeName,
 } from '../../../domain/upstreams/types/index.ts';
 import { SHIPPED_PROFILE } from '../../../pipeline/load/profile.ts';
-import { type CommandContext, type CommandRow, choice, EXIT_OK, option, usageError } from '../commands.ts';
-import { enterDirectory, isTaken, programPath, shellWord, stagesTsconfig, writeNewFiles } from '../new-files.ts';
+import { quoteForSh } from '../../client-files/key-helper.ts';
+import { type CommandContext, type CommandRow, EXIT_OK, option, textThat, usageError } from '../commands.ts';
+import { enterDirectory, isTaken, programPath, stagesTsconfig, writeNewFiles } from '../new-files.ts';
 import { installedClients, NEUTRAL_PROFILE } from '../profiles.ts';
 import { type Input, processInput } from '../terminal.ts';
 
@@ -53,7 +55,7 @@ function nextSteps(
   const enter = `${enterDirectory(directory)}${line}`;
   const install = is_there
     ? ''
-    : `  npm install ${npmrc ? '' : '--loglevel=error '}\\\n    ${shellWord(PACKAGE_ROOT)}\n`;
+    : `  npm install ${npmrc ? '' : '--loglevel=error '}\\\n    ${quoteForSh(PACKAGE_ROOT)}\n`;
   const is_played = base_url === undefined;
   const commands = [
     [`export ${key_env}=secret`, is_played ? 'the mock accepts any key' : 'the key of your provider'],
@@ -150,8 +152,11 @@ interface NewUpstream {
 
 const KEY_ENV = 'UPSTREAM_KEY';
 
-function typesSaid(said: (name: string, speaks: string) => string): string {
-  return UPSTREAM_TYPE_NAMES.map((name) => said(name, UPSTREAM_TYPES[name].init.speaks)).join(' or ');
+/** The definition of the first protocol of a type, which a new gateway.yaml has. */
+const definitionOfType = (type: UpstreamTypeName) => DEFINITIONS[UPSTREAM_TYPES[type].protocols[0]!];
+
+function listTypes(format: (name: string, speaks: string) => string): string {
+  return UPSTREAM_TYPE_NAMES.map((name) => format(name, definitionOfType(name).name)).join(' or ');
 }
 
 const PROBLEMS = {
@@ -162,7 +167,7 @@ const PROBLEMS = {
     );
   },
   type: (text: string): string | undefined =>
-    isUpstreamType(text) ? undefined : `write ${typesSaid((name, speaks) => `${name} (${speaks})`)}`,
+    isUpstreamType(text) ? undefined : `write ${listTypes((name, speaks) => `${name} (${speaks})`)}`,
   key_env: (text: string): string | undefined =>
     isEnvironmentName(text)
       ? undefined
@@ -192,7 +197,7 @@ export async function chooseUpstream(
   };
   const base_url = await ask('Address of your provider (Enter: a mock on this machine): ', '', PROBLEMS.url);
   if (base_url === '') return { base_url: undefined, ...usual };
-  const types = typesSaid((name, speaks) => `${speaks} (${name})`);
+  const types = listTypes((name, speaks) => `${speaks} (${name})`);
   const question = `Does it speak ${types}? [${DEFAULT_UPSTREAM_TYPE}] `;
   return {
     base_url,
@@ -202,7 +207,8 @@ export async function chooseUpstream(
 }
 
 function withUpstream(name: string, text: string, { base_url, type, key_env }: NewUpstream): string {
-  const { speaks, protocols, response } = UPSTREAM_TYPES[type].init;
+  const { name: speaks, example_response: response } = definitionOfType(type);
+  const [protocol] = UPSTREAM_TYPES[type].selectable_protocols;
   if (name === 'gateway.test.yaml') {
     if (response === undefined) return text;
     return text
@@ -213,7 +219,7 @@ function withUpstream(name: string, text: string, { base_url, type, key_env }: N
   const named = text.replace(/(?<=^ {4}api_key_env: ).+/m, () => key_env);
   if (base_url === undefined) return named;
   const type_line = `${type} # speaks ${speaks}: requests of other clients are translated`;
-  const protocols_line = protocols === undefined ? '' : `\n    protocols: [${protocols.join(', ')}]`;
+  const protocols_line = protocol === undefined ? '' : `\n    protocols: [${protocol}]`;
   return named
     .replace(/^# Providers of models\. .+/m, '# Providers of models.')
     .replace(/(?<=^ {4}base_url: ).+/m, () => base_url)
@@ -229,10 +235,10 @@ export const commands: readonly CommandRow[] = [
         '--upstream-url <url>',
         'address of your provider (default: ask on a terminal, else `appscli mock-upstream`)',
       ),
-      choice(
+      option(
         '--upstream-type <type>',
-        `what it speaks: ${typesSaid((name, speaks) => `${name} (${speaks})`)}`,
-        UPSTREAM_TYPE_NAMES,
+        `API of the provider: ${listTypes((name, speaks) => `${name} (${speaks})`)}`,
+        textThat(isUpstreamType, `Expected ${UPSTREAM_TYPE_NAMES.join(' or ')}.`),
       ),
       option('--key-env <name>', 'name of the variable with its key (default: UPSTREAM_KEY)'),
       option(

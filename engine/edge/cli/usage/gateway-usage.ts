@@ -1,7 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { printable } from '../../../base/kit/text/printable.ts';
-import { USAGE_DIMENSIONS, type UsageDimension } from '../../../domain/budget/reports/usage.ts';
-
+import { type COUNTS, USAGE_DIMENSIONS, type UsageDimension } from '../../../domain/budget/reports/usage.ts';
 import type { AnswerOf } from '../admin.ts';
 import {
   assertPeriod,
@@ -53,7 +52,7 @@ export async function gatewayUsage(context: CommandContext, options: GatewayUsag
 
 type Usage = AnswerOf<'getUsage'>;
 
-const COLUMNS = numbers('REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD');
+export const SUM_COLUMNS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
 
 function describeRows(
   usage: Usage,
@@ -65,12 +64,11 @@ function describeRows(
   if (total.requests === 0) return [...period, 'No requests.'];
   const cells = rows.map(({ of, others, sums }) => [
     others > 0 ? `(${others} others)` : by.map((dimension) => nameIn(of, dimension)).join(', '),
-    ...numbersOf(sums),
+    ...sumCells(sums, sums.cost_usd.toFixed(6)),
   ]);
-  return [
-    ...period,
-    ...formatTable([by.join(', ').toUpperCase(), ...COLUMNS], [...cells, ['TOTAL', ...numbersOf(total)]], line_width),
-  ];
+  const columns = [by.join(', ').toUpperCase(), ...numbers(...SUM_COLUMNS)];
+  const last = ['TOTAL', ...sumCells(total, total.cost_usd.toFixed(6))];
+  return [...period, ...formatTable(columns, [...cells, last], line_width)];
 }
 
 type Limit = AnswerOf<'listLimits'>['limits'][number];
@@ -99,12 +97,20 @@ function nameIn(of: object, dimension: UsageDimension): string {
   return typeof name === 'string' ? printable(name) : `(no ${dimension})`;
 }
 
-function numbersOf(sums: Usage['total']): string[] {
-  return [
-    ...[sums.requests, sums.input_tokens, sums.output_tokens, sums.cache_read_tokens].map(String),
-    String(sums.cache_write_5m_tokens + sums.cache_write_1h_tokens),
-    sums.cost_usd.toFixed(6),
-  ];
+type Counts = Pick<Usage['total'], (typeof COUNTS)[number]>;
+
+/** Cells of `SUM_COLUMNS`; counts have at most six digits. */
+export function sumCells(sums: Counts, cost_usd: string): string[] {
+  const { requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens } =
+    sums;
+  const written = cache_write_5m_tokens + cache_write_1h_tokens;
+  return [...[requests, input_tokens, output_tokens, cache_read_tokens, written].map(briefly), cost_usd];
+}
+
+function briefly(count: number): string {
+  if (count < 1_000_000) return String(count);
+  const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];
+  return `${(count / (size as number)).toPrecision(4)}${unit}`;
 }
 
 const MOST = 4;

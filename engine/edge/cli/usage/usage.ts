@@ -1,6 +1,7 @@
 import { PROTOCOLS } from '../../../base/contract/protocol.ts';
 import { jsonText, printable, printableLines } from '../../../base/kit/text/printable.ts';
 import {
+  COUNTS,
   reportUsage,
   type UsageDimension,
   type UsageFilter,
@@ -13,23 +14,28 @@ import {
   byFieldNames,
   type CommandContext,
   type CommandRow,
+  type ConfigOptions,
   EXIT_OK,
+  type Flags,
   option,
+  type Texts,
   usageError,
 } from '../commands.ts';
 import { formatTable, numbers, paragraph, roundedUsd } from '../output.ts';
 import { withDatabase } from '../with-database.ts';
-import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
+import {
+  type GatewayUsageOptions,
+  gatewayUsage,
+  IN_TABLE,
+  SUM_COLUMNS,
+  sumCells,
+  USAGE_OPTIONS,
+} from './gateway-usage.ts';
 
-export interface UsageOptions {
-  readonly config: string;
-  readonly user?: string;
+export interface UsageOptions extends ConfigOptions, Texts<'user' | 'timeZone'>, Flags<'csv'> {
   readonly since?: Date | string;
   readonly until?: Date | string;
   readonly by?: readonly UsageDimension[];
-  readonly timeZone?: string;
-  readonly json?: true;
-  readonly csv?: true;
 }
 
 /** `appscli usage`: reports the ledger, per user, team, project, model and upstream by default. */
@@ -50,8 +56,6 @@ export async function usage(context: CommandContext, options: UsageOptions): Pro
   else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
   return EXIT_OK;
 }
-
-const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
 
 interface Layout {
   readonly title: string;
@@ -88,7 +92,7 @@ export function describeUsage(rows: readonly UsageRow[], line_width: number, by?
   const cells = [...groups].flatMap(([heading, own]) =>
     own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...counts([row])]),
   );
-  const columns = [title, ...numbers(...NUMBERS, ...(adjusted ? ['ADJUSTED'] : []))];
+  const columns = [title, ...numbers(...SUM_COLUMNS, ...(adjusted ? ['ADJUSTED'] : []))];
   const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...counts(rows)]], line_width);
   const total = lines.pop()!;
   const described = [...groups].flatMap(([heading, own]) => [
@@ -115,24 +119,9 @@ const PROTOCOL_LABELS: ReadonlyMap<string | null | undefined, string> = new Map(
 ]);
 
 function numbersOf(rows: readonly UsageRow[]): string[] {
-  const sum = (count: (row: UsageRow) => number) => rows.reduce((total, row) => total + count(row), 0);
-  return [
-    briefly(sum((row) => row.requests)),
-    briefly(sum((row) => row.input_tokens)),
-    briefly(sum((row) => row.output_tokens)),
-    briefly(sum((row) => row.cache_read_tokens)),
-    briefly(sum((row) => row.cache_write_5m_tokens + row.cache_write_1h_tokens)),
-    roundedUsd(
-      rows.reduce((total, row) => total + row.cost_nano_usd, 0n),
-      6,
-    ),
-  ];
-}
-
-function briefly(count: number): string {
-  if (count < 1_000_000) return String(count);
-  const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];
-  return `${(count / (size as number)).toPrecision(4)}${unit}`;
+  const sums = COUNTS.map((name) => [name, rows.reduce((sum, row) => sum + row[name], 0)] as const);
+  const cost = rows.reduce((sum, row) => sum + row.cost_nano_usd, 0n);
+  return sumCells(Object.fromEntries(sums) as Record<(typeof COUNTS)[number], number>, roundedUsd(cost, 6));
 }
 
 export const commands: readonly CommandRow[] = [

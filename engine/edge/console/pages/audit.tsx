@@ -1,11 +1,13 @@
-import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
+import { usePageSearch, useSession } from '../api.ts';
+import { type Change, type RefusedSignIn, WORDS } from '../operations.ts';
 import { Panel } from '../parts/dialog.tsx';
-import { type Filter, PERIOD } from '../parts/field.tsx';
+import { type Filter, PERIOD, titleOf } from '../parts/field.tsx';
 import { Facts, PageHead, Tabs, To } from '../parts/page.tsx';
+import { RefusedSignIns } from '../parts/refused-sign-ins.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
 import { mono, say, soft, TimeText } from '../parts/words.tsx';
 
-/** Audit page: changes and refused sign-ins, with exports. */
+/** Audit page: changes and rejected sign-ins, with exports. */
 export function Page() {
   const [{ list }] = usePageSearch();
   const { time_zone } = useSession();
@@ -14,14 +16,14 @@ export function Page() {
     <>
       <PageHead
         title="Audit"
-        intro={say`Changes and refused sign-ins. Model requests are under ${<To page={['/requests']}>Requests</To>}. Times are in ${time_zone}.`}
+        intro={say`Changes and rejected sign-ins. Model requests are under ${<To page={['/requests']}>Requests</To>}. Times are in ${time_zone}.`}
       />
       <Tabs
         label="Lists"
         path="/audit"
         tabs={[
           { text: 'Changes', search: {}, is_shown: !is_refusals },
-          { text: 'Refused sign-ins', search: { list: 'refused' }, is_shown: is_refusals },
+          { text: 'Rejected sign-ins', search: { list: 'refused' }, is_shown: is_refusals },
         ]}
       />
       {is_refusals ? <Refusals /> : <Changes />}
@@ -29,34 +31,11 @@ export function Page() {
   );
 }
 
-type Change = AnswerOf<'listChanges'>['changes'][number];
-
-const ACTIONS: Readonly<Record<Change['action'], string>> = {
-  'token.create': 'Access token created',
-  'token.rotate': 'Access token replaced',
-  'token.revoke': 'Access token revoked',
-  'token.move': 'Access token moved',
-  'session.end': 'Session ended',
-  'person.deprovision': 'Person deprovisioned',
-  'person.suspend': 'Person suspended',
-  'person.rebind': 'Address reassigned',
-  'limit.set': 'Limit set',
-  'limit.clear': 'Limit cleared',
-  'limit.grant': 'Limit raised temporarily',
-  'limit.revoke': 'Temporary raise revoked',
-  'service_token.create': 'Service token created',
-  'service_token.rotate': 'Service token replaced',
-  'service_token.revoke': 'Service token revoked',
-  'upstream.drain': 'Upstream drained',
-  'upstream.resume': 'Upstream resumed',
-  'ledger.reprice': 'Ledger repriced',
-};
-
 const CHANGE_FILTERS: readonly Filter[] = [
   ...PERIOD,
   { name: 'actor' },
   { name: 'subject' },
-  { name: 'action', options: [['', 'All'], ...Object.entries(ACTIONS)] },
+  { name: 'action', options: [['', 'All'], ...Object.entries(WORDS.Action)] },
 ];
 
 const CHANGE_COLUMNS: Columns<Change> = [
@@ -74,7 +53,6 @@ function Changes() {
       filters={CHANGE_FILTERS}
       clear="Show all"
       page={50}
-      lines={8}
       columns={CHANGE_COLUMNS}
       narrowed={['No matching changes', 'Names match whole words; clear a field to find more.']}
       empty={['No changes yet', 'Changes to tokens, limits, people and upstreams appear here.']}
@@ -95,7 +73,7 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
   const { id, at, actor, action, subject, words, before, after } = change;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return (
-    <Panel kind="drawer" onClose={onClose} title={ACTIONS[action] ?? action}>
+    <Panel kind="drawer" onClose={onClose} title={WORDS.Action[action]}>
       <p className="large any">{words}</p>
       <Facts
         of={{
@@ -109,10 +87,7 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
         <section aria-label="Recorded values">
           <Facts
             of={Object.fromEntries(
-              names.map((name) => [
-                name.replaceAll('_', ' '),
-                <Value key={name} before={before?.[name]} after={after?.[name]} />,
-              ]),
+              names.map((name) => [titleOf(name), <Value key={name} before={before?.[name]} after={after?.[name]} />]),
             )}
           />
         </section>
@@ -174,45 +149,29 @@ function Further({ change }: { change: Change }) {
   );
 }
 
-type Refusal = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
-
-const REFUSAL_COLUMNS: Columns<Refusal> = [
-  { title: 'When', cell: 'at' },
-  { title: 'Who', cell: ({ email, subject }) => email || subject || 'unknown' },
-  { title: 'Why', cell: ({ detail }) => <span className="audit-words any">{detail}</span> },
-  { title: 'Program', cell: 'client' },
-];
-
 function Refusals() {
   return (
-    <ListPage
-      operation="listRefusedSignIns"
-      title="Refused sign-ins"
+    <RefusedSignIns
       files={{ CSV: 'exportRefusedSignInsCsv', 'JSON lines': 'exportRefusedSignIns' }}
       note="Kept for 14 days, the last ten per address."
       filters={[...PERIOD, { name: 'user', label: 'Who' }]}
       clear="Show all"
       page={50}
-      lines={8}
-      columns={REFUSAL_COLUMNS}
-      empty={[
-        'No refused sign-ins',
-        'Refused sign-ins appear here with the reason, such as a missing group or another account.',
-      ]}
       opens="open"
       drawer={(refusal, close) => <RefusalDrawer refusal={refusal} onClose={close} />}
     />
   );
 }
 
-function RefusalDrawer({ refusal, onClose }: { refusal: Refusal; onClose: () => void }) {
-  const { at, email, subject, issuer, client, client_address, request_id, detail, groups, expected } = refusal;
+function RefusalDrawer({ refusal, onClose }: { refusal: RefusedSignIn; onClose: () => void }) {
+  const { at, email, subject, issuer, client, client_address, request_id, refused, detail, groups, expected } = refusal;
   return (
-    <Panel kind="drawer" onClose={onClose} title={`Refused: ${email || subject || 'unknown'}`}>
-      <p className="large any">{detail}</p>
+    <Panel kind="drawer" onClose={onClose} title={`Rejected: ${email || subject || 'unknown'}`}>
+      <p className="large any">{WORDS.RefusalReason[refused]}</p>
       <Facts
         of={{
           When: <TimeText at={at} form="long" />,
+          Details: detail,
           'Groups received': groups.join(', ') || 'none',
           'Groups required': expected.join(', '),
           Account: subject,

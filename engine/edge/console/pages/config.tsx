@@ -1,14 +1,14 @@
-import { type ReactNode, useEffect, useMemo, useRef } from 'react';
-import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type ReactNode, useMemo } from 'react';
+import { type PageSearch, type ResponseOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import { Badge, CopyBlock, Icon, Loaded, Query } from '../parts/basic.tsx';
 import { type Filter, Filters, type Option } from '../parts/field.tsx';
 import { Card, EmptyState, Facts, Lines, PageHead, Tabs, To } from '../parts/page.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
 import { counted, longAt, longTime, mono, say, soft, timeAt } from '../parts/words.tsx';
 
-type Version = AnswerOf<'getConfigVersion'>;
+type Version = ResponseOf<'getConfigVersion'>;
 type Rule = NonNullable<Version['rules']>[number];
-type Load = AnswerOf<'listConfigLoads'>['loads'][number];
+type Load = ResponseOf<'listConfigLoads'>['loads'][number];
 type FoundLoad = Version['load'];
 
 const VIEWS = {
@@ -46,19 +46,21 @@ function Place({ file, line, version }: { file: string; line: number | null; ver
   );
 }
 
-function ruleKey({ kind, name }: Pick<Rule, 'kind' | 'name'>): string {
-  return `${kind}:${name}`;
-}
+const ruleKey = ({ kind, name }: Pick<Rule, 'kind' | 'name'>) => `${kind}:${name}`;
 
-function ships(name: string): boolean {
-  return name.startsWith('appscli/');
-}
+const ships = (name: string) => name.startsWith('appscli/');
+const hasCondition = (text: string) => text !== 'otherwise' && text !== 'always';
+
+/** A ref that scrolls its element into view when it appears, or becomes this ref's. */
+const intoView = (element: Element | null) => element?.scrollIntoView({ block: 'center' });
 
 const CAUSES = { start: 'the gateway started', files: 'files changed', signal: 'of a SIGHUP' } as const;
 
-function linesByFile(files: Version['files']): ReadonlyMap<string, readonly string[] | null> {
-  return new Map(files.map(({ name, text }) => [name, text?.replace(/\n$/, '').split('\n') ?? null]));
+function linesOf(text: string | null): readonly string[] | null {
+  return text?.replace(/\n$/, '').split('\n') ?? null;
 }
+
+const linesByFile = (files: Version['files']) => new Map(files.map(({ name, text }) => [name, linesOf(text)]));
 
 function Note({ children }: { children: ReactNode }) {
   return (
@@ -71,7 +73,7 @@ function Note({ children }: { children: ReactNode }) {
 
 function Findings({ findings, version = null }: { findings: FoundLoad['findings']; version?: string | null }) {
   const entries = findings.map(({ code, severity, message, file, line, found, expected, help }) => (
-    <div key={code} className="stack near flush">
+    <div key={code} className="stack near">
       <p>
         <Badge tone={severity === 'error' ? 'alarm' : 'warn'}>{severity === 'error' ? 'Error' : 'Warning'}</Badge>{' '}
         <code>{code}</code> {message}
@@ -85,26 +87,7 @@ function Findings({ findings, version = null }: { findings: FoundLoad['findings'
   return <Lines of={entries} className="bare ruled any" />;
 }
 
-type State = AnswerOf<'getConfig'>;
-
-function InForce({ state }: { state: State }) {
-  const { replicas, version, failing } = state;
-  return (
-    <>
-      {failing !== null && <Failing load={failing} version={version} />}
-      {replicas.length > 0 && (
-        <Card title="Replicas">
-          <DataTable
-            label="Versions of the replicas"
-            columns={replicaColumns(state)}
-            rows={replicas}
-            keyOf={({ name, loaded_at }) => `${name} ${loaded_at}`}
-          />
-        </Card>
-      )}
-    </>
-  );
-}
+type State = ResponseOf<'getConfig'>;
 
 function VersionLink({ version }: { version: string }) {
   return (
@@ -119,7 +102,7 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
   return (
     <section className="problem" aria-label="The last reload failed">
       <Icon name="alarm" />
-      <div className="stack flush">
+      <div className="stack">
         <h2>The last reload failed</h2>
         <p>
           {say`${longAt(at)}, on ${replica}. The previous configuration stays active. Correct the files; the gateway reloads them.`}
@@ -198,7 +181,7 @@ interface ShownLine {
   readonly number: number;
   readonly text: string;
   /** `hunk`: the head of a part of a diff. */
-  readonly kind?: 'same' | 'marked' | 'added' | 'removed' | 'hunk';
+  readonly kind?: 'same' | 'marked' | 'added' | 'removed' | 'hunk' | undefined;
 }
 
 const SIGNS = { same: [' ', ''], added: ['+', 'Added: '], removed: ['-', 'Removed: '] } as const;
@@ -207,7 +190,7 @@ function Line({ line: { number, text, kind } }: { line: ShownLine }) {
   if (kind === 'hunk') return <span className="config-hunk">{`${text}\n`}</span>;
   const [sign, words] = kind === undefined || kind === 'marked' ? [] : SIGNS[kind];
   return (
-    <span className={`config-line ${kind ?? ''}`}>
+    <span ref={kind === 'marked' ? intoView : undefined} className={`config-line ${kind ?? ''}`}>
       <span className="config-number" aria-hidden="true">
         {number}
       </span>
@@ -243,25 +226,9 @@ function Text({ label, of }: { label: string; of: readonly ShownLine[] }) {
   );
 }
 
-function WholeFile({ name, lines, marked }: { name: string; lines: readonly string[]; marked: number }) {
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (marked > 0) box.current?.querySelector('.marked')?.scrollIntoView({ block: 'center' });
-  }, [marked]);
-  const shown = lines.map(
-    (text, i): ShownLine => ({ number: i + 1, text, ...(i + 1 === marked && { kind: 'marked' }) }),
-  );
-  return (
-    <div ref={box}>
-      <Text label={name} of={shown} />
-    </div>
-  );
-}
-
 function FilesView({ version: { files } }: { version: Version }) {
   const [{ file: selected, line }] = usePageSearch();
   const file = files.find(({ name }) => name === selected) ?? (selected === undefined ? files[0] : undefined);
-  const number = Number(line);
   return (
     <div className="config-files">
       <nav aria-label="Files" className="config-file-list">
@@ -279,11 +246,14 @@ function FilesView({ version: { files } }: { version: Version }) {
         {file?.text != null && (
           <>
             <p className="soft small">As loaded. Secrets are replaced by stars.</p>
-            <WholeFile
+            <Text
               key={file.name}
-              name={file.name}
-              lines={linesByFile([file]).get(file.name) ?? []}
-              marked={Number.isInteger(number) ? number : 0}
+              label={file.name}
+              of={linesOf(file.text)!.map((text, i) => ({
+                number: i + 1,
+                text,
+                kind: String(i + 1) === line ? 'marked' : undefined,
+              }))}
             />
           </>
         )}
@@ -374,13 +344,9 @@ interface RuleText {
 }
 
 function RuleItem({ rule, lines, is_selected }: RuleText & { is_selected: boolean }) {
-  const item = useRef<HTMLLIElement>(null);
-  useEffect(() => {
-    if (is_selected) item.current?.scrollIntoView({ block: 'center' });
-  }, [is_selected]);
   return (
     <li
-      ref={item}
+      ref={is_selected ? intoView : undefined}
       className={is_selected ? 'config-rule selected' : 'config-rule'}
       aria-current={is_selected || undefined}
     >
@@ -392,11 +358,11 @@ function RuleItem({ rule, lines, is_selected }: RuleText & { is_selected: boolea
 
 function RuleWords({ rule }: { rule: Rule }) {
   const { name, mode, text, effect, file, line } = rule;
-  const has_condition = text !== 'otherwise' && text !== 'always';
+  const has_condition = hasCondition(text);
   return (
-    <div className="stack near flush any">
+    <div className="stack near any">
       <h3 className="row">
-        <Here to={{ rule: ruleKey(rule) }} title="Link to this rule" className="quiet-link">
+        <Here to={{ rule: ruleKey(rule) }} title="Link to this rule">
           {name}
         </Here>
         {mode === 'shadow' && <Badge tone="info">Shadow</Badge>}
@@ -422,7 +388,7 @@ function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
   return <Text label={`YAML of ${name}`} of={shown} />;
 }
 
-type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
+type ShadowRule = ResponseOf<'listShadowRules'>['rules'][number];
 
 function ShadowView({ files }: { files: Version['files'] }) {
   const texts = linesByFile(files);
@@ -505,7 +471,7 @@ function wouldHave({ kind, requests }: ShadowRule): string {
   return kind === 'on_error' ? `${noun} would have been answered by it` : `${noun} would have matched`;
 }
 
-type Diff = AnswerOf<'diffConfigVersions'>;
+type Diff = ResponseOf<'diffConfigVersions'>;
 type FileDiff = Diff['files'][number];
 
 function DiffView({ from, to }: { from: string; to: string }) {
@@ -531,7 +497,7 @@ function RuleChanges({ rules }: { rules: Diff['rules'] }) {
       <Lines
         className="bare ruled any"
         of={(rules ?? []).map(({ before, after }) => (
-          <div key={(after ?? before)!.name} className="stack near flush">
+          <div key={(after ?? before)!.name} className="stack near">
             <h3>
               {(after ?? before)!.name}{' '}
               <Badge tone={after === null ? 'warn' : 'info'}>
@@ -548,7 +514,7 @@ function RuleChanges({ rules }: { rules: Diff['rules'] }) {
 }
 
 function wordsOf(begin: string, { effect, text, mode }: Rule): string {
-  const when = text === 'always' || text === 'otherwise' ? text : `when ${text}`;
+  const when = hasCondition(text) ? `when ${text}` : text;
   return `${begin}${effect}, ${when}${mode === 'shadow' ? ' (shadow)' : ''}`;
 }
 
@@ -675,17 +641,27 @@ export function Page() {
   return (
     <>
       <PageHead title="Configuration" intro="The loaded configuration, read-only. Change it in its files." />
-      <Query operation="getConfig" every_seconds={15} lines={8}>
-        {(answer) => {
-          const version = search.version ?? answer.version;
+      <Query operation="getConfig" every_seconds={15}>
+        {(response) => {
+          const version = search.version ?? response.version;
           return version === null ? (
             <EmptyState is_card title="No loads yet">
               A gateway records its configuration within seconds. Is its database reachable?
             </EmptyState>
           ) : (
             <div className="stack apart">
-              <InForce state={answer} />
-              <VersionViews name={version} active={answer.version} />
+              {response.failing !== null && <Failing load={response.failing} version={response.version} />}
+              {response.replicas.length > 0 && (
+                <Card title="Replicas">
+                  <DataTable
+                    label="Versions of the replicas"
+                    columns={replicaColumns(response)}
+                    rows={response.replicas}
+                    keyOf={({ name, loaded_at }) => `${name} ${loaded_at}`}
+                  />
+                </Card>
+              )}
+              <VersionViews name={version} active={response.version} />
             </div>
           );
         }}
@@ -719,7 +695,7 @@ function VersionViews({ name, active }: { name: string; active: string | null })
               <Here to={{ version: undefined, view }}>Show the active version</Here>.
             </Note>
           )}
-          <Loaded query={version} lines={8}>
+          <Loaded query={version}>
             {(found) => (
               <div className="stack apart">
                 {found.version !== active && view !== 'shadow' && <OtherVersion version={found} active={active} />}

@@ -1,6 +1,6 @@
 import { useState } from 'react';
 import { isSpendWindow, perWindow } from '../../../base/contract/windows.ts';
-import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type PageSearch, type ResponseOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
 import { Badge, Button, CopyBlock, Icon, Meter, Query } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
@@ -8,8 +8,8 @@ import { Filters } from '../parts/field.tsx';
 import { Card, EmptyState, Figures, Lines, PageHead, Part, To } from '../parts/page.tsx';
 import { type Columns, DataTable } from '../parts/table.tsx';
 import { ago, longAt, mono, num, say, share, short, small, soft, Trend, usd } from '../parts/words.tsx';
-import { dayAfter, mondayBefore, today } from '../ranges.ts';
-import { amountWords, counterId, useWhose } from './limit-words.ts';
+import { dayAfter, firstDay, today } from '../ranges.ts';
+import { amountWords, counterId, whoseWords } from './limit-words.ts';
 
 function Connect() {
   const { public_url, sign_in } = useSession();
@@ -44,12 +44,12 @@ function Connect() {
 
 function Week() {
   const { person, time_zone } = useSession();
-  const monday = mondayBefore(today(time_zone));
+  const monday = firstDay('week', today(time_zone));
   const before = dayAfter(monday, -7);
   const week_before = useOperation('getUsage', { user: person.email, since: before, until: monday });
   const own = { ...(person.is_admin && { user: person.email }), by: 'model' };
   return (
-    <Query operation="getUsage" input={{ user: person.email, since: monday }} every_seconds={60} lines={3}>
+    <Query operation="getUsage" input={{ user: person.email, since: monday }} every_seconds={60}>
       {({ total }) => (
         <Figures
           of={[
@@ -98,9 +98,7 @@ function Limits() {
         }
         const rules = [...all.flatMap((each) => each.rules), ...written];
         const is_limited = rules.some(({ mode }) => mode === 'enforce');
-        return (
-          <EmptyState title={is_limited ? 'Some of your requests are limited' : 'No spend limit applies to you'} />
-        );
+        return <EmptyState title={is_limited ? 'Limits apply to some requests' : 'No spend limit applies to you'} />;
       }}
     </Query>
   );
@@ -109,11 +107,13 @@ function Limits() {
 function Limit({ limit: each }: { limit: LimitInForce }) {
   const { person } = useSession();
   const { of, window, unit, spent, reserved, limit, resets_at } = each;
-  const whose = useWhose(each);
+  const { user, ...others } = of;
+  const own = Object.keys(others).length === 0 ? 'Your limit' : `Your limit for ${whoseWords(others)}`;
+  const whose = user === person.email ? own : `Limit of ${whoseWords(of)}`;
   return (
     <div className="stack near">
       <Meter
-        label={`${of.user === person.email ? whose : `Your ${whose}`} ${perWindow(window)}`}
+        label={`${whose} ${perWindow(window)}`}
         share={limit === 0 ? 1 : (spent + reserved) / limit!}
         words={`${amountWords(spent, unit)} of ${amountWords(limit!, unit)}`}
       />
@@ -161,14 +161,14 @@ function Tokens() {
   );
 }
 
-type Home = AnswerOf<'getHome'>;
+type Home = ResponseOf<'getHome'>;
 type LookAt = Home['look_at'][number];
 
 const AT_ONCE = 3;
 
 function State() {
   return (
-    <Query operation="getHome" every_seconds={30} lines={8}>
+    <Query operation="getHome" every_seconds={30}>
       {(home) => (
         <div className="stack apart">
           <ToLookAt home={home} />
@@ -196,12 +196,12 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
           {shown.map(({ kind, subject, level, text, at }) => {
             const [to, words, searchFor] = PLACES[kind];
             return (
-              <li key={`${kind} ${subject}`} className="row">
-                <Badge tone={level}>{level === 'alarm' ? 'Alarm' : 'Warning'}</Badge>
+              <li key={`${kind} ${subject}`} className="stack near">
+                <div className="row spread">
+                  <Badge tone={level}>{level === 'alarm' ? 'Alarm' : 'Warning'}</Badge>
+                  <To page={[to, searchFor?.(subject, since)]}>{words}</To>
+                </div>
                 <span className="any">{say`${text} ${at !== null && small(ago(at))}`}</span>
-                <To page={[to, searchFor?.(subject, since)]} className="at-end">
-                  {words}
-                </To>
               </li>
             );
           })}
@@ -224,7 +224,7 @@ const PLACES: Readonly<Record<LookAt['kind'], Place>> = {
   configuration_failed: ['/config', 'Findings'],
   configurations_differ: ['/config', 'Replicas'],
   route_without_upstream: UPSTREAMS,
-  upstream_closed: UPSTREAMS,
+  upstream_unavailable: UPSTREAMS,
   upstream_drained: UPSTREAMS,
   limit_near: ['/limits', 'Limit', (user) => (user === null ? {} : { user })],
   many_refused: ['/requests', 'Requests', (error, since) => ({ ...(error !== null && { error }), since })],
@@ -234,8 +234,8 @@ const PLACES: Readonly<Record<LookAt['kind'], Place>> = {
 };
 
 function Today({ home: { today, yesterday, refused, upstreams, configuration, since } }: { home: Home }) {
-  const { closed, drained, all } = upstreams;
-  const out = new Set([...closed, ...drained]);
+  const { unavailable, drained, all } = upstreams;
+  const out = new Set([...unavailable, ...drained]);
   const { is_failing, loaded_at, replicas } = configuration;
   const failure = is_failing && <Badge tone="alarm">The last load failed</Badge>;
   const among = replicas !== 1 && `, ${replicas} replicas`;
@@ -248,7 +248,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
           below: <Trend now={today.cost_usd} before={yesterday.total.cost_usd} than="yesterday" />,
         },
         {
-          title: <To page={['/requests', { since, outcome: 'refused' }]}>Rejected or failed today</To>,
+          title: <To page={['/requests', { since, outcome: 'refused' }]}>Rejections and errors today</To>,
           figure: num(refused.requests),
           below: say`and ${num(today.requests)} forwarded`,
         },
@@ -258,7 +258,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
           below: (
             <>
               {out.size === 0 && <Badge tone="good">All serve</Badge>}
-              {closed.length > 0 && <Badge tone="alarm">{`Failing: ${closed.join(', ')}`}</Badge>}
+              {unavailable.length > 0 && <Badge tone="alarm">{`Failing: ${unavailable.join(', ')}`}</Badge>}
               {drained.length > 0 && <Badge tone="warn">{`Drained: ${drained.join(', ')}`}</Badge>}
             </>
           ),
@@ -288,7 +288,7 @@ function Refused({ home: { refused, since } }: { home: Home }) {
     },
     { title: 'People', is_number: true, cell: 'people' },
   ];
-  const title = 'Rejected or failed today';
+  const title = 'Rejections and errors today';
   return (
     <Card title={title}>
       <DataTable label={title} columns={columns} rows={refused.by_error} keyOf={({ error }) => error} />

@@ -1,6 +1,6 @@
 import { useState } from 'react';
 import { isSpendWindow, LIMIT_WINDOWS, perWindow, WINDOWS } from '../../../base/contract/windows.ts';
-import { type InputOf, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type InputOf, usePageSearch, useSession } from '../api.ts';
 import type { CountedLimit, Grant, LimitInForce, LimitRule, WrittenLimit } from '../operations.ts';
 import { Badge, Button, CopyBlock, Icon, Meter, Opens, Query } from '../parts/basic.tsx';
 import { OperationForm, Panel } from '../parts/dialog.tsx';
@@ -8,7 +8,7 @@ import { ENDED, Field, type Filter, Filters, filtersIn, type Option, titleOf } f
 import { EmptyState, Lines, PageHead, To } from '../parts/page.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
 import { ago, counted, longAt, longTime, mono, say, soft, strong, TimeText, timeAt } from '../parts/words.tsx';
-import { endOfWindow, rangeOfWindow } from '../ranges.ts';
+import { firstDay, rangeOfWindow, today } from '../ranges.ts';
 import { amountWords, type Counter, counterId, counterWords, SCOPES, useWhose, whoseWords } from './limit-words.ts';
 
 type Keys = LimitInForce['of'];
@@ -45,18 +45,26 @@ function counterOf(id: string): Counter | undefined {
   return { of, window, unit };
 }
 
+/** Whether a counter has only the grants of one person within a shared limit. */
+function isPersonal({ of: { user, ...shared }, counted, rules }: LimitInForce): boolean {
+  return user !== undefined && Object.keys(shared).length > 0 && counted && rules.length === 0;
+}
+
+const hasNoGrant = (limit: LimitInForce) => limit.limit === 0 && limit.set === null && isPersonal(limit);
+
 function CounterCard({ limit }: { limit: LimitInForce }) {
   const whose = useWhose(limit);
   const { window, resets_at, forecast, room, unit, reserved, in_flight } = limit;
-  const outcome = room === 0 ? 'none_left' : forecast?.outcome;
+  const left = room === 0 ? 'none_left' : forecast?.outcome;
+  const outcome = hasNoGrant(limit) ? undefined : left;
   return (
-    <article className="limits-counter stack framed flush" aria-label={`${whose} ${perWindow(window)}`}>
+    <article className="limits-counter stack framed" aria-label={`${whose} ${perWindow(window)}`}>
       <header className="row spread any">
         <h3>
           {whose} <span className="soft">{perWindow(window)}</span>
         </h3>
         {outcome === 'none_left' && <Badge tone="alarm">Exhausted</Badge>}
-        {outcome === 'ends' && <Badge tone="warn">Exhausted before reset</Badge>}
+        {outcome === 'ends' && <Badge tone="warn">Will run out before reset</Badge>}
       </header>
       <Used limit={limit} label="Used" />
       <p className="soft small">
@@ -84,21 +92,21 @@ function Actions({ limit }: { limit: LimitInForce }) {
   return (
     <div className="limits-actions row">
       {!person.is_admin && limit.limit !== null && (
-        <Button aria-label={`Ask for more of ${whose}`} onClick={() => change({ ask: id })}>
+        <Opens aria-label={`Ask for more of ${whose}`} shows={<AskDialog limit={limit} />}>
           Ask for more
-        </Button>
+        </Opens>
       )}
       {person.is_admin && (
         <>
-          <Button aria-label={`Raise limit temporarily for ${whose}`} onClick={() => change({ grant: id })}>
-            Raise limit temporarily
+          <Button aria-label={`Grant more temporarily for ${whose}`} onClick={() => change({ grant: id })}>
+            Grant more temporarily
           </Button>
           <Opens kind="quiet" aria-label={`Set limit of ${whose}`} shows={<SetDialog limit={limit} />}>
             Set limit
           </Opens>
           {limit.set !== null && (
-            <Opens kind="quiet" aria-label={`Reset limit of ${whose}`} shows={<ClearDialog limit={limit} />}>
-              Reset limit
+            <Opens kind="quiet" aria-label={`Remove override of ${whose}`} shows={<ClearDialog limit={limit} />}>
+              Remove override
             </Opens>
           )}
         </>
@@ -122,6 +130,7 @@ function Actions({ limit }: { limit: LimitInForce }) {
 function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   const { unit, spent, reserved, room, in_flight, window } = limit;
   const used = window === 'open' ? in_flight : spent;
+  if (hasNoGrant(limit)) return <p>Personal grant: none.</p>;
   if (limit.limit === null) {
     const is_for_some = limit.rules.some(({ mode }) => mode === 'enforce');
     return <p>{`${amountWords(used, unit)}, ${is_for_some ? 'limited for some requests.' : 'unlimited.'}`}</p>;
@@ -132,19 +141,23 @@ function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   return <Meter label={label} share={limit.limit === 0 ? 1 : taken / limit.limit} words={words} />;
 }
 
-function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: LimitInForce }) {
+function Origin({ limit }: { limit: LimitInForce }) {
+  const { rules, set, grants, unit, counted } = limit;
+  const { user, ...shared } = limit.of;
   const because = (reason: string | null) => (reason === null ? '.' : `: ${reason}`);
   const by = (who: string | null, otherwise: string) => (who === null ? otherwise : ` by ${who}`);
   return (
     <Lines
       className="soft small any"
       of={[
-        !counted && 'No rule of gateway.yaml uses this counter, so overrides and raises have no effect.',
+        !counted && 'No rule of gateway.yaml uses this counter, so overrides and grants have no effect.',
+        isPersonal(limit) &&
+          `A personal grant is for ${user} alone, and is used once the limit of ${whoseWords(shared)} is used up.`,
         set !== null &&
           say`Set to ${amountWords(set.limit, unit)}${by(set.set_by, '')}, ${timeAt(set.set_at)}${because(set.reason)}`,
         ...grants.map(
           ({ amount, granted_by, expires_at, reason }) =>
-            say`Plus ${amountWords(amount, unit)} until ${longAt(expires_at)}, granted${by(granted_by, ' at run time')}${because(reason)}`,
+            say`Grant of ${amountWords(amount, unit)} until ${longAt(expires_at)}${by(granted_by, '')}${because(reason)}`,
         ),
         ...rules.map((rule) => {
           const is_replaced = set !== null && rule.mode === 'enforce';
@@ -184,9 +197,9 @@ const SCOPE_FILTERS: readonly Filter[] = SCOPES.map(({ scope, one }, i) => ({
 
 const GRANT_COLUMNS: Columns<Grant> = [
   { title: 'Limit', cell: counterWords },
-  { title: 'Raised by', cell: ({ amount, unit }) => amountWords(amount, unit) },
-  { title: 'Reason', cell: ({ reason }) => reason ?? soft('none') },
-  { title: 'By', cell: ({ granted_by }) => granted_by ?? 'an administrator' },
+  { title: 'Amount', cell: ({ amount, unit }) => amountWords(amount, unit) },
+  { title: 'Reason', cell: ({ reason }) => <span className="any">{reason ?? soft('none')}</span> },
+  { title: 'Granted by', cell: ({ granted_by }) => granted_by ?? 'an administrator' },
   { title: 'Until', cell: ({ expires_at, revoked_at }) => <TimeText at={revoked_at ?? expires_at} /> },
 ];
 
@@ -206,7 +219,7 @@ function Grants({ of }: { of: Keys }) {
           <span className="row-actions row">
             <Opens
               kind="quiet"
-              aria-label={`Revoke the raise for ${whoseWords(grant.of)}`}
+              aria-label={`Revoke the grant for ${whoseWords(grant.of)}`}
               shows={<RevokeGrant grant={grant} />}
             >
               Revoke
@@ -219,12 +232,11 @@ function Grants({ of }: { of: Keys }) {
     <ListPage
       operation="listGrants"
       input={of}
-      title="Temporary raises"
+      title="Temporary grants"
       filters={[ENDED]}
       page={25}
-      lines={3}
       columns={columns}
-      empty={[ended === undefined ? 'No active temporary raises' : 'No temporary raises yet']}
+      empty={[ended === undefined ? 'No active grants' : 'No grants yet']}
     />
   );
 }
@@ -239,7 +251,7 @@ function RevokeGrant({ grant }: { grant: Grant }) {
         const left = now.room === null ? 'unlimited' : `${amountWords(now.room, unit)} left`;
         return [`Revoked ${amountWords(amount, unit)} for ${counterWords(grant)}: ${left} now.`];
       }}
-      title={`Revoke the raise for ${whoseWords(of)}`}
+      title={`Revoke the grant for ${whoseWords(of)}`}
       action={`Revoke ${amountWords(amount, unit)}`}
       kind="danger"
       intro={say`${granted_by} granted ${amountWords(amount, unit)} more ${perWindow(window)} until ${longAt(expires_at)}${reason !== null && `: ${reason}`}. This takes effect with the next request.`}
@@ -264,7 +276,7 @@ function Limits(props: {
         const is_cut = chosen === nearest && found.length > SHOWN;
         const also = chosen === undefined ? written : [];
         return (
-          <>
+          <div className="stack">
             {found.length + also.length === 0 && <EmptyState title={empty[0]}>{empty[1]}</EmptyState>}
             <div className="fitted widest">
               {(is_cut && !is_long ? found.slice(0, SHOWN) : found).map((limit) => (
@@ -277,7 +289,7 @@ function Limits(props: {
               </Button>
             )}
             {also.length > 0 && <AlsoWritten written={also} />}
-          </>
+          </div>
         );
       }}
     </Query>
@@ -312,7 +324,7 @@ function changed(limits: readonly LimitInForce[]): readonly LimitInForce[] {
 
 function Rules() {
   return (
-    <Query operation="listLimitRules" every_seconds={30} title="Rules" lines={6}>
+    <Query operation="listLimitRules" every_seconds={30} title="Rules">
       {({ rules, since }) =>
         rules.length === 0 ? (
           <EmptyState title="No limits yet">
@@ -332,7 +344,7 @@ function Rules() {
 
 function Rule({ rule, since }: { rule: LimitRule; since: string }) {
   return (
-    <li className="stack near flush">
+    <li className="stack near">
       <div className="row spread">
         <p>
           <To page={['/config', { rule: rule.rule }]}>{rule.rule}</To>
@@ -354,7 +366,7 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
 function Counted({ limit: { scope, window, counted, nearly_none, none_left } }: { limit: CountedLimit }) {
   const { time_zone } = useSession();
   const when = WINDOWS[window].now;
-  if (counted === 0) return <span className="soft"> · none {when}</span>;
+  if (counted === 0) return <span className="soft"> · no usage {when}</span>;
   const words = `${howMany(counted, scope)} ${when}`;
   return (
     <span className="soft">
@@ -386,16 +398,15 @@ function Refused({ rule, since }: { rule: LimitRule; since: string }) {
   );
 }
 
-/** Limits page: highest utilization, rules, overrides, temporary raises; for developers their own limits. */
+/** Limits page: highest utilization, rules, overrides, grants; for developers their own limits. */
 export function Page() {
   const [search, change] = usePageSearch();
   const { time_zone, person } = useSession();
-  const of: Keys = person.is_admin ? filtersIn(search, SCOPE_FILTERS, time_zone) : {};
+  const of: Keys = person.is_admin ? filtersIn(search, SCOPE_FILTERS) : {};
   const is_of_all = person.is_admin && Object.keys(of).length === 0;
-  const named = counterOf((person.is_admin ? search.grant : search.ask) ?? '');
-  const [granted, requested] = person.is_admin ? [named] : [undefined, named];
+  const granted = person.is_admin ? counterOf(search.grant ?? '') : undefined;
   const what = person.is_admin
-    ? 'Limits, their utilization, overrides and temporary raises.'
+    ? 'Limits, their utilization, overrides and temporary grants.'
     : 'Your limits and what is left.';
   return (
     <>
@@ -431,12 +442,10 @@ export function Page() {
           onClose={() => change({ grant: undefined, amount: undefined })}
         />
       )}
-      {requested !== undefined && <AskDialog counter={requested} onClose={() => change({ ask: undefined })} />}
     </>
   );
 }
 
-const UNTIL_RESET: Option = ['reset', 'until it resets'];
 const SPANS: readonly Option[] = [
   ['86400', 'for a day'],
   ['3600', 'for an hour'],
@@ -445,42 +454,41 @@ const SPANS: readonly Option[] = [
   ['2592000', 'for 30 days'],
 ];
 
-const moreWords = (unit: Counter['unit']) => `Raise by (${unit === 'usd' ? 'USD' : unit})`;
+const moreWords = (unit: Counter['unit']) => `Additional amount (${unit === 'usd' ? 'USD' : unit})`;
 const REASON = { required: true, hint: 'Recorded in the audit log.' };
 
-type CounterDialog = { readonly counter: Counter; readonly onClose: () => void };
-
-function GrantDialog({ counter, amount, onClose }: CounterDialog & { amount: string }) {
+function GrantDialog({ counter, amount, onClose }: { counter: Counter; amount: string; onClose: () => void }) {
   const { of, window, unit } = counter;
   const { time_zone } = useSession();
-  const spans = isSpendWindow(window) ? [UNTIL_RESET, ...SPANS] : SPANS;
-  const endOf = (span = spans[0]![0]) =>
-    isSpendWindow(window) && span === 'reset'
-      ? endOfWindow(window, time_zone)
-      : new Date(Date.now() + Number(span) * 1000).toISOString();
+  const reset_on = isSpendWindow(window) ? firstDay(window, today(time_zone), 1) : undefined;
+  const spans = reset_on === undefined ? SPANS : [['', `until ${reset_on} (reset)`] as const, ...SPANS];
   return (
     <OperationForm
       operation="grantLimit"
-      input={({ span }) => ({ ...of, window, expires_at: endOf(span) })}
-      fields={({ span }) => ({
-        [unit]: { label: moreWords(unit), required: true, initial: amount.trim() },
-        span: { label: 'Duration', options: spans, hint: say`Ends ${longAt(endOf(span))}` },
-        reason: REASON,
+      input={({ expires_in_seconds }) => ({
+        ...of,
+        window,
+        ...(expires_in_seconds === '' && { expires_on: reset_on }),
       })}
+      fields={{
+        [unit]: { label: moreWords(unit), required: true, initial: amount.trim() },
+        expires_in_seconds: { label: 'Duration', options: spans },
+        reason: REASON,
+      }}
       done={({ grant: { amount: granted, expires_at } }) => {
         const end = longTime(new Date(expires_at), time_zone);
-        return [`Raised ${counterWords(counter)} by ${amountWords(granted, unit)} until ${end}.`];
+        return [`Granted ${amountWords(granted, unit)} more for ${counterWords(counter)} until ${end}.`];
       }}
       onClose={onClose}
-      title="Raise limit temporarily"
-      action={({ [unit]: much }) => (Number(much) > 0 ? `Raise by ${amountWords(Number(much), unit)}` : 'Raise limit')}
+      title="Grant more temporarily"
+      action={({ [unit]: much }) => (Number(much) > 0 ? `Grant ${amountWords(Number(much), unit)}` : 'Grant more')}
     >
       {(field, { [unit]: much }) => (
         <>
           <p>{say`Limit of ${strong(whoseWords(of))} ${perWindow(window)}`}</p>
-          <div className="fitted">{[unit, 'span'].map(field)}</div>
+          <div className="fitted">{[unit, 'expires_in_seconds'].map(field)}</div>
           {field('reason')}
-          <div className="stack boxed flush" aria-live="polite">
+          <div className="stack boxed" aria-live="polite">
             {Number(much) > 0 ? (
               <Preview of={{ ...of, window, [unit]: Number(much) }} />
             ) : (
@@ -495,11 +503,11 @@ function GrantDialog({ counter, amount, onClose }: CounterDialog & { amount: str
 
 function Preview({ of }: { of: InputOf<'previewGrant'> }) {
   return (
-    <Query operation="previewGrant" input={of} lines={3}>
+    <Query operation="previewGrant" input={of}>
       {({ before, after, notes }) => (
         <div className="stack">
           <Used limit={before} label="Now" />
-          <Used limit={after} label="With the raise" />
+          <Used limit={after} label="With the grant" />
           {after.forecast !== null && <p className="soft small">{after.forecast.words}</p>}
           {notes.map((note) => (
             <p key={note} className="limits-note note row">
@@ -534,7 +542,7 @@ function SetDialog({ limit }: { limit: LimitInForce }) {
       action="Set limit"
     >
       <p className="soft">
-        Overrides gateway.yaml for this counter until you reset it. For a limited time, raise the limit temporarily.
+        Overrides gateway.yaml for this counter until you remove the override. For a limited time, grant more instead.
       </p>
       <Used limit={limit} label="Now" />
       <Origin limit={limit} />
@@ -542,7 +550,7 @@ function SetDialog({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** The limit that a new one replaces; temporary raises stay on top. */
+/** The limit that a new one replaces; grants stay on top. */
 function withoutGrants({ set, rules }: LimitInForce): number | undefined {
   if (set !== null) return set.limit;
   const enforced = rules.flatMap(({ mode, always, limit }) =>
@@ -569,10 +577,10 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
       input={{ ...of, window, unit }}
       done={({ now }) => {
         const limit_now = now.limit === null ? 'unlimited' : amountWords(now.limit, unit);
-        return [`Reset the limit of ${whose}: ${limit_now} now.`];
+        return [`Removed the override of ${whose}: ${limit_now} now.`];
       }}
-      title={`Reset limit of ${whose}`}
-      action="Reset limit"
+      title={`Remove override of ${whose}`}
+      action="Remove override"
       kind="danger"
     >
       {set !== null && (
@@ -591,22 +599,19 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
 }
 
 /** Text of a request to an administrator, with a link to the form; nothing is sent from here. */
-function AskDialog({ counter, onClose }: CounterDialog) {
+function AskDialog({ limit: counter }: { limit: LimitInForce }) {
   const [typed, setTyped] = useState('');
   const [reason, setReason] = useState('');
   const { public_url, person } = useSession();
-  const { data } = useOperation('listLimits', {});
-  const { unit } = counter;
+  const { unit, spent, limit } = counter;
   const much = Number(typed) > 0 ? typed.trim() : undefined;
-  const limit = data?.limits.find((each) => counterId(each) === counterId(counter));
   const more = much === undefined ? 'more' : `${amountWords(Number(much), unit)} more`;
-  const used =
-    limit?.limit == null ? '' : ` ${amountWords(limit.spent, unit)} of ${amountWords(limit.limit, unit)} are used.`;
+  const used = limit === null ? '' : ` ${amountWords(spent, unit)} of ${amountWords(limit, unit)} are used.`;
   const why = reason === '' ? '' : ` Reason: ${reason}`;
   const grant = new URLSearchParams({ grant: counterId(counter), ...(much !== undefined && { amount: much }) });
   const text = `${person.name ?? person.email} asks for ${more} for ${counterWords(counter)}.${used}${why}\n${public_url}/console/limits?${grant}`;
   return (
-    <Panel onClose={onClose} title="Ask for more">
+    <Panel title="Ask for more">
       <p className="soft">Send this to an administrator. The link opens the form for them.</p>
       <div className="fitted">
         <Field label={moreWords(unit)} inputMode="decimal" value={typed} onValue={setTyped} />

@@ -1,12 +1,13 @@
-import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
+import { type ResponseOf, usePageSearch, useSession } from '../api.ts';
 import { Badge, Opens, Query } from '../parts/basic.tsx';
 import { OperationForm, Panel } from '../parts/dialog.tsx';
 import { ENDED, type Filter } from '../parts/field.tsx';
 import { Card, EmptyState, Facts, PageHead, Part, To } from '../parts/page.tsx';
+import { RefusedSignIns } from '../parts/refused-sign-ins.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
 import { ago, below, counted, mono, say, soft, TimeText, timeAt, When } from '../parts/words.tsx';
 
-type Person = AnswerOf<'listPeople'>['people'][number];
+type Person = ResponseOf<'listPeople'>['people'][number];
 
 const PEOPLE_COLUMNS: Columns<Person> = [
   { title: 'Person', cell: ({ email, name }) => say`${email}${name !== null && below(name)}`, sort: 'email' },
@@ -51,56 +52,10 @@ function notesOn({ is_admin, own_tokens_suspended, open_to_sign_in, refused_at }
     <span className="badges row any">
       {is_admin && <Badge tone="info">Administrator</Badge>}
       {own_tokens_suspended && <Badge tone="warn">Tokens suspended</Badge>}
-      {open_to_sign_in && <Badge tone="warn">Address unassigned</Badge>}
-      {refused_at !== null && <Badge tone="warn">Recently refused</Badge>}
+      {open_to_sign_in && <Badge tone="warn">Next sign-in gets this address</Badge>}
+      {refused_at !== null && <Badge tone="warn">Recently rejected</Badge>}
     </span>
   );
-}
-
-type Refused = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
-
-const REFUSED_COLUMNS: Columns<Refused> = [
-  { title: 'When', cell: 'at' },
-  { title: 'Who', cell: ({ email }) => email || soft('no address') },
-  { title: 'Reason', cell: (refused) => <Why refused={refused} /> },
-  { title: 'Client', cell: ({ client }) => client || soft('unknown') },
-  { title: 'From', cell: 'client_address' },
-];
-const OWN_REFUSED_COLUMNS = REFUSED_COLUMNS.filter((column) => column && column.title !== 'Who');
-
-function RefusedSignIns({ user }: { user?: string }) {
-  return (
-    <ListPage
-      operation="listRefusedSignIns"
-      input={{ limit: 20, user }}
-      title="Refused sign-ins"
-      is_part={user !== undefined}
-      lines={2}
-      columns={user === undefined ? REFUSED_COLUMNS : OWN_REFUSED_COLUMNS}
-      empty={['No refused sign-ins in the last 14 days']}
-    />
-  );
-}
-
-const REASONS: Readonly<Record<Refused['refused'], string>> = {
-  email_missing: 'The identity provider sent no e-mail address.',
-  email_unverified: 'The identity provider has not verified the e-mail address.',
-  email_domain: 'The domain of the address is not allowed.',
-  group: 'Not in any allowed group.',
-  claims_unusable: 'The claims of the identity provider are invalid.',
-  too_many_groups: 'In more groups than the gateway can store.',
-  other_account: 'The address belongs to another account.',
-  other_provider: 'The address belongs to an account of the previous identity provider.',
-  administrator_made: 'Administrators created access tokens for the address; a sign-in does not take them over.',
-};
-
-function Why({ refused: { refused, detail, groups, expected } }: { refused: Refused }) {
-  const required = expected.length > 0 && (
-    <span className="line small">
-      Required: <Groups groups={expected} /> Received: <Groups groups={groups} />
-    </span>
-  );
-  return say`${REASONS[refused] ?? refused}${below(detail)}${required}`;
 }
 
 function EndAll({ person }: { person: Person }) {
@@ -196,7 +151,7 @@ function Rebind({ person }: { person: Person }) {
   );
 }
 
-type Session = AnswerOf<'listSessions'>['sessions'][number];
+type Session = ResponseOf<'listSessions'>['sessions'][number];
 
 const SESSION_COLUMNS: Columns<Session> = [
   { title: 'Signed in with', cell: (session) => <Program session={session} /> },
@@ -230,7 +185,6 @@ function SessionTable({ user, filters = [] }: { user: string; filters?: readonly
       title="Sessions"
       is_part
       filters={filters}
-      lines={2}
       columns={SESSION_COLUMNS}
       empty={['No sessions', 'Sessions begin with a sign-in, here or in a terminal.']}
     />
@@ -247,7 +201,7 @@ function Program({ session }: { session: Session }) {
         {current && <Badge tone="good">This browser</Badge>}
       </span>
       {below(`from ${client_address}`)}
-      {refused_at !== null && below(say`Copied credentials were refused ${ago(refused_at)}, from ${refused_from}.`)}
+      {refused_at !== null && below(say`Copied credentials were rejected ${ago(refused_at)}, from ${refused_from}.`)}
     </>
   );
 }
@@ -305,8 +259,8 @@ function PersonDetails({ person }: { person: Person }) {
           </div>
         )}
       </Part>
-      <Part title="Refused sign-ins">
-        <RefusedSignIns user={email} />
+      <Part title="Rejected sign-ins">
+        <RefusedSignIns input={{ user: email, limit: 20 }} is_part />
       </Part>
       <Part title="When a person leaves or an account changes">
         <div className="row">
@@ -347,7 +301,7 @@ function PersonFacts({ person }: { person: Person }) {
   );
 }
 
-/** People page: people with their sessions, and refused sign-ins. */
+/** People page: people with their sessions, and rejected sign-ins. */
 export function Page() {
   const [{ user }, change] = usePageSearch();
   return (
@@ -370,8 +324,8 @@ export function Page() {
           empty={['No people yet', 'People appear here with their first sign-in or access token.']}
         />
       </Card>
-      <RefusedSignIns />
-      {user && <PersonDrawer key={user} email={user} onClose={() => change({ user: undefined })} />}
+      <RefusedSignIns input={{ limit: 20 }} />
+      {user && <PersonDrawer key={user} email={user} onClose={() => change({ user: undefined, ended: undefined })} />}
     </>
   );
 }

@@ -1,10 +1,10 @@
 import { type ReactNode, useEffect, useRef } from 'react';
-import { type AnswerOf, usePageSearch, useSession } from '../api.ts';
+import { type ResponseOf, usePageSearch, useSession } from '../api.ts';
 import { Badge, Button, CopyBlock, Query, type Tone } from '../parts/basic.tsx';
 import { Filters } from '../parts/field.tsx';
 import { Card, EmptyState, Facts, PageHead, To } from '../parts/page.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
-import { ago, mono, num, say, small, soft, strong, When } from '../parts/words.tsx';
+import { ago, below, mono, num, say, small, soft, strong, When } from '../parts/words.tsx';
 
 /** A section that scrolls into view and gets focus when its subject changes by a link elsewhere on the page. */
 function FocusSection({ label, subject, children }: { label: string; subject: string; children: ReactNode }) {
@@ -33,7 +33,7 @@ function Here({ search, children }: { search: object; children: ReactNode }) {
   );
 }
 
-type Effective = AnswerOf<'getEffectivePolicy'>;
+type Effective = ResponseOf<'getEffectivePolicy'>;
 type Origin = Effective['origins'][number];
 type Fetched = NonNullable<Effective['fetched']>;
 
@@ -77,7 +77,7 @@ function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: 
   }
   return (
     <div className="stack">
-      <WhoAsks effective={effective} is_own={is_own} />
+      <Subject effective={effective} is_own={is_own} />
       {settings === null ? (
         <EmptyState title={is_own ? 'No policy applies to you' : `No policy applies to ${user}`}>
           Clients use their own settings.
@@ -115,7 +115,7 @@ function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: 
   );
 }
 
-function WhoAsks({ effective, is_own }: { effective: Effective; is_own: boolean }) {
+function Subject({ effective, is_own }: { effective: Effective; is_own: boolean }) {
   const { user, groups, groups_from, signed_in_at, fetched, fetched_at } = effective;
   const named = groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`;
   return (
@@ -146,15 +146,15 @@ function reasonOf({ by, name }: Effective['policies'][number]['because']): strin
   return by === 'group' ? `for members of ${name}` : `for addresses at ${name}`;
 }
 
-const PEOPLE_COLUMNS: Columns<AnswerOf<'listPolicyPeople'>['people'][number]> = [
+const PEOPLE_COLUMNS: Columns<ResponseOf<'listPolicyPeople'>['people'][number]> = [
   { title: 'Person', cell: ({ user }) => <Here search={{ user, groups: undefined }}>{user}</Here> },
-  { title: 'Groups', cell: ({ groups }) => groups.join(', ') || NONE },
+  { title: 'Groups', cell: ({ groups }) => <span className="any">{groups.join(', ') || NONE}</span> },
   { title: 'Policies', cell: ({ policies }) => policies.join(', ') || NONE },
   { title: 'Clients', cell: ({ fetched }) => <FetchedBadge fetched={fetched} /> },
   { title: 'Last fetched', cell: ({ fetched_at }) => <When at={fetched_at} /> },
 ];
 
-type Policy = AnswerOf<'listPolicies'>['policies'][number];
+type Policy = ResponseOf<'listPolicies'>['policies'][number];
 
 const POLICY_COLUMNS: Columns<Policy> = [
   {
@@ -175,7 +175,7 @@ const POLICY_COLUMNS: Columns<Policy> = [
     cell: ({ is_default, priority }) => (is_default ? soft('lowest') : priority),
     is_number: true,
   },
-  { title: 'File', cell: ({ file, version }) => <span className="any">{`${file}, version ${version}`}</span> },
+  { title: 'File', cell: ({ file, version }) => say`${file}${below(`version ${version}`)}` },
 ];
 
 function audienceOf({ is_default, groups, email_domains }: Policy): string {
@@ -194,7 +194,7 @@ function Preview() {
         <Filters
           of={[
             { name: 'user', label: 'E-mail address', placeholder: email },
-            { name: 'groups', label: 'Groups, comma-separated', placeholder: 'groups of the last sign-in' },
+            { name: 'groups', label: 'Groups, with commas', placeholder: 'of the last sign-in' },
           ]}
         />
         <Query operation="getEffectivePolicy" input={input}>

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'react';
-import { type AnswerOf, addressOf, type InputOf, type PageSearch, usePageSearch, useSession } from '../api.ts';
+import { addressOf, type InputOf, type PageSearch, type ResponseOf, usePageSearch, useSession } from '../api.ts';
 import { Badge, Button, CopyBlock, CopyButton, Icon, Meter, Query, type Tone } from '../parts/basic.tsx';
 import { Panel } from '../parts/dialog.tsx';
 import { type Filter, filtersIn, type Option, PERIOD } from '../parts/field.tsx';
@@ -9,8 +9,8 @@ import { longAt, num, say, short, small, soft, strong, TimeText, took, usd } fro
 
 const RESULTS: readonly Option[] = [
   ['', 'Any'],
-  ['refused', 'Rejected or failed'],
-  ['failed', 'Any error'],
+  ['refused', 'Rejections and errors'],
+  ['failed', 'Any 4xx or 5xx'],
   '2xx',
   '4xx',
   '429',
@@ -41,7 +41,7 @@ function filtersFor({ outcome, status = '' }: PageSearch): readonly Filter[] {
   ];
 }
 
-type RequestRow = AnswerOf<'listRequests'>['requests'][number];
+type RequestRow = ResponseOf<'listRequests'>['requests'][number];
 
 const KEPT_MAX = 200;
 
@@ -147,7 +147,7 @@ function ModelPath({ request: { asked_model, sent_model, answered_model } }: { r
   );
 }
 
-type Trace = AnswerOf<'getRequest'>['trace'];
+type Trace = ResponseOf<'getRequest'>['trace'];
 type Reason = Trace['stages'][number]['reasons'][number];
 
 const ENDS: Readonly<Record<Trace['stages'][number]['end'], readonly [words: string, tone: Tone]>> = {
@@ -157,7 +157,7 @@ const ENDS: Readonly<Record<Trace['stages'][number]['end'], readonly [words: str
   shadow: ['shadow', 'info'],
   refused: ['rejected', 'warn'],
   failed: ['failed', 'alarm'],
-  left_out: ['failed, skipped', 'alarm'],
+  left_out: ['failed; request continued', 'alarm'],
 };
 
 function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | null }) {
@@ -200,7 +200,7 @@ function Limits({ trace: { limits } }: { trace: Trace }) {
             <p className="soft small">
               {resets_at !== null && say`Resets ${longAt(resets_at)}. `}
               {(scope === 'user' || scope === 'team') && is_admin && (
-                <To page={['/limits', { [scope]: key }]}>Show or raise this limit</To>
+                <To page={['/limits', { [scope]: key }]}>Show or change this limit</To>
               )}
               {!is_admin && <To page={['/limits']}>Show your limits</To>}
             </p>
@@ -280,7 +280,7 @@ function Rules(props: {
 function Version({ trace: { config, rules_known } }: { trace: Trace }) {
   const { is_admin } = useSession().person;
   if (config === null) {
-    return <p className="soft small">This record predates recorded stages and limits.</p>;
+    return <p className="soft small">Recorded by an older version, without stages and limits.</p>;
   }
   const name = <code>{config}</code>;
   return (
@@ -298,7 +298,7 @@ function WhatIf({ id }: { id: string }) {
     <Part title="Replay">
       {is_enabled ? (
         <div aria-live="polite">
-          <Query operation="explainRequest" input={{ id }} lines={3}>
+          <Query operation="explainRequest" input={{ id }}>
             {(replay) => <Replay replay={replay} />}
           </Query>
         </div>
@@ -314,7 +314,7 @@ function WhatIf({ id }: { id: string }) {
   );
 }
 
-function Replay({ replay: { words, limits, rules, upstreams } }: { replay: AnswerOf<'explainRequest'> }) {
+function Replay({ replay: { words, limits, rules, upstreams } }: { replay: ResponseOf<'explainRequest'> }) {
   return (
     <div className="stack boxed">
       <p>{strong(words)}</p>
@@ -334,14 +334,14 @@ function Replay({ replay: { words, limits, rules, upstreams } }: { replay: Answe
   );
 }
 
-type Found = AnswerOf<'getRequest'>;
+type Found = ResponseOf<'getRequest'>;
 
 function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
   return (
     <Panel kind="drawer" onClose={onClose} title="Request">
-      <Query operation="getRequest" input={{ id }} lines={12}>
+      <Query operation="getRequest" input={{ id }}>
         {({ request, trace, ledger, record }) => (
-          <div key={id} className="stack far any flush">
+          <div key={id} className="stack far any">
             <p className="requests-why large">
               <Result request={request} /> {trace.why}
             </p>
@@ -407,7 +407,7 @@ function Path({ request, bytes }: { request: RequestRow; bytes: string | null })
     <Part title="Models">
       <ol className="bare fitted any">
         {steps.map(([who, what]) => (
-          <li key={who} className="stack near framed">
+          <li key={who} className="stack top framed">
             <span className="soft small">{who}</span>
             <strong>{what ?? 'none'}</strong>
           </li>
@@ -440,7 +440,7 @@ export function Page() {
   const { person, time_zone } = useSession();
   const [search, change] = usePageSearch();
   const filters = filtersFor(search);
-  const input = filtersIn(search, filters, time_zone);
+  const input = filtersIn(search, filters);
   const is_live = search.live === 'yes';
   const live = useLive(input, is_live);
   const [tone, words] = LIVE_WORDS[live.state];
@@ -457,7 +457,7 @@ export function Page() {
         <Files of={{ CSV: 'exportRequestsCsv', 'JSON lines': 'exportRequests' }} input={input} />
       </PageHead>
       {is_live && (
-        <p className="requests-live badges flush" role="status">
+        <p className="requests-live badges" role="status">
           <Badge tone={tone}>{live.rows.length > 0 ? `${words} ${live.rows.length} so far.` : words}</Badge>
         </p>
       )}
@@ -471,7 +471,6 @@ export function Page() {
         clear="Clear filters"
         rows={({ requests }) => (search.after === undefined ? withLive(live.rows, requests) : requests)}
         page={50}
-        lines={12}
         columns={person.is_admin ? COLUMNS.admin : COLUMNS.own}
         opens="request"
         empty={({ searched_to }) => {
@@ -499,5 +498,8 @@ const LIVE_WORDS: Readonly<Record<LiveState, readonly [tone: Tone, words: string
   opening: ['plain', 'Connecting.'],
   live: ['good', 'Live: new requests appear at the top.'],
   reconnecting: ['warn', 'Connection lost, reconnecting. Missed requests will follow.'],
-  ended: ['alarm', 'The live view has ended: your session is over, or too many are open. Stop and start it again.'],
+  ended: [
+    'alarm',
+    'The live view has ended: your session is over, or too many live views are open. Sign in again or close another live view, then stop and start this one.',
+  ],
 };

@@ -1,7 +1,7 @@
 import type { ReactNode } from 'react';
 import { type InputOf, useOperation, usePageSearch, useSession } from '../api.ts';
-import type { ServiceScope, ServiceToken, Token, TokenGroup } from '../operations.ts';
-import { Badge, Button, CopyBlock, Opens, Query, type Tone } from '../parts/basic.tsx';
+import { type ServiceToken, type Token, type TokenGroup, WORDS } from '../operations.ts';
+import { Badge, CopyBlock, Opens, Query, type Tone } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
 import { CloseButton, OperationForm, Panel } from '../parts/dialog.tsx';
 import type { Option } from '../parts/field.tsx';
@@ -21,7 +21,7 @@ const OVERLAPS: readonly Option[] = [
   [String(DAY_SECONDS), 'a day'],
   ['3600', 'an hour'],
   [String(7 * DAY_SECONDS), 'a week'],
-  ['0', 'revoked at once (leaked)'],
+  ['0', 'no time (leaked)'],
 ];
 
 const STATES: Readonly<Record<ServiceToken['state'] | Token['state'], readonly [tone: Tone, means?: string]>> = {
@@ -56,15 +56,9 @@ const ACTIONS: Column<Token | ServiceToken> = {
     ),
 };
 
-interface MadeProps {
-  readonly made: { readonly token: string; readonly group?: string };
-  readonly title: string;
-  readonly onClose?: () => void;
-}
-
-function MadeDialog({ made, title, onClose }: MadeProps) {
+function MadeDialog({ made, title }: { made: { readonly token: string; readonly group?: string }; title: string }) {
   return (
-    <Panel onClose={onClose} title={title}>
+    <Panel title={title}>
       <p>
         <strong>Copy it now.</strong> It is not stored and cannot be shown again.
       </p>
@@ -106,10 +100,8 @@ function RotateDialog({ token }: TokenDialog) {
           hint: 'Long enough to deploy the new token everywhere.',
         },
       }}
-      done={(made) => ({
-        shows: <MadeDialog made={made} title={`New token ${of_models ? 'for' : 'of'} ${made.name}`} />,
-      })}
-      title={of_models ? `Rotate ${token.name}` : `Rotate the token of ${token.name}`}
+      done={(made) => ({ shows: <MadeDialog made={made} title={`New token for ${made.name}`} /> })}
+      title={`Rotate ${token.name}`}
       action="Create the new token"
       intro={
         of_models
@@ -129,12 +121,13 @@ function RevokeDialog({ token }: TokenDialog) {
     <OperationForm
       operation={of_models ? 'revokeToken' : 'revokeServiceToken'}
       input={{ id: token.id }}
-      done={(answer) => {
-        if (!of_models) return [`Revoked the token of ${token.name}.`];
-        const others = 'also_revoked' in answer && answer.also_revoked.length > 0 ? ' and the tokens it replaced' : '';
-        return [`Revoked ${token.name} of ${token.user}${others}.`];
+      done={(response) => {
+        const owner = of_models ? ` of ${token.user}` : '';
+        const others =
+          'also_revoked' in response && response.also_revoked.length > 0 ? ' and the tokens it replaced' : '';
+        return [`Revoked ${token.name}${owner}${others}.`];
       }}
-      title={of_models ? `Revoke ${token.name}` : `Revoke the token of ${token.name}`}
+      title={`Revoke ${token.name}`}
       action="Revoke the token"
       kind="danger"
       intro={
@@ -153,7 +146,7 @@ function Used({ token: { last_used_at } }: { token: Token }) {
   return <p className="soft">{say`Last used ${ago(last_used_at)}, ${longAt(last_used_at)}.`}</p>;
 }
 
-function CreateDialog({ group: wanted, onClose }: { group: string | undefined; onClose: () => void }) {
+function CreateDialog({ group: wanted }: { group: string | undefined }) {
   const { person, sign_in } = useSession();
   const groups = useOperation('listTokenGroups', {});
   const open = groups.data?.token_groups.filter(({ may_make }) => may_make) ?? [];
@@ -190,14 +183,9 @@ function CreateDialog({ group: wanted, onClose }: { group: string | undefined; o
       })}
       done={(made) => ({
         shows: (
-          <MadeDialog
-            made={made}
-            title={made.user === person.email ? 'Your new token' : `New token of ${made.user}`}
-            onClose={onClose}
-          />
+          <MadeDialog made={made} title={made.user === person.email ? 'Your new token' : `New token of ${made.user}`} />
         ),
       })}
-      onClose={onClose}
       title="Create a token"
       action="Create the token"
     >
@@ -218,35 +206,16 @@ function CreateDialog({ group: wanted, onClose }: { group: string | undefined; o
   );
 }
 
-const SCOPES: Readonly<Record<ServiceScope, string>> = {
-  'tokens:read': 'see access tokens and token groups',
-  'tokens:write': 'create, rotate and revoke access tokens',
-  'sessions:read': 'see sessions',
-  'sessions:write': 'end sessions',
-  'people:read': 'see people and refused sign-ins',
-  'people:write': 'deprovision and reassign people',
-  'limits:read': 'see limits and grants',
-  'limits:write': 'set limits, grant and revoke temporary raises',
-  'upstreams:read': 'see upstreams',
-  'upstreams:write': 'drain and resume upstreams',
-  'usage:read': 'see usage and costs',
-  'requests:read': 'see requests and their decision traces',
-  'changes:read': 'see the audit log of changes',
-};
-
-function CreateServiceToken({ onClose }: { onClose: () => void }) {
+function CreateServiceToken() {
   return (
     <OperationForm
       operation="createServiceToken"
       fields={{
         name: { label: 'Program', hint: 'Such as nightly cost report.' },
-        scopes: { choices: SCOPES },
+        scopes: { choices: WORDS.ServiceScope },
         expires_in_seconds: { ...EXPIRES, options: LIVES },
       }}
-      done={(made) => ({
-        shows: <MadeDialog made={made} title={`New token of ${made.name}`} onClose={onClose} />,
-      })}
-      onClose={onClose}
+      done={(made) => ({ shows: <MadeDialog made={made} title={`New token for ${made.name}`} /> })}
       title="Create a service token"
       action="Create the token"
     />
@@ -255,7 +224,7 @@ function CreateServiceToken({ onClose }: { onClose: () => void }) {
 
 function TokenGroups() {
   return (
-    <Query operation="listTokenGroups" title="Token groups" lines={4}>
+    <Query operation="listTokenGroups" title="Token groups">
       {({ token_groups }) =>
         token_groups.length === 0 ? (
           <EmptyState title="You are not in any token group">
@@ -282,7 +251,7 @@ function Group({ group }: { group: TokenGroup }) {
   const { in_force, suspended, last_used_at } = tokens;
   const more = models.length > NAMED ? ` and ${models.length - NAMED} more` : '';
   return (
-    <li className="stack top framed flush">
+    <li className="stack top framed">
       <h3>{name}</h3>
       {!is_configured && (
         <p>
@@ -293,19 +262,16 @@ function Group({ group }: { group: TokenGroup }) {
       <p className="soft small">{whoMayMake(group, is_admin)}</p>
       <p className="small">
         <button type="button" className="row-button" onClick={() => change({ group: name, after: undefined })}>
-          {counted(in_force, 'active token')}
+          {counted(in_force - suspended, 'valid token')}
         </button>
-        {suspended > 0 && `, ${suspended} of them suspended`}
+        {suspended > 0 && `, ${suspended} suspended`}
         {last_used_at !== null && say`, last used ${ago(last_used_at)}`}
       </p>
       {may_make && (
         <div>
-          <Button
-            aria-label={`Create a token in ${name}`}
-            onClick={() => change({ create: 'token', group: name, after: undefined })}
-          >
+          <Opens aria-label={`Create a token in ${name}`} shows={<CreateDialog group={name} />}>
             Create a token
-          </Button>
+          </Opens>
         </div>
       )}
     </li>
@@ -366,7 +332,12 @@ function TokenList() {
 }
 
 function Named({ token: { name, prefix }, children = name }: { token: Token | ServiceToken; children?: ReactNode }) {
-  return say`${children}${<code className="line soft small">{prefix}…</code>}`;
+  return (
+    <span className="any">
+      {children}
+      <code className="line soft small">{prefix}…</code>
+    </span>
+  );
 }
 
 function columnsFor(is_admin: boolean): Columns<Token> {
@@ -412,10 +383,9 @@ const SERVICE_COLUMNS: Columns<ServiceToken> = [
 
 /** Tokens page: access tokens per group, and for administrators service tokens. */
 export function Page() {
-  const [search, change] = usePageSearch();
+  const [search] = usePageSearch();
   const { is_admin } = useSession().person;
   const is_service = is_admin && search.tab === 'service';
-  const close = () => change({ create: undefined });
   return (
     <>
       <PageHead
@@ -426,9 +396,9 @@ export function Page() {
             : 'Credentials for your clients, one per device or purpose.'
         }
       >
-        <Button kind="primary" onClick={() => change({ create: is_service ? 'service' : 'token' })}>
+        <Opens kind="primary" shows={is_service ? <CreateServiceToken /> : <CreateDialog group={search.group} />}>
           {is_service ? 'Create a service token' : 'Create a token'}
-        </Button>
+        </Opens>
       </PageHead>
       {is_admin && (
         <Tabs
@@ -453,8 +423,6 @@ export function Page() {
           <TokenList />
         </>
       )}
-      {search.create !== undefined &&
-        (is_service ? <CreateServiceToken onClose={close} /> : <CreateDialog group={search.group} onClose={close} />)}
     </>
   );
 }

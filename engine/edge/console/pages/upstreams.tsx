@@ -1,5 +1,6 @@
 import { type ReactNode, useId } from 'react';
-import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
+import { type ResponseOf, useOperation, usePageSearch, useSession } from '../api.ts';
+import { WORDS } from '../operations.ts';
 import { BarChart } from '../parts/bar-chart.tsx';
 import { Badge, Loaded, Opens, ProblemBox, type Tone } from '../parts/basic.tsx';
 import { OperationForm } from '../parts/dialog.tsx';
@@ -8,9 +9,9 @@ import { EmptyState, Facts, Lines, PageHead, To } from '../parts/page.tsx';
 import { type Column, type Columns, DataTable, ListPage } from '../parts/table.tsx';
 import { ago, counted, mono, num, say, share, shortTime, soft, strong, timeAt, took } from '../parts/words.tsx';
 
-type Upstream = AnswerOf<'listUpstreams'>['upstreams'][number];
-type Traffic = AnswerOf<'getUpstreamTraffic'>['upstreams'][number];
-type Incident = AnswerOf<'listUpstreamIncidents'>['incidents'][number];
+type Upstream = ResponseOf<'listUpstreams'>['upstreams'][number];
+type Traffic = ResponseOf<'getUpstreamTraffic'>['upstreams'][number];
+type Incident = ResponseOf<'listUpstreamIncidents'>['incidents'][number];
 
 const STATES: Readonly<Record<Upstream['state'], readonly [word: string, tone: Tone, means: string]>> = {
   closed: ['Available', 'good', 'Circuit breaker closed'],
@@ -21,13 +22,6 @@ const STATES: Readonly<Record<Upstream['state'], readonly [word: string, tone: T
   model_missing: ['Model missing', 'warn', 'It does not serve this model'],
   drained: ['Drained', 'info', 'It gets no new requests'],
   unknown: ['Unknown', 'plain', 'This replica has no state of it'],
-};
-
-const INCIDENTS: Readonly<Record<Incident['kind'], string>> = {
-  open: 'Breaker open',
-  unreachable: 'Unreachable',
-  credential: 'Credential rejected',
-  limited: 'Rate-limited (429)',
 };
 
 const UNITS = { d: 86_400_000, h: 3_600_000, min: 60_000, s: 1000, ms: 1 } as const;
@@ -108,7 +102,7 @@ function StateLines({ upstream }: { upstream: Upstream }) {
   const is_well = state === 'closed' || state === 'drained' || state === 'unknown';
   return (
     <Lines
-      className="stack near"
+      className="bare stack near"
       of={[
         drained !== null &&
           say`Drained by ${strong(drained.by)} ${ago(drained.at)}${drained.reason === null ? '.' : `: ${drained.reason}`}`,
@@ -116,7 +110,7 @@ function StateLines({ upstream }: { upstream: Upstream }) {
         ...models.map((model) => say`${mono(model.upstream_model)}: ${<StateWords {...model} />}`),
         ...elsewhere.map(({ replica, kind, upstream_model, until: end, last }) => {
           const model = upstream_model !== null && say`, ${mono(upstream_model)}`;
-          const why = `${INCIDENTS[kind].toLowerCase()}${last === null ? '' : ` (${last})`}`;
+          const why = `${WORDS.IncidentKind[kind].toLowerCase()}${last === null ? '' : ` (${last})`}`;
           return say`Replica ${mono(replica)}${model}: ${why}; skipped until ${timeAt(end)}`;
         }),
         breaker === 'shadow' && 'Circuit breaker in shadow mode: it blocks no requests.',
@@ -158,7 +152,7 @@ const MODEL_COLUMNS: Columns<Model> = [
   time('First byte p95', 'p95_ms'),
 ];
 
-type TrafficProps = { readonly traffic: Traffic; readonly span: AnswerOf<'getUpstreamTraffic'> };
+type TrafficProps = { readonly traffic: Traffic; readonly span: ResponseOf<'getUpstreamTraffic'> };
 
 function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
   const { time_zone } = useSession();
@@ -183,7 +177,7 @@ function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
   );
 }
 
-function UpstreamCard({ upstream, span }: { upstream: Upstream; span: AnswerOf<'getUpstreamTraffic'> | undefined }) {
+function UpstreamCard({ upstream, span }: { upstream: Upstream; span: ResponseOf<'getUpstreamTraffic'> | undefined }) {
   const { name, drained, in_flight, routes } = upstream;
   const traffic = span?.upstreams.find((each) => each.upstream === name);
   const id = useId();
@@ -231,7 +225,7 @@ function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: numbe
   return (
     <div className="upstream-traffic">
       <Facts
-        look="cells large"
+        look="cells"
         of={{
           Attempts: say`${num(attempts)}${ofAll(traffic.share, ' of all')}`,
           Served: say`${<To page={['/requests', { upstream, since, until }]}>{num(served)}</To>}${ofAll(served / attempts)}`,
@@ -253,11 +247,11 @@ function Outcomes({ traffic: { upstream, outcomes, attempts }, span: { since, un
     <div className="stack near">
       <h3>Unsuccessful attempts</h3>
       <p className="soft small">
-        Most of them failed over to another upstream.{' '}
+        Another upstream may have served these requests.{' '}
         <To page={['/requests', { upstream, since, until, outcome: 'failed' }]}>Requests that failed here</To>
       </p>
       <Lines
-        className="stack near"
+        className="bare stack near"
         of={outcomes.map(
           ({ means, attempts: of_it }) =>
             say`${strong(num(of_it))} ${soft(say`(${share(of_it / attempts)})`)} ${means}`,
@@ -275,7 +269,7 @@ function Routes({ routes }: { routes: Upstream['routes'] }) {
       {routes.map(({ name, order, is_last }) => (
         <span key={name} className="row">
           <code>{name}</code> {ORDINALS[order - 1] ?? `place ${order}`}
-          {is_last && <Badge tone="warn">last upstream</Badge>}
+          {is_last && <Badge tone="warn">no other upstream</Badge>}
         </span>
       ))}
     </p>
@@ -294,7 +288,7 @@ const INCIDENT_COLUMNS: Columns<Incident> = [
   },
   {
     title: 'What',
-    cell: ({ kind, last }) => say`${INCIDENTS[kind]} ${kind !== 'limited' && soft(last)}`,
+    cell: ({ kind, last }) => say`${WORDS.IncidentKind[kind]} ${kind !== 'limited' && soft(last)}`,
     sort: 'kind',
   },
   { title: 'Lasted', cell: lasted },
@@ -332,7 +326,7 @@ export function Page() {
       <PageHead title="Upstreams" intro="States, traffic and incidents of upstreams.">
         <Filters of={[{ name: 'window', label: 'Traffic', options: TRAFFIC }]} />
       </PageHead>
-      <Loaded query={states} lines={8}>
+      <Loaded query={states}>
         {({ replica, upstreams }) => (
           <div className="stack apart">
             <p className="soft small">

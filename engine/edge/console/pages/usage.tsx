@@ -1,15 +1,15 @@
 import { type ReactNode, useMemo } from 'react';
 import { REPORT_TIMES, type ReportTime } from '../../../base/contract/windows.ts';
-import { type AnswerOf, type PageSearch, usePageSearch, useSession } from '../api.ts';
+import { type PageSearch, type ResponseOf, usePageSearch, useSession } from '../api.ts';
 import { OPERATIONS } from '../operations.ts';
 import { type Bar, BarChart } from '../parts/bar-chart.tsx';
-import { Button, Choice, Query } from '../parts/basic.tsx';
+import { Button, Query } from '../parts/basic.tsx';
 import { Field, type Filter, Filters, filtersIn, PERIOD, titleOf } from '../parts/field.tsx';
 import { Card, EmptyState, Figures, PageHead, To } from '../parts/page.tsx';
 import { type Column, type Columns, DataTable, Files } from '../parts/table.tsx';
-import { num, say, share, short, shortUsd, soft, Trend, trendWords, usd } from '../parts/words.tsx';
-import { dayAfter, momentWords, periodOf, RANGE_TITLES, rangeOf, today } from '../ranges.ts';
-import { periodOfStep, placesOf, stepOf, stepsBetween, stepWords } from '../steps.ts';
+import { below, num, say, share, short, shortUsd, soft, Trend, trendWords, usd } from '../parts/words.tsx';
+import { dayAfter, periodOf, RANGE_TITLES, rangeOf, today } from '../ranges.ts';
+import { beginningOfStep, periodOfStep, stepOf, stepsBetween, stepWords } from '../steps.ts';
 
 const DIMENSIONS = {
   user: 'Person',
@@ -67,20 +67,22 @@ function valueWords(name: Dimension, value: string | null | undefined): string {
 }
 
 function Ranges() {
-  const [search, change] = usePageSearch();
+  const [search] = usePageSearch();
   const { time_zone } = useSession();
   const range = rangeOf(search);
   const now = today(time_zone);
-  const choose = (name: string) => {
-    if (name !== 'custom') change({ range: name, since: undefined, until: undefined });
-    else change({ range: undefined, since: dayAfter(now, -13), until: dayAfter(now, 1) });
+  const searchFor = (name: string) =>
+    name === 'custom'
+      ? { range: '', since: dayAfter(now, -13), until: dayAfter(now, 1) }
+      : { range: name, since: '', until: '' };
+  const time: Filter = {
+    name: 'range',
+    label: 'Time',
+    options: Object.entries(RANGE_TITLES),
+    value: range,
+    searchFor,
   };
-  return (
-    <div className="usage-range filters">
-      <Choice label="Time" options={RANGE_TITLES} value={range} onValue={choose} />
-      {range === 'custom' && <Filters of={PERIOD} />}
-    </div>
-  );
+  return <Filters of={range === 'custom' ? [time, ...PERIOD] : [time]} />;
 }
 
 function Grouping({ by }: { by: readonly Dimension[] }) {
@@ -110,7 +112,7 @@ function Grouping({ by }: { by: readonly Dimension[] }) {
   );
 }
 
-type Usage = AnswerOf<'getUsage'>;
+type Usage = ResponseOf<'getUsage'>;
 
 const SERIES = 4;
 
@@ -121,7 +123,7 @@ function UsageChart({ query, usage: { by, since, until } }: { query: object; usa
   const input = { ...query, ...compare, by: split === undefined ? step : `${step},${split}`, limit: SERIES };
   return (
     <Card>
-      <Query operation="getUsage" input={input} lines={6}>
+      <Query operation="getUsage" input={input}>
         {(usage) => <Drawn usage={usage} split={split} step={step} />}
       </Query>
     </Card>
@@ -153,40 +155,34 @@ function barsOf(usage: Usage, split: Dimension | undefined, step: ReportTime, ti
   const { rows, previous } = usage;
   const nameOf = (row: Usage['rows'][number]) =>
     split === undefined ? '' : row.others > 0 ? OTHERS : valueWords(split, row.of[split]);
-  const costs = new Map<string, number>();
-  for (const row of rows) costs.set(nameOf(row), (costs.get(nameOf(row)) ?? 0) + row.sums.cost_usd);
-  const series = [...costs.keys()].toSorted(
-    (a, b) => Number(a === OTHERS) - Number(b === OTHERS) || costs.get(b)! - costs.get(a)!,
-  );
-  const by_step = Map.groupBy(rows, (row) => row.of[step]);
-  const since = usage.since ?? momentOf(rows[0]?.of[step], step) ?? usage.until;
+  const by_name = [...Map.groupBy(rows, nameOf)].map(([name, own]) => ({ name, cost: sumOf(own) }));
+  const series = by_name
+    .toSorted((a, b) => Number(a.name === OTHERS) - Number(b.name === OTHERS) || b.cost - a.cost)
+    .map(({ name }) => name);
+  const by_step = rowsByStep(rows, step);
+  const [first] = by_step.keys();
+  const since = usage.since ?? (first === undefined ? usage.until : `${first.slice(0, 10)}T12:00:00Z`);
   const steps = stepsBetween(since, usage.until, step, time_zone);
   const before =
     previous === null || previous.total.cost_usd === 0 ? undefined : costsBefore(previous, step, time_zone);
   const bars = steps.map((key, i): Bar => {
     const own = by_step.get(key) ?? [];
-    const values = series.map((name) =>
-      own.filter((row) => nameOf(row) === name).reduce((sum, { sums }) => sum + sums.cost_usd, 0),
-    );
+    const values = series.map((name) => sumOf(own.filter((row) => nameOf(row) === name)));
     return { key, ...stepWords(key, step), values, ...(before?.[i] !== undefined && { before: before[i] }) };
   });
   return { series: series.length === 0 ? [''] : series, bars };
 }
 
 const OTHERS = 'Others';
+const sumOf = (rows: Usage['rows']) => rows.reduce((sum, { sums }) => sum + sums.cost_usd, 0);
 
-/** An amount in USD; on the axis exact, with the same decimal places as the other labels. */
+/** An amount in USD; on the axis exact: round values have at most three digits. */
 function usdWords(amount: number, step?: number): string {
-  if (step === undefined) return shortUsd(amount);
-  const exact = placesOf(step);
-  const places = exact === 1 ? 2 : exact;
-  return `$${amount.toLocaleString('en', { minimumFractionDigits: places, maximumFractionDigits: places })}`;
+  return step === undefined ? shortUsd(amount) : `$${amount.toLocaleString('en', { maximumSignificantDigits: 3 })}`;
 }
 
-function momentOf(name: string | null | undefined, step: ReportTime): string | undefined {
-  if (name === null || name === undefined) return undefined;
-  const day = step === 'hour' ? name.slice(0, 10) : periodOfStep(name, step)?.since;
-  return day === undefined ? undefined : `${day}T12:00:00Z`;
+function rowsByStep(rows: Usage['rows'], step: ReportTime): Map<string, Usage['rows'][number][]> {
+  return Map.groupBy(rows, ({ of }) => beginningOfStep(of[step]!, step));
 }
 
 function costsBefore(
@@ -194,9 +190,8 @@ function costsBefore(
   step: ReportTime,
   time_zone: string,
 ): number[] {
-  return stepsBetween(since, until, step, time_zone).map((key) =>
-    rows.filter(({ of }) => of[step] === key).reduce((sum, { sums }) => sum + sums.cost_usd, 0),
-  );
+  const by_step = rowsByStep(rows, step);
+  return stepsBetween(since, until, step, time_zone).map((key) => sumOf(by_step.get(key) ?? []));
 }
 
 type Sums = Usage['total'];
@@ -299,7 +294,7 @@ function columnsOf(
     numbers(
       'Cost',
       ({ cost_usd }) => cost_usd,
-      (row) => <Cost row={row} />,
+      ({ sums, share: of_all }) => say`${usd(sums.cost_usd)}${below(share(of_all))}`,
     ),
     previous !== null &&
       !by.some(isTime) && {
@@ -369,19 +364,8 @@ function narrowed(name: Dimension, value: string, by: readonly Dimension[]): Pag
   const rest = by.filter((each) => each !== name);
   const next = (rest.length > 0 ? rest : [finer(by, name)]).join(',');
   if (OPERATIONS.getUsage.query.includes(name)) return { [name]: value, by: next, rows: undefined };
-  const period = isTime(name) ? periodOfStep(value, name) : undefined;
+  const period = isTime(name) ? periodOfStep(beginningOfStep(value, name), name) : undefined;
   return period && { ...period, range: undefined, by: next, rows: undefined };
-}
-
-function Cost({ row: { sums, share } }: { row: Row }) {
-  return (
-    <span className="usage-cost">
-      {usd(sums.cost_usd)}
-      <span className="usage-share" aria-hidden="true">
-        <span style={{ inlineSize: `${Math.max(0, Math.min(1, share)) * 100}%` }} />
-      </span>
-    </span>
-  );
 }
 
 /** Rows shown by default; the rest is summed up. */
@@ -393,7 +377,7 @@ export function Page() {
   const [search] = usePageSearch();
   const { time_zone, person } = useSession();
   const by = dimensionsOf(search, person.is_admin ? 'user' : 'model');
-  const filters = filtersIn(search, FILTERS, time_zone);
+  const filters = filtersIn(search, FILTERS);
   const period = periodOf(search, time_zone);
   const compare = period.since === undefined ? {} : ({ compare: 'previous' } as const);
   const query = { ...period, ...filters, by: by.join(',') };
@@ -415,21 +399,21 @@ export function Page() {
           resets={{ rows: undefined }}
         />
       </div>
-      <Query operation="getUsage" input={{ ...query, ...compare, limit }} lines={8}>
-        {(answer) =>
-          answer.total.requests === 0 && answer.total.cost_usd === 0 && answer.rows.length === 0 ? (
+      <Query operation="getUsage" input={{ ...query, ...compare, limit }}>
+        {(response) =>
+          response.total.requests === 0 && response.total.cost_usd === 0 && response.rows.length === 0 ? (
             <EmptyState is_card title="No requests in this period">
               Choose a longer period or remove a filter. Requests appear here when they are finished.
             </EmptyState>
           ) : (
             <div className="stack apart">
               <p className="soft small">
-                {words(answer, time_zone)}
-                {answer.previous !== null && `, compared with ${words(answer.previous, time_zone)}`}
+                {words(response, time_zone)}
+                {response.previous !== null && `, compared with ${words(response.previous, time_zone)}`}
               </p>
-              <Summary usage={answer} />
-              <UsageChart query={query} usage={answer} />
-              <UsageTable usage={answer} filters={filters} />
+              <Summary usage={response} />
+              <UsageChart query={query} usage={response} />
+              <UsageTable usage={response} filters={filters} />
             </div>
           )
         }
@@ -439,6 +423,12 @@ export function Page() {
 }
 
 function words({ since, until }: { readonly since: string | null; readonly until: string }, time_zone: string): string {
-  if (since === null) return `all time until ${momentWords(until, time_zone)}`;
-  return `${momentWords(since, time_zone)} to ${momentWords(until, time_zone, since)}`;
+  const format = new Intl.DateTimeFormat('en', {
+    timeZone: time_zone,
+    dateStyle: 'medium',
+    timeStyle: 'short',
+    hourCycle: 'h23',
+  });
+  const end = new Date(until);
+  return since === null ? `all time until ${format.format(end)}` : format.formatRange(new Date(since), end);
 }

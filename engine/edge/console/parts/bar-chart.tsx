@@ -1,4 +1,4 @@
-import { type PointerEvent, useId, useMemo, useState } from 'react';
+import { useId, useMemo, useState } from 'react';
 import { roundSteps } from '../steps.ts';
 import { Button } from './basic.tsx';
 import { type Column, type Columns, DataTable } from './table.tsx';
@@ -81,7 +81,6 @@ function describe(bars: readonly Bar[], format: (value: number) => string): stri
 const NAMES_MAX = 8;
 
 function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) {
-  const [at, setAt] = useState<number | undefined>();
   const steps = useMemo(
     () => roundSteps(Math.max(...bars.map((bar) => Math.max(total(bar), bar.before ?? 0)))),
     [bars],
@@ -90,11 +89,11 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
   const width = 100 / Math.max(1, bars.length);
   const height = (value: number) => (value / top) * 100;
   const every = Math.ceil(bars.length / NAMES_MAX);
-  const point = ({ currentTarget, clientX }: PointerEvent) => {
-    const { left, width: all } = currentTarget.getBoundingClientRect();
-    setAt(Math.min(bars.length - 1, Math.max(0, Math.floor(((clientX - left) / all) * bars.length))));
+  const wordsOf = (bar: Bar) => {
+    const parts = series.length > 1 ? bar.values.map((value, i) => value > 0 && `${series[i]}: ${format(value)}`) : [];
+    const before = bar.before !== undefined && `${before_name}: ${format(bar.before)}`;
+    return [`${bar.title}: ${format(total(bar))}`, ...parts, before].filter((line) => line !== false).join('\n');
   };
-  const pointed = at === undefined ? undefined : bars[at];
   return (
     <div className="chart-area" aria-hidden="true">
       <div className="chart-steps soft small number">
@@ -104,51 +103,29 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
           </span>
         ))}
       </div>
-      {/* biome-ignore lint/a11y/noStaticElementInteractions: hidden from screen readers, which have the table. */}
-      {/* biome-ignore lint/a11y/useKeyWithClickEvents: keyboard users choose in the table. */}
-      <div
-        className={onChoose === undefined ? 'chart-plot' : 'chart-plot can-choose'}
-        onPointerMove={point}
-        onPointerDown={point}
-        onPointerLeave={() => setAt(undefined)}
-        onClick={() => pointed !== undefined && onChoose?.(pointed)}
-      >
+      <div className={onChoose === undefined ? 'chart-plot' : 'chart-plot can-choose'}>
         {steps.map((step) => (
           <div key={step} className="chart-step" style={{ insetBlockEnd: `${height(step)}%` }} />
         ))}
-        {bars.map(({ key, values, before }, i) => (
+        {bars.map((bar, i) => (
+          // biome-ignore lint/a11y/noStaticElementInteractions: hidden from screen readers, which have the table.
+          // biome-ignore lint/a11y/useKeyWithClickEvents: keyboard users choose in the table.
           <div
-            key={key}
-            className={i === at ? 'chart-bar pointed' : 'chart-bar'}
+            key={bar.key}
+            className="chart-bar"
+            title={wordsOf(bar)}
             style={{ insetInlineStart: `${i * width}%`, inlineSize: `${width}%` }}
+            onClick={() => onChoose?.(bar)}
           >
-            {values.map((value, part) => (
+            {bar.values.map((value, part) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: the series is the index.
               <div key={part} className="chart-part" style={{ ...colourOf(part), blockSize: `${height(value)}%` }} />
             ))}
-            {before !== undefined && <div className="chart-before" style={{ insetBlockEnd: `${height(before)}%` }} />}
-          </div>
-        ))}
-        {pointed !== undefined && (
-          <div
-            className={at! * 2 < bars.length ? 'chart-tip small' : 'chart-tip small left'}
-            style={{ insetInlineStart: `${(at! + 0.5) * width}%` }}
-          >
-            <strong>{pointed.title}</strong>
-            <span>{format(total(pointed))}</span>
-            {series.length > 1 &&
-              series.map((name, i) =>
-                pointed.values[i] === 0 ? null : (
-                  <span key={name} className="soft">
-                    <span className="chart-swatch" style={colourOf(i)} /> {name}: {format(pointed.values[i]!)}
-                  </span>
-                ),
-              )}
-            {pointed.before !== undefined && (
-              <span className="soft">{`${before_name}: ${format(pointed.before)}`}</span>
+            {bar.before !== undefined && (
+              <div className="chart-before" style={{ insetBlockEnd: `${height(bar.before)}%` }} />
             )}
           </div>
-        )}
+        ))}
       </div>
       <div className="chart-names soft small">
         {bars.map((bar, i) =>

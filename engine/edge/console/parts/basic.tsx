@@ -6,11 +6,17 @@ import {
   use,
   useCallback,
   useEffect,
-  useId,
   useRef,
   useState,
 } from 'react';
-import { type AnswerOf, type InputOf, type OperationName, type ProblemError, useOperation } from '../api.ts';
+import {
+  type InputOf,
+  type OperationName,
+  type ProblemError,
+  type ResponseOf,
+  useOperation,
+  usePageSearch,
+} from '../api.ts';
 import { Card } from './page.tsx';
 
 const SHAPES = {
@@ -153,36 +159,11 @@ export function Meter({ label, share, words }: { label: string; share: number; w
   );
 }
 
-/** Segmented control: one of a few options. */
-export function Choice(props: {
-  readonly label: string;
-  readonly options: Readonly<Record<string, string>>;
-  readonly value: string;
-  readonly onValue: (value: string) => void;
-  readonly className?: string;
-}) {
-  const { label, options, value, onValue, className = '' } = props;
-  const name = useId();
-  return (
-    <fieldset className={`choice ${className}`}>
-      <legend className="unseen">{label}</legend>
-      {Object.entries(options).map(([each, words]) => (
-        <label key={each}>
-          <input type="radio" name={name} value={each} checked={value === each} onChange={() => onValue(each)} />
-          <span>{words}</span>
-        </label>
-      ))}
-    </fieldset>
-  );
-}
-
 /** Delay before the skeleton, so that fast responses do not flicker. */
 const QUIET_MS = 90;
 
-const LINES = Array.from({ length: 20 }, (_, i) => `line ${i + 1}`);
-
 /** Placeholder while content loads. */
-export function Skeleton({ lines = 3, label = 'Loading' }: { lines?: number; label?: string }) {
+export function Skeleton({ label = 'Loading' }: { label?: string }) {
   const [is_shown, show] = useState(false);
   useEffect(() => {
     const timer = setTimeout(() => show(true), QUIET_MS);
@@ -191,8 +172,7 @@ export function Skeleton({ lines = 3, label = 'Loading' }: { lines?: number; lab
   return (
     <div className="skeleton stack" role="status" aria-busy="true">
       <span className="unseen">{label}</span>
-      {is_shown &&
-        LINES.slice(0, lines).map((line) => <span key={line} className="skeleton-line" aria-hidden="true" />)}
+      {is_shown && ['first', 'second', 'third'].map((line) => <span key={line} className="skeleton-line" />)}
     </div>
   );
 }
@@ -213,20 +193,34 @@ export function ProblemBox({ problem, onRetry }: { problem: ProblemError; onRetr
   );
 }
 
+/** Removes a parameter of the URL that the query rejects, with a notice; whether it does. */
+function useCorrectedUrl(error: ProblemError | null): boolean {
+  const [search, change] = usePageSearch();
+  const notify = useNotify();
+  const { message = '' } = error ?? {};
+  const name = /^The parameter "(\w+)"/.exec(message)?.[1];
+  const is_in_url = name !== undefined && search[name] !== undefined;
+  useEffect(() => {
+    if (!is_in_url) return;
+    notify(`Removed from the URL: ${message}`, 'warn');
+    change({ [name]: undefined }, { replace: true });
+  }, [is_in_url, name, message, notify, change]);
+  return is_in_url;
+}
+
 /** Content of a query: skeleton, error with retry, or data. */
-export function Loaded<Answer>({
+export function Loaded<Data>({
   query,
-  lines = 5,
   children,
 }: {
-  query: UseQueryResult<Answer, ProblemError>;
-  lines?: number | undefined;
-  children: (answer: Answer) => ReactNode;
+  query: UseQueryResult<Data, ProblemError>;
+  children: (response: Data) => ReactNode;
 }) {
-  const { data, error, isFetching, isPlaceholderData } = query;
+  const { data, isFetching, isPlaceholderData } = query;
+  const error = useCorrectedUrl(query.error) ? null : query.error;
   const retry = () => void query.refetch();
   if (data === undefined) {
-    return error === null ? <Skeleton lines={lines} /> : <ProblemBox problem={error} onRetry={retry} />;
+    return error === null ? <Skeleton /> : <ProblemBox problem={error} onRetry={retry} />;
   }
   return (
     <div className={isFetching && isPlaceholderData ? 'stale' : undefined} aria-busy={isFetching || undefined}>
@@ -240,20 +234,15 @@ interface QueryProps<Name extends OperationName> {
   readonly operation: Name;
   readonly input?: InputOf<Name>;
   readonly every_seconds?: number;
-  readonly lines?: number;
   readonly title?: string;
   readonly actions?: ReactNode;
-  readonly children: (answer: AnswerOf<Name>) => ReactNode;
+  readonly children: (response: ResponseOf<Name>) => ReactNode;
 }
 
 /** What an operation returns: skeleton, error with retry, or content. */
 export function Query<Name extends OperationName>(props: QueryProps<Name>) {
-  const { operation, input = {} as InputOf<Name>, every_seconds, title, actions, lines, children } = props;
-  const loaded = (
-    <Loaded query={useOperation(operation, input, { every_seconds })} lines={lines}>
-      {children}
-    </Loaded>
-  );
+  const { operation, input = {} as InputOf<Name>, every_seconds, title, actions, children } = props;
+  const loaded = <Loaded query={useOperation(operation, input, { every_seconds })}>{children}</Loaded>;
   if (title === undefined) return loaded;
   return (
     <Card title={title} actions={actions}>

@@ -1,6 +1,6 @@
 import { Dialog as Base } from '@base-ui/react/dialog';
 import { type FormEvent, type InputHTMLAttributes, type ReactNode, use, useRef, useState } from 'react';
-import { type AnswerOf, type InputOf, type OperationName, useChange } from '../api.ts';
+import { type InputOf, type OperationName, type ResponseOf, useChange } from '../api.ts';
 import { type DescribedField, OPERATIONS } from '../operations.ts';
 import { Button, type ButtonKind, CloseContext, DialogArea, Icon, ProblemBox, type Tone, useNotify } from './basic.tsx';
 import { Field, type Option, titleOf } from './field.tsx';
@@ -68,7 +68,7 @@ interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps
   readonly fields?: Derived<Fields>;
   /** Notice after success, or an element that replaces the form. */
   readonly done: (
-    answer: AnswerOf<Name>,
+    response: ResponseOf<Name>,
     sent: InputOf<Name>,
   ) => readonly [text: string, tone?: Tone] | { readonly shows: ReactNode };
   readonly action: Derived<string>;
@@ -110,8 +110,8 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
     event.preventDefault();
     const sent = { ...derive(input, values), ...inputOf(known, values) } as InputOf<Name>;
     change.mutate(sent, {
-      onSuccess(answer) {
-        const result = done(answer, sent);
+      onSuccess(response) {
+        const result = done(response, sent);
         if ('shows' in result) return showAfter(result.shows);
         close();
         notify(...result);

@@ -1,6 +1,6 @@
 import { type InputHTMLAttributes, type ReactNode, useId, useState } from 'react';
 import { type PageSearch, usePageSearch } from '../api.ts';
-import { beginningOf, dayAfter, isDay } from '../ranges.ts';
+import { dayAfter, isDay } from '../ranges.ts';
 import { Button } from './basic.tsx';
 
 /** An option: a value, with its text if that differs. */
@@ -113,14 +113,10 @@ function clearedFilters(of: readonly Filter[]): PageSearch {
   return Object.fromEntries(of.flatMap(({ name, searchFor }) => Object.entries(searchFor?.('') ?? { [name]: '' })));
 }
 
-/** Parameters of an operation for the filters of the URL; days become times, in the gateway's time zone. */
-export function filtersIn(search: PageSearch, of: readonly Filter[], time_zone: string): PageSearch {
-  const dates = of.filter(({ is_date }) => is_date).map(({ name }) => name);
-  const named = Object.keys(clearedFilters(of)).flatMap((name) => {
-    const value = search[name]?.trim();
-    return value ? [[name, dates.includes(name) ? beginningOf(value, time_zone) : value]] : [];
-  });
-  return Object.fromEntries(named);
+/** Parameters of an operation for the filters of the URL. */
+export function filtersIn(search: PageSearch, of: readonly Filter[]): PageSearch {
+  const named = Object.keys(clearedFilters(of)).map((name) => [name, search[name]?.trim()]);
+  return Object.fromEntries(named.filter(([, value]) => value));
 }
 
 /** Filters of a list, stored in the URL so that a link shows the same list. */

@@ -65,7 +65,7 @@ export function Card({ title, children, actions }: { title?: string; children: R
 /** A section of a card or drawer. */
 export function Part({ title, children }: { title: string; children: ReactNode }) {
   return (
-    <section className="stack top flush">
+    <section className="stack top">
       <h3>{title}</h3>
       {children}
     </section>

@@ -1,13 +1,12 @@
 import { type ReactNode, useMemo, useState } from 'react';
 import {
-  type AnswerOf,
   addressOf,
   type InputOf,
   type OperationName,
+  type ResponseOf,
   type RowOf,
   useOperation,
   usePageSearch,
-  useSession,
 } from '../api.ts';
 import { OPERATIONS } from '../operations.ts';
 import { Button, Icon, Loaded } from './basic.tsx';
@@ -40,60 +39,43 @@ interface TableProps<Row> {
   readonly open?: string | undefined;
 }
 
-/** Rows rendered at once; thousands would slow down the browser. */
-const AT_ONCE = 100;
-
 /** A sortable table; on narrow screens each row is a block of names and values. */
 export function DataTable<Row extends object>(props: TableProps<Row>) {
   const { label, columns, rows, keyOf = idOf, onOpen, open } = props;
   const [sorting, sortBy] = useState<Sorting | undefined>();
-  const [shown, setShown] = useState(AT_ONCE);
   const kept = columns.flatMap((column) => (column === false ? [] : [{ id: column.title, ...column }]));
   const sorted = useMemo(() => sortedRows(rows, columns, sorting), [rows, columns, sorting]);
-  const more = Math.min(AT_ONCE, sorted.length - shown);
   return (
-    <>
-      <div className="table-scroll" role="region" aria-label={label} tabIndex={0}>
-        {/* Explicit roles survive `display: block` on narrow screens. */}
-        <table role="table">
-          <thead role="rowgroup">
-            <tr role="row">
-              {kept.map((column) => (
-                <HeadCell key={column.id} column={column} sorting={sorting} sortBy={sortBy} />
+    <div className="table-scroll" role="region" aria-label={label} tabIndex={0}>
+      {/* Explicit roles survive `display: block` on narrow screens. */}
+      <table role="table">
+        <thead role="rowgroup">
+          <tr role="row">
+            {kept.map((column) => (
+              <HeadCell key={column.id} column={column} sorting={sorting} sortBy={sortBy} />
+            ))}
+          </tr>
+        </thead>
+        <tbody role="rowgroup">
+          {sorted.map((row) => (
+            <tr key={keyOf(row)} role="row" className={keyOf(row) === open ? 'open' : undefined}>
+              {kept.map((column, i) => (
+                <td key={column.id} role="cell" data-title={column.title} className={column.is_number ? 'number' : ''}>
+                  {i === 0 && onOpen !== undefined ? (
+                    <button type="button" className="row-button" onClick={() => onOpen(row)}>
+                      {cellOf(column, row)}
+                    </button>
+                  ) : (
+                    // One element beside the title on narrow screens.
+                    <div>{cellOf(column, row)}</div>
+                  )}
+                </td>
               ))}
             </tr>
-          </thead>
-          <tbody role="rowgroup">
-            {sorted.slice(0, shown).map((row) => (
-              <tr key={keyOf(row)} role="row" className={keyOf(row) === open ? 'open' : undefined}>
-                {kept.map((column, i) => (
-                  <td
-                    key={column.id}
-                    role="cell"
-                    data-title={column.title}
-                    className={column.is_number ? 'number' : ''}
-                  >
-                    {i === 0 && onOpen !== undefined ? (
-                      <button type="button" className="row-button" onClick={() => onOpen(row)}>
-                        {cellOf(column, row)}
-                      </button>
-                    ) : (
-                      // One element beside the title on narrow screens.
-                      <div>{cellOf(column, row)}</div>
-                    )}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {more > 0 && (
-        <Button className="table-more" onClick={() => setShown(shown + AT_ONCE)}>
-          {`Show ${more} more of ${sorted.length}`}
-        </Button>
-      )}
-    </>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -155,7 +137,7 @@ function HeadCell<Row>({
 
 type Empty = readonly [title: string, more?: ReactNode];
 
-interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowOf<Name>>, 'label' | 'rows'> {
+export interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowOf<Name>>, 'label' | 'rows'> {
   readonly operation: Name;
   readonly input?: InputOf<Name>;
   readonly title: string;
@@ -167,36 +149,35 @@ interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowO
   readonly files?: Readonly<Record<string, OperationName>>;
   readonly filters?: readonly Filter[];
   readonly clear?: string;
-  readonly empty: Empty | ((answer: AnswerOf<Name>) => Empty);
+  readonly empty: Empty | ((response: ResponseOf<Name>) => Empty);
   readonly narrowed?: Empty;
   /** Rows of the response; by default its list. */
-  readonly rows?: (answer: AnswerOf<Name>) => readonly RowOf<Name>[];
+  readonly rows?: (response: ResponseOf<Name>) => readonly RowOf<Name>[];
   /** Page size; absent: no paging. */
   readonly page?: number;
   /** URL parameter of the open entry. */
   readonly opens?: string;
   readonly drawer?: (row: RowOf<Name>, close: () => void) => ReactNode;
   readonly every_seconds?: number;
-  readonly lines?: number;
 }
 
 /** The list of an operation, or an empty state. Filters, cursor and open entry are in the URL. */
 export function ListPage<Name extends OperationName>(props: ListPageProps<Name>) {
-  const { operation, title, filters = [], files, empty, narrowed, page, opens, drawer, every_seconds, lines } = props;
+  const { operation, title, filters = [], files, empty, narrowed, page, opens, drawer, every_seconds } = props;
   const { keyOf = idOf } = props;
   const [search, change] = usePageSearch();
-  const { time_zone } = useSession();
   const { query, rows: list_name } = OPERATIONS[operation];
   const cursor = query.includes('before') ? 'before' : 'after';
   const paged = page === undefined ? {} : { limit: page, [cursor]: search[cursor] };
-  const filtered = filtersIn(search, filters, time_zone);
+  const filtered = filtersIn(search, filters);
   const input = { ...filtered, ...props.input } as InputOf<Name>;
   const list_query = useOperation(operation, { ...input, ...paged }, { every_seconds });
   const rowsOf =
-    props.rows ?? ((answer: AnswerOf<Name>) => answer[list_name as keyof typeof answer] as readonly RowOf<Name>[]);
-  const emptyOf = (answer: AnswerOf<Name>) => {
+    props.rows ??
+    ((response: ResponseOf<Name>) => response[list_name as keyof typeof response] as readonly RowOf<Name>[]);
+  const emptyOf = (response: ResponseOf<Name>) => {
     if (narrowed !== undefined && Object.keys(filtered).length > 0) return narrowed;
-    return typeof empty === 'function' ? empty(answer) : empty;
+    return typeof empty === 'function' ? empty(response) : empty;
   };
   const open =
     list_query.data && opens ? rowsOf(list_query.data).find((row) => keyOf(row) === search[opens]) : undefined;
@@ -207,26 +188,27 @@ export function ListPage<Name extends OperationName>(props: ListPageProps<Name>)
         <Filters
           of={filters}
           clear={props.clear}
-          resets={{ [cursor]: undefined, ...(opens !== undefined && { [opens]: undefined }) }}
+          // Without pages, the cursor in the URL is that of the list behind a drawer.
+          resets={{ ...(page && { [cursor]: undefined }), ...(opens && { [opens]: undefined }) }}
         />
       )}
-      <Loaded query={list_query} lines={lines}>
-        {(answer) => (
+      <Loaded query={list_query}>
+        {(response) => (
           <>
-            {rowsOf(answer).length === 0 ? (
-              <EmptyState title={emptyOf(answer)[0]}>{emptyOf(answer)[1]}</EmptyState>
+            {rowsOf(response).length === 0 ? (
+              <EmptyState title={emptyOf(response)[0]}>{emptyOf(response)[1]}</EmptyState>
             ) : (
               <DataTable
                 label={title}
                 columns={props.columns}
-                rows={rowsOf(answer)}
+                rows={rowsOf(response)}
                 keyOf={keyOf}
                 onOpen={opens === undefined ? undefined : (row) => change({ [opens]: keyOf(row) })}
                 open={opens && search[opens]}
               />
             )}
             {page !== undefined && (
-              <Turn name={cursor} next={(answer as { next?: string | number | null }).next ?? null} />
+              <Turn name={cursor} next={(response as { next?: string | number | null }).next ?? null} />
             )}
           </>
         )}

@@ -33,26 +33,24 @@ export function diagnoseClient(workstation: Workstation, client: ClientKind): Cl
     broken.length > 0 ||
     (client === 'messages' && spec !== undefined) ||
     workstation.find(files(workstation.names).program) !== undefined;
-  if (!is_there) return { client, is_there, diagnoses: [], connection: undefined };
+  const without = (diagnoses: readonly Diagnosis[]) => ({ client, is_there, diagnoses, connection: undefined });
+  if (!is_there) return without([]);
   // The Messages client skips a broken file; the others do not start. A broken key file hides no other setting.
   const is_read = spec !== undefined || (findings.length > 0 && client !== 'messages');
-  if (broken.length > 0 && !(is_read && (client === 'messages' || sources.is_auth_broken)))
-    return { client, is_there, diagnoses: broken, connection: undefined };
+  if (broken.length > 0 && !(is_read && (client === 'messages' || sources.is_auth_broken))) return without(broken);
   if (spec === undefined && findings.length === 0 && others.length === 0) {
     const found = 'no gateway configured; the client uses its vendor';
     const none = skipped(found, {
       ...{ id: idOf(client, 'gateway'), title: `gateway of the ${title}` },
       remedy: `appscli client ${client} --base-url https://gateway.example.com sets it up`,
     });
-    return { client, is_there, diagnoses: [none], connection: undefined };
+    return without([none]);
   }
   const hides = [...new Set(sources.all.flatMap(({ kind, values }) => (kind === 'shell' ? [] : secretsIn(values))))];
   const holding = sources.all.filter(({ kind, values }) => kind !== 'shell' && secretsIn(values).length > 0);
   const rights = { id: idOf(client, 'rights'), title: `who can read the key of the ${title}` };
-  const rowsOf = (of: ClientSpec) =>
-    rowsFor(of, workstation.names, platformOf(workstation.platform)).filter(
-      ({ file }) => file === undefined || !sources.is_auth_broken,
-    );
+  const allRows = (of: ClientSpec) => rowsFor(of, workstation.names, platformOf(workstation.platform));
+  const rowsOf = (of: ClientSpec) => allRows(of).filter(({ file }) => file === undefined || !sources.is_auth_broken);
   const rows = spec === undefined ? [] : rowsOf(spec);
   const more = others.flatMap((other) => rowsOf(other).filter(({ path }) => path[0] === 'model'));
   const window = rows.find(({ id }) => id === WINDOW);
@@ -85,12 +83,8 @@ export function diagnoseClient(workstation: Workstation, client: ClientKind): Cl
       ...(more_models && { more_models }),
       context_window: Number.isSafeInteger(configured) ? configured : undefined,
       ...(has_window && {
-        fixWindow: (tokens: number) => {
-          const wanted = rowsFor(
-            { ...spec, context_window: tokens },
-            workstation.names,
-            platformOf(workstation.platform),
-          );
+        fixWindow(tokens: number) {
+          const wanted = allRows({ ...spec, context_window: tokens });
           const fixes = wanted.filter(({ id }) => id === WINDOW || id === 'compact_limit');
           return { fixes: fixes.flatMap((row) => fixFor(sources, row, hides).fixes ?? []) };
         },

@@ -4,15 +4,12 @@ import { runProgram } from '../../../base/kit/process/run-program.ts';
 import { credentialsPath, parseCredentials } from '../../client/credentials.ts';
 import { HELPER_WAIT_SECONDS } from '../../client-files/key-helper.ts';
 import type { Connection, Diagnosis, HelperCommand, Workstation } from '../workstation.ts';
-import { checkFileMode } from './sources.ts';
+import { checkFileMode, idOf } from './sources.ts';
 
 const NAMED = { id: 'sign_in', title: 'sign-in of appscli' };
 
 /** Checks the stored credentials of `appscli login` for a gateway. Sends no requests. */
-export function checkSignIn(
-  workstation: Workstation,
-  root_url: string,
-): { readonly token: string | undefined; readonly diagnoses: readonly Diagnosis[] } {
+export function checkSignIn(workstation: Workstation, root_url: string) {
   const path = credentialsPath(workstation.env);
   const again = `appscli login --base-url ${root_url}`;
   const at = { ...NAMED, where: path };
@@ -40,22 +37,14 @@ export function checkSignIn(
 
 const BYTES_MAX = 64 * 1024;
 
-interface TriedHelper {
-  readonly diagnosis: Diagnosis;
-  readonly token: string | undefined;
-}
-
 /** Runs a client's key helper as the client does, with limits on time and output. */
 export async function tryHelper(
   { env }: Pick<Workstation, 'env'>,
   { client, helper }: Pick<Connection, 'client'> & { readonly helper: HelperCommand },
   seconds = HELPER_WAIT_SECONDS,
-): Promise<TriedHelper> {
-  const named = { id: `${client.replaceAll('-', '_')}.key_helper`, title: 'key helper', where: helper.where };
-  const wrong = (found: string, remedy = RUN_IT): TriedHelper => ({
-    diagnosis: failed(found, remedy, named),
-    token: undefined,
-  });
+): Promise<{ readonly diagnosis: Diagnosis; readonly token: string | undefined }> {
+  const named = { id: idOf(client, 'key_helper'), title: 'key helper', where: helper.where };
+  const wrong = (found: string, remedy = RUN_IT) => ({ diagnosis: failed(found, remedy, named), token: undefined });
   const { ending, exit_code, stdout } = await runProgram({
     command: helper.command,
     env,

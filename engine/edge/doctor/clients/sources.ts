@@ -28,30 +28,18 @@ export interface Found {
   readonly source: Source;
 }
 
-/** All configuration sources of a client. */
-export interface Sources {
-  readonly client: ClientKind;
-  readonly paths: { readonly user: string; readonly auth: string | undefined };
-  /** In order of precedence, lowest first. */
-  readonly all: readonly Source[];
-  /** All sources merged, with the shell's variables below `env`; and the key file. */
-  readonly values: Fields;
-  readonly auth: Fields;
-  /** Files that cannot be read or parsed; and whether the key file is the only one. */
-  readonly broken: readonly Diagnosis[];
-  readonly is_auth_broken: boolean;
-  /** The effective value: from the source with the highest precedence. */
-  find(path: readonly string[], file?: Row['file']): Found | undefined;
-}
+export type Sources = ReturnType<typeof readSources>;
 
 /** The id of a client's diagnosis: lower-case words with a dot between them. */
-export const idOf = (client: ClientKind, what: string) => `${client.replaceAll('-', '_')}.${what}`;
+export const idOf = (client: ClientKind, ...what: readonly string[]) =>
+  [client.replaceAll('-', '_'), ...what].join('.');
 
+/** All configuration sources of a client. */
 export function readSources(
   workstation: Workstation,
   client: ClientKind,
   folder_files: readonly (readonly ['project' | 'local', string])[] = [],
-): Sources {
+) {
   const { files, parse } = CLIENTS[client];
   const { file, folder_variable, managed_file, enforced_file, auth_file } = files(workstation.names);
   const user = pathOfFile(file, workstation.env, folder_variable);
@@ -84,15 +72,20 @@ export function readSources(
   const shell: Source = { kind: 'shell', text: '', values: { env: workstation.env } };
   const all = [shell, ...read];
   const main = all.filter(({ kind }) => kind !== 'auth');
+  const in_key_file: Fields = all.find(({ kind }) => kind === 'auth')?.values ?? {};
   return {
     client,
     paths: { user, auth },
+    /** In order of precedence, lowest first. */
     all,
+    /** All sources merged, with the shell's variables below `env`; and the key file. */
     values: main.map(({ values }) => values).reduce<Fields>(deepMerge, {}),
-    auth: all.find(({ kind }) => kind === 'auth')?.values ?? {},
+    auth: in_key_file,
+    /** Files that cannot be read or parsed; and whether the key file is the only one. */
     broken,
     is_auth_broken: broken.length === 1 && broken[0]!.where!.startsWith(`${auth}`),
-    find(path, file) {
+    /** The effective value: from the source with the highest precedence. */
+    find(path: readonly string[], file?: Row['file']): Found | undefined {
       const places = all.filter(({ kind }) => (kind === 'auth') === (file === 'auth'));
       const source = places.findLast(({ values }) => valueAt(values, path) !== undefined);
       return source && { source, value: valueAt(source.values, path) };
@@ -191,6 +184,7 @@ export function compare(
 const KEY_IS = {
   key: 'contains a key',
   padded: 'contains the word Bearer or white space beside the key',
+  name: 'names a variable',
   reference: 'names a variable',
   placeholder: 'contains a placeholder',
   empty: 'is empty or a placeholder',
@@ -308,15 +302,10 @@ export function windowOf(value: unknown): number | undefined {
 /** Assumed context window of long-context models, in tokens. */
 export const USUAL_WINDOW = 500_000;
 
-type VariableText =
-  | { readonly kind: 'name' | 'reference'; readonly name: string }
-  | { readonly kind: 'key'; readonly key: string }
-  | { readonly kind: 'empty' };
-
-/** Classification of a text in a field for a key: a usable key, or a common mistake. */
-type KeyText =
+/** Classification of a text in a field for a key or for the name of a variable: usable, or a common mistake. */
+type FieldText =
   | { readonly kind: 'key' | 'padded'; readonly key: string }
-  | { readonly kind: 'reference'; readonly name: string }
+  | { readonly kind: 'name' | 'reference'; readonly name: string }
   | { readonly kind: 'placeholder' | 'empty' };
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
@@ -325,20 +314,18 @@ const BEARER = /^bearer\s+/i;
 const PLACEHOLDER = /^(?:<.*>|(?:your|my|the)[-_ ]?(?:api[-_ ]?)?(?:key|token).*|x{3,}|\.{3,}|…|changeme|todo)$/i;
 
 /** Classifies the value of a variable-name field. The name of a set variable is always a name. */
-export function readVariableText(text: string, env: NodeJS.ProcessEnv): VariableText {
-  const trimmed = text.trim();
-  if (trimmed === '' || PLACEHOLDER.test(trimmed)) return { kind: 'empty' };
-  if (env[trimmed] !== undefined) return { kind: 'name', name: trimmed };
-  const reference = REFERENCE.exec(trimmed)?.[1];
-  if (reference !== undefined) return { kind: 'reference', name: reference };
-  const key = trimmed.replace(BEARER, '');
-  if (!VARIABLE.test(key)) return { kind: 'key', key };
-  const is_like_a_name = key === key.toUpperCase() || !/\d/.test(key);
-  return !is_like_a_name && looksLikeKey(key) ? { kind: 'key', key } : { kind: 'name', name: trimmed };
+export function readVariableText(text: string, env: NodeJS.ProcessEnv): FieldText {
+  const name = text.trim();
+  const read = readKeyText(text);
+  if (env[name] !== undefined || ('name' in read && read.name === name)) return { kind: 'name', name };
+  if (!('key' in read)) return read;
+  const { key } = read;
+  const is_like_a_name = VARIABLE.test(key) && (key === key.toUpperCase() || !/\d/.test(key) || !looksLikeKey(key));
+  return is_like_a_name ? { kind: 'name', name } : { kind: 'key', key };
 }
 
 /** Classifies the value of a key field. A variable name in capitals and `$NAME` count as references. */
-export function readKeyText(text: string): KeyText {
+export function readKeyText(text: string): FieldText {
   const trimmed = text.trim();
   if (trimmed === '') return { kind: 'empty' };
   if (PLACEHOLDER.test(trimmed)) return { kind: 'placeholder' };

@@ -8,11 +8,12 @@ import { printableLine } from '../../../base/kit/text/printable.ts';
 import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
 import { CLIENTS } from '../../client-files/clients.ts';
 import { type Answer, describeJson, errorText, nonApiResponse, readAnswer, shortText } from '../../selfcheck/answer.ts';
+import { MODELS_PATH } from '../../selfcheck/check.ts';
+import { type ListedModel, listedModels } from '../../selfcheck/models.ts';
 import { createGatewayClient, type GatewayClient, noResponse } from '../../selfcheck/run.ts';
 import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
 import type { Connection, Diagnosis, Workstation } from '../workstation.ts';
 
-const LIST = '/v1/models?limit=1000';
 /** How long the Messages client waits for the list. */
 const LIST_SECONDS = 3;
 /** For all requests with one token. */
@@ -136,11 +137,11 @@ async function askWithToken(inquiry: Inquiry, gateway: GatewayClient, token: str
   const { workstation, root_url, seconds, connections } = inquiry;
   let answer: Answer;
   try {
-    answer = await readAnswer(await gateway.ask({ path: LIST, ...(token === NO_TOKEN ? { token: null } : {}) }));
+    answer = await readAnswer(await gateway.ask({ path: MODELS_PATH, ...(token === NO_TOKEN ? { token: null } : {}) }));
   } catch (error) {
     return { diagnoses: [diagnose(inquiry, 'models', noResponse(error, root_url, seconds))], goes_on: false };
   }
-  const models = readModels(answer);
+  const models = listedModels(answer);
   const diagnoses = [diagnose(inquiry, 'models', evaluateList(answer, models, connections), named)];
   const is_json = nonApiResponse(answer) === undefined;
   if (is_json && (answer.status === 401 || answer.status === 403) && token !== NO_TOKEN) {
@@ -193,8 +194,8 @@ function evaluateMissingList({ status, json }: Answer): CheckOutcome {
 
 /** Whether the gateway accepted the token. A list that is public proves nothing. */
 async function evaluateToken(gateway: GatewayClient, models: readonly ListedModel[]): Promise<CheckOutcome> {
-  const open = await gateway.ask({ path: LIST, token: null }).then(readAnswer, () => undefined);
-  return open !== undefined && readModels(open) !== undefined
+  const open = await gateway.ask({ path: MODELS_PATH, token: null }).then(readAnswer, () => undefined);
+  return open !== undefined && listedModels(open) !== undefined
     ? skipped('the model list is public, so it does not show whether the token is valid')
     : ok(`accepted; ${models.length} ${models.length === 1 ? 'model' : 'models'} available`);
 }
@@ -204,13 +205,20 @@ function eachModel(connection: Connection): Connection[] {
   return [connection, ...more_models.map((model) => ({ ...others, model, context_window: undefined }))];
 }
 
+/** The entry for a model: its own, or a wildcard such as `vendor/*`. */
+export function findModel(models: readonly ListedModel[], model: string): ListedModel | undefined {
+  const isWildcard = ({ id }: ListedModel) => id.endsWith('*') && model.startsWith(id.slice(0, -1));
+  return models.find(({ id }) => id === model) ?? models.find(isWildcard);
+}
+
 async function evaluateModel(
   inquiry: Inquiry,
   gateway: GatewayClient,
   connection: Connection,
   models: readonly ListedModel[],
 ): Promise<Diagnosis[]> {
-  const model = requestedModel(connection);
+  // A suffix in brackets, such as `[1m]`, stays in the Messages client.
+  const model = connection.client === 'messages' ? connection.model?.replace(/\[[^\]]*\]$/, '') : connection.model;
   if (model === undefined || model === '') return [];
   const of = { of: CLIENTS[connection.client].title };
   const listed = findModel(models, model);
@@ -226,41 +234,8 @@ async function evaluateModel(
   return [found, diagnose(inquiry, 'context_window', window, { ...of, ...(fixes !== undefined && { fixes }) })];
 }
 
-export interface ListedModel {
-  readonly id: string;
-  readonly context_window: number | undefined;
-}
-
-const MODELS_MAX = 5000;
-
-/** The models in a list response of any API; `undefined` for another response. */
-export function readModels({ status, json }: Pick<Answer, 'status' | 'json'>): readonly ListedModel[] | undefined {
-  const { data, models } = fieldsOf(json);
-  const entries = Array.isArray(data) ? data : Array.isArray(models) ? models : undefined;
-  if (status !== 200 || entries === undefined) return undefined;
-  return entries.slice(0, MODELS_MAX).flatMap((entry) => {
-    const { id, slug, context_window, max_input_tokens } = fieldsOf(entry);
-    const name = id ?? slug;
-    const window = context_window ?? max_input_tokens;
-    return typeof name === 'string' ? [{ id: name, context_window: isSize(window) ? window : undefined }] : [];
-  });
-}
-
-const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) > 0;
-
-/** The model that a client requests. A suffix in brackets, such as `[1m]`, stays in the client. */
-export function requestedModel({ client, model }: Connection): string | undefined {
-  return client === 'messages' ? model?.replace(/\[[^\]]*\]$/, '') : model;
-}
-
-/** The entry for a model: its own, or a wildcard such as `vendor/*`. */
-export function findModel(models: readonly ListedModel[], model: string): ListedModel | undefined {
-  const exact = models.find(({ id }) => id === model);
-  return exact ?? models.find(({ id }) => id.endsWith('*') && model.startsWith(id.slice(0, -1)));
-}
-
 /** The outcome for a model that the list lacks. `answer` is the response to `GET /v1/models/<model>`. */
-export function missingModel(model: string, models: readonly ListedModel[], answer: Answer | undefined): CheckOutcome {
+function missingModel(model: string, models: readonly ListedModel[], answer: Answer | undefined): CheckOutcome {
   const name = shortText(model, 80);
   const ids = models.map(({ id }) => shortText(id, 80));
   const alone = answer?.status === 200 ? fieldsOf(answer.json).id : undefined;
@@ -283,7 +258,7 @@ export function missingModel(model: string, models: readonly ListedModel[], answ
     : warning(`the model "${name}" is not on the gateway's list for this token`, remedy);
 }
 
-export function evaluateWindow(
+function evaluateWindow(
   { context_window: configured, fixWindow }: Connection,
   model: ListedModel,
 ): CheckOutcome | undefined {
@@ -312,7 +287,7 @@ function sessionEnd(token: string): number | undefined {
 }
 
 /** Why a gateway rejected a token: by its error code, and by the token's own expiry. */
-export function refusedToken(answer: Answer, token: string, root_url: string, now: number): CheckOutcome {
+function refusedToken(answer: Answer, token: string, root_url: string, now: number): CheckOutcome {
   const details = [`the gateway says: ${errorText(answer.json) ?? 'nothing'}`];
   const { code } = fieldsOf(fieldsOf(answer.json).error);
   const login = `sign in again: appscli login --base-url ${root_url}`;
@@ -327,8 +302,10 @@ export function refusedToken(answer: Answer, token: string, root_url: string, no
     );
   }
   if (code === 'credential_revoked') {
-    const remedy = is_session ? login : 'ask your gateway administrator for a new token';
-    return failed('the token was revoked', remedy, { details });
+    const remedy = 'do what the gateway says, or ask your gateway administrator for a new token';
+    return is_session
+      ? failed('the token was revoked', login, { details })
+      : failed('the token was revoked or suspended', remedy, { details });
   }
   if (code === 'credential_expired' || is_over) {
     const since = is_over ? `, on ${new Date(ends).toISOString()}` : '';

@@ -20,23 +20,18 @@ import { clientConfig, describeOutage, type PostgresSettings } from '../../../ba
 import { listForeignSpools } from '../../../base/store/spool-files.ts';
 import type { Diagnosis } from '../workstation.ts';
 import { type Host, type Machine, placeOf } from './host.ts';
-import { diagnosisOf, type LiveOutcome, SILENT, wrong } from './live/probe.ts';
+import { diagnosisOf, type LiveOptions, type LiveOutcome, SILENT, wrong } from './live/probe.ts';
 
 const FORBIDDEN = '42501';
 
 /** Connects to the configured database and reads its version and schema. Read-only; starts no server. */
-export function checkDatabase(
-  config: GatewayConfig,
-  env: NodeJS.ProcessEnv,
-  timeout_seconds: number,
-): Promise<LiveOutcome> {
-  return lookIntoDatabase({ config, env, timeout_seconds }, (client) =>
-    inspectDatabase(client, config.spend_limits?.spool_dir),
-  );
+export function checkDatabase(options: LiveOptions): Promise<LiveOutcome> {
+  const { spool_dir } = options.config.spend_limits ?? {};
+  return lookIntoDatabase(options, (client) => inspectDatabase(client, spool_dir));
 }
 
 async function lookIntoDatabase<T>(
-  { config, env, timeout_seconds }: Pick<Host, 'config' | 'env' | 'timeout_seconds'>,
+  { config, env, timeout_seconds }: LiveOptions,
   look: (client: pg.Client) => Promise<T>,
 ): Promise<T | LiveOutcome> {
   const way = await wayToDatabase(config, env);
@@ -183,52 +178,25 @@ export interface DatabaseFacts {
   readonly ahead_ms: number | undefined;
 }
 
-const SETTINGS = `
-select current_setting('server_version_num')::integer / 10000 as version,
-  current_setting('max_connections')::integer as max_connections,
-  current_setting('superuser_reserved_connections')::integer
-    + coalesce(current_setting('reserved_connections', true)::integer, 0) as reserved,
-  (select datconnlimit from pg_database where datname = current_database()) as database_limit,
-  (select rolconnlimit from pg_roles where rolname = current_user) as user_limit`;
-
-/** Only client backends use connections; this session is not counted. */
-const CONNECTIONS = `
-select count(*)::integer as all, count(*) filter (where datname = current_database())::integer as of_database,
-  count(*) filter (where usename = current_user)::integer as of_user
-from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()`;
-
-interface Settings extends Pick<DatabaseFacts, 'version'> {
-  readonly max_connections: number;
-  readonly reserved: number;
-  readonly database_limit: number;
-  readonly user_limit: number;
-}
-
-interface Counts {
-  readonly all: number;
-  readonly of_database: number;
-  readonly of_user: number;
-}
+/** The limit on connections that is reached first; negative ones mean unlimited. Counts client backends except this one. */
+const FACTS = `
+with used as (
+  select count(*)::integer as all, count(*) filter (where datname = current_database())::integer as of_database,
+    count(*) filter (where usename = current_user)::integer as of_user
+  from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()
+), limits (usable, in_use, limited_by) as (
+  select current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+    - coalesce(current_setting('reserved_connections', true)::integer, 0), used.all, 'max_connections' from used
+  union all select datconnlimit, of_database, 'the connection limit of the database'
+    from pg_database, used where datname = current_database()
+  union all select rolconnlimit, of_user, 'the connection limit of the user' from pg_roles, used where rolname = current_user
+)
+select current_setting('server_version_num')::integer / 10000 as version, usable, in_use, limited_by
+from limits where usable >= 0 order by usable - in_use, limited_by limit 1`;
 
 async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<DatabaseFacts> {
-  const rowOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows[0]!;
-  const settings = await rowOf<Settings>(SETTINGS);
-  const counts = await rowOf<Counts>(CONNECTIONS);
-  return { version: settings.version, ...connectionsOf(settings, counts), ahead_ms: await clockAhead(client, machine) };
-}
-
-function connectionsOf(
-  { max_connections, reserved, database_limit, user_limit }: Settings,
-  { all, of_database, of_user }: Counts,
-): Pick<DatabaseFacts, 'usable' | 'in_use' | 'limited_by'> {
-  const limits = [
-    { usable: max_connections - reserved, in_use: all, limited_by: 'max_connections' },
-    { usable: database_limit, in_use: of_database, limited_by: 'the connection limit of the database' },
-    { usable: user_limit, in_use: of_user, limited_by: 'the connection limit of the user' },
-  ];
-  // A negative limit means unlimited.
-  const set = limits.filter(({ usable }) => usable >= 0);
-  return set.reduce((least, limit) => (limit.usable - limit.in_use < least.usable - least.in_use ? limit : least));
+  const { rows } = await client.query<Omit<DatabaseFacts, 'ahead_ms'>>(FACTS);
+  return { ...rows[0]!, ahead_ms: await clockAhead(client, machine) };
 }
 
 async function clockAhead(client: pg.Client, machine: Machine): Promise<number | undefined> {

@@ -2,22 +2,13 @@ import { type CheckResult, failed, ok, skipped, warning } from '../../../base/co
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
 import type { Exchange } from '../../../base/kit/net/exchange.ts';
 import { secretIn, secretPlace } from '../../../base/kit/secret-names.ts';
+import { counted } from '../../../base/kit/text/suggest.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
 import { createSecrets, namedSecrets } from '../../../base/store/secrets.ts';
 import { load } from '../../../pipeline/load/index.ts';
 import type { Diagnosis } from '../workstation.ts';
 import { diagnoseDatabase } from './database.ts';
-import {
-  type ClockReading,
-  checkClock,
-  checkListener,
-  checkReadiness,
-  clockIn,
-  counted,
-  type Host,
-  type HostOptions,
-  placeOf,
-} from './host.ts';
+import { checkClock, checkListener, checkReadiness, clockIn, type Host, type HostOptions, placeOf } from './host.ts';
 import { checkUpstream } from './live/check-live.ts';
 import { diagnosisOf } from './live/probe.ts';
 import { checkProvider } from './live/provider.ts';
@@ -30,13 +21,13 @@ export async function* diagnoseHost(options: HostOptions): AsyncGenerator<CheckR
   yield since(diagnosis);
   const { config } = loaded;
   if (config === undefined) return;
-  const { diagnosis: listener, running, direct } = await checkListener({ ...options, loaded, config });
-  const host: Host = { ...options, loaded, config, running, direct };
+  const { diagnosis: listener, running } = await checkListener({ ...options, loaded, config });
+  const host: Host = { ...options, loaded, config, running };
   // Requests run concurrently; results are reported in the order of a manual search.
   const database = diagnoseDatabase(host);
   const services = [
-    diagnoseProvider(host),
-    ...host.config.upstreams.map((upstream, index) => diagnoseUpstream(host, upstream, index)),
+    ...(config.auth?.oidc === undefined ? [] : [diagnoseProvider(host)]),
+    ...config.upstreams.map((upstream, index) => diagnoseUpstream(host, upstream, index)),
   ];
   // Not awaited yet: a rejection must not be unhandled in the meantime.
   for (const pending of [database, ...services]) pending.catch(() => {});
@@ -47,8 +38,8 @@ export async function* diagnoseHost(options: HostOptions): AsyncGenerator<CheckR
   for (const found of of_database) yield since(found);
   const clocks = ahead_ms === undefined ? [] : [{ of: 'the database', ahead_ms }];
   for (const service of services) {
-    const { diagnoses: of_service, clock } = await service;
-    for (const found of of_service) yield since(found);
+    const { diagnosis, clock } = await service;
+    yield since(diagnosis);
     if (clock !== undefined) clocks.push(clock);
   }
   yield since(checkClock(clocks, config.auth?.oidc?.clock_skew_seconds));
@@ -65,42 +56,29 @@ function stopwatch(): (found: Diagnosis) => CheckResult {
   };
 }
 
-interface FoundService {
-  readonly diagnoses: readonly Diagnosis[];
-  readonly clock?: ClockReading;
-}
-
-async function found(
-  host: Host,
-  of: string,
-  ask: (seen: (answer: Exchange) => void) => Promise<Diagnosis>,
-): Promise<FoundService> {
+/** A diagnosis of a service, and the offset of its clock where a response has one. */
+async function withClock(host: Host, of: string, ask: (seen: (answer: Exchange) => void) => Promise<Diagnosis>) {
   let ahead_ms: number | undefined;
   const diagnosis = await ask(({ headers }) => {
     ahead_ms ??= clockIn(headers, host.machine.now());
   });
-  return { diagnoses: [diagnosis], ...(ahead_ms !== undefined && { clock: { of, ahead_ms } }) };
+  return { diagnosis, clock: ahead_ms === undefined ? undefined : { of, ahead_ms } };
 }
 
-async function diagnoseProvider(host: Host): Promise<FoundService> {
-  const { config, env, timeout_seconds } = host;
-  if (config.auth?.oidc === undefined) return { diagnoses: [] };
+function diagnoseProvider(host: Host) {
   const base = { id: 'provider.reach', title: 'identity provider', where: placeOf(host, '/auth/oidc') };
-  return found(host, 'the identity provider', async (seen) =>
-    diagnosisOf(base, await checkProvider(config, env, timeout_seconds, seen)),
-  );
+  return withClock(host, 'the identity provider', async (seen) => diagnosisOf(base, await checkProvider(host, seen)));
 }
 
-async function diagnoseUpstream(host: Host, upstream: UpstreamConfig, index: number): Promise<FoundService> {
-  const { config, env, timeout_seconds } = host;
+function diagnoseUpstream(host: Host, upstream: UpstreamConfig, index: number) {
   const { name, api_key_env, auth_token_env } = upstream;
   const base = { id: 'upstream.reach', title: `upstream ${name}`, where: placeOf(host, `/upstreams/${index}`) };
   const missing = [api_key_env, auth_token_env].find(
-    (variable) => variable !== undefined && (secretIn(variable, env) ?? '') === '',
+    (variable) => variable !== undefined && (secretIn(variable, host.env) ?? '') === '',
   );
-  return found(host, `the upstream ${name}`, async (seen) => {
+  return withClock(host, `the upstream ${name}`, async (seen) => {
     let status = 0;
-    const outcome = await checkUpstream(upstream, { config, env, timeout_seconds }, (answer) => {
+    const outcome = await checkUpstream(upstream, host, (answer) => {
       status = answer.status;
       seen(answer);
     });
@@ -115,10 +93,7 @@ const FINDINGS_MAX = 10;
 const OF_VARIABLES: readonly string[] = ['W7004'];
 
 /** Loads the configuration and reports its findings, except for missing variables (`checkVariables`). */
-export async function checkConfiguration(
-  options: HostOptions,
-): Promise<{ readonly loaded: Loaded; readonly diagnosis: Diagnosis }> {
-  const { config_file, stages, env } = options;
+async function checkConfiguration({ config_file, stages, env }: HostOptions) {
   const loaded = await load(config_file, { stages, env, environment: 'ignored' });
   const findings = loaded.diagnostics.filter(({ code }) => !OF_VARIABLES.includes(code));
   const errors = findings.filter(({ severity }) => severity === 'error').length;
@@ -142,7 +117,7 @@ export async function checkConfiguration(
 }
 
 /** Whether the secrets that the configuration names are set and usable. Never shows them. */
-export function checkVariables({ env }: Pick<HostOptions, 'env'>, loaded: Loaded, is_running: boolean): Diagnosis {
+function checkVariables({ env }: Pick<HostOptions, 'env'>, loaded: Loaded, is_running: boolean): Diagnosis {
   const base = { id: 'host.variables', title: 'environment variables' };
   const entries = loaded.pipelines.flatMap(({ stages, on_error, finally: last }) => [...stages, ...on_error, ...last]);
   const named = namedSecrets([loaded.config, entries.map(({ options }) => options)]);

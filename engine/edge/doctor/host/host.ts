@@ -4,6 +4,7 @@ import { networkInterfaces } from 'node:os';
 import { type CheckOutcome, failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import type { StageDefinition } from '../../../base/contract/stage.ts';
+import type { Fields } from '../../../base/kit/json/fields.ts';
 import { parseListenAddress } from '../../../base/kit/net/addresses.ts';
 import { readCertificates } from '../../../base/kit/net/certificates.ts';
 import { type Exchange, type ExchangeRequest, exchange } from '../../../base/kit/net/exchange.ts';
@@ -42,7 +43,6 @@ export interface Host extends HostOptions {
   readonly config: GatewayConfig;
   readonly loaded: Loaded;
   readonly running: RunningGateway | undefined;
-  readonly direct: DirectAsk | undefined;
 }
 
 /** The position of a part of gateway.yaml, by JSON pointer, as `file:line`. */
@@ -93,66 +93,56 @@ function offsetText(ahead_ms: number): string {
   return `${span} ${ahead_ms > 0 ? 'ahead' : 'behind'}`;
 }
 
-/** A count with its noun: `1 file`, `2 files`. */
-export function counted(many: number, one: string): string {
-  return `${many} ${one}${many === 1 ? '' : 's'}`;
-}
-
-type ConfiguredHost = Omit<Host, 'running' | 'direct'>;
+type ConfiguredHost = Omit<Host, 'running'>;
 
 /** Whether the listen address is free, or in use by this gateway or by another program. Identifies the listener over HTTP; binds no port. */
 export async function checkListener(host: ConfiguredHost) {
   const { listen } = host.config.server;
-  const { outcome, running, direct } = await findListener(host);
+  const { running, ...outcome } = await findListener(host);
   const base = { id: 'host.listen', title: `listens on ${listen}`, where: placeOf(host, '/server/listen') };
-  return { diagnosis: { ...base, ...outcome }, running, direct };
+  return { diagnosis: { ...base, ...outcome }, running };
 }
 
-interface Listener {
-  readonly outcome: CheckOutcome;
-  readonly running?: RunningGateway;
-  readonly direct?: DirectAsk;
-}
-
-async function findListener({ config, machine, timeout_seconds }: ConfiguredHost): Promise<Listener> {
+async function findListener({
+  config,
+  machine,
+  timeout_seconds,
+}: ConfiguredHost): Promise<CheckOutcome & { readonly running?: RunningGateway }> {
   const { listen } = config.server;
   const { host, port } = parseListenAddress(listen)!;
   const url = directUrl(config);
-  if (url === undefined)
-    return { outcome: skipped('port 0 means any free port, so the address of a running gateway is unknown') };
+  if (url === undefined) return skipped('port 0 means any free port, so the address of a running gateway is unknown');
   if (isIP(host) !== 0 && !isOwnAddress(machine.addresses, host)) {
     const remedy = `set server.listen to an address of this machine, such as 127.0.0.1:${port}, or 0.0.0.0:${port} for all`;
-    return { outcome: failed(`${host} is not an address of this machine`, remedy) };
+    return failed(`${host} is not an address of this machine`, remedy);
   }
   let ask: DirectAsk;
   try {
     ask = createDirectAsk(config, url);
   } catch {
-    const found = 'cannot identify the listener without the gateway certificate (server.tls.cert_file)';
-    return { outcome: skipped(found) };
+    return skipped('cannot identify the listener without the gateway certificate (server.tls.cert_file)');
   }
   try {
     const known = await askWhoItIs(ask, timeout_seconds);
-    if (known === undefined) return { outcome: taken(listen, 'not a gateway of this program') };
-    if (!isOfConfiguration(config, known)) {
-      const other = `a gateway with the public URL ${printableLine(known.issuer)} runs there`;
-      return { outcome: taken(listen, other) };
-    }
-    const running = { url, ...known, readiness: await askReadiness(ask, timeout_seconds) };
-    const found = `a gateway with this public URL runs there, version ${printableLine(known.version)}`;
+    if (known === undefined) return taken(listen, 'not a gateway of this program');
+    const { version, issuer } = known;
+    if (issuer !== issuerOf(config))
+      return taken(listen, `a gateway with the public URL ${printableLine(issuer)} runs there`);
+    const running = { url, version, readiness: await askReadiness(ask, timeout_seconds) };
+    const found = `a gateway with this public URL runs there, version ${printableLine(version)}`;
     const own = programVersion();
-    if (known.version === own) return { outcome: ok(found), running, direct: ask };
+    if (version === own) return ok(found, { running });
     const remedy = 'restart the gateway after an upgrade; else run the doctor of its version';
-    return { outcome: warning(`${found}, and this program is ${own}`, remedy), running, direct: ask };
+    return warning(`${found}, and this program is ${own}`, remedy, { running });
   } catch (error) {
     const reason = formatNetworkError(error, timeout_seconds);
     const fault = networkFault(error);
-    if (fault === 'refused') return { outcome: ok('nothing listens there: the port is free, and no gateway runs') };
-    if (fault !== 'untrusted' && fault !== 'expired') return { outcome: taken(listen, `not a gateway: ${reason}`) };
+    if (fault === 'refused') return ok('nothing listens there: the port is free, and no gateway runs');
+    if (fault !== 'untrusted' && fault !== 'expired') return taken(listen, `not a gateway: ${reason}`);
     const found = `the listener's certificate differs from server.tls.cert_file: ${reason}`;
     const remedy =
       'reload the gateway if the certificate was renewed (kill -HUP PID); else another program uses the port';
-    return { outcome: failed(found, remedy) };
+    return failed(found, remedy);
   }
 }
 
@@ -184,21 +174,12 @@ export function checkReadiness({ url, readiness }: RunningGateway): Diagnosis {
   );
 }
 
-/** The response of a gateway's `/readyz`. */
-export interface Readiness {
-  readonly status: number;
-  /** `ok`, `degraded`, `unavailable` or `stopping`, and why. */
-  readonly state: string;
-  readonly reason: string | undefined;
-}
-
 /** A gateway of this program that runs at the configured listen address. */
-export interface RunningGateway {
+interface RunningGateway {
   /** Its local address, without a trailing slash. */
   readonly url: string;
   readonly version: string;
-  readonly issuer: string;
-  readonly readiness: Readiness | undefined;
+  readonly readiness: Awaited<ReturnType<typeof askReadiness>>;
 }
 
 /** Sends a request to the gateway's own socket. Trusts only the configured certificate, whatever its issuer. */
@@ -227,22 +208,18 @@ export function recognise({ status, text }: { readonly status: number; readonly 
   return status !== 200 || version === undefined || issuer === undefined ? undefined : { version, issuer };
 }
 
-export function isOfConfiguration(config: GatewayConfig, { issuer }: { readonly issuer: string }): boolean {
-  return issuer === issuerOf(config);
-}
-
 export async function askWhoItIs(ask: DirectAsk, seconds: number) {
   const { status, body } = await ask(PATHS.protocol, { seconds });
   return recognise({ status, text: body.toString('utf8') });
 }
 
-/** The response of `/readyz`; `undefined` in an unknown format. */
-async function askReadiness(ask: DirectAsk, seconds: number): Promise<Readiness | undefined> {
+/** The response of `/readyz`: `ok`, `degraded`, `unavailable` or `stopping`, and why; `undefined` in an unknown format. */
+async function askReadiness(ask: DirectAsk, seconds: number) {
   try {
-    const answer = await ask('/readyz', { seconds });
-    const { status: state, reason } = JSON.parse(answer.body.toString('utf8'));
+    const { status, body } = await ask('/readyz', { seconds });
+    const { status: state, reason }: Fields = JSON.parse(body.toString('utf8'));
     if (typeof state !== 'string') return undefined;
-    return { status: answer.status, state, reason: typeof reason === 'string' ? reason : undefined };
+    return { status, state, reason: typeof reason === 'string' ? reason : undefined };
   } catch {
     return undefined;
   }

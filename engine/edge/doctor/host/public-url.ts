@@ -12,7 +12,7 @@ import { type Answer, nonApiResponse, readAnswer, shortText } from '../../selfch
 import { checkWithoutToken } from '../../selfcheck/checks.ts';
 import { noResponse } from '../../selfcheck/run.ts';
 import type { Diagnosis } from '../workstation.ts';
-import { type DirectAsk, type Host, isOfConfiguration, placeOf, recognise } from './host.ts';
+import { type DirectAsk, type Host, placeOf, recognise } from './host.ts';
 
 interface PublicUrlProbe {
   readonly host: Host;
@@ -36,11 +36,9 @@ export async function* checkPublicUrl(host: Host): AsyncGenerator<Diagnosis> {
   for (const check of [checkModelList, checkSignIn, checkBodySize]) yield* await check(probe);
 }
 
-async function checkDestination(
-  probe: PublicUrlProbe,
-): Promise<{ readonly diagnosis: Diagnosis; readonly is_ours: boolean }> {
+async function checkDestination(probe: PublicUrlProbe) {
   const { host, root_url, where, ask } = probe;
-  const { running, config, timeout_seconds } = host;
+  const { running, timeout_seconds } = host;
   const base = { id: 'public_url.gateway', title: 'destination of the public URL', where };
   const result = (outcome: CheckOutcome, is_ours = false) => ({ diagnosis: { ...base, ...outcome }, is_ours });
   const none = skipped('no gateway runs here');
@@ -56,7 +54,7 @@ async function checkDestination(
   if (known === undefined)
     return running === undefined ? result(none) : result(classifyNonApiResponse(answer), await servesClients(probe));
   const version = printableLine(known.version);
-  if (!isOfConfiguration(config, known)) {
+  if (known.issuer !== root_url) {
     const found = `leads to a gateway with another public URL: ${printableLine(known.issuer)}`;
     const remedy = 'use the same server.public_url in both configurations, or correct the target of the proxy';
     return result(failed(found, remedy));

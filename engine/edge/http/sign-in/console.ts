@@ -4,23 +4,21 @@ import { LRUCache } from 'lru-cache';
 import { clientPackageUrl } from '../../../base/contract/client-package.ts';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
-import type { Clock, Log } from '../../../base/contract/services.ts';
-import type { Telemetry } from '../../../base/contract/telemetry.ts';
+import type { Log } from '../../../base/contract/services.ts';
 import { jsonTypeProblem } from '../../../base/kit/media-type.ts';
 import { atMost } from '../../../base/kit/memory.ts';
 import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
-import type { Database } from '../../../base/store/database.ts';
 import {
   type AccountCheckContext,
-  endAsRefused,
+  endUnrenewed,
   noteVerified,
   recheckSession,
   takeSession,
 } from '../../../domain/identity/deprovisioning/recheck-session.ts';
 import type { Identity } from '../../../domain/identity/identity.ts';
 import type { Person } from '../../../domain/identity/provider/admit.ts';
-import { issuerOf, ProviderError } from '../../../domain/identity/provider/provider.ts';
+import { issuerOf, newSignInAttempt, ProviderError } from '../../../domain/identity/provider/provider.ts';
 import {
   type ConsoleSession,
   type ConsoleSessions,
@@ -37,24 +35,23 @@ import {
   type ConsoleAttempt,
   isCrossSiteEmbed,
   isSameOrigin,
-  newConsoleAttempt,
   type SessionCookie,
+  SIGN_IN_SECONDS,
   sessionCookie,
   signInCookies,
 } from './cookies.ts';
-import { readQuery, refuseCrossSiteEmbed, requireRequestRate } from './forms.ts';
+import { readQuery, rejectCrossSiteEmbed, requireRequestRate } from './forms.ts';
 import { html, outcome } from './pages.ts';
 import { PATHS } from './paths.ts';
 import {
   identifyPerson,
   providerFailure,
   type RetryLink,
-  refuseAddress,
+  rejectAddress,
   type SignInFlow,
   storeFailure,
 } from './refusals.ts';
 import { type Answer, errorAnswer, logged, mountRoutes, type Route, type SignIn, type Visit } from './routes.ts';
-import { suspendUnlessVerified } from './token.ts';
 
 const PAGE_MAX_CHARS = 1000;
 const NO_PAGES: readonly string[] = Object.values(PATHS).filter((path) => path.startsWith('/console/'));
@@ -130,24 +127,21 @@ const CONSOLE_HEADER = 'x-console';
  * streams have no such header). The origin is that of the public URL, never from the Host header. Raises forbidden.
  */
 function requireSameOrigin({ method, headers }: Pick<IncomingMessage, 'method' | 'headers'>, origin: string): void {
-  const marked = headers[CONSOLE_HEADER] !== undefined;
+  const is_marked = headers[CONSOLE_HEADER] !== undefined;
+  const is_same = isSameOrigin(headers, origin);
   if (method === 'GET' || method === 'HEAD') {
     const has_origin = headers['sec-fetch-site'] !== undefined || headers.origin !== undefined;
-    if (has_origin ? isSameOrigin(headers, origin) : marked) return;
-    throw notSameOrigin();
+    if (has_origin ? is_same : is_marked) return;
+  } else if (is_marked && is_same) {
+    const { 'content-type': type, 'content-length': length, 'transfer-encoding': coding } = headers;
+    const has_body = coding !== undefined || (length !== undefined && length !== '0') || type !== undefined;
+    if (!has_body || jsonTypeProblem(type ?? '') === undefined) return;
   }
-  if (!marked || !isSameOrigin(headers, origin)) throw notSameOrigin();
-  const { 'content-type': type, 'content-length': length, 'transfer-encoding': coding } = headers;
-  const has_body = coding !== undefined || (length !== undefined && length !== '0');
-  if ((has_body || type !== undefined) && jsonTypeProblem(type ?? '') !== undefined) throw notSameOrigin();
+  throw new StageError('forbidden', CROSS_SITE);
 }
 
-function notSameOrigin(): StageError {
-  return new StageError(
-    'forbidden',
-    'Cross-site request rejected: it has a console cookie, but did not come from the console. Use the console or a session token.',
-  );
-}
+const CROSS_SITE =
+  'Cross-site request rejected: it has a console cookie, but did not come from the console. Use the console or a session token.';
 
 const DUE_MS = 15 * 60_000;
 /** Delay before the next check after a failed one. */
@@ -158,8 +152,8 @@ const MAX_TRIED = 10_000;
  * Makes the function that rechecks the person of a session at the identity provider every 15 minutes. During an outage of the
  * provider a session lasts as long as a session token would. Raises credential_revoked, temporarily_unavailable, store_unavailable.
  */
-function createRecheck(asking: AccountCheckContext) {
-  const { clock, config, identity, log } = asking;
+function createRecheck(context: AccountCheckContext) {
+  const { clock, config, log } = context;
   const tried = new LRUCache<string, number>(atMost(MAX_TRIED));
   const longest_ms = (config.auth?.session.ttl_minutes ?? 0) * 60_000;
 
@@ -171,67 +165,37 @@ function createRecheck(asking: AccountCheckContext) {
     };
     const age_ms = clock.now() - checked_at.getTime();
     if (age_ms < DUE_MS) return known;
-    const is_too_old = age_ms > Math.max(longest_ms, DUE_MS);
+    const continueUnchecked = (wait_ms: number) => {
+      if (age_ms <= Math.max(longest_ms, DUE_MS)) return known;
+      const headers = { 'retry-after': String(Math.ceil(wait_ms / 1000)) };
+      throw new StageError('temporarily_unavailable', UNVERIFIED, { headers });
+    };
     const again_ms = (tried.get(session_id) ?? 0) - clock.monotonic();
-    if (again_ms > 0) {
-      if (is_too_old) throw providerUnavailable(again_ms);
-      return known;
-    }
-    const taken = await takeSession(asking, session_id);
+    if (again_ms > 0) return continueUnchecked(again_ms);
+    const taken = await takeSession(context, session_id);
     // Another request is rechecking it.
-    if (taken === undefined) {
-      if (is_too_old) throw providerUnavailable(1000);
-      return known;
+    if (taken === undefined) return continueUnchecked(1000);
+    const rechecked = await recheckSession(context, taken, { when: 'during a recheck of a console session' });
+    if (rechecked.outcome === 'unavailable') {
+      tried.set(session_id, clock.monotonic() + RETRY_MS);
+      const fields = { reason: rechecked.error.message, email: person.email, session: session_id };
+      log.warn(fields, 'a console session could not be rechecked: the identity provider is unavailable');
+      return continueUnchecked(RETRY_MS);
     }
-    const rechecked = await recheckSession(asking, taken, { when: 'during a recheck of a console session' });
-    switch (rechecked.outcome) {
-      case 'stays':
-        if ((await noteVerified(asking, { id: session_id, ...rechecked })) !== 'verified') throw notRenewed();
-        return { person: rechecked.person, is_anew: true };
-      case 'unavailable': {
-        tried.set(session_id, clock.monotonic() + RETRY_MS);
-        const fields = { reason: rechecked.error.message, email: person.email, session: session_id };
-        log.warn(fields, 'a console session could not be rechecked: the identity provider is unavailable');
-        if (is_too_old) throw providerUnavailable(RETRY_MS);
-        return known;
-      }
-      case 'refused':
-        await suspendUnlessVerified(asking, taken);
-        throw notRenewed();
-      case 'unaskable':
-        await endAsRefused(asking, taken, rechecked.error);
-        throw notRenewed();
-      case 'not_admitted':
-        throw new StageError('credential_revoked', rechecked.message);
-      case 'unreadable':
-      case 'other_provider':
-      case 'other_identity':
-        await identity.sessions.end(session_id, 'the identity provider could not be asked again');
-        throw notRenewed();
+    if (rechecked.outcome !== 'stays') {
+      throw new StageError('credential_revoked', await endUnrenewed(context, taken, rechecked));
     }
+    if ((await noteVerified(context, { id: session_id, ...rechecked })) !== 'verified') {
+      throw new StageError('credential_revoked', OVER);
+    }
+    return { person: rechecked.person, is_anew: true };
   };
 }
 
-function notRenewed(): StageError {
-  return new StageError('credential_revoked', 'The identity provider did not renew your sign-in; sign in again.');
-}
+const UNVERIFIED =
+  'The identity provider is not available, so the gateway cannot verify your access. Try again shortly.';
 
-function providerUnavailable(wait_ms: number): StageError {
-  return new StageError(
-    'temporarily_unavailable',
-    'The identity provider is not available, so the gateway cannot verify your access. Try again shortly.',
-    { headers: { 'retry-after': String(Math.ceil(wait_ms / 1000)) } },
-  );
-}
-
-interface ConsoleCallerOptions {
-  readonly config: GatewayConfig;
-  readonly identity: Identity | undefined;
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly telemetry: Pick<Telemetry, 'operation'>;
-}
+type ConsoleCallerOptions = Omit<AccountCheckContext, 'identity'> & { readonly identity: Identity | undefined };
 
 /** Authentication by the console's cookie, for one configuration. */
 export function createConsoleCallers(options: ConsoleCallerOptions) {
@@ -246,15 +210,12 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
   const lookUp = async (req: IncomingMessage, text: string): Promise<ConsoleSession | undefined> => {
     if (identity === undefined || identity.tokens.tags.fit(text)) return sessions.find(text);
     const address = origin_reader.address(req.socket.remoteAddress, req.headers);
-    const attempt = { text, address, is_ours: false };
-    const found = await identity.attempts.ask(
-      attempt,
-      () => sessions.find(text),
-      (session) => session !== undefined,
-    );
-    if ('answer' in found) return found.answer;
+    const credential = { text, address, is_ours: false };
+    const isGood = (session: ConsoleSession | undefined) => session !== undefined;
+    const result = await identity.attempts.lookUp(credential, () => sessions.find(text), isGood);
+    if ('found' in result) return result.found;
     const problem = 'Too many failed requests from your address; try again later.';
-    const headers = { 'retry-after': String(found.retry_after_seconds) };
+    const headers = { 'retry-after': String(result.retry_after_seconds) };
     throw new StageError('temporarily_unavailable', problem, { headers });
   };
 
@@ -287,7 +248,6 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
   };
 }
 
-/** Authentication by the console's cookie. */
 export type ConsoleCallers = ReturnType<typeof createConsoleCallers>;
 
 const OVER = 'Your session has ended or was idle for 30 minutes. Sign in again.';
@@ -335,7 +295,7 @@ export function beginConsole(sign_in: SignIn): Route {
   const { identity, clock, issuer } = sign_in;
   const cookies = signInCookies(issuer);
   const prefix = prefixOf(issuer);
-  const isExposed = !issuer.startsWith('https:') && !isLoopbackUrl(issuer);
+  const is_exposed = !issuer.startsWith('https:') && !isLoopbackUrl(issuer);
   return {
     // Some proxies write a trailing slash.
     path: [PATHS.console_sign_in, `${PATHS.console_sign_in}/`],
@@ -344,12 +304,12 @@ export function beginConsole(sign_in: SignIn): Route {
     head: false,
     async get(visit) {
       const { req } = visit;
-      refuseCrossSiteEmbed(req);
+      rejectCrossSiteEmbed(req);
       requireRequestRate(sign_in, req);
-      if (isExposed) return overHttp(visit);
+      if (is_exposed) return errorAnswer(visit, 403, OVER_HTTP, { outcome: 'refused', error_type: 'http' });
       const query = readQuery(req.originalUrl);
       const to = returnPath(query.get('back_to'), prefix);
-      const attempt = newConsoleAttempt(to, clock.now());
+      const attempt = { ...newSignInAttempt(), to, expires_at: clock.now() + SIGN_IN_SECONDS * 1000 };
       try {
         const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
         const sealed = await identity.tokens.seal(attempt, 'sign-in-attempt');
@@ -363,45 +323,37 @@ export function beginConsole(sign_in: SignIn): Route {
   };
 }
 
-function overHttp(visit: Visit): Answer {
-  const texts = {
-    title: 'The console needs HTTPS',
-    sentence: 'This gateway uses plain HTTP, so others on the network could take over your session.',
-    advice: 'Tell your administrator: server.public_url in gateway.yaml must be an https or loopback URL.',
-  };
-  return errorAnswer(visit, 403, texts, { outcome: 'refused', error_type: 'http' });
-}
+const OVER_HTTP = {
+  title: 'The console needs HTTPS',
+  sentence: 'This gateway uses plain HTTP, so others on the network could take over your session.',
+  advice: 'Tell your administrator: server.public_url in gateway.yaml must be an https or loopback URL.',
+};
 
 /** Completes a sign-in to the console, in the browser that began it, with a new session (no session fixation). */
 export async function finishConsoleSignIn(sign_in: SignIn, visit: Visit, attempt: ConsoleAttempt): Promise<Answer> {
-  const { issuer } = sign_in;
-  const cleared = signInCookies(issuer).clear(attempt.state);
-  const flow = consoleFlow(sign_in, visit, attempt.to);
-  const answer = await finish(sign_in, visit, flow, attempt).catch((error) => storeFailure(visit, flow.again, error));
-  const { 'set-cookie': set = [] } = answer.headers ?? {};
-  return { ...answer, headers: { ...answer.headers, 'set-cookie': [cleared, ...[set].flat()] } };
-}
-
-async function finish(sign_in: SignIn, visit: Visit, flow: SignInFlow, attempt: ConsoleAttempt): Promise<Answer> {
   const { identity, issuer, log } = sign_in;
-  const identified = await identifyPerson(sign_in, visit, flow, attempt);
-  if ('status' in identified) return identified;
-  const { person, grant } = identified;
-  const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');
+  const flow = consoleFlow(sign_in, visit, attempt.to);
   const { client, client_address } = flow;
-  const opened = await identity.console_sessions.open({ person, sealed_grant, client, client_address });
-  if (opened === undefined) {
-    const problem = (await identity.claimProblem(person)) ?? 'other_account';
-    return refuseAddress(sign_in, visit, flow, { person, problem });
+  try {
+    const identified = await identifyPerson(sign_in, visit, flow, attempt);
+    if ('status' in identified) return identified;
+    const { person, grant } = identified;
+    const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');
+    const opened = await identity.console_sessions.open({ person, sealed_grant, client, client_address });
+    if (opened === undefined) {
+      const problem = (await identity.claimProblem(person)) ?? 'other_account';
+      return await rejectAddress(sign_in, visit, flow, { person, problem });
+    }
+    await endTokensTheyLost(sign_in, person);
+    await endFormer(sign_in, visit);
+    const fields = { email: person.email, session: opened.id, client, client_address, ...logged(visit) };
+    log.info(fields, 'a console session began');
+    const cookies = [signInCookies(issuer).clear(attempt.state), sessionCookie(issuer).keep(opened.cookie)];
+    const location = `${issuer}${attempt.to}`;
+    return { status: 303, location, headers: { 'set-cookie': cookies }, result: { outcome: 'approved' } };
+  } catch (error) {
+    return storeFailure(visit, flow.again, error);
   }
-  await endTokensTheyLost(sign_in, person);
-  await endFormer(sign_in, visit);
-  log.info(
-    { email: person.email, session: opened.id, client, client_address, ...logged(visit) },
-    'a console session began',
-  );
-  const headers = { 'set-cookie': sessionCookie(issuer).keep(opened.cookie) };
-  return { status: 303, location: `${issuer}${attempt.to}`, headers, result: { outcome: 'approved' } };
 }
 
 async function endFormer({ identity, issuer }: SignIn, { req }: Visit): Promise<void> {
@@ -416,7 +368,7 @@ function consoleFlow({ issuer, addressOf }: SignIn, visit: Visit, to: string): S
     client: browserName(visit.req.headers['user-agent']),
     client_address: addressOf(visit.req),
     again: signInAgain({ issuer }, to),
-    async refuse({ message, advice = 'To try again, sign in again.', reason }) {
+    async reject({ message, advice = 'To try again, sign in again.', reason }) {
       const texts = { title: 'Access denied', sentence: message, advice, again: signInAgain({ issuer }, to, true) };
       return errorAnswer(visit, 403, texts, { outcome: 'refused', error_type: reason });
     },

@@ -1,7 +1,6 @@
-import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { SignInAttempt } from '../../../domain/identity/provider/provider.ts';
-import type { PendingGrant } from '../../../domain/identity/sessions/device-grants.ts';
 import type { SessionTokens } from '../../../domain/identity/sessions/session-tokens.ts';
 
 /**
@@ -28,7 +27,8 @@ export function isCrossSiteEmbed({
   return from_elsewhere && destination !== 'document';
 }
 
-const SECONDS = 600;
+/** Longest duration of a sign-in in a browser. */
+export const SIGN_IN_SECONDS = 600;
 const MAX_CHARS = 4096;
 /** Concurrent sign-ins of a browser: enough for a person, and small beside the limit for all headers. */
 const MAX_KEPT = 5;
@@ -45,7 +45,7 @@ export function signInCookies(issuer: string) {
   // Lax: the identity provider's redirect back is a cross-site navigation, on which browsers omit Strict cookies.
   const attributes = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
   const nameOf = (state: string) => `${prefix}${hash('sha256', state, 'base64url').slice(0, NAME_HASH_CHARS)}`;
-  const kept = (name: string, value: string) => `${name}=${value}; ${attributes}; Max-Age=${SECONDS}`;
+  const kept = (name: string, value: string) => `${name}=${value}; ${attributes}; Max-Age=${SIGN_IN_SECONDS}`;
   const cleared = (name: string) => `${name}=; ${attributes}; Max-Age=0`;
   return {
     /** The value for a state; `undefined` if it is missing, oversized or duplicated. */
@@ -92,7 +92,6 @@ export function sessionCookie(issuer: string) {
   };
 }
 
-/** Session cookie of the console. */
 export type SessionCookie = ReturnType<typeof sessionCookie>;
 
 /** An authorization request for a device sign-in, stored encrypted in the browser's cookie. */
@@ -101,7 +100,6 @@ export interface BrowserAttempt extends SignInAttempt {
   readonly expires_at: number;
 }
 
-/** An authorization request for a sign-in to the console. */
 export interface ConsoleAttempt extends SignInAttempt {
   /** The requested page: path and query below the public URL. */
   readonly to: string;
@@ -113,24 +111,6 @@ export interface FinishedAttempt extends Pick<BrowserAttempt, 'state' | 'expires
   readonly signed_in: { readonly email: string; readonly client: string };
 }
 
-const RANDOM_BYTES = 32;
-const LIFETIME_MS = 600_000;
-
-/** Creates an attempt for a device grant, with a random state, nonce and code verifier. */
-export function newAttempt(grant: PendingGrant): BrowserAttempt {
-  return { ...freshAttempt(), grant_id: grant.id, expires_at: grant.expires_at.getTime() };
-}
-
-/** Creates an attempt for a page of the console. */
-export function newConsoleAttempt(to: string, now: number): ConsoleAttempt {
-  return { ...freshAttempt(), to, expires_at: now + LIFETIME_MS };
-}
-
-function freshAttempt(): SignInAttempt {
-  const random = () => randomBytes(RANDOM_BYTES).toString('base64url');
-  return { state: random(), nonce: random(), code_verifier: random() };
-}
-
 /** Decrypts the attempt of a state; `undefined` if the cookie is forged, of another state, or expired. */
 export async function openAttempt(
   sealed: string,
@@ -138,9 +118,8 @@ export async function openAttempt(
   tokens: Pick<SessionTokens, 'open'>,
   now: number,
 ): Promise<BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined> {
-  type Stored = BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined;
   // Only the gateway can encrypt one, so its shape is not validated.
-  const attempt = (await tokens.open(sealed, 'sign-in-attempt')) as Stored;
+  const attempt = (await tokens.open(sealed, 'sign-in-attempt')) as Awaited<ReturnType<typeof openAttempt>>;
   if (attempt === undefined || !sameSecret(state, attempt.state)) return undefined;
   return attempt.expires_at > now ? attempt : undefined;
 }

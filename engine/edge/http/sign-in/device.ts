@@ -1,18 +1,11 @@
 import type { Router } from 'express';
 import type { BrandingConfig } from '../../../base/contract/config.ts';
-import { ProviderError } from '../../../domain/identity/provider/provider.ts';
+import { newSignInAttempt, ProviderError } from '../../../domain/identity/provider/provider.ts';
 import type { PendingGrant } from '../../../domain/identity/sessions/device-grants.ts';
 import { isCodeLike, TYPED_CHARS } from '../../../domain/identity/sessions/secrets.ts';
 import { finishConsoleSignIn } from './console.ts';
-import {
-  type BrowserAttempt,
-  type FinishedAttempt,
-  isSameOrigin,
-  newAttempt,
-  openAttempt,
-  signInCookies,
-} from './cookies.ts';
-import { OAuthError, readForm, readQuery, refuseCrossSiteEmbed, requireRequestRate, tooManyRequests } from './forms.ts';
+import { type BrowserAttempt, type FinishedAttempt, isSameOrigin, openAttempt, signInCookies } from './cookies.ts';
+import { OAuthError, readForm, readQuery, rejectCrossSiteEmbed, requireRequestRate, tooManyRequests } from './forms.ts';
 import { confirmPage, declinedPage, enterCodePage, expiredPage, signInOffPage, successPage } from './pages.ts';
 import { DEVICE_GRANT, PATHS, REFRESH_GRANT } from './paths.ts';
 import {
@@ -21,7 +14,7 @@ import {
   deviceOf,
   identifyPerson,
   providerFailure,
-  refuseAddress,
+  rejectAddress,
   storeFailure,
 } from './refusals.ts';
 import {
@@ -72,7 +65,7 @@ export function deviceAuthorization(sign_in: SignIn): Route {
     async post({ req }) {
       // Other parameters are ignored, but an invalid form is an error of the client.
       const surface = (await readForm(req, form)).get('surface');
-      refuseCrossSiteEmbed(req, 'This endpoint is for programs, not for pages of other sites.');
+      rejectCrossSiteEmbed(req, 'This endpoint is for programs, not for pages of other sites.');
       const address = addressOf(req);
       const limit = await attempts.count('device_authorization', address);
       if (limit !== undefined) {
@@ -125,7 +118,7 @@ export function device(sign_in: SignIn): Route {
       const typed = readQuery(req.originalUrl).get('user_code');
       if (typed === undefined) return { status: 200, page: enterCodePage({ login_notice }) };
       if (!isCodeLike(typed)) return malformed(typed);
-      refuseCrossSiteEmbed(req);
+      rejectCrossSiteEmbed(req);
       const grant = await enter(addressOf(req), typed);
       if (grant === undefined) return unknown(typed);
       return { status: 200, page: confirmPage({ grant, now: new Date(clock.now()), login_notice }) };
@@ -186,7 +179,7 @@ async function redirectToProvider(
   other_account: boolean,
 ): Promise<Answer> {
   const { provider, device_grants, tokens } = sign_in.identity;
-  const attempt = newAttempt(grant);
+  const attempt = { ...newSignInAttempt(), grant_id: grant.id, expires_at: grant.expires_at.getTime() };
   let url: URL;
   try {
     url = await provider.authorizationUrl(attempt, { other_account });
@@ -218,18 +211,11 @@ export function callback(sign_in: SignIn): Route {
       // The person reloads the last page.
       if ('signed_in' in attempt) return { status: 200, page: successPage(attempt.signed_in) };
       requireRequestRate(sign_in, visit.req);
-      if ('to' in attempt) return finishConsoleSignIn(sign_in, visit, attempt);
-      const grant = await identity.device_grants.takeState(state);
-      const answer: Ended =
-        grant === undefined || grant.id !== attempt.grant_id
-          ? EXPIRED
-          : await finishDeviceSignIn(sign_in, visit, grant, attempt);
-      const { finished, ...shown } = answer;
-      const set_cookie =
-        finished === undefined
-          ? cookies.clear(state)
-          : cookies.keep(visit.req.headers, state, await identity.tokens.seal(finished, 'sign-in-attempt'));
-      return { ...shown, headers: { ...shown.headers, 'set-cookie': set_cookie } };
+      const answer =
+        'to' in attempt
+          ? await finishConsoleSignIn(sign_in, visit, attempt)
+          : await finishDeviceSignIn(sign_in, visit, attempt);
+      return { ...answer, headers: { 'set-cookie': cookies.clear(state), ...answer.headers } };
     },
   };
 }
@@ -239,8 +225,6 @@ const EXPIRED: Answer = {
   page: expiredPage(),
   result: { outcome: 'refused', error_type: 'expired' },
 };
-
-type Ended = Answer & { readonly finished?: FinishedAttempt };
 
 function nothingToFinish({ issuer }: Pick<SignIn, 'issuer'>, visit: Visit): Answer {
   const texts = {
@@ -253,13 +237,11 @@ function nothingToFinish({ issuer }: Pick<SignIn, 'issuer'>, visit: Visit): Answ
 }
 
 /** Completes a device sign-in. Its state is used up: after a failure the person begins again with the code. */
-async function finishDeviceSignIn(
-  sign_in: SignIn,
-  visit: Visit,
-  grant: PendingGrant,
-  attempt: BrowserAttempt,
-): Promise<Ended> {
+async function finishDeviceSignIn(sign_in: SignIn, visit: Visit, attempt: BrowserAttempt): Promise<Answer> {
   const { identity, log } = sign_in;
+  const { state, grant_id, expires_at } = attempt;
+  const grant = await identity.device_grants.takeState(state);
+  if (grant === undefined || grant.id !== grant_id) return EXPIRED;
   const { client, client_address } = grant;
   const flow = deviceFlow(sign_in, visit, grant);
   try {
@@ -267,15 +249,17 @@ async function finishDeviceSignIn(
     if ('status' in identified) return identified;
     const { person } = identified;
     const problem = await identity.claimProblem(person);
-    if (problem !== undefined) return await refuseAddress(sign_in, visit, flow, { person, problem });
+    if (problem !== undefined) return await rejectAddress(sign_in, visit, flow, { person, problem });
     const sealed_grant = await identity.tokens.seal(identified.grant, 'provider-grant');
     if (!(await identity.device_grants.approve(grant.id, { person, sealed_grant }))) return EXPIRED;
     // Only unfinished sign-ins count against the limit: many people may share an address.
     await identity.attempts.forgive('device_authorization', client_address).catch(() => {});
     log.info({ email: person.email, client, client_address, ...logged(visit) }, 'a sign-in was approved');
     const signed_in = { email: person.email, client };
-    const finished = { state: attempt.state, expires_at: attempt.expires_at, signed_in };
-    return { status: 200, page: successPage(signed_in), finished, result: { outcome: 'approved' } };
+    const finished: FinishedAttempt = { state, expires_at, signed_in };
+    const sealed = await identity.tokens.seal(finished, 'sign-in-attempt');
+    const headers = { 'set-cookie': signInCookies(sign_in.issuer).keep(visit.req.headers, state, sealed) };
+    return { status: 200, headers, page: successPage(signed_in), result: { outcome: 'approved' } };
   } catch (error) {
     return storeFailure(visit, flow.again, error);
   }

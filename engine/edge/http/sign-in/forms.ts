@@ -162,8 +162,8 @@ async function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Re
   }
 }
 
-/** Refuses background requests from pages of other sites. Raises OAuthError. */
-export function refuseCrossSiteEmbed({ headers }: Request, message = 'This page cannot be embedded.'): void {
+/** Rejects background requests from pages of other sites. Raises OAuthError. */
+export function rejectCrossSiteEmbed({ headers }: Request, message = 'This page cannot be embedded.'): void {
   if (isCrossSiteEmbed(headers)) throw new OAuthError('invalid_request', message, { status: 403 });
 }
 

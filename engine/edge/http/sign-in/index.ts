@@ -1,6 +1,7 @@
 import type { Router } from 'express';
 import { clientCommand } from '../../../base/contract/client-package.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
+import { DEFINITIONS } from '../../../domain/protocols/definitions.ts';
 import { createOriginReader } from '../client.ts';
 import { beginConsole } from './console.ts';
 import { callback, device, deviceAuthorization, deviceWithSlash, discovery } from './device.ts';
@@ -8,6 +9,8 @@ import { html, type Page } from './pages.ts';
 import { PATHS } from './paths.ts';
 import { type Answer, mountRoutes, type SignIn, type SignInOptions } from './routes.ts';
 import { revoke, token } from './token.ts';
+
+const keyOf = (name: string): string => name.toLowerCase().replaceAll(' ', '_');
 
 /** Serves the root of the gateway: a page for browsers, JSON for programs. */
 export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'log'>): Router {
@@ -18,7 +21,9 @@ export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'lo
   const json = {
     status: 'ok',
     name: config.branding?.name ?? 'Model gateway',
-    base_urls: { messages: root, chat_completions: `${root}/v1`, responses: `${root}/v1` },
+    base_urls: Object.fromEntries(
+      Object.values(DEFINITIONS).map(({ name, clients }) => [keyOf(name), root + clients.base_path]),
+    ),
     protocol: `${root}${PATHS.protocol}`,
     console: `${root}${PATHS.console}`,
     ...(signs_in && { sign_in: `${root}${PATHS.discovery}` }),

@@ -122,7 +122,6 @@ const ICON = `data:image/svg+xml,${encodeURIComponent(
 
 const STYLE: Html = { markup: `<style>${PAGE_STYLE}</style>` };
 
-/** A page: its title, and what is in its main part. */
 export interface Page {
   readonly title: string;
   readonly content: Html;
@@ -264,14 +263,13 @@ ${notice(login_notice)}
   };
 }
 
-/** The page after a successful sign-in. */
 export function successPage({ email, client = '' }: { readonly email: string; readonly client?: string }): Page {
   const sentence = html`${client === '' ? 'Your terminal' : client} now works as <strong>${email}</strong>.`;
   const advice = 'You can close this window and go back to your terminal.';
   return { title: 'Signed in', content: outcome('good', 'You are signed in', sentence, advice) };
 }
 
-/** The page for a person whom the identity provider or the gateway refuses. */
+/** The page for a person whom the identity provider or the gateway rejects. */
 export function deniedPage(options: {
   readonly reason: string;
   /** By default: the terminal stopped waiting. */
@@ -300,7 +298,6 @@ export function declinedPage(): Page {
   return { title: 'Sign-in refused', content: outcome('good', 'The sign-in was refused', sentence, advice) };
 }
 
-/** The page for an expired or used code. */
 export function expiredPage(): Page {
   return errorPage({
     title: 'This code is no longer valid',
@@ -315,7 +312,6 @@ export interface Reference {
   readonly at: Date;
 }
 
-/** Texts of an error page. */
 export interface ErrorTexts {
   readonly title: string;
   readonly sentence: string;
@@ -325,7 +321,6 @@ export interface ErrorTexts {
   readonly more?: Html | undefined;
 }
 
-/** Any other error page. */
 export function errorPage({ title, sentence, advice, again, more }: ErrorTexts, reference?: Reference): Page {
   return {
     title,
@@ -336,7 +331,6 @@ ${reference && html`<p class="reference">For your administrator: request ${refer
   };
 }
 
-/** The page at the sign-in paths of a gateway that has no identity provider. */
 export function signInOffPage(): Page {
   return errorPage({
     title: 'Sign-in is not set up',

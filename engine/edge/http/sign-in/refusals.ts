@@ -50,7 +50,6 @@ function nameOf(surface: string, product: string): string {
   return same && version ? `${name} ${version}` : name;
 }
 
-/** The "Try again" link of an error page. */
 export interface RetryLink {
   readonly href: string;
   readonly label: string;
@@ -111,8 +110,8 @@ export interface SignInFlow {
   readonly client: string;
   readonly client_address: string;
   readonly again: RetryLink;
-  /** @param refusal its reason is the `error_type` in telemetry. */
-  refuse(refusal: { readonly message: string; readonly advice?: string; readonly reason: string }): Promise<Answer>;
+  /** @param rejection its reason is the `error_type` in telemetry. */
+  reject(rejection: { readonly message: string; readonly advice?: string; readonly reason: string }): Promise<Answer>;
 }
 
 /** Device sign-in: a refusal ends it in the terminal and in the browser, which offers to sign in with another account. */
@@ -122,7 +121,7 @@ export function deviceFlow(sign_in: SignIn, { reference }: Visit, grant: Pending
     client,
     client_address,
     again: backTo(sign_in, grant),
-    async refuse({ message, advice, reason }) {
+    async reject({ message, advice, reason }) {
       await sign_in.identity.device_grants.deny(grant.id, message);
       const page = deniedPage({ reason: message, advice, reference, user_code });
       return { status: 403, page, result: { outcome: 'refused', error_type: reason } };
@@ -153,17 +152,17 @@ export async function identifyPerson(
     const fields = { reason: identified.message, client: flow.client, ...logged(visit) };
     log.info(fields, 'the identity provider refused a sign-in');
     const message = 'You cancelled the sign-in, or your identity provider denied access to the gateway.';
-    return flow.refuse({ message, reason: 'provider_refused' });
+    return flow.reject({ message, reason: 'provider_refused' });
   }
   const { claims, grant, scopes } = identified;
   const admission = identity.admit(claims, scopes);
   notePerson(req.res, claims);
-  if ('refused' in admission) return refusePerson(sign_in, visit, flow, { claims, admission });
+  if ('refused' in admission) return rejectPerson(sign_in, visit, flow, { claims, admission });
   notePerson(req.res, admission.person);
   return { person: admission.person, grant };
 }
 
-async function refusePerson(
+async function rejectPerson(
   sign_in: SignIn,
   visit: Visit,
   flow: SignInFlow,
@@ -183,7 +182,7 @@ async function refusePerson(
   const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
   const { client, client_address } = flow;
   await noteRefusal(sign_in, { ...who, client, client_address, request_id, refused, detail, groups, expected });
-  return flow.refuse({ message, reason: refused });
+  return flow.reject({ message, reason: refused });
 }
 
 const CLAIM_REASON: Readonly<Record<ClaimProblem, string>> = {
@@ -192,8 +191,8 @@ const CLAIM_REASON: Readonly<Record<ClaimProblem, string>> = {
   administrator_made: 'administrators created access tokens for that address; a sign-in does not take them over.',
 };
 
-/** Refuses an account that claims the address of another account. Nothing of the owner ends; an administrator decides. */
-export async function refuseAddress(
+/** Rejects an account that claims the address of another account. Nothing of the owner ends; an administrator decides. */
+export async function rejectAddress(
   sign_in: SignIn,
   visit: Visit,
   flow: SignInFlow,
@@ -208,5 +207,5 @@ export async function refuseAddress(
   await noteRefusal(sign_in, { ...noted, client, client_address, request_id: visit.reference.request_id });
   const advice = 'If the address is yours, ask your administrator to assign it to your account, then sign in again.';
   const message = `You are signed in as ${email}, but ${CLAIM_REASON[problem]}`;
-  return flow.refuse({ message, advice, reason: problem });
+  return flow.reject({ message, advice, reason: problem });
 }

@@ -31,7 +31,6 @@ function resultOfError({ error, status, reason }: OAuthError): VisitResult | und
   return { outcome: status < 500 ? 'refused' : 'failed', error_type: reason ?? error };
 }
 
-/** Dependencies of the sign-in routes. */
 export type SignInOptions = AccountCheckContext;
 
 /** Shared context of the sign-in routes. */
@@ -69,7 +68,6 @@ export function errorAnswer({ reference }: Visit, status: number, texts: ErrorTe
   return { status, page: errorPage(texts, reference), ...(result && { result }) };
 }
 
-/** Log fields of a visit. */
 export function logged({ reference, trace }: Visit): { readonly request_id: string; readonly trace_id: string } {
   return { request_id: reference.request_id, trace_id: trace.trace_id };
 }

@@ -1,12 +1,5 @@
-import {
-  type AccountCheckContext,
-  checkAccount,
-  endAsRefused,
-  type Rechecked,
-  recheckSession,
-  suspendPerson,
-  type TakenSession,
-} from '../../../domain/identity/deprovisioning/recheck-session.ts';
+import { endUnrenewed, recheckSession } from '../../../domain/identity/deprovisioning/recheck-session.ts';
+import type { ProviderError } from '../../../domain/identity/provider/provider.ts';
 import type { PollResult } from '../../../domain/identity/sessions/device-grants.ts';
 import { isRefreshToken, isSecret } from '../../../domain/identity/sessions/secrets.ts';
 import type {
@@ -14,6 +7,7 @@ import type {
   PresentedToken,
   RefreshBegun,
   RefreshedSession,
+  TakenSession,
 } from '../../../domain/identity/sessions/sessions.ts';
 import { endTokensTheyLost } from '../../../domain/identity/tokens/tokens.ts';
 import { notePerson } from '../request-identity.ts';
@@ -48,10 +42,10 @@ async function lookUp<Found>(
   },
 ): Promise<Found> {
   const credential = { text, address: addressOf(req), is_ours: options.is_ours || tokens.tags.fit(text) };
-  const found = await attempts.ask(credential, options.find, options.isGood);
-  if ('answer' in found) return found.answer;
+  const result = await attempts.lookUp(credential, options.find, options.isGood);
+  if ('found' in result) return result.found;
   const { advice, error = 'temporarily_unavailable' } = options;
-  throw tooManyRequests(`Too many failed requests; ${advice}`, found.retry_after_seconds, error);
+  throw tooManyRequests(`Too many failed requests; ${advice}`, result.retry_after_seconds, error);
 }
 
 /**
@@ -75,7 +69,7 @@ async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Pr
     case 'busy':
       throw temporarilyUnavailable('Another request is renewing this session; use its result.', { reason: 'busy' });
     case 'replaced':
-      throw refuseReplaced(sign_in, begun, presented, visit);
+      throw rejectReplaced(sign_in, begun, presented, visit);
     default:
       throw notRenewable(USELESS[begun.outcome], begun.outcome);
   }
@@ -92,7 +86,7 @@ const USELESS = {
  * The session stays, as ending it would sign out the rightful owner, too. The first refusal is temporary: then a Messages client
  * re-reads its stored credentials, while after a final refusal it gives up.
  */
-function refuseReplaced(
+function rejectReplaced(
   { log }: SignIn,
   { is_first, session: { id, person } }: Extract<RefreshBegun, { outcome: 'replaced' }>,
   { client_address }: PresentedToken,
@@ -118,7 +112,13 @@ async function renew(
   const { request_id } = reference;
   const occasion = { when: 'when a session was to be renewed', request: { client_address, request_id } };
   const rechecked = await recheckSession(sign_in, session, occasion);
-  if (rechecked.outcome !== 'stays') throw await notRenewed(sign_in, session, rechecked, visit);
+  if (rechecked.outcome === 'unavailable') throw providerUnavailable(sign_in, session, rechecked.error, visit);
+  if (rechecked.outcome !== 'stays') {
+    const message = await endUnrenewed(sign_in, session, rechecked);
+    const { outcome } = rechecked;
+    if ('error' in rechecked) throw notRenewable(message, `provider_${outcome}`, rechecked.error);
+    throw notRenewable(message, outcome);
+  }
   const { person, sealed_grant } = rechecked;
   if (!req.socket.writable) {
     // The client disconnected and would not receive a new refresh token.
@@ -131,49 +131,13 @@ async function renew(
   return renewed;
 }
 
-async function notRenewed(
-  sign_in: SignIn,
-  session: TakenSession,
-  rechecked: Exclude<Rechecked, { outcome: 'stays' }>,
-  visit: Visit,
-): Promise<OAuthError> {
-  const { identity, log } = sign_in;
-  switch (rechecked.outcome) {
-    case 'unreadable':
-      // The session stays: the key may come back, for example when a failed update is undone.
-      return notRenewable('The keys of the gateway were changed; sign in again.', rechecked.outcome);
-    case 'other_provider':
-      await identity.sessions.end(session.id, 'the identity provider was changed');
-      return notRenewable('The identity provider of this gateway was changed; sign in again.', rechecked.outcome);
-    case 'other_identity':
-      return notRenewable(
-        'The identity provider now reports another identity for you; sign in again.',
-        rechecked.outcome,
-      );
-    case 'not_admitted':
-      return notRenewable(rechecked.message, rechecked.outcome);
-    case 'unavailable': {
-      const { error } = rechecked;
-      const fields = { reason: error.message, session: session.id, ...logged(visit) };
-      if (error.problem === 'unavailable') {
-        log.warn(fields, 'a session was not renewed: the identity provider is unavailable');
-      } else {
-        log.error(fields, 'a session was not renewed: invalid response from the identity provider');
-      }
-      const reason = `provider_${error.problem}`;
-      const more = { cause: error, retry_after_seconds: 5, reason };
-      return temporarilyUnavailable('The identity provider is not available at the moment; try again.', more);
-    }
-    case 'refused':
-      await suspendUnlessVerified(sign_in, session);
-      return notRenewable(NOT_RENEWED, 'provider_refused', rechecked.error);
-    case 'unaskable':
-      await endAsRefused(sign_in, session, rechecked.error);
-      return notRenewable(NOT_RENEWED, 'provider_unaskable', rechecked.error);
-  }
+function providerUnavailable({ log }: SignIn, { id }: TakenSession, error: ProviderError, visit: Visit): OAuthError {
+  const level = error.problem === 'unavailable' ? 'warn' : 'error';
+  const fields = { reason: error.message, session: id, ...logged(visit) };
+  log[level](fields, 'a session was not renewed: no usable response from the identity provider');
+  const more = { cause: error, retry_after_seconds: 5, reason: `provider_${error.problem}` };
+  return temporarilyUnavailable('The identity provider is not available at the moment; try again.', more);
 }
-
-const NOT_RENEWED = 'The identity provider did not renew your sign-in; sign in again.';
 
 async function finish({ identity }: SignIn, { id }: TakenSession, refreshed: RefreshedSession) {
   try {
@@ -183,16 +147,6 @@ async function finish({ identity }: SignIn, { id }: TakenSession, refreshed: Ref
     await identity.sessions.abandonRefresh(id, refreshed.sealed_grant).catch(() => {});
     throw error;
   }
-}
-
-/** Suspends a person's own tokens after the provider refused one of their sessions, unless another session still verifies them. */
-export async function suspendUnlessVerified(
-  sign_in: AccountCheckContext,
-  { person: { email } }: Pick<TakenSession, 'person'>,
-): Promise<void> {
-  const answer = await checkAccount(sign_in, email);
-  if (answer === 'verified' || answer === 'not_admitted') return;
-  await suspendPerson(sign_in, email, 'the identity provider refused to renew the sign-in');
 }
 
 /** Token endpoint: issues session tokens to approved devices, and renews them (RFC 8628 section 3.4, RFC 6749 section 6). */

@@ -1,5 +1,6 @@
 import { relative, sep } from 'node:path';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { type Fields, isFields } from '../../../base/kit/json/fields.ts';
 import { secretFile, secretInFile } from '../../../base/kit/secret-names.ts';
 import type { PipelineSpec, Policy } from '../../../base/source/spec.ts';
 
@@ -85,9 +86,7 @@ export function isSame(a: unknown, b: unknown): boolean {
 
 function ordered(value: unknown): string {
   return JSON.stringify(value, (_key, item: unknown) =>
-    typeof item === 'object' && item !== null && !Array.isArray(item)
-      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : item,
+    isFields(item) ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1))) : item,
   );
 }
 
@@ -104,20 +103,16 @@ function relativePath(text: string, directory: string): string {
   return text.startsWith(directory + sep) ? relative(directory, text) : text;
 }
 
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 /** The innermost differing values, as `300 -> 60` with keys joined by dots; of long lists, removed and added items. */
 export function compareValues(
   before: unknown,
   after: unknown,
   path = '',
 ): { readonly path: string; readonly change: string }[] {
-  if (isMapping(before) && isMapping(after)) {
+  if (isFields(before) && isFields(after)) {
     const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
     // Settings may have names of Object.prototype.
-    const own = (value: Record<string, unknown>, key: string) => (Object.hasOwn(value, key) ? value[key] : undefined);
+    const own = (value: Fields, key: string) => (Object.hasOwn(value, key) ? value[key] : undefined);
     return [...keys].flatMap((key) =>
       compareValues(own(before, key), own(after, key), path === '' ? key : `${path}.${key}`),
     );

@@ -27,7 +27,7 @@ export async function diffConfigurations(
 }
 
 const formatRule = ({ logic, mode }: AccessRule): string =>
-  `${mode === 'shadow' ? 'would refuse, in shadow mode,' : 'refuses'} ${logic === true ? 'everything' : `when ${formatCondition(logic)}`}`;
+  `${mode === 'shadow' ? 'would reject, in shadow mode,' : 'rejects'} ${logic === true ? 'everything' : `when ${formatCondition(logic)}`}`;
 
 function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[] {
   const byName = (config: GatewayConfig) => new Map(accessRules(config).map((rule) => [rule.name, rule]));

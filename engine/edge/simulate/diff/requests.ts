@@ -1,4 +1,5 @@
 import type { AuditRecord } from '../../../base/contract/services.ts';
+import { counted } from '../../../base/kit/text/suggest.ts';
 import { fieldOf, RECORDED_FACTS, recordedFacts, seenFacts } from '../../../domain/audit/recorded-facts.ts';
 import type { FactPage } from '../../../domain/audit/request-records.ts';
 import { configHash } from '../../../domain/telemetry/config-hash.ts';
@@ -87,8 +88,6 @@ interface Counted {
   readonly people: Map<string, number>;
 }
 
-const counted = (many: number, one: string, several = `${one}s`) => `${many} ${many === 1 ? one : several}`;
-
 class Tally {
   readonly #changes = new Map<string, Counted>();
   #requests = 0;
@@ -168,7 +167,7 @@ function asChange({ difference: { subject, words }, requests, people }: Counted)
 
 interface Difference {
   readonly subject: string;
-  /** A sentence about `{requests}`, as in `refuses 12 requests of 2 people`. */
+  /** A sentence about `{requests}`, as in `rejects 12 requests of 2 people`. */
   readonly words: string;
   readonly is_unknown?: true;
 }
@@ -181,7 +180,7 @@ const isSame = (a: Verdict, b: Verdict): boolean =>
 function differences(before: Verdict, after: Verdict): Difference[] {
   if (after.end === 'unknown') return [unknown(after.by, after.with!)];
   if (before.end === 'unknown') return [unknown(before.by, before.with!)];
-  // One configuration refuses before the body, the other one needs it.
+  // One configuration rejects before the body is read, the other one needs it.
   const unread = [before, after].find(({ end }) => end === 'unread');
   if (unread !== undefined && before.end !== after.end) {
     const words = 'unknown for {requests}: {their bodies were|its body was} not read';
@@ -198,14 +197,14 @@ const unknown = (subject: string, missing: string): Difference => ({
 
 function change(before: Verdict, after: Verdict): Difference {
   if (after.end === 'refused') {
-    const also = before.end === 'refused' ? `, which ${before.by} refused before` : '';
+    const also = before.end === 'refused' ? `, which ${before.by} rejected before` : '';
     if (before.end === 'refused' && before.by === after.by) {
-      return { subject: after.by, words: `refuses {requests} with${about(after)} instead of${about(before)}` };
+      return { subject: after.by, words: `rejects {requests} with${about(after)} instead of${about(before)}` };
     }
-    return { subject: after.by, words: `refuses {requests}${also}${about(after)}` };
+    return { subject: after.by, words: `rejects {requests}${also}${about(after)}` };
   }
   const now = outcome(after);
-  if (before.end === 'refused') return { subject: before.by, words: `no longer refuses {requests}, which ${now}` };
+  if (before.end === 'refused') return { subject: before.by, words: `no longer rejects {requests}, which ${now}` };
   if (before.end === 'served' && after.end === 'served') {
     const is_moved = before.by !== after.by;
     const model = before.model === after.model ? '' : ` as ${after.model}`;

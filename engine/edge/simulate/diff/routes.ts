@@ -12,7 +12,7 @@ export function groupsOf({ token_groups }: GatewayConfig): string[] {
   return token_groups.length === 0 ? ['all'] : token_groups.map(({ name }) => name);
 }
 
-/** What a token group opens where gateway.yaml names no models, in words. */
+/** The models of token groups in words, for a gateway.yaml without models. */
 function listedModels({ token_groups }: GatewayConfig): Map<string, string[]> {
   const groups = token_groups.length === 0 ? [{ name: 'all', models: ['*'] }] : token_groups;
   const wordsOf = (glob: string) => (glob === '*' ? 'what the upstreams list' : `what the upstreams list of ${glob}`);
@@ -41,13 +41,13 @@ export function diffModels(before: GatewayConfig, after: GatewayConfig): Change[
   );
 }
 
-/** Where a request goes under a condition that is not decided by caller and model alone. */
+/** A route with a condition that caller and model alone do not decide. */
 interface Branch {
   readonly when: unknown;
   readonly upstream: string;
 }
 
-/** The upstreams a group's requests for a model can go to, in order of decision; the last has no condition. */
+/** The possible routes of a group's requests for a model, in order of evaluation; the last has no condition. */
 function branchesOf(config: GatewayConfig, group: string, model: ModelConfig): Branch[] {
   const known = new Map<string, unknown>([
     ['principal.groups', [group]],
@@ -67,7 +67,7 @@ function branchesOf(config: GatewayConfig, group: string, model: ModelConfig): B
   return withoutIdle([...branches, { when: true, upstream: formatUpstreams(config.routing.default_upstreams) }]);
 }
 
-/** Branches that lead where everything else goes decide nothing. */
+/** Without branches that lead to the same upstream as the last one. */
 function withoutIdle(branches: readonly Branch[]): Branch[] {
   const last = branches.at(-1)!;
   const deciding = branches.slice(0, -1);
@@ -110,7 +110,7 @@ export function diffRoutes(before: GatewayConfig, after: GatewayConfig): Change[
   return [...moves.values()].flatMap((together) => {
     const { from, to } = together[0]!;
     const by_group = Map.groupBy(together, ({ group }) => group);
-    // Groups that move the same models are told together.
+    // Groups that move the same models are reported together.
     const groups_by_models = Map.groupBy(by_group.keys(), (group) =>
       by_group
         .get(group)!

@@ -6,7 +6,7 @@ import type { ErrorClause, PipelineSpec, StageEntry } from '../../../base/source
 import { ownBoundary, ownPool } from '../../../pipeline/load/config-shape.ts';
 import { type Change, compareNames, compareValues, diffByName, isSame, relativePaths, type Usable } from './change.ts';
 
-/** What is written of an upstream: what it has for want of a name follows from the rest. */
+/** An upstream without the defaults that follow from its other keys. */
 function asWritten({ cache_pool, state_boundary, ...upstream }: UpstreamConfig, directory: string) {
   return {
     ...(relativePaths(upstream, directory) as typeof upstream),
@@ -15,7 +15,7 @@ function asWritten({ cache_pool, state_boundary, ...upstream }: UpstreamConfig, 
   };
 }
 
-/** Upstreams that come, go or change. */
+/** Added, removed and changed upstreams. */
 export function diffUpstreams(before: Usable, after: Usable): Change[] {
   const byName = ({ config, directory }: Usable) =>
     new Map(config.upstreams.map((each) => [each.name, asWritten(each, directory)]));
@@ -26,7 +26,7 @@ export function diffUpstreams(before: Usable, after: Usable): Change[] {
   });
 }
 
-const TOLD_ELSEWHERE = new Set([
+const IN_OTHER_SECTIONS = new Set([
   'upstreams',
   'models',
   'from_model_lists',
@@ -39,13 +39,13 @@ const TOLD_ELSEWHERE = new Set([
   'policies',
   'all_pipelines',
 ]);
-const LIMITS_TOLD_ELSEWHERE = new Set(['defaults', 'rules']);
+const LIMITS_IN_OTHER_SECTIONS = new Set(['defaults', 'rules']);
 
 function withoutKeys(value: object, keys: ReadonlySet<string>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(value).filter(([key]) => !keys.has(key)));
 }
 
-/** What models are called, by people, clients and upstreams, and what they can do, for those in both configurations. */
+/** Names and capabilities of the models in both configurations. */
 function modelTraits({ models }: GatewayConfig, other: GatewayConfig): Record<string, object> {
   const ids = new Set(other.models.map(({ id }) => id));
   const shared = models.filter(({ id }) => ids.has(id));
@@ -68,11 +68,11 @@ function otherSettings({ config, directory }: Usable, other: Usable): Record<str
     pipelines: _pipelines,
     stages: _stages,
     ...rest
-  } = withoutKeys(config, TOLD_ELSEWHERE) as unknown as GatewayConfig;
+  } = withoutKeys(config, IN_OTHER_SECTIONS) as unknown as GatewayConfig;
   const settings = {
     ...rest,
-    // Without the section windows are those of UTC.
-    spend_limits: withoutKeys(spend_limits ?? { time_zone: 'UTC' }, LIMITS_TOLD_ELSEWHERE),
+    // The default time zone is UTC.
+    spend_limits: withoutKeys(spend_limits ?? { time_zone: 'UTC' }, LIMITS_IN_OTHER_SECTIONS),
     routing: {
       default_upstreams: formatUpstreams(config.routing.default_upstreams),
       attempts: config.routing.attempts,
@@ -82,7 +82,7 @@ function otherSettings({ config, directory }: Usable, other: Usable): Record<str
   return relativePaths(settings, directory) as Record<string, unknown>;
 }
 
-/** What follows from another value, where nobody would guess it. */
+/** Unexpected consequences of a change. */
 const FURTHER: Readonly<Record<string, readonly string[]>> = {
   'spend_limits.time_zone': ['days, weeks and months are counted anew: what was spent is forgotten'],
 };
@@ -103,7 +103,7 @@ function formatGuard(entry: StageEntry): string {
   return entry.when === undefined ? 'always' : `when ${formatCondition(entry.when)}`;
 }
 
-/** An entry with the place it is written at, which is often another file than that of its pipeline. */
+/** An entry with its position, often in another file than its pipeline. */
 function formatEntry({ id, position: { file, line } }: StageEntry): string {
   return `${id} (${basename(file)}:${line})`;
 }
@@ -177,7 +177,7 @@ function fateOfRequests({ match }: PipelineSpec, after: readonly PipelineSpec[])
     .join('; ');
 }
 
-/** Pipelines that come, go, or treat requests differently. */
+/** Added, removed and changed pipelines. */
 export function diffPipelines(before: Usable, after: Usable): Change[] {
   const byName = (side: Usable) => new Map(pipelinesOf(side).map((spec) => [spec.name, spec]));
   return diffByName('pipelines', [byName(before), byName(after)], {

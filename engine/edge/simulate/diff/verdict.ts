@@ -17,7 +17,7 @@ import type { Usable } from './change.ts';
 
 /** Outcome of a replayed request. */
 export interface Verdict {
-  /** `unknown`: depends on facts that were not recorded; `unread`: the body was refused before it was read. */
+  /** `unknown`: depends on facts that were not recorded; `unread`: rejected before the body was read. */
   readonly end: 'served' | 'answered' | 'refused' | 'unserved' | 'unknown' | 'unread';
   /** The upstream of a served request, or the rule or stage that decides. */
   readonly by: string;
@@ -95,7 +95,7 @@ function stepsOf(pipeline: PipelineSpec, config: GatewayConfig, catalog: Catalog
       (facts, recordShadow) => {
         const held = guard?.(facts) ?? true;
         if (mode === 'shadow') {
-          recordShadow(held, by, definition.name === 'reject' ? 'refuse {}' : 'answer {}');
+          recordShadow(held, by, definition.name === 'reject' ? 'reject {}' : 'answer {}');
           return undefined;
         }
         if (typeof held !== 'boolean') return unknown(by, held);
@@ -120,7 +120,7 @@ function endOf({ definition, options }: StageEntry, by: string): End {
 function routeStep(pipeline: PipelineSpec, config: GatewayConfig, catalog: Catalog): Step {
   const choose = createPastRoutes(config, catalog, pipeline);
   const findRoute = decider('routing', routingRules(config), (rule) => `send {} to ${formatRoute(rule)}`);
-  const findAccess = decider('access', accessRules(config), () => 'refuse {}');
+  const findAccess = decider('access', accessRules(config), () => 'reject {}');
   return (facts, recordShadow) => {
     const name = facts.value('request.alias') ?? facts.value('request.model');
     if (typeof name !== 'string') return { end: 'unread', by: pipeline.name };

@@ -34,7 +34,7 @@ import {
   type Counted,
   type CountedDemand,
   type CounterNumbers,
-  counterId,
+  counterText,
   type DemandStatus,
   demandStatuses,
   isLimit,
@@ -129,7 +129,7 @@ export class MemoryLedger implements Ledger, Books {
     if (this.#isAway() && !open.unreserved) throw away();
     // A counter of both upstreams stays in the window in which the reservation began.
     const places = request.demands.map(
-      (demand) => open.places.find((place) => counterId(place) === counterId(demand)) ?? this.#at(demand),
+      (demand) => open.places.find((place) => counterText(place) === counterText(demand)) ?? this.#at(demand),
     );
     const moved: OpenRequest = {
       ...{ request, places: distinct(places), amount_nano_usd: request.amount_nano_usd },
@@ -203,22 +203,23 @@ export class MemoryLedger implements Ledger, Books {
 
   count({ balances, changed = [] }: Counted): void {
     for (const balance of balances) this.put(balance);
-    for (const each of changed) this.#changed.set(counterId(each), each);
+    for (const each of changed) this.#changed.set(counterText(each), each);
   }
 
   /** Overrides the configured limits of a counter; in its unit. */
   set(name: CounterName, amount: number): void {
-    const { grants } = this.#changesOf(name);
-    const set = { amount, at: this.#clock.now(), by: 'nobody' };
-    this.#changed.set(counterId(name), { ...name, changes: { set, grants } });
+    this.#change(name, { set: { amount, at: this.#clock.now(), by: 'nobody' } });
   }
 
   /** Raises a limit until a time, in milliseconds since the epoch. */
   grant(name: CounterName, amount: number, expires_at: number): void {
-    const { set, grants } = this.#changesOf(name);
+    const { grants } = this.#changesOf(name);
     const grant = { id: `grant ${grants.length + 1}`, amount, expires_at, at: this.#clock.now(), by: 'nobody' };
-    const all = [...grants, grant].toSorted((a, b) => a.expires_at - b.expires_at);
-    this.#changed.set(counterId(name), { ...name, changes: { set, grants: all } });
+    this.#change(name, { grants: [...grants, grant].toSorted((a, b) => a.expires_at - b.expires_at) });
+  }
+
+  #change(name: CounterName, changes: Partial<LimitChanges>): void {
+    this.#changed.set(counterText(name), { ...name, changes: { ...this.#changesOf(name), ...changes } });
   }
 
   changes(name: CounterName): LimitChanges {
@@ -226,7 +227,7 @@ export class MemoryLedger implements Ledger, Books {
   }
 
   #changesOf(name: CounterName): LimitChanges {
-    return this.#changed.get(counterId(name))?.changes ?? NO_CHANGES;
+    return this.#changed.get(counterText(name))?.changes ?? NO_CHANGES;
   }
 
   #spend(place: Place, spent: number): void {
@@ -292,7 +293,7 @@ export class MemoryLedger implements Ledger, Books {
   }
 }
 
-const placeId = (place: Place): string => `${counterId(place)} ${place.start}`;
+const placeId = (place: Place): string => `${counterText(place)} ${place.start}`;
 
 function distinct(places: readonly Place[]): Place[] {
   return [...new Map(places.map((place) => [placeId(place), place])).values()];

@@ -12,7 +12,7 @@ import { AccessTokens } from '../../../domain/identity/tokens/access-tokens.ts';
 import { generateToken, hashToken } from '../../../domain/identity/tokens/token-format.ts';
 import { createManagedPolicies } from '../../../domain/policies/managed-policies.ts';
 import { createModelCatalog } from '../../../domain/upstreams/models.ts';
-import { createUpstreamStates, notifyUpstreams } from '../../../domain/upstreams/states/upstream-states.ts';
+import { createUpstreamStates, summarizeUpstreams } from '../../../domain/upstreams/states/upstream-states.ts';
 import type { RequestContext } from '../../../pipeline/run/context.ts';
 import type { LogRecord } from '../suite/play.ts';
 import { MemoryLedger } from './memory-ledger.ts';
@@ -66,7 +66,7 @@ export function openMemoryServices(options: {
       check: async () => ({
         database: { ok: !isAway(), needed: !servesWithoutReservations(config) },
         spool: { ok: true, state: servesWithoutReservations(config) ? 'ok' : 'unused' },
-        upstreams: { ok: true, told: notifyUpstreams(states.list()) },
+        upstreams: { ok: true, told: summarizeUpstreams(states.list()) },
       }),
     },
     condition: compileCondition,

@@ -1,4 +1,4 @@
-/** Which decisions of a configuration the tests have seen fall one way, and which the other. */
+/** Coverage: the decisions of a configuration, and the outcomes that tests have seen. */
 
 import { compileCondition } from '../../../base/rules/compile.ts';
 import { type AccessRule, accessRules, routingRules } from '../../../base/rules/config-rules.ts';
@@ -8,57 +8,46 @@ import { spendLimits } from '../../../domain/budget/limits/spend-limits.ts';
 import { constantGuard } from '../../../pipeline/load/lints.ts';
 import type { Played } from './play.ts';
 
-/** A decision and the ways it can fall, each with whether a test saw it. */
+/** A decision and its outcomes, each with whether a test saw it. */
 export interface Point {
   readonly position: SourcePosition;
   readonly kind: 'guard' | 'on_error' | 'routing rule' | 'access rule' | 'spend rule';
   readonly name: string;
-  readonly outcomes: ReadonlyMap<string, boolean>;
+  readonly outcomes: Map<string, boolean>;
+  /** The entry it is part of: a fragment is seen in each of its uses. */
+  readonly use?: { readonly pipeline: string; readonly id: string };
 }
 
 /** A record of decisions seen. */
 export type Coverage = ReturnType<typeof createCoverage>;
 
-interface OpenPoint extends Point {
-  readonly outcomes: Map<string, boolean>;
-  /** The entry it is part of, where one place of a file is part of several: a fragment is seen in each of its uses. */
-  readonly use?: Use | undefined;
-}
-
-type Use = { readonly pipeline: string; readonly id: string };
-
-function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefined): string {
+function keyOf({ position, kind, use }: Pick<Point, 'position' | 'kind' | 'use'>): string {
   return [kind, placeOf(position), use?.pipeline, use?.id].join('\n');
 }
 
 const placeOf = ({ file, line, column }: SourcePosition): string => `${file}\n${line}\n${column}`;
 
 export function createCoverage() {
-  const points = new Map<string, OpenPoint>();
+  const points = new Map<string, Point>();
 
-  function expectPoint(
-    position: SourcePosition,
-    kind: Point['kind'],
-    name: string,
-    outcomes: readonly string[],
-    use?: Use,
-  ): void {
-    const key = keyOf(position, kind, use);
-    if (points.has(key)) return;
-    points.set(key, { position, kind, name, use, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
+  function expectPoint(point: Omit<Point, 'outcomes'>, outcomes: readonly string[]): void {
+    const key = keyOf(point);
+    if (!points.has(key)) points.set(key, { ...point, outcomes: new Map(outcomes.map((each) => [each, false])) });
   }
 
   function expectStages(spec: PipelineSpec, isOurs: (position: SourcePosition) => boolean): void {
     const { name: pipeline, file, match, stages, on_error, finally: last } = spec;
-    for (const { id, when, when_position } of [...stages, ...on_error, ...last]) {
-      if (when_position === undefined || !isOurs(when_position)) continue;
-      // What an entry of all pipelines says of paths, say, is settled in each of them.
-      const settled = when_position.file === file ? undefined : constantGuard(when, match);
-      if (settled === undefined) expectPoint(when_position, 'guard', id, ['true', 'false'], { pipeline, id });
+    for (const { id, when, when_position: position } of [...stages, ...on_error, ...last]) {
+      if (position === undefined || !isOurs(position)) continue;
+      // A guard of `all_pipelines` may be constant in a pipeline, for example on its paths.
+      const constant = position.file === file ? undefined : constantGuard(when, match);
+      const point = { position, kind: 'guard', name: id, use: { pipeline, id } } as const;
+      if (constant === undefined) expectPoint(point, ['true', 'false']);
     }
     // A clause in shadow mode is never entered.
     for (const { position, id, mode } of on_error) {
-      if (mode !== 'shadow' && isOurs(position)) expectPoint(position, 'on_error', id, ['entered'], { pipeline, id });
+      if (mode === 'shadow' || !isOurs(position)) continue;
+      expectPoint({ position, kind: 'on_error', name: id, use: { pipeline, id } }, ['entered']);
     }
   }
 
@@ -66,21 +55,21 @@ export function createCoverage() {
     if (config === undefined) return;
     const expectRule = (pointer: string, kind: Point['kind'], name: string, outcomes: readonly string[]) => {
       const position = positionOf(pointer);
-      if (position?.file === file) expectPoint(position, kind, name, outcomes);
+      if (position?.file === file) expectPoint({ position, kind, name }, outcomes);
     };
     const BOTH = ['matching', 'not matching'];
     for (const { pointer, name, logic } of routingRules(config))
       expectRule(pointer, 'routing rule', name, logic === true ? ['matching'] : BOTH);
     for (const { pointer, name } of accessRules(config)) expectRule(pointer, 'access rule', name, BOTH);
-    // A rule with several amounts is one decision: it refuses when any of them has no room.
+    // A rule with several amounts is one decision: it rejects if any of them has no headroom.
     for (const { pointer, name } of spendLimits(config)) {
       if (pointer.startsWith('/spend_limits/rules/'))
         expectRule(pointer, 'spend rule', name, ['refusing', 'letting pass']);
     }
   }
 
-  function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string, use?: Use): void {
-    const outcomes = position && points.get(keyOf(position, kind, use))?.outcomes;
+  function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string, use?: Point['use']): void {
+    const outcomes = position && points.get(keyOf({ position, kind, ...(use && { use }) }))?.outcomes;
     if (outcomes?.has(outcome)) outcomes.set(outcome, true);
   }
 
@@ -93,10 +82,10 @@ export function createCoverage() {
     }
   }
 
-  /** Rules are asked in order until one decides, those in shadow mode besides: routing, and access once the route is chosen. */
+  /** Rules are evaluated in order until one decides, also those in shadow mode: routing, and access once the route is chosen. */
   function seeRules({ config, positionOf }: Loaded, { facts }: Played): void {
     const { rule, upstream } = (facts.route as { rule?: string; upstream?: string } | undefined) ?? {};
-    const asked = <Rule extends Pick<AccessRule, 'pointer' | 'logic' | 'mode'>>(
+    const evaluate = <Rule extends Pick<AccessRule, 'pointer' | 'logic' | 'mode'>>(
       kind: Point['kind'],
       rules: readonly Rule[],
       decides: (rule: Rule, holds: boolean) => boolean,
@@ -108,8 +97,8 @@ export function createCoverage() {
       }
     };
     if (config === undefined) return;
-    if (rule !== undefined) asked('routing rule', routingRules(config), ({ name }) => name === rule);
-    if (upstream !== undefined) asked('access rule', accessRules(config), (_, holds) => holds);
+    if (rule !== undefined) evaluate('routing rule', routingRules(config), ({ name }) => name === rule);
+    if (upstream !== undefined) evaluate('access rule', accessRules(config), (_, holds) => holds);
   }
 
   function seeSpending(loaded: Loaded, { reservations }: Played): void {
@@ -133,7 +122,7 @@ export function createCoverage() {
   }
 
   return {
-    /** Adds the decisions of the pipelines that stand in some files and, where it was read from a file, of gateway.yaml. */
+    /** Adds the decisions of pipelines in some files and, if read from a file, of gateway.yaml. */
     expect(loaded: Loaded, isOurs: (position: SourcePosition) => boolean, gateway_file: string | undefined): void {
       for (const pipeline of loaded.pipelines) expectStages(pipeline, isOurs);
       if (gateway_file !== undefined) expectRules(loaded, gateway_file);
@@ -144,7 +133,7 @@ export function createCoverage() {
       seeSpending(loaded, played);
     },
     files,
-    /** Share of the outcomes that were seen, 0 to 100, rounded down; 100 when there is nothing to decide. */
+    /** Percentage of outcomes seen, rounded down; 100 without decisions. */
     percent(): number {
       const all = files();
       const total = all.reduce((sum, file) => sum + file.total, 0);
@@ -154,7 +143,7 @@ export function createCoverage() {
   };
 }
 
-function named(points: Iterable<OpenPoint>): readonly Point[] {
+function named(points: Iterable<Point>): readonly Point[] {
   const by_place = Map.groupBy(points, ({ kind, position }) => `${kind}\n${placeOf(position)}`);
   return [...by_place.values()].flatMap((uses) =>
     uses.length === 1 ? uses : uses.map((point) => ({ ...point, name: `${point.use?.pipeline}/${point.name}` })),

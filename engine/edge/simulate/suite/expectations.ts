@@ -1,13 +1,14 @@
-/** Compares what happened on a request with what its test expects. */
+/** Compares a simulated request with the expectations of its test. */
 
 import type { ChargedAttempt } from '../../../base/contract/money.ts';
+import { isFields } from '../../../base/kit/json/fields.ts';
 import { flatFacts } from '../../../base/rules/fact-view.ts';
 import type { Expectations, HeaderValues, UpstreamExpectation } from '../../../pipeline/load/tests/test-case.ts';
 import type { Call, Played } from './play.ts';
 
-/** Something that is not as expected. */
+/** An unmet expectation. */
 export interface Mismatch {
-  /** JSON pointer of the expectation below its step; empty for what must hold always. */
+  /** JSON pointer of the expectation below its step; empty for an invariant. */
   readonly pointer: string;
   readonly expected: string;
   readonly found: string;
@@ -19,27 +20,23 @@ function show(value: unknown): string {
   return value === undefined ? 'nothing' : JSON.stringify(value);
 }
 
-function isMapping(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 const escaped = (key: string): string => key.replaceAll('~', '~0').replaceAll('/', '~1');
 
 const unless = (holds: boolean | undefined, pointer: string, expected: string, found: string): Mismatch[] =>
   holds ? [] : [{ pointer, expected, found }];
 
-/** What of `wanted` is not in `found`; nothing where nothing is wanted. Mappings may hold more than wanted, lists may not. */
+/** The parts of `wanted` that `found` lacks. Mappings may have more members than wanted, lists may not. */
 function missing(wanted: unknown, found: unknown, pointer: string): Mismatch[] {
   if (wanted === undefined) return [];
   if (Array.isArray(wanted) && Array.isArray(found) && wanted.length === found.length) {
     return wanted.flatMap((item, i) => missing(item, found[i], `${pointer}/${i}`));
   }
-  if (isMapping(wanted) && isMapping(found)) {
+  if (isFields(wanted) && isFields(found)) {
     return Object.entries(wanted).flatMap(([key, value]) =>
       missing(value, Object.hasOwn(found, key) ? found[key] : undefined, `${pointer}/${escaped(key)}`),
     );
   }
-  const is_same = !Array.isArray(wanted) && !isMapping(wanted) && Object.is(wanted, found);
+  const is_same = !Array.isArray(wanted) && !isFields(wanted) && Object.is(wanted, found);
   return unless(is_same, pointer, show(wanted), show(found));
 }
 
@@ -156,7 +153,7 @@ function sightMismatches(
   ];
 }
 
-/** What upstreams see: the one that was asked last, whose answer counts, and each that is named. */
+/** Requests at upstreams: at the last one, and at each that is named. */
 function callMismatches({ upstream, upstreams = {} }: Expectations, { calls, sent_body }: Played): Mismatch[] {
   const last = calls.at(-1);
   const of_last = upstream && [
@@ -179,11 +176,11 @@ function callMismatches({ upstream, upstreams = {} }: Expectations, { calls, sen
   return [...(of_last ?? []), ...of_each];
 }
 
-/** What became of each attempt, with its money where there is a ledger row. */
+/** The attempts, with their costs if there is a ledger row. */
 function chargedAttempts({ attempts, ledger }: Played): readonly object[] {
   const [row] = ledger;
   const charged = row?.attempts as readonly ChargedAttempt[] | null | undefined;
-  // The row of a lone attempt that was answered tells all about it.
+  // The ledger row of a single successful attempt has its cost.
   const lone = row === undefined || charged ? undefined : { cost_nano_usd: row.cost_nano_usd };
   return attempts.map((attempt, i) => ({ ...attempt, ...lone, ...charged?.[i] }));
 }
@@ -201,7 +198,7 @@ function attemptMismatches({ attempts: wanted }: Expectations, played: Played): 
 
 function routeMismatches({ candidates, dropped }: Expectations, played: Played): Mismatch[] {
   const facts = new Map(flatFacts(played.facts));
-  // A route that has one upstream has nothing to choose.
+  // A route with one upstream has no candidates.
   const known = facts.get('route.candidates') ?? (facts.has('route.upstream') ? [facts.get('route.upstream')] : []);
   const reasons = facts.get('route.dropped') as readonly string[] | undefined;
   const by_upstream = reasons && Object.fromEntries(reasons.map((text) => text.split(': ', 2) as [string, string]));
@@ -214,7 +211,7 @@ const KINDS = [
   ...[factMismatches, stageMismatches, recordMismatches, unwantedEvents],
 ];
 
-/** Everything that is not as expected. */
+/** All unmet expectations. */
 export function mismatches(expect: Expectations, played: Played): Mismatch[] {
   return KINDS.flatMap((kind) => kind(expect, played));
 }

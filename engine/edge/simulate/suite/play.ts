@@ -43,43 +43,43 @@ export interface LogRecord {
   readonly reason: string | undefined;
 }
 
-/** Everything that is known about one request after it is over. */
+/** The record of one simulated request. */
 export interface Played {
-  /** `undefined` when the client left before the head. */
+  /** `undefined` if the client disconnected before the response head. */
   readonly response: ClientResponse | undefined;
   readonly sent_body: Buffer;
   readonly calls: readonly Call[];
-  /** What the upstream that answered last was to send. */
+  /** The whole response body of the last upstream. */
   readonly upstream_body: Buffer;
-  /** Upstreams that were asked although the test does not say what they do. */
+  /** Requested upstreams without a script in the test. */
   readonly unscripted: readonly string[];
-  /** Whether the test says of no upstream what it does: all of them answered with an empty body. */
+  /** Whether the test scripts no upstream: all respond with an empty body. */
   readonly is_unscripted: boolean;
   readonly trace: RequestTrace | undefined;
-  /** All facts at the end; empty when no pipeline took the request. */
+  /** All facts at the end; empty if no pipeline serves the request. */
   readonly facts: FactView;
   readonly attempts: readonly AttemptRecord[];
-  /** Reservations that were tried, with the state of every limit at that moment. */
+  /** Attempted reservations, with the state of every limit at that moment. */
   readonly reservations: readonly Attempt[];
   readonly ledger: readonly LedgerRow[];
   readonly audit: readonly AuditRecord[];
   readonly log: readonly LogRecord[];
-  /** Connections that stages tried to open and that were refused. */
+  /** Connections of stages that were blocked. */
   readonly refused: readonly { readonly destination: string; readonly stage: string | undefined }[];
   readonly ended: boolean;
   readonly broken_promises: readonly string[];
 }
 
-/** `path`: that of a request that names none. */
+/** `path`: the default path of requests. */
 type PlayInput = Pick<Step, 'request' | 'upstream' | 'upstreams'> & { readonly path: string; readonly caller?: Caller };
 
 interface PlayOptions {
   readonly loaded: Loaded;
   /** Start of time; a date with a time zone, or milliseconds since the epoch. */
   readonly at?: string | number;
-  /** `away`: tokens can't be verified and nothing can be reserved. */
+  /** `away`: the database is unavailable. */
   readonly database?: 'there' | 'away';
-  /** Whether callers have an address or region, which a trusted proxy then tells. */
+  /** Whether a trusted proxy reports the address or region of callers. */
   readonly behind_proxy?: boolean;
   readonly upstream: ScriptedUpstream;
 }
@@ -209,9 +209,9 @@ export async function openPlayground(options: PlayOptions) {
       states.setDrained(new Map(names.map((name) => [name, drained])));
     },
     advance: (milliseconds: number) => clock.advance(milliseconds),
-    /** Puts something on a counter; the key of a user, team, project or token is the caller's own unless it is given. */
+    /** Adds spending to a counter; by default of the caller's own user, team, project or token. */
     spend: (spent: Spent, caller: Caller) => ledger.put(balanceOf(spent, caller, config)),
-    /** Grants room on top of a limit; keys as for `spend`. */
+    /** Raises a limit temporarily; keys as for `spend`. */
     grant(granted: Granted, caller: Caller) {
       const { spent, reserved, ...name } = balanceOf(granted, caller, config);
       ledger.grant(name, spent || reserved, Date.parse(granted.until));

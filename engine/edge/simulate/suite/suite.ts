@@ -21,14 +21,14 @@ import { type Coverage, createCoverage } from './coverage.ts';
 import { type Mismatch, mismatches } from './expectations.ts';
 import { openPlayground, openSilentUpstream, type Played } from './play.ts';
 
-/** Something that is not as a test expects, and where the test says so. */
+/** A mismatch with the position of its expectation. */
 export interface Problem extends Mismatch {
   readonly position: SourcePosition;
-  /** Which of the case's requests it is about, from 0. */
+  /** Index of the request in the case. */
   readonly step: number;
 }
 
-/** What came of one case. */
+/** The result of one case. */
 export interface CaseResult {
   readonly name: string;
   readonly position: SourcePosition;
@@ -39,14 +39,14 @@ export interface CaseResult {
 /** Test files, ready to run one after another. */
 export type Suite = Awaited<ReturnType<typeof openSuite>>;
 
-/** What was wrong with anything, each thing once, with the texts it stands in. */
+/** Collects errors without duplicates, and the texts of their files. */
 function createMistakes() {
   const sources = new Map<string, string>();
   const errors = new Map<string, Diagnostic>();
   return {
     sources,
     all: () => [...errors.values()],
-    /** @returns whether nothing was wrong. */
+    /** @returns whether there were no errors. */
     take(found: Pick<Loaded, 'diagnostics' | 'sources'>): boolean {
       const wrong = found.diagnostics.filter(({ severity }) => severity === 'error');
       for (const error of wrong) {
@@ -61,7 +61,7 @@ function createMistakes() {
   };
 }
 
-/** Loads the configuration of every case; cases that change nothing share one. `undefined` after a mistake. */
+/** Loads the configuration of every case; cases that change nothing share one. `undefined` after an error. */
 async function loadSubject(
   test: TestFile,
   gateway_file: string | undefined,
@@ -134,7 +134,7 @@ export async function openSuite(options: {
 
 function testFilesAt(path: string, findings: Findings): string[] {
   const files = filesAt(path, findings);
-  // What is named is meant, whatever it is called.
+  // A file that is named explicitly may have any name.
   return files.length === 1 && files[0] === path ? files : files.filter(isTestFile);
 }
 
@@ -151,7 +151,7 @@ async function runCase(
   try {
     played = await playCase(test_case, loaded, test.pipeline, upstream);
   } catch (error) {
-    // What passed the checks and still can't be made: a stage of the operator's own that fails when it is created.
+    // A custom stage may pass the checks and fail when it is created.
     const found = error instanceof Error ? error.message : String(error);
     const problem = { position, step: 0, pointer: '', expected: 'a gateway that can start', found };
     return { name, position, problems: [problem], played: [] };

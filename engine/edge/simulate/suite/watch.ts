@@ -1,16 +1,16 @@
-/** Watches a plan at work: which stages ran, what their guards saw, which facts they wrote, what they raised. */
+/** Traces the stages of a plan: which ran, the facts of their guards, written facts, raised errors. */
 
 import { StageError } from '../../../base/contract/errors.ts';
 import type { Rewriting } from '../../../base/contract/rewriting.ts';
 import type { AttemptRecord, FactView, Services } from '../../../base/contract/services.ts';
-import type { Answer, Relay, StageContext, StageHooks } from '../../../base/contract/stage.ts';
+import type { StageContext, StageHooks } from '../../../base/contract/stage.ts';
 import { flatFacts } from '../../../base/rules/fact-view.ts';
 import type { PipelineSpec, StageEntry } from '../../../base/source/spec.ts';
 import type { PlanObserver } from '../../../pipeline/run/compiled.ts';
 import { RequestContext } from '../../../pipeline/run/context.ts';
 import type { Confinement } from '../no-network.ts';
 
-/** What an entry of a pipeline did on one request. */
+/** The trace of a pipeline entry for one request. */
 export interface StageTrace {
   readonly entry: StageEntry;
   readonly list: 'stages' | 'on_error' | 'finally';
@@ -18,11 +18,9 @@ export interface StageTrace {
   ran: boolean;
   readonly wrote: Map<string, unknown>;
   raised: { readonly code: string | undefined; readonly message: string } | undefined;
-  /** What it ended the request with: a status of its own, or the upstream's response. */
-  answered: { readonly kind: 'answer' | 'relay'; readonly status: number } | undefined;
 }
 
-/** What happened inside the gateway on one request. */
+/** The trace of one request. */
 export interface RequestTrace {
   readonly pipeline: PipelineSpec;
   readonly stages: readonly StageTrace[];
@@ -30,7 +28,7 @@ export interface RequestTrace {
   attempts: readonly AttemptRecord[];
 }
 
-/** Creates a watch over the requests to one plan, which must come one after another. `factsOf` reads all facts of a request. */
+/** Creates a tracer of the requests to one plan, which must be sequential. `factsOf` reads all facts of a request. */
 export function createWatch(factsOf: Services['facts'], confinement: Confinement) {
   let trace: RequestTrace | undefined;
   let latest: StageContext | undefined;
@@ -48,7 +46,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     if (trace?.pipeline !== pipeline) {
       const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
         pipeline[list].map((entry): StageTrace => {
-          const nothing = { guard: undefined, ran: false, raised: undefined, answered: undefined };
+          const nothing = { guard: undefined, ran: false, raised: undefined };
           return { entry, list, wrote: new Map(), ...nothing };
         }),
       );
@@ -64,7 +62,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     try {
       return factsOf(ctx);
     } catch {
-      // A stage that took too long has no context any more.
+      // The context of a stage that timed out has ended.
       return trace?.facts ?? {};
     }
   }
@@ -79,7 +77,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     const stage = stageTrace(pipeline, id);
     const before = new Set(flatFacts(readFacts(ctx)).map(([path]) => path));
     stage.ran = true;
-    // A contained stage holds a context of its own that ends with its hook.
+    // The context of a contained stage ends with its hook.
     if (ctx instanceof RequestContext) latest = ctx;
     activity++;
     const done = () => {
@@ -95,9 +93,6 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     };
     const finished = (result: T): T => {
       done();
-      const answer = result as Answer | Relay | undefined;
-      if (answer?.kind === 'answer') stage.answered = { kind: 'answer', status: answer.status };
-      if (answer?.kind === 'relay') stage.answered = { kind: 'relay', status: answer.response.statusCode! };
       return result;
     };
     try {
@@ -112,20 +107,20 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
 
   function watchedHooks(pipeline: PipelineSpec, { id, mode }: StageEntry, hooks: StageHooks): StageHooks {
     const { request, attempt, response, rewrite, event, finish, finally: last, close } = hooks;
-    // A stage that only watches is known to have been on duty by its finish hook.
+    // The finish hook shows that a stage without a request hook was reached.
     const is_observer = request === undefined && last === undefined;
     const watch = <T>(ctx: StageContext, hook: () => T | Promise<T>) => around(pipeline, id, ctx, hook);
     return {
       ...(request && { request: (ctx) => watch(ctx, () => request.call(hooks, ctx)) }),
       ...(attempt && {
         attempt(ctx) {
-          // What kept the request from one upstream says nothing once it is made ready for another.
+          // An error on the attempt at another upstream no longer matters.
           stageTrace(pipeline, id).raised = undefined;
           return watch(ctx, () => attempt.call(hooks, ctx));
         },
       }),
       ...(response && { response: (ctx, head) => void watch(ctx, () => response.call(hooks, ctx, head)) }),
-      // What replaces a text runs later, and is the stage's all the same.
+      // Replacements run later, still as this stage.
       ...(rewrite && {
         rewrite:
           mode === 'shadow'
@@ -151,7 +146,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     observer,
     begin,
     giveUp: () => given_up.reject(new Error('nothing happened any more, and the test gave the stage up')),
-    /** What happened since; `undefined` when no pipeline took the request. */
+    /** The trace since `begin`; `undefined` if no pipeline serves the request. */
     trace() {
       if (trace !== undefined && latest !== undefined) {
         trace.facts = readFacts(latest);

@@ -11,15 +11,7 @@ import {
   quote,
   textOf,
 } from '../../../base/source/node.ts';
-import {
-  itemsAt,
-  reportDuplicates,
-  reportExclusive,
-  reportExclusiveSecrets,
-  secretEntryOf,
-  textsAt,
-  type Written,
-} from './link-keys.ts';
+import { itemsAt, reportExclusive, reportExclusiveSecrets, secretEntryOf, textsAt, type Written } from './link-keys.ts';
 
 const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
 
@@ -27,7 +19,6 @@ const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'
 export function linkAuth(root: MapNode, findings: Findings): void {
   const auth = childOf(root, 'auth');
   const oidc = childOf(auth, 'oidc');
-  for (const section of ['team', 'project']) reportDuplicates(section, itemsAt(auth, `${section}s`), 'name', findings);
   if (oidc === undefined) {
     reportUnused(root, auth, findings);
     return;
@@ -56,16 +47,10 @@ function reportUnused(root: MapNode, auth: Node | undefined, findings: Findings)
 const PUBLIC_ISSUERS = /^https:\/\/accounts\.google\.com\/?$/i;
 
 function issuerProblem(url: string): readonly [problem: string, help: string] | undefined {
-  const document = /\/?\.well-known\/[\w-]+\/?$/.exec(url);
-  if (document !== null)
+  if (/\/(?:\.well-known\/.+|authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url))
     return [
-      'it is the URL of a document, not of the issuer',
-      `write ${url.slice(0, document.index)}, with a slash at the end if the "issuer" in the document has one`,
-    ];
-  if (/\/(?:authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url))
-    return [
-      'it is the URL of an endpoint, not of the issuer',
-      'write the "issuer" of its discovery document (.well-known/openid-configuration)',
+      'it is the URL of a document or an endpoint, not of the issuer',
+      'write the "issuer" of the discovery document (.well-known/openid-configuration)',
     ];
   if (/^https:\/\/login\.microsoftonline\.com\/(?:common|organizations|consumers)\b/i.test(url))
     return ['many issuers share it', 'write https://login.microsoftonline.com/TENANT/v2.0 with the id of your tenant'];
@@ -105,9 +90,8 @@ function checkScopes(node: Node | undefined, findings: Findings): void {
   const scopes = itemsOf(node).flatMap((item) => textOf(item) ?? []);
   // Validation has reported a scope with spaces, which is several.
   if (node === undefined || scopes.length === 0 || scopes.some((scope) => /^openid$|\s/.test(scope))) return;
-  const others = scopes.flatMap((scope) => scope.split(',')).filter((scope) => !/^(?:openid)?$/i.test(scope));
   findings.report('C4030', node.mark, 'the scope openid is missing', {
-    help: `write [${['openid', ...others].join(', ')}]`,
+    help: 'add it: write [openid, ...]',
   });
 }
 
@@ -115,14 +99,14 @@ function checkVerification(oidc: Node, findings: Findings): void {
   const has_domains = itemsAt(oidc, 'allowed_email_domains').length > 0;
   for (const { text, mark } of textsAt(oidc, 'email_verification')) {
     if (text === 'ignored' && !has_domains) {
-      findings.report('C4023', mark, 'unverified addresses are accepted only for listed domains', {
+      findings.report('C4023', mark, 'unverified e-mail addresses are accepted only for listed domains', {
         expected: '`allowed_email_domains` beside it',
         help: 'list the domains of your company under `allowed_email_domains`, or remove the key',
       });
     }
     if (text !== 'if_stated' || !has_domains) continue;
-    findings.report('W7052', mark, 'an unverified address is accepted for an allowed domain', {
-      help: 'remove the key, unless only administrators can set addresses at the provider',
+    findings.report('W7052', mark, 'an unverified e-mail address is accepted for an allowed domain', {
+      help: 'remove the key, unless only administrators can set e-mail addresses at the provider',
     });
   }
 }

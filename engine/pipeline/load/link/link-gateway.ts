@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { NO_MODEL } from '../../../base/contract/no-model.ts';
+import { PROTOCOL_PATHS } from '../../../base/contract/protocol.ts';
 import { matchesGlob } from '../../../base/kit/glob.ts';
 import { isLoopbackUrl, parseListenAddress, urlProblem } from '../../../base/kit/net/addresses.ts';
 import { decidingVariable, proxyProblem } from '../../../base/kit/net/proxy-route.ts';
@@ -27,6 +28,7 @@ import { decisionOf, isPrivilegedHeader, PRIVILEGED_HEADERS, whyNotFixed } from 
 import {
   DEFAULT_UPSTREAM_TYPE,
   isUpstreamType,
+  spokenBy,
   UPSTREAM_TYPE_NAMES,
   UPSTREAM_TYPES,
   type UpstreamTypeName,
@@ -36,9 +38,9 @@ import { checkGroupName, linkAuth } from './link-auth.ts';
 import {
   itemsAt,
   repeated,
-  reportDuplicates,
   reportExclusive,
   reportExclusiveSecrets,
+  reportRepeated,
   reportUnknown,
   secretEntryOf,
   textsAt,
@@ -52,20 +54,22 @@ interface Linked {
   readonly findings: Findings;
 }
 
-/** Lists of named entries: the noun, the path, and the key of the name. */
+/** Lists of named entries, and where the names are. */
 const NAMED = [
-  ['upstream', 'upstreams', 'name'],
-  ['model', 'models', 'id'],
-  ['token group', 'token_groups', 'name'],
-  ['spend rule', 'spend_limits.rules', 'name'],
-  ['routing rule', 'routing.rules', 'name'],
-  ['access rule', 'access.rules', 'name'],
+  ['upstreams', 'upstreams.*.name'],
+  ['models', 'models.*.id'],
+  ['token groups', 'token_groups.*.name'],
+  ['spend rules', 'spend_limits.rules.*.name'],
+  ['routing rules', 'routing.rules.*.name'],
+  ['access rules', 'access.rules.*.name'],
+  ['teams', 'auth.teams.*.name'],
+  ['projects', 'auth.projects.*.name'],
 ] as const;
 
 /** Checks gateway.yaml beyond its schema; tolerates values that validation rejected. */
 export function linkGateway(root: MapNode, names: KnownNames, findings: Findings): void {
   const linked = { root, names, findings };
-  for (const [what, path, key] of NAMED) reportDuplicates(what, itemsAt(root, path), key, findings);
+  for (const [what, path] of NAMED) reportRepeated(what, textsAt(root, path), findings);
   checkReserved(linked);
   reportExclusive(childOf(root, 'database'), ['postgres', 'embedded'], findings);
   for (const upstream of itemsAt(root, 'upstreams')) checkUpstream(upstream, findings);
@@ -91,10 +95,11 @@ function checkReserved({ root, findings }: Linked): void {
     });
   }
   for (const model of itemsAt(root, 'models')) {
-    for (const node of [childOf(model, 'id'), ...aliasesOf(model).map((alias) => alias.node)]) {
+    const id = childOf(model, 'id');
+    for (const node of [id, ...aliasesOf(model).map((alias) => alias.node)]) {
       if (node === undefined || textOf(node) !== NO_MODEL.id) continue;
       findings.report('C4005', node.mark, `the name ${quote(NO_MODEL.id)} is reserved for requests without a model`, {
-        help: 'rename the model: the ledger identifies models by name',
+        help: `rename the ${node === id ? 'model' : 'alias'}: the ledger identifies models by name`,
       });
     }
   }
@@ -127,32 +132,41 @@ function typeNameOf(upstream: Node): UpstreamTypeName {
 
 function checkType(upstream: Node, findings: Findings): void {
   const name = typeNameOf(upstream);
-  const { protocols, selectable_protocols, summary, counts_tokens } = UPSTREAM_TYPES[name];
-  const refuse = (entry: Entry | undefined, message: string, help = `remove ${keyName(entry?.key ?? '')}`) => {
+  const { protocols, selectable_protocols, counts_tokens } = UPSTREAM_TYPES[name];
+  const reject = (entry: Entry | undefined, message: string, help = `remove ${keyName(entry?.key ?? '')}`) => {
     if (entry !== undefined) findings.report('C4022', entry.key_mark, message, { help });
   };
   const spoken = textsAt(upstream, 'protocols.*').map(({ text }) => text);
   const supports = childOf(upstream, 'supports');
   if (!counts_tokens && supports !== undefined && flagOf(supports, 'count_tokens') === true)
-    refuse(entryOf(supports, 'count_tokens'), `an upstream of type ${name} has no endpoint that counts tokens`);
+    reject(entryOf(supports, 'count_tokens'), `an upstream of type ${name} has no endpoint that counts tokens`);
   if (!protocols.some((protocol) => Object.keys(DEFINITIONS[protocol].form_headers).length > 0))
-    refuse(entryOf(upstream, 'profile'), 'only upstreams that speak Messages have a profile');
+    reject(entryOf(upstream, 'profile'), 'only upstreams that speak Messages have a profile');
   const bounded = protocols.filter((protocol) => DEFINITIONS[protocol].output.fields.length > 1);
   if (!bounded.some((protocol) => spoken.length === 0 || spoken.includes(protocol)))
-    refuse(entryOf(upstream, 'max_tokens_field'), '`max_tokens_field` is only for chat completions');
+    reject(entryOf(upstream, 'max_tokens_field'), '`max_tokens_field` is only for chat completions');
   const known: readonly string[] = selectable_protocols;
-  // What no type offers, the schema refuses.
+  // What no type offers, the schema rejects.
   if (known.length > 0 && spoken.every((protocol) => known.includes(protocol) || !OFFERED.includes(protocol))) return;
   const others = UPSTREAM_TYPE_NAMES.filter((other) => UPSTREAM_TYPES[other].selectable_protocols.length > 0);
   const help = `remove \`protocols\`, or choose another type: ${others.join(', ')}`;
-  refuse(entryOf(upstream, 'protocols'), `an upstream of type ${name} only speaks ${summary}`, help);
+  reject(entryOf(upstream, 'protocols'), `an upstream of type ${name} only speaks ${spokenBy(name)}`, help);
 }
 
 const OFFERED: readonly string[] = Object.values(UPSTREAM_TYPES).flatMap((type) => type.selectable_protocols);
 
+const PATH_ENDS = Object.values(PROTOCOL_PATHS)
+  .map((path) => path.slice('/v1'.length))
+  .join('|');
+
+/** Matches a base URL that ends with a part of a request's path, which is the group. */
+const PATH_END = new RegExp(`^https?://[^/]+.*?(${PATH_ENDS})/?$`);
+const VERSIONED_END = new RegExp(`^https?://[^/]+.*?(/v1(?:${PATH_ENDS})?)/?$`);
+
 function checkBaseUrl(upstream: Node, findings: Findings): void {
   for (const { text: url, mark } of textsAt(upstream, 'base_url')) {
-    const path = UPSTREAM_TYPES[typeNameOf(upstream)].request_path.exec(url)?.[1];
+    const { versioned_base_url } = UPSTREAM_TYPES[typeNameOf(upstream)];
+    const path = (versioned_base_url ? PATH_END : VERSIONED_END).exec(url)?.[1];
     // `append_v1: false` says that it is complete.
     if (path !== undefined && !(path === '/v1' && flagOf(upstream, 'append_v1') === false))
       findings.report('W7031', mark, `the gateway appends the request path, and this URL already ends in ${path}`, {
@@ -267,16 +281,22 @@ function checkAliases(models: readonly Node[], findings: Findings): void {
     // The schema reports repetitions within one list.
     if (first === undefined || first.what === what) return;
     findings.report('C4005', mark, `${quote(name)} is already ${first.what}${of}`, {
-      help: `it is in line ${first.mark.line}; a name must identify one model`,
+      help: `remove or rename one of the two: the other is in line ${first.mark.line}`,
     });
   };
   for (const { text, mark } of models.flatMap((model) => textsAt(model, 'id')))
     if (!taken.has(text)) taken.set(text, { mark, what: 'the id of a model' });
   const ids = new Set(taken.keys());
   for (const model of models) {
-    const what = `an alias of ${quote(textOf(childOf(model, 'id')) ?? '')}`;
+    const own_id = textOf(childOf(model, 'id'));
+    const what = `an alias of ${quote(own_id ?? '')}`;
     for (const { node, name, groups } of aliasesOf(model)) {
       if (name === undefined) continue;
+      if (name === own_id) {
+        const help = 'remove the alias: requests with the id need none';
+        findings.report('C4005', node.mark, `${quote(name)} is already the id of this model`, { help });
+        continue;
+      }
       if (groups === undefined || ids.has(name)) claim(name, name, node, what);
       else
         for (const group of groups)
@@ -304,7 +324,10 @@ function checkMatch({ text, mark }: Written, code: 'W7002' | 'C4004', { root, na
   const meant = itemsAt(root, 'models').find((model) => aliasesOf(model).some(({ name }) => name === text));
   const id = meant && textOf(childOf(meant, 'id'));
   findings.report(code, mark, `no model matches ${quote(text)}`, {
-    help: id === undefined ? oneOf(text, ids, 'models') : `it is an alias; the id of the model is ${quote(id)}`,
+    help:
+      id === undefined
+        ? oneOf(text, ids, 'configured models', 'there are no models')
+        : `it is an alias; the id of the model is ${quote(id)}`,
   });
 }
 
@@ -314,7 +337,7 @@ function linkRoute(owner: Node | undefined, key: string, findings: Findings): vo
   const names = itemsAt(owner, `${key}s`).map((entry) => childOf(entry, 'upstream') ?? entry);
   for (const [node, first] of repeated(names, textOf)) {
     findings.report('C3010', node.mark, `${quote(textOf(node)!)} is listed twice`, {
-      help: `remove one of the two: the first is in line ${first.mark.line}; \`weight\` sets the share of requests`,
+      help: `remove this one (the first is in line ${first.mark.line}); for a larger share of requests, raise the \`weight\` of the first`,
     });
   }
 }
@@ -337,6 +360,12 @@ function checkHeaders({ root, findings }: Linked): void {
     if (!CREDENTIALS.test(name)) continue;
     findings.report('C5031', mark, `the header ${quote(name)} holds a credential`, {
       help: 'facts are written to the audit log; to identify callers, use `principal.*` in conditions',
+    });
+  }
+  for (const { text: name, mark } of textsAt(root, 'server.region_header')) {
+    if (!CREDENTIALS.test(name)) continue;
+    findings.report('C5031', mark, `the header ${quote(name)} holds a credential`, {
+      help: 'the region is written to the audit log; name a header such as x-client-region',
     });
   }
 }
@@ -561,10 +590,6 @@ function checkProxy(proxy: Node, { env, environment, findings, directory }: Opti
     });
     return;
   }
-  const has_scheme = text.includes('://');
-  const problem = has_scheme ? proxyProblem(text) : 'has no scheme';
-  if (problem === undefined) return;
-  const meant = /[.:]/.test(text) ? `write http://${text}` : 'to use none, write `proxy: none`';
-  const help = has_scheme ? undefined : meant;
-  findings.report('C4082', proxy.mark, `${keyName('proxy')} ${problem}`, { expected: EXPECTED, help });
+  const problem = text.includes('://') ? proxyProblem(text) : 'has no scheme';
+  if (problem !== undefined) findings.report('C4082', proxy.mark, `\`proxy\` ${problem}`, { expected: EXPECTED });
 }

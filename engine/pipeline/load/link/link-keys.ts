@@ -63,18 +63,24 @@ export const nameOf = (file: string): string => basename(file).replace(/\.ya?ml$
 export function reportOtherName(what: string, node: Node | undefined, file: string, findings: Findings): void {
   const name = textOf(node);
   if (node === undefined || name === undefined || name === nameOf(file)) return;
-  findings.report('C2010', node.mark, `the ${what} is named ${quote(name)}, but its file is not`, {
-    found: basename(file),
-    help: `rename one of them: a ${what} is found by the name of its file`,
+  findings.report('C2010', node.mark, `the ${what} ${quote(name)} is in ${basename(file)}`, {
+    help: `rename the file or the ${what}: the names must match, case included`,
   });
 }
 
-/** Reports entries of a list with the same name. */
-export function reportDuplicates(what: string, items: readonly Node[], key: string, findings: Findings): void {
-  const names = items.flatMap((item) => childOf(item, key) ?? []);
-  for (const [node, first] of repeated(names, textOf)) {
-    const message = `there are two ${what}s named ${quote(textOf(node) ?? '')}`;
-    findings.report('C4005', node.mark, message, { help: `the first one is in line ${first.mark.line}` });
+/** A place for people, seen from another. */
+export const placeOf = ({ file, line }: Mark, from: Mark): string =>
+  file === from.file ? `in line ${line}` : `in ${basename(file)}:${line}`;
+
+/** Reports names that occur twice. @param what a plural */
+export function reportRepeated(
+  what: string,
+  names: readonly Pick<Written, 'text' | 'mark'>[],
+  findings: Findings,
+): void {
+  for (const [{ text, mark }, first] of repeated(names, (name) => name.text)) {
+    const help = `remove or rename one of the two: the other is ${placeOf(first.mark, mark)}`;
+    findings.report('C4005', mark, `there are two ${what} named ${quote(text)}`, { help });
   }
 }
 

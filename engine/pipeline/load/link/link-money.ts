@@ -1,7 +1,6 @@
 /** Checks prices and spend limits beyond their schema. @module */
 import type { GatewayConfig, ModelConfig } from '../../../base/contract/config.ts';
 import { matchesGlob } from '../../../base/kit/glob.ts';
-import { feeToPico, priceToPico, usdToNano } from '../../../base/kit/money.ts';
 import { oneOf } from '../../../base/kit/text/suggest.ts';
 import type { Findings } from '../../../base/source/findings.ts';
 import {
@@ -15,14 +14,13 @@ import {
   quote,
   textOf,
 } from '../../../base/source/node.ts';
-import { createPriceBook, midnightOf, type PriceBook, SERVED_PRICES } from '../../../domain/budget/prices/prices.ts';
+import { createPriceBook, midnightOf, type PriceBook } from '../../../domain/budget/prices/prices.ts';
 import { reaches } from '../../../domain/upstreams/routes.ts';
 import type { KnownNames } from '../annotations.ts';
 import { itemsAt, reportUnknown, textsAt } from './link-keys.ts';
 
-/** Checks amounts, spend rules and price entries; tolerates values that validation rejected. */
+/** Checks spend rules and price entries; tolerates values that validation rejected. */
 export function linkMoney(root: MapNode, known: KnownNames, findings: Findings): void {
-  for (const { node, convert } of amountsOf(root)) checkExact(node, convert, findings);
   for (const rule of itemsAt(root, 'spend_limits.rules')) {
     checkSpendRule(rule, findings);
   }
@@ -31,53 +29,6 @@ export function linkMoney(root: MapNode, known: KnownNames, findings: Findings):
   if (percent === undefined || textOf(childOf(root, 'spend_limits', 'reserve')) !== 'worst_case') return;
   const message = '`overshoot_percent` has no effect: with `reserve: worst_case` no limit is exceeded';
   findings.report('W7050', percent.key_mark, message, { help: 'remove it, or write reserve: typical' });
-}
-
-interface Amount {
-  readonly node: Node;
-  readonly convert: (amount: number) => number;
-}
-
-/** Every amount of the file, with the conversion to its stored unit. */
-function amountsOf(root: MapNode): Amount[] {
-  const rules = itemsAt(root, 'spend_limits.rules');
-  const by_name = [
-    childOf(root, 'spend_limits', 'defaults'),
-    ...rules.map((rule) => childOf(rule, 'limit_usd_by_group')),
-  ];
-  const in_usd = [
-    ...by_name.flatMap((amounts) => entriesOf(amounts).map(({ value }) => value)),
-    ...rules.flatMap((rule) => childOf(rule, 'limit_usd') ?? []),
-  ];
-  const pricings = [
-    childOf(root, 'prices', 'unknown_model'),
-    ...[...itemsAt(root, 'models'), ...itemsAt(root, 'prices.rows')].map((priced) => childOf(priced, 'pricing')),
-  ];
-  return [...in_usd.map((node) => ({ node, convert: usdToNano })), ...pricings.flatMap(pricesOf)];
-}
-
-const SERVED_KEYS: ReadonlySet<string> = new Set(Object.values(SERVED_PRICES));
-
-function pricesOf(pricing: Node | undefined): Amount[] {
-  return entriesOf(pricing).flatMap(({ key, value }) => {
-    if (key === 'server_tools') return entriesOf(value).map((fee) => ({ node: fee.value, convert: feeToPico }));
-    if (SERVED_KEYS.has(key)) return entriesOf(value).flatMap((way) => pricesOf(way.value));
-    if (key === 'multiplier') return [];
-    if (key !== 'long_context') return [{ node: value, convert: priceToPico }];
-    const tier = entriesOf(value).filter((entry) => entry.key !== 'above_input_tokens');
-    return tier.map((entry) => ({ node: entry.value, convert: priceToPico }));
-  });
-}
-
-function checkExact(node: Node, convert: (amount: number) => number, findings: Findings): void {
-  if (node.kind !== 'scalar' || !Number.isFinite(node.value) || Number(node.value) < 0) return;
-  try {
-    convert(Number(node.value));
-  } catch (error) {
-    findings.report('C3005', node.mark, 'the amount cannot be represented exactly', {
-      expected: (error as Error).message,
-    });
-  }
 }
 
 const AMOUNTS_IN_USD = ['limit_usd', 'limit_usd_by_group'];
@@ -115,7 +66,9 @@ function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownName
     for (const upstream of textsAt(row, 'upstream')) reportUnknown(upstream, 'upstream', upstreams, findings);
   for (const { text, mark } of ids === undefined ? [] : textsAt(row, 'models.*')) {
     if (ids!.some((id) => matchesGlob(text, id))) continue;
-    findings.report('W7070', mark, `no model matches ${quote(text)}`, { help: oneOf(text, ids!, 'models') });
+    findings.report('W7070', mark, `no model matches ${quote(text)}`, {
+      help: oneOf(text, ids!, 'configured models', 'there are no models'),
+    });
   }
   const from = dayOf(childOf(row, 'from'), findings);
   const until = dayOf(childOf(row, 'until'), findings);
@@ -184,8 +137,10 @@ function checkPriced(
     const when = `${after}${before}`;
     const where = config.upstreams.length > 1 || when !== '' ? ` at ${quote(name)}${when}` : '';
     const { mark } = textsAt(root, 'models.*.id').find(({ text }) => text === id)!;
+    const or_date =
+      before !== '' ? ', or remove `from` of the row' : after !== '' ? ', or remove `until` of the row' : '';
     findings.report('C4041', mark, `the model ${quote(id)} has no price${where}`, {
-      help: 'the price catalogue does not have it: add `pricing` to the model, or `rows` or `unknown_model` under `prices`',
+      help: `the price catalogue has no price for this model at this upstream: add \`pricing\` to the model, or \`rows\` or \`unknown_model\` under \`prices\`${or_date}`,
     });
     return;
   }

@@ -5,7 +5,17 @@ import type { StageDefinition } from '../../../base/contract/stage.ts';
 import { deepFreeze } from '../../../base/kit/freeze.ts';
 import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
 import type { FactRead } from '../../../base/rules/check.ts';
-import { childOf, itemsOf, type MapNode, type Mark, type Node, quote, textOf } from '../../../base/source/node.ts';
+import {
+  childOf,
+  entriesOf,
+  itemsOf,
+  type MapNode,
+  type Mark,
+  type Node,
+  quote,
+  textOf,
+} from '../../../base/source/node.ts';
+import { PIPELINE_SCHEMA } from '../../../base/source/schemas.ts';
 import { type ErrorClause, positionOf, type StageEntry } from '../../../base/source/spec.ts';
 import { validate } from '../../../base/source/validate.ts';
 import { type AnnotationContext, checkAnnotations } from '../annotations.ts';
@@ -37,18 +47,29 @@ export function linkStages(pipeline: MapNode, list: List, context: LinkContext):
   return itemsOf(childOf(pipeline, list)).flatMap((item, index) => linkStage(item, list, index, context) ?? []);
 }
 
+const { stages: stage_entries, on_error: clauses } = PIPELINE_SCHEMA.properties as {
+  readonly [list: string]: { readonly items: { readonly properties: object } };
+};
+const OWN_KEYS = new Set([stage_entries!, clauses!].flatMap(({ items }) => Object.keys(items.properties)));
+
 function linkStage(item: Node, list: List, index: number, context: LinkContext): LinkedStage | undefined {
+  // Validation has reported unknown keys. Options beside `stage` would seem to be missing, and conditions beside an empty `when`.
+  const misplaced = entriesOf(item).filter(({ key }) => !OWN_KEYS.has(key));
   const name = childOf(item, 'stage');
   const definition = name === undefined ? undefined : findStage(name, context);
   const guard = childOf(item, 'when');
-  const condition = guard === undefined ? undefined : context.conditions.check(guard);
+  const is_beside = misplaced.length > 0 && guard?.kind === 'scalar' && guard.value === null;
+  const condition = guard === undefined || is_beside ? undefined : context.conditions.check(guard);
   const errors = errorCodes(childOf(item, 'errors'), context);
   if (definition === undefined || name === undefined) return undefined;
   // Findings about the options of a misplaced stage would only distract.
   if (!checkList(definition, name, list, context)) return undefined;
   const written = childOf(item, 'options');
   if (written !== undefined && written.kind !== 'map') return undefined;
-  const options = linkOptions(definition, written ?? NO_OPTIONS(name.mark), name, context);
+  const known = Object.keys(definition.options.properties ?? {});
+  const { entries, mark } = written ?? NO_OPTIONS(name.mark);
+  const all = [...entries, ...misplaced.filter(({ key }) => known.includes(key))];
+  const options = linkOptions(definition, { kind: 'map', entries: all, mark }, name, context);
   if (guard !== undefined && condition === undefined) return undefined;
   const timeout_seconds = timeLimit(item, definition, context);
   const entry: StageEntry = {

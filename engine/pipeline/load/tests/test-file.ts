@@ -28,7 +28,7 @@ import { type PipelineSpec, positionOf } from '../../../base/source/spec.ts';
 import { validate } from '../../../base/source/validate.ts';
 import { midnightOf } from '../../../domain/budget/prices/prices.ts';
 import { checkAnnotations } from '../annotations.ts';
-import { reportExclusive, reportUnknown, textsAt } from '../link/link-keys.ts';
+import { reportExclusive, reportRepeated, reportUnknown, textsAt } from '../link/link-keys.ts';
 import { DEFAULT_START, type PipelineCase, type Step } from './test-case.ts';
 
 /** Names at a path. A value of another type counts as the empty name, which is always unknown. */
@@ -175,7 +175,7 @@ function checkTimes(root: MapNode, node: Node, findings: Findings): void {
 }
 
 function checkCases(root: MapNode, findings: Findings): void {
-  const names = new Set<string>();
+  reportRepeated('cases', textsAt(root, 'cases.*.name'), findings);
   for (const node of itemsOf(childOf(root, 'cases'))) {
     checkTimes(root, node, findings);
     for (const item of ['spent', 'grants'].flatMap((key) => itemsOf(childOf(node, key)))) {
@@ -189,10 +189,6 @@ function checkCases(root: MapNode, findings: Findings): void {
       checkFacts(step, findings);
       checkLeaving(step, node, findings);
     }
-    const name = childOf(node, 'name')!;
-    const text = textOf(name) ?? '';
-    if (names.has(text)) findings.report('C4005', name.mark, `two cases are called ${quote(text)}`);
-    names.add(text);
   }
 }
 

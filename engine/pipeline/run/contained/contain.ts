@@ -253,7 +253,7 @@ const NEEDS: ReadonlyMap<PropertyKey, Capability> = new Map([
 
 /** The members of the context that a contained stage can use, directly or through services; true: also after the hook. */
 const ACCESSIBLE: Readonly<Record<keyof StageContext | 'facts' | 'copyFacts' | 'auditRecord', boolean>> = {
-  ...{ url: true, headers: true, aborted: true, given_up: true, relayed_bytes: true, converts_response: true },
+  ...{ url: true, headers: true, aborted: true, cancel_reason: true, relayed_bytes: true, converts_response: true },
   ...{
     get: false,
     set: false,

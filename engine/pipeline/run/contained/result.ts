@@ -5,7 +5,7 @@ import type { Log } from '../../../base/contract/services.ts';
 import type { Answer, Capability, Relay, StageHooks } from '../../../base/contract/stage.ts';
 import type { UpstreamResponse } from '../../../base/contract/upstream-response.ts';
 import { describeSyntaxError } from '../../../base/kit/json/faults.ts';
-import { ReceivedAnswer } from '../../../domain/upstreams/transports/direct-transport.ts';
+import { ReceivedResponse } from '../../../domain/upstreams/transports/direct-transport.ts';
 import type { CompiledPipeline, CompiledStage } from '../compiled.ts';
 
 interface Attributed {
@@ -73,7 +73,7 @@ export function checkJson(json: string): string {
 
 /** Whether a value is a response of Node's HTTP client or of a transport of the gateway. */
 function isResponse(value: unknown): value is UpstreamResponse {
-  return value instanceof IncomingMessage || value instanceof ReceivedAnswer;
+  return value instanceof IncomingMessage || value instanceof ReceivedResponse;
 }
 
 const areSeconds = (value: number) => value > 0 && value < 1e6;
@@ -156,9 +156,13 @@ export function isRefusal({ definition }: Pick<CompiledStage, 'definition'>, err
 /** The error for the client of a request on which a stage failed. */
 export function failureOf({ id }: CompiledStage, error: unknown): StageError {
   if (timeouts.has(error as object)) return error as StageError;
-  return new StageError('stage_failed', `The stage "${id}" failed on this request; see the gateway's log.`, {
-    details: { stage: id },
-  });
+  return new StageError(
+    'stage_failed',
+    `The stage "${id}" failed on this request. Give your administrator the request id.`,
+    {
+      details: { stage: id },
+    },
+  );
 }
 
 /** Logs the failure of a stage. A failure that does not change the response appears nowhere else. */

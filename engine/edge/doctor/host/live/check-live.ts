@@ -13,12 +13,10 @@ import { CATALOGUE_DATE, hasPrice } from '../../../../domain/budget/prices/catal
 import { upstreamPaths } from '../../../../domain/upstreams/headers.ts';
 import { fetchModelList, listHeaders } from '../../../../domain/upstreams/lists/ask-list.ts';
 import { UPSTREAM_TYPES } from '../../../../domain/upstreams/types/index.ts';
-import { type LiveCheck, type LiveOutcome, wrong } from './probe.ts';
+import { type LiveCheck, type LiveOptions, type LiveOutcome, wrong } from './probe.ts';
 import { checkProvider } from './provider.ts';
 
 const LIVE_TIMEOUT_SECONDS = 5;
-
-type Reach = (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout_seconds: number) => Promise<LiveOutcome>;
 
 /** Checks all services concurrently. Costs nothing: no prompts, no redirects. Collectors get one span. */
 export async function checkLive(
@@ -28,30 +26,20 @@ export async function checkLive(
 ): Promise<LiveCheck[]> {
   const { checkDatabase } = await import('../database.ts');
   const { telemetryTrials } = await import('./telemetry.ts');
-  const upstreams = config.upstreams.map((upstream): [string, Reach] => [
-    `upstream ${upstream.name}`,
-    () => checkUpstream(upstream, { config, env, timeout_seconds }),
-  ]);
-  const { auth } = config;
-  const reaches: (readonly [string, Reach])[] = [
-    ['database', checkDatabase],
-    ...upstreams,
-    ...(auth?.oidc === undefined ? [] : [['identity provider', checkProvider] as const]),
+  const options = { config, env, timeout_seconds };
+  const checks: (readonly [name: string, check: () => Promise<LiveOutcome>])[] = [
+    ['database', () => checkDatabase(options)],
+    ...config.upstreams.map((each) => [`upstream ${each.name}`, () => checkUpstream(each, options)] as const),
+    ...(config.auth?.oidc === undefined ? [] : [['identity provider', () => checkProvider(options)] as const]),
     ...telemetryTrials(config, env, timeout_seconds),
   ];
   return Promise.all(
-    reaches.map(async ([name, reach]) => {
+    checks.map(async ([name, check]) => {
       const started = performance.now();
-      const outcome = await reach(config, env, timeout_seconds);
+      const outcome = await check();
       return { name, ...outcome, duration_ms: Math.round(performance.now() - started) };
     }),
   );
-}
-
-interface LiveOptions {
-  readonly config: GatewayConfig;
-  readonly env: NodeJS.ProcessEnv;
-  readonly timeout_seconds: number;
 }
 
 /** Requests the list of models, which needs the credential and costs nothing. `seen` receives the response. */

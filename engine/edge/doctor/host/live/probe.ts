@@ -1,5 +1,8 @@
 import { failed, ok, warning } from '../../../../base/contract/checks.ts';
 import type { Diagnosis } from '../../workstation.ts';
+import type { Host } from '../host.ts';
+
+export type LiveOptions = Pick<Host, 'config' | 'env' | 'timeout_seconds'>;
 
 export interface LiveOutcome {
   readonly ok: boolean;

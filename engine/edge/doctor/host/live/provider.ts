@@ -1,7 +1,6 @@
-import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
-import type { GatewayConfig, OidcConfig } from '../../../../base/contract/config.ts';
+import type { OidcConfig } from '../../../../base/contract/config.ts';
 import { StartError } from '../../../../base/contract/start-error.ts';
 import { systemClock } from '../../../../base/kit/clock.ts';
 import { type Exchange, wholeExchange } from '../../../../base/kit/net/exchange.ts';
@@ -9,16 +8,11 @@ import { formatNetworkError, networkFault } from '../../../../base/kit/net/forma
 import { describeProxyRoute, proxyRouteTo, UnusableProxy } from '../../../../base/kit/net/proxy-route.ts';
 import { secretIn, secretPlace } from '../../../../base/kit/secret-names.ts';
 import { decidingGroups } from '../../../../domain/identity/provider/deciding-groups.ts';
-import {
-  type IdentityProvider,
-  ProviderError,
-  redirectUriOf,
-  type SignInAttempt,
-} from '../../../../domain/identity/provider/provider.ts';
-import { OpenIdProvider } from '../../../../domain/identity/provider/provider-client.ts';
+import { newSignInAttempt, ProviderError, redirectUriOf } from '../../../../domain/identity/provider/provider.ts';
+import { createIdentityProvider, type IdentityProvider } from '../../../../domain/identity/provider/provider-client.ts';
 import { otherMethod, secretMethod } from '../../../../domain/identity/provider/provider-errors.ts';
 import { requestedScopes, type ScopeGap, scopeGaps, textsOf } from '../../../../domain/identity/provider/scopes.ts';
-import { type LiveOutcome, SILENT, wrong } from './probe.ts';
+import { type LiveOptions, type LiveOutcome, SILENT, wrong } from './probe.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 
@@ -28,15 +22,13 @@ const ASSUMED_METHODS = ['client_secret_basic'];
 
 /** Checks discovery document, keys, features, and acceptance of the client. Calls `seen` with each response. */
 export async function checkProvider(
-  config: GatewayConfig,
-  env: NodeJS.ProcessEnv,
-  timeout_seconds: number,
+  options: LiveOptions,
   seen: (answer: Exchange) => void = () => {},
 ): Promise<LiveOutcome> {
-  const oidc = config.auth!.oidc!;
+  const oidc = options.config.auth!.oidc!;
   try {
-    const way = describeProxyRoute(proxyRouteTo(new URL(oidc.issuer_url), env));
-    return { ...(await askProvider(config, oidc, env, timeout_seconds, seen)), way };
+    const way = describeProxyRoute(proxyRouteTo(new URL(oidc.issuer_url), options.env));
+    return { ...(await askProvider(options, oidc, seen)), way };
   } catch (error) {
     if (!(error instanceof UnusableProxy)) throw error;
     return wrong(error.message, `correct ${error.by}`);
@@ -44,10 +36,8 @@ export async function checkProvider(
 }
 
 async function askProvider(
-  config: GatewayConfig,
+  { config, env, timeout_seconds }: LiveOptions,
   oidc: OidcConfig,
-  env: NodeJS.ProcessEnv,
-  timeout_seconds: number,
   seen: (answer: Exchange) => void,
 ): Promise<LiveOutcome> {
   let ca: readonly string[] | undefined;
@@ -94,7 +84,7 @@ async function askProvider(
   const deciding = decidingGroups(config, {});
   const uses_groups = deciding.any || deciding.names.size > 0;
   const listed = textsOf(document.scopes_supported);
-  const wanted = scopeGaps(oidc, { asked: requestedScopes(oidc, listed), listed }).filter(
+  const wanted = scopeGaps(oidc, { requested: requestedScopes(oidc, listed), listed }).filter(
     ({ claims }) => uses_groups || !claims.includes(oidc.groups_claim),
   );
   const gaps = (kind: ScopeGap['kind']) => wanted.flatMap((gap) => (gap.kind === kind ? `it ${gap.hint}` : []));
@@ -243,7 +233,7 @@ function classifyRedirect({ redirect_uri }: ClientCheck, sent: Sent): LiveOutcom
 
 function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeout_seconds: number): IdentityProvider {
   const secret = (name: string) => secretIn(name, env) ?? '';
-  return new OpenIdProvider({
+  return createIdentityProvider({
     oidc: { ...oidc, timeout_seconds },
     secret,
     redirect_uri,
@@ -253,13 +243,8 @@ function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeou
   });
 }
 
-function attempt(): SignInAttempt {
-  const random = () => randomBytes(32).toString('base64url');
-  return { state: random(), nonce: random(), code_verifier: random() };
-}
-
 async function redeem(check: ClientCheck, oidc: OidcConfig): Promise<Redeemed> {
-  const made_up = attempt();
+  const made_up = newSignInAttempt();
   const callback = new URL(check.redirect_uri);
   callback.searchParams.set('code', made_up.nonce);
   callback.searchParams.set('state', made_up.state);
@@ -291,7 +276,7 @@ async function redeem(check: ClientCheck, oidc: OidcConfig): Promise<Redeemed> {
 async function send(check: ClientCheck): Promise<Sent> {
   let answer: Exchange;
   try {
-    const url = await providerOf(check, check.oidc, check.timeout_seconds).authorizationUrl(attempt());
+    const url = await providerOf(check, check.oidc, check.timeout_seconds).authorizationUrl(newSignInAttempt());
     url.searchParams.set('prompt', 'none');
     answer = await check.look(url.href);
   } catch {

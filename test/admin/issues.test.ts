@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type Circumstances, lookAt } from '../../engine/edge/admin/home.ts';
+import { findIssues, type GatewayState } from '../../engine/edge/admin/home.ts';
 
 const AT = new Date('2026-03-10T11:00:00Z');
 const money = (cost: bigint, estimated = 0n) => ({ cost_nano_usd: cost, estimated_nano_usd: estimated });
@@ -22,7 +22,7 @@ const quiet = {
   refused_sign_ins: [],
   today: money(9_000_000_000n),
   yesterday: money(1n),
-} as unknown as Circumstances;
+} as unknown as GatewayState;
 const limit = {
   scope: 'user',
   of: { user: 'ana@example.com' },
@@ -33,12 +33,12 @@ const limit = {
   reserved: 3.5,
 };
 
-const found = (change: object) => lookAt({ ...quiet, ...change }).map(({ level, text }) => `${level} ${text}`);
+const found = (change: object) => findIssues({ ...quiet, ...change }).map(({ level, text }) => `${level} ${text}`);
 
 describe('what administrators should check', () => {
   test('is nothing while all is as it should be', () => {
-    assert.deepEqual(lookAt(quiet), []);
-    assert.deepEqual(lookAt({ ...quiet, refused: [], limits: [{ ...limit, spent: 10 }] as never }), []);
+    assert.deepEqual(findIssues(quiet), []);
+    assert.deepEqual(findIssues({ ...quiet, refused: [], limits: [{ ...limit, spent: 10 }] as never }), []);
   });
 
   test('is a configuration that does not load, and one that replicas do not share', () => {
@@ -98,7 +98,7 @@ describe('what administrators should check', () => {
     ]);
     const sign_in = { at: AT, email: 'eve@example.com', detail: 'The address is of no domain that is let in.' };
     assert.deepEqual(found({ refused_sign_ins: [sign_in, { ...sign_in, email: '' }] }), [
-      'warn 2 sign-ins were refused in the last 24 hours, the latest of eve@example.com: The address is of no domain that is let in.',
+      'warn 2 sign-ins were rejected in the last 24 hours, the latest of eve@example.com: The address is of no domain that is let in.',
     ]);
   });
 

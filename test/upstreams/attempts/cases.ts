@@ -1,7 +1,9 @@
 /** Cases of upstreams that fail: their script, and the expected outcome, read from `expected.ts`. */
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type Play, serves } from '../../support/model-provider/fault-server.ts';
-import type { Mixture, Row } from '../../upstreams/attempts/expected.ts';
+import type { Mixture, Row } from './expected.ts';
 
 /** One request and what its upstreams do. */
 export interface Case {
@@ -21,6 +23,10 @@ export interface Case {
   readonly is_alone?: boolean;
   /** Whether it ends by a time limit. */
   readonly takes_time?: boolean;
+  /** Whether upstreams are known to fail after a greeting. */
+  readonly greets?: boolean;
+  /** Settings that differ from the default ones. */
+  readonly attempts?: Partial<GatewayConfig['routing']['attempts']>;
 }
 
 /** A case with its names. */
@@ -79,7 +85,7 @@ export function read({ expected, names, upstreams }: Placed): Expectation {
 }
 
 /** How an attempt ended, as `expected.ts` writes it. */
-export const outcomeOf = ({ certainty, status }: { readonly certainty: string; readonly status: number | null }) =>
+export const outcomeOf = ({ certainty, status }: Pick<AttemptRecord, 'certainty' | 'status'>) =>
   certainty === 'not_sent' ? 'not_sent' : certainty === 'possibly_accepted' ? 'unknown' : String(status);
 
 /** Whether a row is about streams, about whole responses, or both. */
