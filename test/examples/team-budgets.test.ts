@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { cli } from '../cli/support.ts';
 import { answerJson, startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { blocksOf, REPOSITORY } from '../support/readme-blocks.ts';
+import { until } from '../support/until.ts';
 import { use } from '../support/use.ts';
 import { startExample } from './support.ts';
 
@@ -59,6 +60,11 @@ async function request(token: string, model: string) {
 test('every command of its README has the described result', async () => {
   const token = await newToken('ana@example.com', 'staff', '--team', 'search');
   for (const model of ['coder-1', 'coder-small-1']) assert.equal((await request(token, model)).status, 200);
+  // A client has its response before the request is settled.
+  await until('both requests are settled', async () => {
+    const { stdout } = await paste(`${PROGRAM} limits list --user ana@example.com`);
+    return stdout.includes('0.014 USD spent, 399.986 left');
+  });
   const [, blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh');
   const lines = blocks!.text.split('\n').filter((line) => line.startsWith(PROGRAM));
   assert.ok(lines.length > 5);
