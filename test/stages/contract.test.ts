@@ -97,8 +97,8 @@ describe('stages', () => {
         assert.match(title, /^[A-Z]/);
         assert.match(yaml, new RegExp(`^- (.*\\n {2})*stage: ${stage.name}\\b`));
         const diagnostics = await diagnose(pipelineAround(stage, yaml), 'example');
-        const told = diagnostics.map(({ code, message, line }) => `${line}: ${code} ${message}`);
-        assert.deepEqual(told, [], `${title}:\n${yaml}`);
+        const found = diagnostics.map(({ code, message, line }) => `${line}: ${code} ${message}`);
+        assert.deepEqual(found, [], `${title}:\n${yaml}`);
       }
       const wrong = `- stage: ${stage.name}\n  options: { surely_not_an_option: 1 }`;
       const diagnostics = await diagnose(pipelineAround(stage, wrong), 'example');

@@ -60,11 +60,11 @@ describe('list-models', () => {
     ] as const;
     const models = kinds.map((supports, i) => ({ ...template!, id: `model-${i}`, supports }));
     const seen = list('', { models }).data.map((entry) => capabilities(entry));
-    const told = seen.map(({ tools, image_input, thinking, effort, prompt_cache_1h }) => {
+    const listed = seen.map(({ tools, image_input, thinking, effort, prompt_cache_1h }) => {
       const { adaptive, enabled } = thinking.types;
       return [tools, image_input, thinking, adaptive, enabled, effort, prompt_cache_1h].map((one) => one.supported);
     });
-    assert.deepEqual(told, [
+    assert.deepEqual(listed, [
       [true, true, true, true, false, true, true],
       [false, false, true, false, true, false, false],
       [true, false, false, false, false, false, false],

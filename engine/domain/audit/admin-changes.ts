@@ -32,7 +32,7 @@ export interface AdminChange {
   readonly after: Readonly<Record<string, unknown>> | null;
 }
 
-/** The name of an actor as a token's `created_by` tells it. */
+/** The name of an actor in a token's `created_by`. */
 export function actorLabel({ kind, name }: Actor): string {
   return kind === 'person' ? name : `${kind} ${name}`;
 }

@@ -183,10 +183,10 @@ export function expand(root: MapNode, find: FindFragment, findings: Findings) {
   function expandItem(item: MapNode, open: readonly string[]): readonly Node[] {
     const use = entryOf(item, 'use');
     if (use === undefined) {
-      const stray = entryOf(item, 'with');
-      if (stray === undefined || entryOf(item, 'stage') === undefined) return [item];
-      findings.report('C2008', stray.key_mark, '`with` is for fragments', { help: 'a stage takes `options`' });
-      return [{ ...item, entries: item.entries.filter((entry) => entry !== stray) }];
+      const misplaced = entryOf(item, 'with');
+      if (misplaced === undefined || entryOf(item, 'stage') === undefined) return [item];
+      findings.report('C2008', misplaced.key_mark, '`with` is for fragments', { help: 'a stage takes `options`' });
+      return [{ ...item, entries: item.entries.filter((entry) => entry !== misplaced) }];
     }
     // Kept after a finding, so that the list is not also reported as empty.
     const unresolved: MapNode = { ...item, entries: [use] };

@@ -1,7 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
-import type { AuditRecord, Clock, Log, Principal, SharedServices } from '../../../base/contract/services.ts';
+import type {
+  AuditRecord,
+  Clock,
+  HealthPart,
+  Log,
+  Principal,
+  SharedServices,
+} from '../../../base/contract/services.ts';
 import type { FrozenClock } from '../../../base/kit/clock.ts';
 import { compileCondition } from '../../../base/rules/compile.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
@@ -63,10 +70,10 @@ export function openMemoryServices(options: {
     policies,
     audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
     health: {
-      check: async () => ({
+      check: async (): Promise<Readonly<Record<string, HealthPart>>> => ({
         database: { ok: !isAway(), needed: !servesWithoutReservations(config) },
         spool: { ok: true, state: servesWithoutReservations(config) ? 'ok' : 'unused' },
-        upstreams: { ok: true, told: summarizeUpstreams(states.list()) },
+        upstreams: { ok: true, public_details: summarizeUpstreams(states.list()) },
       }),
     },
     condition: compileCondition,

@@ -190,8 +190,8 @@ function attemptMismatches({ attempts: wanted }: Expectations, played: Played): 
   if (wanted === undefined || wanted.length === attempts.length) {
     return missing(wanted, chargedAttempts(played), '/attempts');
   }
-  const told = attempts.map(({ upstream, outcome, reason }) => `${upstream} ${outcome} ${reason}`);
-  const found = told.length === 0 ? 'none' : `${told.length}: ${told.join(', ')}`;
+  const described = attempts.map(({ upstream, outcome, reason }) => `${upstream} ${outcome} ${reason}`);
+  const found = described.length === 0 ? 'none' : `${described.length}: ${described.join(', ')}`;
   const expected = `${wanted.length} ${wanted.length === 1 ? 'attempt' : 'attempts'}`;
   return [{ pointer: '/attempts', expected, found }];
 }
