@@ -132,9 +132,12 @@ function staleLists(): readonly string[] {
     .map(([name]) => name);
 }
 
-/** Generates again, in a process that loads what this one has written. */
-function generateAgain(): void {
-  process.exitCode = spawnSync(process.execPath, [import.meta.filename], { stdio: 'inherit' }).status ?? 1;
+const AGAIN = '--again';
+
+/** Generates again, in a process that loads the files that this one has written. */
+function generateAgain(written: readonly string[]): void {
+  console.log(`Written: ${written.join(', ')}.`);
+  process.exitCode = spawnSync(process.execPath, [import.meta.filename, AGAIN], { stdio: 'inherit' }).status ?? 1;
 }
 
 function complain(stale: readonly string[]): void {
@@ -149,7 +152,7 @@ function main(): void {
     if (is_check) complain(lists);
     else {
       for (const name of lists) writeFileSync(join(PROTOCOLS_FOLDER, name), PROTOCOL_LISTS.get(name)!);
-      generateAgain();
+      generateAgain(lists);
     }
     return;
   }
@@ -163,11 +166,12 @@ function main(): void {
   write(files);
   if (FILES_WITH_WINDOWS.some((name) => stale.includes(`../${name}`))) {
     // The rest comes from these schemas, which this process read before.
-    generateAgain();
+    generateAgain(stale);
     return;
   }
   writeConsoleOperations();
-  console.log(stale.length === 0 ? 'Nothing has changed.' : `Written: ${stale.join(', ')}.`);
+  if (stale.length > 0) console.log(`Written: ${stale.join(', ')}.`);
+  else if (!process.argv.includes(AGAIN)) console.log('Nothing has changed.');
 }
 
 if (import.meta.main) main();

@@ -73,8 +73,8 @@ type BodyContext = StageContext<'request.protocol', (typeof CALLER)[number], (ty
 /** The amounts in errors about concurrency limits, which reserve nothing. */
 const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
 
-/** Enforces limits on concurrent requests in this process, before bodies are read. The ledger follows. */
-function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }: Services) {
+/** Enforces limits on concurrent requests in this process, before bodies are read. `check-budget` enforces them across replicas. */
+function limitConcurrency({ config, condition, facts, limits_in_force, clock }: Services) {
   const limitsOf = limitsAtOnce(config, condition);
   if (limitsOf === undefined) return undefined;
   const { status = 429, advice, time_zone = 'UTC' } = config.spend_limits ?? {};
@@ -154,9 +154,9 @@ export default defineStage({
   needs: ['raw-body', 'database'],
   create(_options, services) {
     const { models } = services;
-    const refuseBusyCaller = limitCallersAtOnce(services);
+    const refuseBusyCaller = limitConcurrency(services);
     const isModel = modelNames(models);
-    const words = servedNames(services.config);
+    const served_names = servedNames(services.config);
     const base_path = new URL(services.config.server.public_url).pathname.replace(/\/+$/, '');
     // State of tool calls is remembered by session.
     const wants_session = sharesSessions(services.config) || wantsCallState(services.config);
@@ -185,9 +185,10 @@ export default defineStage({
     }
 
     function setServed(ctx: BodyContext, { service_tier, speed, inference_geo }: BodyFacts['served']): void {
-      if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);
-      if (speed !== undefined && words.has(speed)) ctx.set('request.speed', speed);
-      if (inference_geo !== undefined && words.has(inference_geo)) ctx.set('request.inference_geo', inference_geo);
+      if (service_tier !== undefined && served_names.has(service_tier)) ctx.set('request.service_tier', service_tier);
+      if (speed !== undefined && served_names.has(speed)) ctx.set('request.speed', speed);
+      if (inference_geo !== undefined && served_names.has(inference_geo))
+        ctx.set('request.inference_geo', inference_geo);
     }
 
     function setModelFacts(ctx: BodyContext, facts: BodyFacts): void {
@@ -219,12 +220,12 @@ export default defineStage({
     return {
       async request(ctx) {
         const protocol = ctx.get('request.protocol');
-        const is_other = protocol === 'none';
-        if (!is_other) refuseOtherThanJson(ctx.headers);
+        const is_other_api = protocol === 'none';
+        if (!is_other_api) refuseOtherThanJson(ctx.headers);
         if (refuseBusyCaller !== undefined) await refuseBusyCaller(ctx);
         const body = await ctx.readBody();
         ctx.set('request.body_bytes', body.bytes.length);
-        if (is_other) setOtherFacts(ctx, await readOtherBody(ctx.headers, body, isModel));
+        if (is_other_api) setOtherFacts(ctx, await readOtherBody(ctx.headers, body, isModel));
         else {
           const session_headers = wants_session ? ctx.headers : undefined;
           setModelFacts(ctx, await readBodyFacts(protocol, body, { isModel, session_headers, base_path }));

@@ -18,7 +18,7 @@ const OPTIONS = {
       uniqueItems: true,
       default: [],
       description:
-        'Parts to report without effect on the status. configuration: when it was loaded, and whether the last reload failed. upstreams: the state of each by name (closed is healthy; else open, half_open, limited, drained, credential refused or model missing), until when, and for how many models. `appscli upstreams list` shows administrators hosts and reasons.',
+        'Parts to report without effect on the status. configuration: when it was loaded, and whether the last reload failed. upstreams: the state of each by name (closed is healthy; else open, half_open, limited, drained, credential rejected or model missing), until when, and for how many models. `appscli upstreams list` shows administrators hosts and reasons.',
     },
   },
 } as const;

@@ -88,9 +88,9 @@ type RouteContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[n
 
 /** State of a request whose route has several upstreams. */
 interface Routed {
-  readonly has_boundaries: boolean;
+  readonly has_state_boundaries: boolean;
   /** Whether the next event may contain the id of a response that the upstream stores. */
-  awaits_response: boolean;
+  awaits_response_id: boolean;
 }
 
 /** Creates the routes of a pipeline; equal ones are shared. */
@@ -125,7 +125,7 @@ function compileRules({ config, condition }: Services, routeTo: ReturnType<typeo
   };
 }
 
-/** The first enforced rule that holds, and the rules in shadow mode above it that hold. */
+/** The first enforced rule that matches, and the matching rules in shadow mode above it. */
 function findRule(rules: readonly CompiledRule[], facts: FactView) {
   let shadows: CompiledRule[] | undefined;
   for (const rule of rules) {
@@ -170,7 +170,7 @@ export default defineStage({
     const routes = [default_route, ...of_rules];
     const keeps_responses =
       definitionNamed(services.pipeline.protocol)?.kept.responses === true &&
-      routes.some((route) => route.has_boundaries);
+      routes.some((route) => route.has_state_boundaries);
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
 
     /** The upstreams of a route that serve the model. Raises model_not_found. */
@@ -218,20 +218,24 @@ export default defineStage({
       };
     }
 
-    function setCandidates(ctx: RouteContext, { has_boundaries }: Route, { candidates, spare, dropped }: Choice): void {
+    function setCandidates(
+      ctx: RouteContext,
+      { has_state_boundaries }: Route,
+      { candidates, spare, dropped }: Choice,
+    ): void {
       ctx.set(
         'route.candidates',
         candidates.slice(0, candidates.length - spare).map(({ upstream }) => upstream.name),
       );
       if (dropped !== undefined) ctx.set('route.dropped', dropped);
-      const awaits_response = has_boundaries && keeps_responses && ctx.body?.value('store') !== false;
-      ctx.state = { has_boundaries, awaits_response } satisfies Routed;
+      const awaits_response_id = has_state_boundaries && keeps_responses && ctx.body?.value('store') !== false;
+      ctx.state = { has_state_boundaries, awaits_response_id } satisfies Routed;
     }
 
     function keepResponseId(ctx: RouteContext, { data }: ResponseEvent): void {
       const routed = ctx.state as Routed | undefined;
-      if (!routed?.awaits_response) return;
-      routed.awaits_response = false;
+      if (!routed?.awaits_response_id) return;
+      routed.awaits_response_id = false;
       sessions.keepStored(data, ctx.get('route.upstream')!);
     }
 
@@ -290,7 +294,7 @@ export default defineStage({
           model: ctx.get('request.model'),
           continues: ctx.get('request.continues'),
           cache_ttl: ctx.get('cache.effective_ttl'),
-          has_boundaries: routed.has_boundaries,
+          has_state_boundaries: routed.has_state_boundaries,
         });
       },
       ...(keeps_responses && { event: keepResponseId }),

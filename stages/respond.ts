@@ -32,7 +32,7 @@ export default defineStage({
     },
   },
   examples: [
-    { title: 'Say hello', yaml: '- stage: respond\n  options: { json: { status: ok } }' },
+    { title: 'Return a fixed text', yaml: '- stage: respond\n  options: { json: { status: ok } }' },
     {
       title: 'Announce maintenance',
       yaml: '- stage: respond\n  options:\n    status: 503\n    headers: { retry-after: "600" }\n    text: Back at 18:00 UTC.',

@@ -18,10 +18,6 @@ const steps = [
   { title: 'Quick tests', ...node('test/run.ts') },
   { title: 'Slow tests', ...node('test/run.ts', 'slow') },
   { title: 'Check', ...node('engine/bin/appscli.js', 'check', '--config', 'examples/demo/gateway.yaml') },
-  {
-    title: 'Pipeline tests',
-    ...node('engine/bin/appscli.js', 'test', 'pipelines', 'examples', '--coverage', '--min-coverage', '100'),
-  },
 ];
 
 for (const { title, command, args } of steps) {

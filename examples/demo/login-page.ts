@@ -48,7 +48,7 @@ ${content}
 export function loginPage(people: readonly DemoPerson[]): string {
   return page(
     'Who are you today?',
-    `<p>This identity provider belongs to the demo. It stands in for your company's and asks for no password.</p>
+    `<p>This identity provider belongs to the demo. It replaces the one of your company, and needs no password.</p>
 <form method="post">
 ${people.map(button).join('\n')}
 <button class="cancel" name="cancel" value="yes">Cancel</button>

@@ -84,7 +84,7 @@ const REPEATED_MAX = 80;
 
 function shortAnswer(question: string): string {
   const repeated = question !== '' && question.length <= REPEATED_MAX ? `You said: "${question}". ` : '';
-  return `${repeated}I am the mock model of the demo: your request came to me through the gateway, and this answer went back the same way. I can say nothing else.`;
+  return `${repeated}I am the mock model of the demo: your request came to me through the gateway, and this response returns the same way. I always send the same text.`;
 }
 
 /** The words `fail 529`; coding clients send more text around them. */
@@ -92,8 +92,8 @@ const FAIL_WORDS = new RegExp(`\\bfail (${FAILURES.join('|')})\\b`, 'i');
 
 /** The requested failure: the header `x-demo-fail`, or the words `fail 529` in the last message. */
 function requestedFailure(req: IncomingMessage, body: MessagesRequest): Failure | undefined {
-  const said = textsOf(body.messages?.at(-1)?.content).join(' ');
-  const failure_name = req.headers['x-demo-fail'] ?? FAIL_WORDS.exec(said)?.[1];
+  const user_text = textsOf(body.messages?.at(-1)?.content).join(' ');
+  const failure_name = req.headers['x-demo-fail'] ?? FAIL_WORDS.exec(user_text)?.[1];
   return FAILURES.find((failure) => failure === String(failure_name).toLowerCase());
 }
 
@@ -112,8 +112,8 @@ function fail(res: ServerResponse, failure: Failure): void {
 
 function compose(body: MessagesRequest, usage: Usage, id: string, conduct: Conduct): Reply {
   const tokens_per_word = conduct.tokens_per_word.output;
-  const said = textsOf(body.messages?.at(-1)?.content).join(' ').trim();
-  const words = conduct.answer(said).split(/(?<= )/);
+  const user_text = textsOf(body.messages?.at(-1)?.content).join(' ').trim();
+  const words = conduct.answer(user_text).split(/(?<= )/);
   const limit = Math.floor((body.max_tokens ?? words.length * tokens_per_word) / tokens_per_word);
   return {
     id,

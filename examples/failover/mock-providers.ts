@@ -79,7 +79,7 @@ async function speak(res: ServerResponse, { model, stream }: Asked, { name, requ
 }
 
 async function answer(req: IncomingMessage, res: ServerResponse, mock: MockProvider): Promise<void> {
-  const asked = JSON.parse((await text(req)) || '{}') as Asked;
+  const request_body = JSON.parse((await text(req)) || '{}') as Asked;
   mock.requests += 1;
   const { name, fails, requests } = mock;
   res.setHeader('request-id', `req_${name}_${requests}`);
@@ -89,7 +89,7 @@ async function answer(req: IncomingMessage, res: ServerResponse, mock: MockProvi
     const error = { type: TYPES[fails] ?? 'api_error', message: `${name} is broken, as you wished.` };
     return sendJson(res, Number(fails), { type: 'error', error });
   }
-  await speak(res, asked, mock, fails === 'cut');
+  await speak(res, request_body, mock, fails === 'cut');
 }
 
 async function listen(server: Server, port: number): Promise<void> {

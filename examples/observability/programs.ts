@@ -71,7 +71,7 @@ async function run(
   };
   if (await answers(place.url, child)) return { what, url: place.url, close };
   await close();
-  throw new Error(`${what} (${path}) does not answer at ${place.url}; ${place.log} says why`);
+  throw new Error(`${what} (${path}) does not respond at ${place.url}; see ${place.log}`);
 }
 
 /** Runs the installed programs, and prints how to get the others. @param data directory for their files */

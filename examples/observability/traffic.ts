@@ -31,14 +31,14 @@ const LONG_PROMPT = Array.from({ length: 300 }, (_, i) => `word${i}`).join(' ');
 function body(caller: Caller, n: number): string {
   const cache_control = { type: 'ephemeral', ...(caller.hour && { ttl: '1h' }) };
   // Every fortieth request gets an upstream failure.
-  const said = n % 40 === 39 ? 'fail 500' : `Question ${n % 5}`;
+  const question = n % 40 === 39 ? 'fail 500' : `Question ${n % 5}`;
   const model = caller.models[n % caller.models.length];
   return JSON.stringify({
     model,
     max_tokens: 60,
     stream: n % 2 === 0,
     system: [{ type: 'text', text: `You are ${model}. ${LONG_PROMPT}`, cache_control }],
-    messages: [{ role: 'user', content: said }],
+    messages: [{ role: 'user', content: question }],
   });
 }
 

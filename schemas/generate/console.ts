@@ -38,7 +38,7 @@ function typeOf(schema: JsonSchema, indent: string): string {
   if (typeof $ref === 'string') return pascal($ref.split('/').at(-1)!);
   if ('x-rule' in schema) return 'unknown';
   if (Array.isArray(values)) return values.map((each) => JSON.stringify(each).replaceAll('"', "'")).join(' | ');
-  // Alternatives that only say which keys must be there change no type.
+  // Alternatives that only list required keys change no type.
   const branches = (oneOf ?? []).filter((branch) => Object.keys(branch).some((key) => key !== 'required'));
   if (branches.length > 0) return branches.map((branch) => typeOf(branch, indent)).join(' | ');
   const types = ([] as unknown[]).concat(type ?? []).map((name) => {
@@ -112,7 +112,7 @@ function responseType({ path, method, status }: { path: string; method: string; 
 
 const nameOf = (reference: string) => reference.split('/').at(-1)!;
 
-const DECLARATIONS = `/** What a form's field may hold. */
+const DECLARATIONS = `/** Allowed values of a form's field. */
 export interface DescribedField {
   readonly type?: 'email' | 'number' | 'integer' | 'array';
   readonly required?: boolean;

@@ -225,7 +225,10 @@ function allowedWarnings(): JsonSchema {
   const codes = (Object.keys(DIAGNOSTICS) as DiagnosticCode[]).filter((code) => code.startsWith('W'));
   const warnings = codes.map((code) => {
     const { title, explanation }: DiagnosticSpec = DIAGNOSTICS[code];
-    return [code, { description: `${title}. ${explanation} Say here why it is meant.`, type: 'string', minLength: 1 }];
+    return [
+      code,
+      { description: `${title}. ${explanation} Write the reason for allowing it here.`, type: 'string', minLength: 1 },
+    ];
   });
   return { type: 'object', additionalProperties: false, properties: Object.fromEntries(warnings) };
 }

@@ -45,7 +45,7 @@ function schemaType(schema: JsonSchema): string {
   return `${either(types.map((type) => TYPES[type] ?? type))}${bounds(schema)}`;
 }
 
-/** The values a schema has a choice of; none where it only says which keys must be there. */
+/** The values a schema has a choice of; none if it only lists required keys. */
 function alternativesOf({ anyOf = [] }: JsonSchema): readonly JsonSchema[] {
   return (anyOf as readonly JsonSchema[]).filter((branch) => Object.keys(branch).some((key) => key !== 'required'));
 }
@@ -70,7 +70,7 @@ export interface SchemaRow {
   readonly description: string;
 }
 
-/** The values a schema describes, outermost first; `resolve` says what a reference stands for. */
+/** The values a schema describes, outermost first; `resolve` returns the schema of a reference. */
 export function schemaRows(
   schema: JsonSchema,
   resolve: (schema: JsonSchema) => JsonSchema = (found) => found,

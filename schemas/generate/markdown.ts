@@ -38,7 +38,7 @@ export function factMeaning(path: FactPath): string {
   return `${FACTS[path].meaning} (${factType(path)}).`;
 }
 
-/** When an error is raised, and the status it is answered with. */
+/** When an error is raised, and its status. */
 export function errorMeaning(code: ErrorCode): string {
   const { status, meaning }: ErrorSpec = ERRORS[code];
   return `${status}: ${meaning}.`;

@@ -44,15 +44,15 @@ const CAPABILITIES: Readonly<Record<Capability, string>> = {
   'raw-body': 'see the request body',
   'rewrite-body': 'change the body on its way to the upstream, which the audit log records',
   'convert-response': "convert the upstream's response; only stages that ship with the gateway may",
-  'rewrite-response': 'replace texts in answers, which the audit log records',
-  respond: 'answer the request',
+  'rewrite-response': 'replace texts in responses, which the audit log records',
+  respond: 'respond to the request',
   network: 'hand the request to another machine',
   database: 'use the database',
 };
 
 function stagePlace({ place, terminal }: StageDefinition): string {
   if (place === 'finally') return 'under finally, after the response';
-  return terminal ? 'under stages, last: it always answers' : 'under stages';
+  return terminal ? 'under stages, last: it always responds' : 'under stages';
 }
 
 function stagePart(stage: StageDefinition): string[] {
@@ -131,7 +131,7 @@ export function operatorsPage(): string {
       `Written ${code(operatorSignature(name))}. ${prose(meaning)}.`,
       block('yaml', `when: ${example}`),
     ]),
-    '## Refused on purpose',
+    '## Rejected on purpose',
     'These operators of JSON-Logic and similar languages are rejected at load.',
     tableOf([...REFUSED_OPERATORS], { Operator: ([name]) => code(name), Instead: ([, instead]) => instead }),
   ]);
@@ -145,12 +145,12 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
   const example = new StageError('model_not_found', 'There is no model "codr-1".', { details: { model: 'codr-1' } });
   const envelopes = Map.groupBy(Object.values(DEFINITIONS), ({ errors }) => errors.body(example, 'req_1'));
   return page('Errors', [
-    "Every error the gateway itself answers with. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `reject` raises any of them.",
+    "Every error of the gateway itself. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `reject` raises any of them.",
     ...[...envelopes].flatMap(([body, definitions]) => [
       `On paths of ${definitions.map(({ name }) => name).join(' and ')}:`,
       block('json', JSON.stringify(JSON.parse(body), null, 2)),
     ]),
-    'Details, such as `model` here or `limit_usd` of a spend limit, stand beside the message. "Retry" is the value of the header `x-should-retry`.',
+    'Details, such as `model` here or `limit_usd` of a spend limit, are beside the message. "Retry" is the value of the header `x-should-retry`.',
     table(
       ['Code', 'Status', 'Type (Messages)', 'Type, code (chat)', 'Retry', 'Meaning', 'Raised by stages'],
       errors.map(([name, { status, type, compat: chat, retry, meaning }]) => [

@@ -18,7 +18,7 @@ export function schemasIn(schema: JsonSchema, keyword: string): [name: string, s
   return isSchema(value) ? (Object.entries(value) as [string, JsonSchema][]) : [];
 }
 
-/** Replaces the schemas directly below a schema; `keyword` says where each of them stands. */
+/** Replaces the schemas directly below a schema; `keyword` is the keyword of each. */
 export function mapChildren(
   schema: JsonSchema,
   change: (child: JsonSchema, keyword: string) => JsonSchema,
@@ -51,7 +51,7 @@ function resolverOf(root: JsonSchema): (schema: JsonSchema) => JsonSchema {
   };
 }
 
-/** A table of keys; `title` says what they are. */
+/** A table of keys; `title` names their kind. */
 export function keysTable(rows: readonly SchemaRow[], title = 'Key'): string {
   return tableOf(rows, {
     [title]: ({ path }) => code(path),

@@ -118,18 +118,18 @@ export function translationPage(): string {
     'If client and upstream speak different protocols, the stage `translate` translates everything that both can express. This page lists all losses and changes; none is silent. The fact `translation.losses`, and `losses` in the audit record, have the names of the rules that applied to a request. A rejected request gets `not_translatable` and the name of the rule. With the same protocol on both sides the bytes pass unchanged, and no rule applies.',
     '## Requests',
     ...rulesOf('request'),
-    '## Answers',
+    '## Responses',
     ...rulesOf('response'),
   ]);
 }
 
 const FAILOVER_COLUMNS = {
   Outcome: 'how an attempt ended before the client got anything',
-  Certainty: 'what is known of the request then: not_sent, possibly_accepted, answered, or it depends (-)',
+  Certainty: 'state of the request at that time: not_sent, possibly_accepted, answered, or it depends (-)',
   Again: 'to the same upstream: at once on a fresh connection, or once after a wait; lone: only if no other is left',
   Next: 'to the next upstream; if: only with routing.attempts.unconfirmed',
   Breaker: 'what it counts as: success, failure, or the reason why requests stay away for a time',
-  Billed: 'whether the upstream may bill it; as_reported: what its answer says',
+  Billed: 'whether the upstream may bill it; as_reported: the usage in its response',
 };
 
 const AGAIN: Readonly<Record<FailoverRow['again'], string>> = {
@@ -164,7 +164,7 @@ export function failoverPage(): string {
     '## Reasons of attempts',
     'What happened after an attempt, in audit records and the ledger.',
     table(['Reason', 'Meaning'], meanings(ATTEMPT_REASONS)),
-    '## Reasons why an upstream is not asked',
+    '## Reasons why an upstream gets no request',
     'In the fact `route.dropped` and in audit records.',
     table(['Reason', 'Meaning'], meanings(DROP_REASONS)),
   ]);
@@ -205,7 +205,7 @@ export function privilegedPage(): string {
     'They pass. Reservation and bill include their cost.',
     fieldsOf('pass'),
     '## Headers',
-    "Headers whose names end in `-beta` pass as they are; where one lengthens the context window (`context-1m-...`), the reservation counts with the longer one. The following are dropped, unless `allow_headers` of the upstream lists them, and named in the fact `request.dropped_headers` and the audit record: clients send some of them by habit, and without them the account of the upstream's credential pays. A name that ends in `*` stands for all that begin so; `x-openrouter-title` and `x-openrouter-categories` pass. So are headers whose names end like an account, a model, a deployment, a service tier or a key. `http-referer` and `x-title` only say who asks, and pass. Nor does an upstream get what proxies and sign-ins in front of the gateway add (`x-forwarded-*`, `forwarded`, `x-real-ip` and their kin): they describe the way to the gateway, and a router or server behind it would go by them. `via` and `cdn-loop` pass, as loops are found by them. What becomes of headers of tracing is in [Headers](headers.md).",
+    "Headers whose names end in `-beta` pass as they are; where one lengthens the context window (`context-1m-...`), the reservation counts with the longer one. The following are dropped, unless `allow_headers` of the upstream lists them, and named in the fact `request.dropped_headers` and the audit record: clients often send some of them, and without them the account of the upstream's credential pays. A name that ends in `*` is a prefix; `x-openrouter-title` and `x-openrouter-categories` pass. The same applies to headers whose names end like an account, a model, a deployment, a service tier or a key. `http-referer` and `x-title` only name the application, and pass. The gateway also drops headers that proxies and sign-ins in front of it add (`x-forwarded-*`, `forwarded`, `x-real-ip` and similar ones): they describe the path to the gateway, and a router or server behind it could rely on them. `via` and `cdn-loop` pass, because they detect loops. For tracing headers see [Headers](headers.md).",
     table(
       ['Header', 'Decides over', 'What it chooses', 'Documented in'],
       PRIVILEGED_HEADERS.map(({ name, decides, meaning, source }) => [code(name), decides, sentence(meaning), source]),
@@ -222,16 +222,16 @@ function tracing(kind: 'baggage' | 'trace'): string {
 /** The page about response headers and tracing headers of requests. */
 export function headersPage(): string {
   return page('Headers', [
-    "Every header of an upstream's answer passes to the client as the upstream spelled, ordered and repeated it, on every pipeline, with these exceptions. `appscli explain header <name>` says what happens to one.",
+    "Every header of an upstream's response passes to the client with its spelling, order and repetitions, on every pipeline, with these exceptions. `appscli explain header <name>` explains one header.",
     '## Of the connection',
     `Hop-by-hop headers (RFC 9110 section 7.6.1), like those that \`connection\` lists: ${codes(CONNECTION_HEADERS)}.`,
     "## Of the gateway's host",
-    "They act on the host an answer comes from, or on the proxies in front of it, and that host is the gateway's. No client of models needs them. A name that ends in `*` means all that begin so.",
+    'They affect the host that a response comes from, here the gateway, or the proxies in front of it. No client of models needs them. A name that ends in `*` is a prefix.',
     tableOf(ORIGIN_HEADERS, { Header: ({ names }) => codes(names), 'What it does': ({ effect }) => `it ${effect}` }),
     '## Written by the gateway',
-    "`x-gateway-request-id`; `x-gateway-cache-ttl: 5m` where a request for a prompt cache of an hour was made one of five minutes (`upstreams[].on_unsupported_cache`); the headers that tell callers their own limits, in the place of the upstream's; the `refusal_header` of the profile on refusals; `content-length` and `content-encoding` of an answer that is translated; `access-control-*` and `vary: origin` for pages of `server.cors.origins`; `x-accel-buffering: no` on every event stream, in the place of the upstream's own, so that proxies in front pass it on as it comes.",
+    "`x-gateway-request-id`; `x-gateway-cache-ttl: 5m` if the gateway changed a one-hour prompt cache to five minutes (`upstreams[].on_unsupported_cache`); headers with the caller's own limits, in place of the upstream's; the `refusal_header` of the profile on rejections by a limit; `content-length` and `content-encoding` of a translated response; `access-control-*` and `vary: origin` for pages of `server.cors.origins`; `x-accel-buffering: no` on every event stream, in place of the upstream's own, so that proxies in front do not buffer it.",
     '## Tracing: headers of requests',
-    "`telemetry.propagate` says what upstreams get of the trace of a request. `verbatim`, the default: these headers as the client sent them, none where it sent none. `join`: a `traceparent` of the gateway, whose parent is the span of the attempt, and the client's `tracestate`; `sampled` is what the ratio of sampling says of the trace, and off where no traces are sent. `strip`: none. Those that are kept back or replaced are named in the fact `request.dropped_headers` and the audit record.",
+    "`telemetry.propagate` selects the trace headers for upstreams. `verbatim`, the default: the client's headers unchanged. `join`: a `traceparent` of the gateway, whose parent is the span of the attempt, and the client's `tracestate`; `sampled` follows the sampling ratio, and is off if no traces are exported. `strip`: none. The fact `request.dropped_headers` and the audit record name dropped and replaced headers.",
     tracing('trace'),
     'Baggage can contain anything, such as the identity of a user. It never reaches an upstream, regardless of `propagate` and `allow_headers`:',
     tracing('baggage'),

@@ -70,14 +70,14 @@ const PLACES: Readonly<Record<string, readonly (readonly [path: string, value: u
 /** The hand-written files with such places. */
 export const FILES_WITH_WINDOWS: readonly string[] = Object.keys(PLACES);
 
-/** The text of such a file with its lists as the table says, and all else as it is. */
+/** The text of such a file with the lists of the table; all else stays unchanged. */
 export function withWindows(file: string, text: string): string {
   return PLACES[file]!.reduce((before, [path, value]) => {
     const node = parseDocument(before).getIn(path.split(' '), true);
     if (!isNode(node)) throw new Error(`${file} has nothing at ${path}`);
     const [start, end] = node.range!;
     const indent = /^ */.exec(before.slice(before.lastIndexOf('\n', start) + 1))![0];
-    // What is there and says the same keeps its line breaks.
+    // An equal value keeps its line breaks.
     if (JSON.stringify(node.toJSON()) === JSON.stringify(value)) return before;
     const lines = isMap(node) ? JSON.stringify(value, null, 2) : JSON.stringify(value);
     return before.slice(0, start) + compact(lines).replaceAll('\n', `\n${indent}`) + before.slice(end);

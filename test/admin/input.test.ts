@@ -46,13 +46,13 @@ describe('input of an admin operation', () => {
       ['createToken', { nmae: 'x' }, 'unknown field "nmae": did you mean `name`?'],
       ['createToken', {}, 'the field "name" is missing'],
       ['createToken', { name: 'x', user: 'ana' }, 'the field "user" is wrong: expected an e-mail address'],
-      ['createToken', { name: 'a\u0007' }, 'the field "name" is wrong: expected a printable text'],
-      ['createToken', { name: '' }, 'the field "name" is wrong: expected a non-empty text'],
-      ['createToken', { name: 7 }, 'the field "name" is wrong: expected a text'],
+      ['createToken', { name: 'a\u0007' }, 'the field "name" is wrong: expected a string of printable characters'],
+      ['createToken', { name: '' }, 'the field "name" is wrong: expected a non-empty string'],
+      ['createToken', { name: 7 }, 'the field "name" is wrong: expected a string'],
       [
         'createToken',
         { name: 'x'.repeat(255) },
-        'the field "name" is wrong: expected a text of at most 254 characters',
+        'the field "name" is wrong: expected a string of at most 254 characters',
       ],
       [
         'createToken',

@@ -1,12 +1,13 @@
 /** The commands as users and programs run them: the real program on a real database, beside a running gateway. */
 import assert from 'node:assert/strict';
-import { after, before } from 'node:test';
+import { before } from 'node:test';
 import { ask } from '../e2e/support/client.ts';
 import { createProject } from '../load/support/project.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { bootGateway, gatewayConfig, type TestGateway, type TokenWish } from '../support/gateway.ts';
 import { startUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { until } from '../support/until.ts';
+import { use } from '../support/use.ts';
 import { cli, type Ended, type RunningCommand, startCli } from './support.ts';
 
 export interface CommandBench {
@@ -24,21 +25,14 @@ export interface CommandBench {
 
 export function commandBench(): CommandBench {
   const bench = {} as { -readonly [Key in keyof CommandBench]: CommandBench[Key] };
-  const closing: (() => Promise<unknown>)[] = [];
-  before(async () => {
-    const upstream = await startUpstream();
-    closing.push(upstream.close);
-    const database = await createTestDatabase();
-    closing.push(database.drop);
+  const upstream = use(startUpstream);
+  const database = use(createTestDatabase, ({ drop }) => drop());
+  bench.gateway = use(() => bootGateway({ upstream_url: upstream.url, database_url: database.url }));
+  before(() => {
     const project = createProject({ 'gateway.yaml': JSON.stringify(gatewayConfig(upstream.url), null, 2) });
-    const gateway = await bootGateway({ upstream_url: upstream.url, database_url: database.url });
-    closing.push(gateway.close);
     // No upstream key: only the gateway itself needs one.
     const env = { ...process.env, TEST_DATABASE_URL: database.url };
-    Object.assign(bench, { gateway, database_url: database.url, config_file: project.path('gateway.yaml'), env });
-  });
-  after(async () => {
-    for (const close of closing.reverse()) await close();
+    Object.assign(bench, { database_url: database.url, config_file: project.path('gateway.yaml'), env });
   });
   bench.run = (...arguments_) => cli([...arguments_, '--config', bench.config_file], { env: bench.env });
   bench.start = (...arguments_) => startCli([...arguments_, '--config', bench.config_file], { env: bench.env });

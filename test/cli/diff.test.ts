@@ -30,7 +30,7 @@ describe('diff --audit', () => {
     return cli(['diff', bench.config_file, file, '--audit', '7d', ...options], { env: bench.env });
   }
 
-  it('tells whom a new rule would have refused', async () => {
+  it('reports whom a new rule would have rejected', async () => {
     const { stdout, stderr, exit_code } = await diff({ access: { rules: [NO_PAYMENTS] } });
     assert.equal(exit_code, 0, stderr);
     assertNarrow(stdout);

@@ -4,7 +4,6 @@ import { mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from 'node:fs/p
 import { dirname, join, resolve } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { chooseUpstream } from '../../engine/edge/cli/init/init.ts';
-import { writeNewFiles } from '../../engine/edge/cli/new-files.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 import { assertRefused } from './at-gateway.ts';
 import { typing } from './client/set-up.ts';
@@ -41,7 +40,7 @@ test('an empty directory becomes a configuration that passes the check, with one
   assert.deepEqual([keyless.exit_code, diagnostics.map(({ code }) => code)], [0, ['W7004']]);
 });
 
-test('the names of real clients stand in it where one is installed or an option says so', async () => {
+test('it has the names of real clients if one is installed or an option selects them', async () => {
   const withProgram = async (program: string) => {
     const folder = ownDirectory();
     await symlink(process.execPath, join(folder, program));
@@ -68,7 +67,7 @@ test('the names of real clients stand in it where one is installed or an option 
   await assertRefused(run, [['init --profile other', /--profile: expected shipped or neutral/]]);
 });
 
-test('the tests of the new pipeline pass, and fail when somebody changes its rule', async () => {
+test('the tests of the new pipeline pass, and fail when someone changes its rule', async () => {
   await run('init');
   const passed = await run('test', '--min-coverage', '100');
   assert.equal(passed.exit_code, 0, passed.stdout + passed.stderr);
@@ -149,14 +148,6 @@ test('a file that exists stays as it is, is named, and nothing else is written',
   assert.deepEqual(await readdir(elsewhere), []);
 });
 
-test('of two that write the same files at once, one is told that they exist', async () => {
-  const write = () => writeNewFiles(directory, { 'a/b.txt': 'b', 'c.txt': 'c' });
-  const ends = await Promise.allSettled([write(), write()]);
-  const [refused, ...others] = ends.flatMap((end) => (end.status === 'rejected' ? [end.reason] : []));
-  assert.match(refused.message, /b\.txt exists already; nothing was written$/);
-  assert.deepEqual([refused.exit_code, others, await filesBelow(directory)], [64, [], ['a/b.txt', 'c.txt']]);
-});
-
 test('what a directory in use has already is left to its owner and stops nothing', async () => {
   for (const name of OWNERS) await writeFile(join(directory, name), 'mine\n');
   const { exit_code, stdout } = await run('init');
@@ -167,7 +158,7 @@ test('what a directory in use has already is left to its owner and stops nothing
   }
 });
 
-test('without a provider, the configuration goes to the mock, and says how to start it', async () => {
+test('without a provider, the configuration uses the mock, and explains how to start it', async () => {
   const { stderr } = await run('init');
   assert.match(await readFile(join(directory, 'gateway.yaml'), 'utf8'), /base_url: http:\/\/127\.0\.0\.1:8090\n/);
   assert.match(stderr, /\n {2}appscli mock-upstream & +#/);
@@ -175,7 +166,7 @@ test('without a provider, the configuration goes to the mock, and says how to st
 });
 
 for (const type of ['vendor', 'compat']) {
-  test(`a provider that options name stands in it, and its tests have answers of such a one: ${type}`, async () => {
+  test(`a provider that options name stands in it, and its tests have responses of such a one: ${type}`, async () => {
     const options = ['--upstream-url', 'https://models.example.com', '--upstream-type', type, '--key-env', 'MY_KEY'];
     const { exit_code, stderr } = await run('init', ...options);
     assert.equal(exit_code, 0);
@@ -193,7 +184,7 @@ for (const type of ['vendor', 'compat']) {
   });
 }
 
-test('a provider that cannot be one is refused, nothing is written, and a key in place of its name is not repeated', async () => {
+test('a provider that cannot be one is rejected, nothing is written, and a key in place of its name is not repeated', async () => {
   await assertRefused(run, [
     ['init --upstream-url api.example.com', /invalid address of the upstream: it is not an absolute URL/],
     ['init --upstream-url https://me:hunter2@api.example.com', /^(?!.*hunter2).*it contains credentials/],
@@ -214,18 +205,6 @@ test('what was written is taken back when a later file cannot be', async () => {
   assert.deepEqual(await readdir(directory), ['pipelines']);
 });
 
-// Node.js never ends when asked to make a directory and those above it there.
-test('where no directory can be made, it says so and ends', {
-  timeout: 30_000,
-  skip: !existsSync('/proc/self'),
-}, async () => {
-  const { exit_code, stderr } = await run('init', '/proc/no/such');
-  assert.deepEqual(
-    [exit_code, stderr],
-    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: its directory cannot be created\n'],
-  );
-});
-
 test('who names a provider is asked what it speaks and for the name of its key, again where the answer cannot be one', async () => {
   const told: string[] = [];
   const input = typing('example', 'https://api.example.com', 'chat', 'compat', 'sk-planted-1234567', 'MY_KEY');
@@ -235,7 +214,7 @@ test('who names a provider is asked what it speaks and for the name of its key, 
   assert.doesNotMatch(told.join(''), /planted/);
 });
 
-test('who presses Enter gets the mock, and what options name is not asked for', async () => {
+test('Enter selects the mock, and values of options are not requested', async () => {
   const mock = await chooseUpstream({}, typing(''), () => {});
   assert.deepEqual(mock, { base_url: undefined, type: 'vendor', key_env: 'UPSTREAM_KEY' });
   const input = typing('no answer');

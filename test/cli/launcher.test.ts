@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, copyFile, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -145,18 +145,4 @@ test('a runtime whose install script npm skipped is named as such', async () => 
   const ended = await startOnOldNode(launcher, ['--version']).ended;
   assert.match(ended.stderr, /node@24\.3\.0 is installed without its executable; .*npm rebuild node .*\n$/);
   assert.equal(ended.exit_code, 78);
-});
-
-test('the launcher of this checkout runs on every Node.js of this machine', async () => {
-  const folders = new Set((process.env.PATH ?? '').split(':'));
-  const here: string[] = [];
-  for (const folder of folders) {
-    const names = await readdir(folder).catch(() => []);
-    if (names.some((name) => name === 'node')) here.push(join(folder, 'node'));
-  }
-  const { version } = JSON.parse(await readFile(new URL('../../package.json', import.meta.url), 'utf8'));
-  for (const node of [process.execPath, ...here]) {
-    const ended = await start(node, [LAUNCHER, '--version']).ended;
-    assert.deepEqual([ended.stdout, ended.stderr, ended.exit_code], [`${version}\n`, '', 0], node);
-  }
 });

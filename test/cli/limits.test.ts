@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { formatInZone, startOfDate } from '../../engine/base/kit/zoned-time.ts';
-import { expiryThere } from '../../engine/edge/cli/commands.ts';
 import { count, limitedConfig } from '../http/admin/limits-config.ts';
 import { adminBench } from '../http/admin/support.ts';
 import { createProject } from '../load/support/project.ts';
@@ -148,14 +147,6 @@ describe('on the database', () => {
       ],
     );
   });
-});
-
-test('the end of a grant is a day, a moment or a span', () => {
-  assert.equal(expiryThere('2999-01-31'), '2999-01-31');
-  assert.deepEqual(expiryThere('2999-01-31T18:00:00Z'), new Date('2999-01-31T18:00:00Z'));
-  assert.ok(expiryThere('3d') instanceof Date);
-  for (const wrong of ['2999-02-30', 'friday'])
-    assert.throws(() => expiryThere(wrong), /Expected a duration such as 30d/);
 });
 
 describe('at a running gateway', () => {

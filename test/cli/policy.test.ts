@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
-import { describeSettings, originsOf } from '../../engine/edge/cli/policy.ts';
 import { createProject } from '../load/support/project.ts';
-import { settingsNode } from '../policies/support/policies.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 import { commandBench } from './command-bench.ts';
 import { cli, type Ended } from './support.ts';
@@ -87,7 +85,7 @@ describe('policy show', () => {
     assert.match(lines.at(-2)!, /^checksum sha256:[0-9a-f]{64}$/);
   });
 
-  it('tells a program the same', async () => {
+  it('reports the same as JSON', async () => {
     const shown = JSON.parse((await succeed('show', '--user', 'x@Partner.example', '--group', 'a', '--json')).stdout);
     assert.deepEqual(
       shown.policies.map(({ name, because }: { name: string; because: object }) => [name, because]),
@@ -118,16 +116,16 @@ describe('policy show', () => {
     assert.doesNotMatch(stranger.stdout, /team/);
   });
 
-  it('needs no database when the groups are named, and says so when it would need one', async () => {
+  it('needs no database when the groups are named, and reports when it needs one', async () => {
     const options = { cwd: project.directory, env: { ...bench.env, ...NO_DATABASE } };
     const named = await cli(['policy', 'show', '--user', 'a@example.com', '--group', 'team'], options);
     assert.equal(named.exit_code, 0, named.stderr);
     const unnamed = await cli(['policy', 'show', '--user', 'a@example.com'], options);
     assert.deepEqual([unnamed.exit_code, unnamed.stdout], [69, '']);
-    assert.match(unnamed.stderr, /cannot read the groups of a@example\.com.*name the groups with --group/);
+    assert.match(unnamed.stderr, /cannot read the groups of a@example\.com.*\. Name the groups with --group/);
   });
 
-  it('exits with 1 when no policy is meant for somebody', async () => {
+  it('exits with 1 when no policy is meant for someone', async () => {
     const policies = { managed: { directory: 'policies' } };
     const config = JSON.stringify(gatewayConfig('http://127.0.0.1:9', { policies }));
     writeFileSync(project.path('without.yaml'), config);
@@ -140,7 +138,7 @@ describe('policy show', () => {
     assert.deepEqual(JSON.parse(json.stdout).policies, []);
   });
 
-  it('refuses a wrong command line', async () => {
+  it('rejects a wrong command line', async () => {
     for (const words of [[], ['--user', 'ann'], ['--user', 'a@example.com', '--group', ' ']])
       assert.equal((await run('show', ...words)).exit_code, 64, words.join(' '));
   });
@@ -172,7 +170,7 @@ describe('explain of a request', () => {
   const explain = (...caller: readonly string[]) =>
     cli(['explain', 'request.json', '--json', ...caller], { cwd: project.directory, env: bench.env });
 
-  it('tells the policy that keeps the model from its caller, by token or by sign-in', async () => {
+  it('reports the policy that keeps the model from its caller, by token or by sign-in', async () => {
     const request = { model: 'coder-1', max_tokens: 5, messages: [{ role: 'user', content: 'hello' }] };
     writeFileSync(project.path('request.json'), JSON.stringify(request));
     for (const caller of [['--group', 'all'], ['--signed-in']]) {
@@ -183,18 +181,5 @@ describe('explain of a request', () => {
       assert.equal(sent.sent.upstream, 'main');
       assert.equal(sent.facts['principal.kind'], caller[0] === '--signed-in' ? 'session' : 'access_token');
     }
-  });
-});
-
-describe('settings with the place of every part', () => {
-  it('are told of every part, by JSON pointer, however many parts there are', () => {
-    const node = settingsNode({ a: { 'b/c': [1, { d: 2 }], none: [] }, empty: {} });
-    const keys = Object.keys(originsOf(node));
-    assert.deepEqual(keys, ['/a/b~1c/0', '/a/b~1c/1', '/a/none', '/empty']);
-    const { mark, entries } = settingsNode({ key: 1 });
-    const many = Array.from({ length: 150_000 }, (_, index) => ({ ...entries[0]!, key: `key_${index}` }));
-    const large = { kind: 'map', mark, entries: many } as const;
-    assert.equal(Object.keys(originsOf(large)).length, 150_000);
-    assert.equal(describeSettings(large).length, 150_000);
   });
 });

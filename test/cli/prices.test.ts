@@ -175,7 +175,7 @@ test('prices show has the prices of audio where a model has some', async () => {
   assert.deepEqual([shown.audio_input_usd, shown.audio_output_usd], ['40', '80']);
 });
 
-test('prices show looks at another day, model or upstream, and tells programs exact decimals', async () => {
+test('prices show takes another day, model or upstream, and prints exact decimals as JSON', async () => {
   const one = ['--at', '2027-01-01', '--model', 'coder-1', '--upstream', 'contract'];
   const { stdout } = await prices(SHOWN, 'show', ...one, '--json');
   assert.deepEqual(JSON.parse(stdout), [
@@ -205,7 +205,7 @@ test('prices show with an unknown name is one line and exit code 64', async () =
       ['--model x --at someday', /Expected a date or time/],
     ],
   );
-  const gone = /the model "gone-1" is not in gateway\.yaml and has no price/;
+  const gone = /the model "gone-1" is not in gateway\.yaml; check the id, or add the model/;
   await assertRefused((...words) => prices({}, 'show', ...words), [['--model gone-1', gone]]);
 });
 
@@ -246,5 +246,5 @@ test('prices show has the catalogue where gateway.yaml names no models', async (
   const all = await prices({ ...sections, upstreams }, 'show', '--json');
   assert.ok(JSON.parse(all.stdout).some(({ model }: { model: string }) => model === 'claude-opus-4-5'));
   const unknown = await prices(sections, 'show', '--model', 'coder-1');
-  assert.match(unknown.stderr, /the model "coder-1" has no price/);
+  assert.match(unknown.stderr, /the model "coder-1" has no price; check the id, or set a price/);
 });

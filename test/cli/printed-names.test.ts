@@ -25,10 +25,10 @@ let request_id: string;
 
 /** Runs a command in this process. Its terminal filters nothing, so that each command must. */
 async function run(...words: readonly string[]): Promise<string> {
-  const { context, data, info: said } = collectingContext();
+  const { context, data, info: reported } = collectingContext();
   const program = await createProgram({ ...context, env: gateway.env, finish: () => {} });
   await program.parseAsync([...words, '--config', gateway.config_file], { from: 'user' });
-  return data() + said();
+  return data() + reported();
 }
 
 /** Replaces every possible text of a table by a hostile one; keeps those that commands need to find and to read a row. */
@@ -178,7 +178,7 @@ test('a model with an unprintable name is rejected, on every protocol, and never
       const response = await send(gateway.url, { path, headers: bearer(gateway.token), body: messagesBody(more) });
       assert.equal(response.status, 400, response.text);
       assertShowable(response.text, 'the answer');
-      assert.match(response.json().error.message, /model.*printed/);
+      assert.match(response.json().error.message, /model.*unprintable/);
     }
   }
   assert.equal(upstream.requests.length, 0);

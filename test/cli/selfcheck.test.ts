@@ -142,7 +142,7 @@ describe('appscli selfcheck', () => {
     assert.ok(usd < 0.01 && usd > 0);
   });
 
-  it('asks the cheapest model for text where the gateway tells prices, in each of the forms they have', async () => {
+  it('uses the cheapest text model if the gateway reports prices, in each of their forms', async () => {
     models = [
       { id: 'large', pricing: { prompt: '0.000003', completion: '0.000015' } },
       { id: 'embed-small', pricing: { prompt: '0.00000001', completion: '0' } },
@@ -198,7 +198,7 @@ describe('appscli selfcheck', () => {
     );
   });
 
-  it('skips what needs a model where none is listed or named, and tells an empty list from a refused one', async () => {
+  it('skips checks that need a model if none is listed or named, and distinguishes an empty list from a rejected one', async () => {
     models = [];
     const { data, words } = await run({}, [OK, DEAR]);
     assert.match(words, /with no model: the gateway lists none, and --model is not set/);
@@ -256,7 +256,7 @@ describe('appscli selfcheck', () => {
     assert.match(await refused({ baseUrl: 'gw.example.com' }), /not an absolute URL/);
   });
 
-  it('asks for a token without a sign-in, and explains how to get one', async () => {
+  it('requests a token without a sign-in, and explains how to get one', async () => {
     const { exit_code, stderr } = await cli(['selfcheck', '--base-url', base_url], {
       env: { APPSCLI_CREDENTIALS: join(ownDirectory(), 'credentials.json') },
     });
@@ -275,16 +275,6 @@ describe('appscli selfcheck', () => {
     const input = { baseUrl: `${base_url}/v1`, maxUsd: 0, timeout: 60 };
     assert.equal(await selfcheck(context, input, [OK]), 0);
     assert.equal(asked[0]?.headers.authorization, 'Bearer access-of-a-sign-in');
-  });
-
-  it('hides the token in whatever a check found', async () => {
-    const found = `Bearer ${TOKEN}, cut: ${TOKEN.slice(0, 15)}`;
-    const verbose = { ...OK, run: async () => ({ verdict: 'ok' as const, found, details: [found], came: found }) };
-    for (const options of [{ verbose: true }, { json: true }] as const) {
-      const { data } = await run(options, [verbose]);
-      assert.ok(!data.includes(TOKEN.slice(0, 12)), data);
-      assert.match(data, /Bearer \*\*\*, cut: \*\*\*/);
-    }
   });
 
   it('costs nothing where the gateway forwards to the echo upstream, and reports otherwise', async () => {

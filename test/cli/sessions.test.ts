@@ -28,7 +28,7 @@ describe('sessions', () => {
     const { stdout } = await bench.succeed('sessions', 'list', '--user', 'alice@example.com');
     assert.match(
       stdout,
-      /^ID +USER +PROGRAM +FROM +SINCE +UNTIL \(UTC\) +TOKEN REFUSED\nses_0123456789abc +alice@example\.com +appscli\/1.* +192\.0\.2\.7 .* 2027-02-01 from 203\.0\.113\.9\n$/,
+      /^ID +USER +CLIENT +FROM +SINCE +UNTIL \(UTC\) +TOKEN REJECTED\nses_0123456789abc +alice@example\.com +appscli\/1.* +192\.0\.2\.7 .* 2027-02-01 from 203\.0\.113\.9\n$/,
     );
     const ended = await bench.succeed('sessions', 'end', 'ses_0123456789abc');
     assert.equal(ended.stderr, 'Ended session ses_0123456789abc.\n');

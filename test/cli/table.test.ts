@@ -9,18 +9,6 @@ const columns: Column[] = [
 ];
 const LONG = 'someone.with.a.long.name@example.com';
 
-test('aligns texts to the left of their column and numbers to the right', () => {
-  const lines = formatTable(
-    columns,
-    [
-      ['alice@example.com', '1'],
-      ['bob@example.com', '12.5'],
-    ],
-    80,
-  );
-  assert.deepEqual(lines, ['USER               COST', 'alice@example.com     1', 'bob@example.com    12.5']);
-});
-
 test('a line that is too long stays complete for search and copy', () => {
   const lines = formatTable(columns, [[LONG, '123456.789']], 30);
   assert.deepEqual(lines, [`USER${' '.repeat(40)}COST`, `${LONG}  123456.789`]);

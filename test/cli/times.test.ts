@@ -43,8 +43,8 @@ describe('the width of lines', () => {
     const script = `import { processTerminal } from '${TERMINAL}';
       const widths = [{}, { COLUMNS: '120' }, { COLUMNS: 'wide' }].map(processTerminal);
       console.log(JSON.stringify(widths.map(({ columns, table_columns }) => [columns, String(table_columns)])));`;
-    const said = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
-    assert.deepEqual(JSON.parse(said), [
+    const printed = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
+    assert.deepEqual(JSON.parse(printed), [
       [80, 'Infinity'],
       [120, '120'],
       [80, 'Infinity'],

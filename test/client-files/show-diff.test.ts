@@ -81,8 +81,8 @@ describe('lines for a shell', () => {
     fc.assert(
       fc.property(fc.string({ unit: fc.constantFrom("'", '"', '$', '`', '\\', ' ', '!', ';', 'a', 'ü') }), (text) => {
         const lines = shellLines('sh', { texts: { A: text }, copies: { B: 'A' } });
-        const said = execFileSync('/bin/sh', ['-c', `${lines.join('\n')}\nprintf '%s' "$B"`], { encoding: 'utf8' });
-        assert.equal(said, text);
+        const printed = execFileSync('/bin/sh', ['-c', `${lines.join('\n')}\nprintf '%s' "$B"`], { encoding: 'utf8' });
+        assert.equal(printed, text);
       }),
       { numRuns: times(10) },
     );

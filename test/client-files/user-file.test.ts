@@ -33,15 +33,6 @@ function draft(after: string, more: Partial<Draft> = {}): Draft {
 const modeOf = (file: string) => (statSync(file).mode & 0o777).toString(8);
 
 describe('a file of a user', () => {
-  test('that is new is private, and so are its new directories', () => {
-    const deep = join(directory, 'a', 'b', 'config.toml');
-    assert.deepEqual(writeUserFiles([draft('new', { path: deep })]), [undefined]);
-    assert.equal(readFileSync(deep, 'utf8'), 'new');
-    assert.equal(modeOf(deep), '600');
-    assert.equal(modeOf(join(directory, 'a')), '700');
-    assert.deepEqual(readdirSync(join(directory, 'a', 'b')), ['config.toml']);
-  });
-
   test('keeps its mode, and a backup is beside it', () => {
     writeFileSync(path, 'old');
     chmodSync(path, 0o640);
@@ -49,13 +40,6 @@ describe('a file of a user', () => {
     assert.equal(readFileSync(path, 'utf8'), 'new');
     assert.equal(modeOf(path), '640');
     assert.equal(readFileSync(`${path}.backup-1`, 'utf8'), 'old');
-  });
-
-  test('that gets a credential leaves a private backup', () => {
-    writeFileSync(path, 'old key');
-    chmodSync(path, 0o644);
-    assert.deepEqual(writeUserFiles([draft('new key', { secret: true })]), [`${path}.backup-1`]);
-    assert.deepEqual([modeOf(path), modeOf(`${path}.backup-1`)], ['600', '600']);
   });
 
   test('that only gets other rights leaves no backup', () => {

@@ -25,22 +25,6 @@ beforeEach(async () => {
 
 const open = (): Promise<ApiClient> => openClient({ env: backend.env, clock });
 
-test('a request carries the token, and JSON both ways; errors of the gateway are responses', async () => {
-  gateway.scripts.set('/admin/api/tokens', ({ text }) => ({ status: 201, body: { got: JSON.parse(text) } }));
-  const client = await open();
-  assert.equal(client.base_url, gateway.url);
-  assert.deepEqual(await client.request('POST', '/admin/api/tokens', { name: 'laptop' }), {
-    status: 201,
-    body: { got: { name: 'laptop' } },
-  });
-  const [sent] = gateway.to('/admin/api/tokens');
-  assert.equal(sent?.headers.authorization, 'Bearer access-0');
-  assert.equal(sent?.headers['content-type'], 'application/json');
-  assert.equal((await client.request('GET', '/nowhere')).status, 404);
-  gateway.scripts.set('/empty', () => ({ status: 204 }));
-  assert.deepEqual(await client.request('DELETE', '/empty'), { status: 204, body: undefined });
-});
-
 test('a token that the gateway rejects is renewed once, despite its remaining lifetime', async () => {
   gateway.scripts.set('/admin/api/me', ({ headers }) =>
     headers.authorization === `Bearer ${gateway.access_token}` ? { body: {} } : { status: 401, body: {} },

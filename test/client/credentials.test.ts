@@ -14,7 +14,6 @@ import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import fc from 'fast-check';
 import { StartError } from '../../engine/base/contract/start-error.ts';
-import { parseBaseUrl } from '../../engine/edge/client/base-url.ts';
 import {
   type Credentials,
   credentialsPath,
@@ -22,7 +21,6 @@ import {
   openCredentials,
   parseCredentials,
 } from '../../engine/edge/client/credentials.ts';
-import { anyAddress } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
 import { type Backend, createBackend, credentialsFor, keep } from './scripted-gateway.ts';
 
@@ -113,32 +111,6 @@ describe('reading', () => {
 });
 
 describe('the text', () => {
-  const token = fc.stringMatching(/^[\x21-\x7e]{1,60}$/);
-  const credentials = fc.record(
-    {
-      access_token: token,
-      expires_at: fc
-        .date({ noInvalidDate: true, min: new Date(0), max: new Date('2100-01-01') })
-        .map((date) => date.toISOString()),
-      lifetime_seconds: fc.integer({ min: 1, max: 1e6 }),
-      refresh_token: token,
-      email: fc.string(),
-    },
-    { requiredKeys: ['access_token', 'expires_at', 'lifetime_seconds'] },
-  );
-
-  test('written credentials are read back', () => {
-    const url = anyAddress.map((text) => parseBaseUrl(text));
-    const all = fc.uniqueArray(fc.tuple(url, credentials), { selector: ([base_url]) => base_url });
-    fc.assert(
-      fc.property(all, (entries) => {
-        const map = new Map(entries.map(([url, one]) => [url, { ...one } as Credentials]));
-        assert.deepEqual(parseCredentials(formatCredentials(map), 'file'), map);
-      }),
-      { numRuns: times(12) },
-    );
-  });
-
   test('an impossible gateway address is damage, before anything is sent there', () => {
     for (const url of [
       '',

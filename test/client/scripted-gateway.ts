@@ -135,13 +135,13 @@ function refresh(gateway: ScriptedGateway, { form }: Received): Reply {
 /** A home of its own, and a terminal that keeps what is said. */
 export function createBackend({ watched = false } = {}) {
   const home = ownDirectory();
-  const said = { data: [] as string[], info: [] as string[] };
+  const printed = { data: [] as string[], info: [] as string[] };
   const env: NodeJS.ProcessEnv = { HOME: home, PATH: process.env.PATH };
   const terminal: Terminal = {
-    data: (text) => void said.data.push(text),
-    verbatim: (text) => void said.data.push(text),
-    info: (text) => void said.info.push(text),
-    rewrite: (line) => void said.info.push(`\r${line}\x1b[K`),
+    data: (text) => void printed.data.push(text),
+    verbatim: (text) => void printed.data.push(text),
+    info: (text) => void printed.info.push(text),
+    rewrite: (line) => void printed.info.push(`\r${line}\x1b[K`),
     outliveReader() {},
     columns: 80,
     table_columns: Number.POSITIVE_INFINITY,
@@ -151,7 +151,7 @@ export function createBackend({ watched = false } = {}) {
   };
   const context: CommandContext = { env, stages: async () => [], terminal };
   const path = join(home, '.config', 'appscli', 'credentials.json');
-  return { env, home, path, context, data: () => said.data.join(''), info: () => said.info.join('') };
+  return { env, home, path, context, data: () => printed.data.join(''), info: () => printed.info.join('') };
 }
 
 export type Backend = ReturnType<typeof createBackend>;

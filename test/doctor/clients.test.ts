@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { CLIENT_KINDS, CLIENTS, type ClientKind, planClient } from '../../engine/edge/client-files/clients.ts';
+import { CLIENTS, type ClientKind, planClient } from '../../engine/edge/client-files/clients.ts';
 import { clientNames } from '../../engine/edge/client-files/names.ts';
 import { showDiff } from '../../engine/edge/client-files/show-diff.ts';
 import { diagnoseClient } from '../../engine/edge/doctor/clients/diagnose-client.ts';
@@ -128,21 +128,13 @@ const BUILD_ROWS: Rows = {
       'failed default_model',
       /default is coder-1: it must name an entry \[model\.<alias>\]/,
     ],
-    [build({ 'default = "coder"': 'default = "codr"' }), 'failed default_model'],
-    [
-      { [BUILD]: `${GOOD}${SECOND.replace('/v1"', '"')}env_key = "${TOKEN}"\n` },
-      'failed base_url, failed api_key, failed env_key',
-      { after: { [BUILD]: `${GOOD}${SECOND}api_key = "${TOKEN}"\n` } },
-    ],
     [
       build({ '500000': '200' }),
       'failed context_window',
       /context_window is 200: the client compacts conversations by this value/,
     ],
-    [build({ '500000': '"500_000"' }), 'failed context_window'],
     [build({ '500000': '5000000' }), 'failed context_window'],
     [build({ [`${ROOT}/v1`]: ROOT }), 'failed base_url', /it must end in \/v1/],
-    [build({ [`${ROOT}/v1`]: `${ROOT}/v1/chat/completions` }), 'failed base_url'],
   ],
 };
 
@@ -196,25 +188,11 @@ const CODING_ROWS: Rows = {
       'failed provider',
       /model_provider is missing: the client uses its vendor/,
     ],
-    [
-      coding({
-        'model_provider = "custom"': 'model_provider = "compat"',
-        'model_providers.custom': 'model_providers.compat',
-      }),
-      'failed provider',
-    ],
     [coding({ 'model = "coder-1"\n': '' }), 'failed model'],
     [coding({ model_provider: 'model_catalog_json = "x"\nmodel_provider' }), 'warning catalogue'],
     [coding({ model_provider: 'profile = "x"\nmodel_provider' }), 'warning profile'],
     [coding(), 'warning rights', { rights: { [AUTH]: 0o640 } }],
     [{ ...coding(), [AUTH]: '{' }, 'failed file'],
-    [
-      {
-        ...coding({ '"responses"': '"chat"', 'requires_compat_auth = true\n': '', '"custom"': '"custm"' }),
-        [AUTH]: '{',
-      },
-      'failed file, failed provider, failed wire_api, failed auth_flag',
-    ],
   ],
   fixes: [
     [
@@ -234,9 +212,7 @@ const CODING_ROWS: Rows = {
     [coding({ wire_api: 'env_key = "UNSET"\nwire_api' }), 'failed env_key', /env_key names UNSET, which is not set/],
     [coding({ [`"${TOKEN}"`]: `" ${TOKEN}"` }), 'failed key'],
     [coding({ '500000': '5000000', '475000': '4750000' }), 'failed context_window, failed compact_limit'],
-    [coding({ '475000': '600000' }), 'failed compact_limit'],
     [coding({ '"responses"': '"chat"' }), 'failed wire_api', /wire_api is chat: the client only supports responses/],
-    [coding({ 'wire_api = "responses"\n': '' }), 'warning wire_api'],
     [coding({ 'supports_websockets = false': 'supports_websockets = true' }), 'warning supports_websockets'],
     [coding({ [`${ROOT}/v1`]: ROOT }), 'failed base_url'],
     [
@@ -306,7 +282,6 @@ const MESSAGES_ROWS: Rows = {
       'failed address',
       /VENDOR_BASE_URL is .*\/v1: the client appends \/v1/,
     ],
-    [settings({ VENDOR_BASE_URL: `'${ROOT}'` }), 'failed address'],
     [
       settings({ VENDOR_API_KEY: 'sk-planted-legacy-2' }),
       'warning key',
@@ -401,14 +376,6 @@ describe("a client's diagnosis", () => {
     const { fixes } = diagnoseClient(workstation, 'coding-cli').connection!.fixWindow!(200_000);
     const [change] = composeFixes(workstation, [{ fixes: fixes! }]).changes;
     assert.match(change!.after!, /model_context_window = 200000\nmodel_auto_compact_token_limit = 190000/);
-  });
-
-  test('is nothing where no client is', () => {
-    for (const client of CLIENT_KINDS) assert.deepEqual(diagnoseClient(workstationWith(), client).diagnoses, []);
-    assert.equal(
-      diagnoseClient(workstationWith({ programs: ['buildcli'] }), 'build-cli').diagnoses[0]?.verdict,
-      'skipped',
-    );
   });
 });
 

@@ -14,26 +14,6 @@ const compose = (text: string | undefined, ...fixes: Fix[]) =>
   composeFixes(workstationWith(text === undefined ? {} : { files: { [PATH]: text } }), [{ fixes }, {}]);
 
 describe('fixes of a workstation', () => {
-  test('become one change of each file, in their order; those that change nothing are none', () => {
-    const { changes } = compose('a', adding('b'), adding('c', { secret: true }), { ...adding('x'), path: '/other' });
-    assert.deepEqual(changes, [
-      { path: PATH, before: 'a', after: 'abc', secret: true },
-      { path: '/other', before: undefined, after: 'x', secret: false },
-    ]);
-    const unchanged = fix((before) => before);
-    assert.deepEqual(compose('a', unchanged).changes, []);
-  });
-
-  test('of rights alone are a change only while others may read the file', () => {
-    const private_again = fix((before) => before, { secret: true });
-    const changesWith = (rights: number) => {
-      const workstation = workstationWith({ files: { [PATH]: 'a' }, rights: { [PATH]: rights } });
-      return composeFixes(workstation, [{ fixes: [private_again] }]).changes;
-    };
-    assert.deepEqual(changesWith(0o600), []);
-    assert.deepEqual(changesWith(0o640), [{ path: PATH, before: 'a', after: 'a', secret: true }]);
-  });
-
   test('leave a file that cannot be changed as a whole, with the reason, and fix the others', () => {
     const broken = fix(() => {
       throw new BrokenFile('it is not JSON', 3);

@@ -103,7 +103,7 @@ const configured = fc.oneof(
   fc.tuple(fc.constantFrom<ClientKind>('coding-cli', 'build-cli'), fc.record({ files, env: variables })),
 );
 
-test('whatever a client is told, faults have remedies, no credential is told or shown, and what is mended stays so', () => {
+test('whatever the configuration of a client, faults have remedies, no credential is shown, and fixes are stable', () => {
   fc.assert(
     fc.property(configured, ([client, given]: [ClientKind, FakeWorkstation]) => {
       const { diagnoses } = diagnoseClient(workstationWith(given), client);

@@ -204,8 +204,8 @@ describe('the stage siem', () => {
     happen('good');
     await receiver.arrived(2);
     assert.deepEqual(receiver.ids, [['bad'], ['good']]);
-    await untilLogged('refused');
-    assert.deepEqual(logged('refused')[0]?.fields, { status: 400, records: 1 });
+    await untilLogged('rejected audit records');
+    assert.deepEqual(logged('rejected audit records')[0]?.fields, { status: 400, records: 1 });
   });
 
   it('never delays or fails a request without a listener', async () => {

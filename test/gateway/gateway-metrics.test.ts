@@ -71,17 +71,6 @@ test('reports waiting requests by where they wait', () => {
   assert.deepEqual(valuesOf(registry, 'gateway.spool.limit'), { '': 1000 });
 });
 
-test('reports the load of the server and the active configuration', () => {
-  const registry = gatewayWith({});
-  assert.deepEqual(valuesOf(registry, 'gateway.inflight'), { '': 3 });
-  assert.deepEqual(valuesOf(registry, 'gateway.connections'), { '': 7 });
-  assert.deepEqual(valuesOf(registry, 'gateway.bodies.held'), { '': 1024 });
-  assert.deepEqual(valuesOf(registry, 'gateway.bodies.limit'), { '': 4096 });
-  assert.deepEqual(valuesOf(registry, 'gateway.config.loaded_at'), { '': 1_800_000_000.5 });
-  assert.deepEqual(valuesOf(registry, 'gateway.config.reload_ok'), { '': 1 });
-  assert.deepEqual(valuesOf(gatewayWith({}, { failing_since: 1 }), 'gateway.config.reload_ok'), { '': 0 });
-});
-
 test('reports how far a money limit can be exceeded by active limit, and nothing where unbounded', () => {
   const rules = [
     { name: 'team', scope: ['team'], window: 'month', limit_usd: 1000, mode: 'enforce' },

@@ -56,7 +56,7 @@ test('another certificate is adopted, no certificate is not, and neither is a fi
   assert.deepEqual(adopt({}, { tls }).needs_restart, ['server.tls']);
 });
 
-test('requests are spooled where they were before, whatever else the limits say', () => {
+test('requests are spooled where they were before, whatever the new limits', () => {
   const limits = (spool_dir: string, status = 429) => configured({ spend_limits: { spool_dir, status } });
   const { config, needs_restart } = adoptConfig(limits('/a'), limits('/b', 402));
   assert.deepEqual(config.spend_limits, limits('/a', 402).spend_limits);

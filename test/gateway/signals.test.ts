@@ -40,23 +40,8 @@ async function endsBy(signal: NodeJS.Signals, { process: child, ended }: Running
   assert.match(stdout, /\nstopping.*\nclosed\nstopped\n$/);
 }
 
-test('the first signal closes all services, and the exit code is 0', async () => {
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    await endsBy(signal, await runUntilSignal(signal, `say('begun'); return closable;`));
-  }
-});
-
 const hasReloaded = (running: RunningCommand, times: number) =>
   until(`it has reloaded ${times} times`, () => running.stdout().split('reloaded').length === times + 1);
-
-test('SIGHUP reloads a reloadable service, and it runs on', async () => {
-  const running = await runUntilSignal('reload', RELOADS);
-  for (const times of [1, 2]) {
-    running.process.kill('SIGHUP');
-    await hasReloaded(running, times);
-  }
-  await endsBy('SIGTERM', running);
-});
 
 test('a signal during the start takes effect after it', async () => {
   await endsBy('SIGINT', await runUntilSignal('early', `${startsUntil('SIGINT')} return closable;`));

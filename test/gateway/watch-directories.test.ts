@@ -106,14 +106,6 @@ describe('a file is changed', () => {
   }
 });
 
-test('notices a missing file, and its return much later', async () => {
-  const { file, write, sees } = watchedFile({ 'gateway.yaml': 'old' });
-  rmSync(file);
-  await sees('gateway.yaml');
-  write('old');
-  await sees('gateway.yaml');
-});
-
 test('touching a file and writing the same content change nothing', async () => {
   const { path, file, write, changed, moments } = watchedFile({ 'gateway.yaml': 'old' });
   utimesSync(file, 0, 0);

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
-import { gunzipSync } from 'node:zlib';
 import { bootGateway } from '../support/gateway.ts';
 import { use } from '../support/use.ts';
 
@@ -16,20 +15,6 @@ const gateway = use(() => {
 });
 
 const get = (path: string, init?: RequestInit) => fetch(`${gateway.url}${path}`, init);
-
-/** The files of an archive (POSIX.1-1988) by path: mode and bytes. */
-function untar(archive: Buffer): Map<string, { readonly mode: number; readonly bytes: Buffer }> {
-  const files = new Map<string, { mode: number; bytes: Buffer }>();
-  for (let at = 0; archive[at] !== 0; ) {
-    const text = (from: number, length: number) =>
-      archive.toString('latin1', at + from, at + from + length).replace(/[\0 ].*/s, '');
-    const size = Number.parseInt(text(124, 12), 8);
-    const bytes = archive.subarray(at + 512, at + 512 + size);
-    files.set(text(0, 100), { mode: Number.parseInt(text(100, 8), 8), bytes });
-    at += 512 + Math.ceil(size / 512) * 512;
-  }
-  return files;
-}
 
 describe('the package for developers', () => {
   it('is public, with and without the path of the public URL, and npm revalidates it each time', async () => {
@@ -57,31 +42,6 @@ describe('the package for developers', () => {
       assert.equal(again.status, status, known);
       await again.arrayBuffer();
     }
-  });
-
-  it('contains a program without dependencies, its data, and the address of the gateway', async () => {
-    const files = untar(gunzipSync(Buffer.from(await (await get('/client.tgz')).arrayBuffer())));
-    assert.deepEqual(
-      [...files].map(([path, { mode }]) => [path, mode]),
-      [
-        ['package/package.json', 0o644],
-        ['package/appscli.mjs', 0o755],
-        ['package/LICENSE', 0o644],
-        ['package/examples/profiles/vendor-names.yaml', 0o644],
-        ['package/schemas/admin-api.openapi.json', 0o644],
-        ['package/schemas/profile.schema.json', 0o644],
-      ],
-    );
-    const described = JSON.parse(String(files.get('package/package.json')!.bytes));
-    assert.match(described.name, /^@appscli\/client-[0-9a-f]{12}$/);
-    assert.equal(described.gateway, PUBLIC_URL);
-    assert.deepEqual(new Set(Object.values(described.bin)), new Set(['appscli.mjs']));
-    assert.doesNotMatch(Object.keys(described).join(), /dependencies|scripts/i);
-    const program = String(files.get('package/appscli.mjs')!.bytes);
-    assert.match(program, /^#!\/usr\/bin\/env node\n/);
-    const modules = [...program.matchAll(/^import\b[^;]*?from\s*"([^"]+)"/gm)].map(([, name]) => name!);
-    assert.ok(modules.length > 0 && modules.every((name) => name.startsWith('node:')), modules.join());
-    assert.doesNotMatch(program, /from ["'](?:express|knex|pg)["']/);
   });
 
   it('rejects any other method, and no other name is a package', async () => {

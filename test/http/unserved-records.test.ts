@@ -51,7 +51,7 @@ function openRecords(finally_stages: readonly string[] = []) {
 }
 
 describe('audit records of requests that no pipeline takes', () => {
-  test('are 60 a minute for each caller, and the next one says how many are missing', async () => {
+  test('are 60 a minute for each caller, and the next one reports how many are missing', async () => {
     const { records, clock, ask } = openRecords();
     for (let i = 0; i < 100; i++) await ask('ann');
     assert.equal(records.length, 60);
@@ -71,7 +71,7 @@ describe('audit records of requests that no pipeline takes', () => {
     assert.equal(String(records[0]?.path).length, 200);
   });
 
-  test('are left to the stage audit where it hears of every request, and stages are told who it was', async () => {
+  test('are written by the stage audit if it runs for every request, and stages get the caller', async () => {
     const { records, ask } = openRecords(['audit']);
     assert.equal((await ask('ann')).person?.email, 'ann@example.com');
     assert.equal(records.length, 0);
@@ -91,7 +91,7 @@ describe('audit records of requests that no pipeline takes', () => {
     assert.equal(records[0]?.address, '192.0.2.1');
   });
 
-  test('are none while nobody can tell whose a credential is', async () => {
+  test('are none while credentials cannot be verified', async () => {
     const { records, ask } = openRecords();
     await ask('away');
     assert.equal(records.length, 0);

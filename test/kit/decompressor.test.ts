@@ -23,18 +23,8 @@ describe('content of the encoding deflate', () => {
   for (const compress of FORMATS) {
     test(`of ${compress.name} is read, with any chunks`, async () => {
       const bytes = compress(TEXT);
-      for (const pieces of [
-        [bytes],
-        [bytes.subarray(0, 1), bytes.subarray(1)],
-        [
-          bytes.subarray(0, 0),
-          bytes.subarray(0, 1),
-          bytes.subarray(1, 2),
-          bytes.subarray(2, 70_000),
-          bytes.subarray(70_000),
-        ],
-      ]) {
-        const found = await inflate(pieces);
+      for (const size of [bytes.length, 1, 70_000]) {
+        const found = await inflate([bytes.subarray(0, size), bytes.subarray(size)]);
         assert.ok(found.bytes.equals(TEXT));
         assert.equal(found.read, bytes.length);
       }

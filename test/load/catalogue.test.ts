@@ -51,12 +51,6 @@ describe('a model with only an id', () => {
     for (const size of ['context_window', 'max_output_tokens'] as const) assert.ok(!models[0]?.assumed.includes(size));
   });
 
-  test('has the price of each day', async () => {
-    const { inputAt } = await loadModels('[{ id: o3 }]');
-    assert.deepEqual(inputAt('o3', 'other', '2025-06-09T23:59:59Z'), ['catalogue', 10]);
-    assert.deepEqual(inputAt('o3', 'other', '2025-06-10T00:00:00Z'), ['catalogue', 2]);
-  });
-
   test("is looked up by the upstream's own name", async () => {
     const { errors, inputAt } = await loadModels('[{ id: best, upstream_ids: { main: claude-sonnet-4-5 } }]');
     assert.deepEqual(errors, []);
@@ -83,10 +77,5 @@ describe('a model with only an id', () => {
     );
     assert.deepEqual(inputAt('claude-sonnet-4-5', 'main', '2026-10-01'), ['catalogue', 3]);
     assert.deepEqual(inputAt('coder-1', 'main', '2026-10-01'), ['prices.unknown_model', 9]);
-  });
-
-  test('is an error if the catalogue does not have it', async () => {
-    const { errors } = await loadModels('[{ id: claude-sonnet-99 }]');
-    assert.equal(errors.map(({ code }) => code).join(), 'C4041');
   });
 });

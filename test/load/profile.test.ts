@@ -47,18 +47,14 @@ describe('a profile', () => {
 
   const bad: Readonly<Record<string, string>> = {
     'a header of the gateway': 'header_prefix: acme\nrefusal_header: retry-after\n',
-    'an unknown key': 'header_prefix: acme\ncolour: red\n',
     'no prefix': '{}\n',
     'an empty prefix': 'header_prefix: ""\n',
     'a prefix that is no header name': 'header_prefix: "acme: x\\r\\nset-cookie"\n',
-    'capital letters': 'header_prefix: Acme\n',
     'a prefix that begins with a dash': 'header_prefix: -acme\n',
     'a prefix of 41 characters': `header_prefix: ${'a'.repeat(41)}\n`,
     'an unknown client': 'header_prefix: acme\nclients: { editor: {} }\n',
     'a file that is not absolute': 'header_prefix: acme\nclients: { build_cli: { config_file: c.toml } }\n',
     'what is no name of a variable': 'header_prefix: acme\nclients: { messages: { variable_prefix: "A-B" } }\n',
-    'a list': '- acme\n',
-    'what is no YAML': 'header_prefix: [acme\n',
     nothing: '',
   };
   for (const [what, text] of Object.entries(bad)) {
@@ -107,11 +103,5 @@ describe('a profile', () => {
     const findings = createFindings();
     const file = join(import.meta.dirname, '../../examples/profiles/vendor-names.yaml');
     assert.equal(BUILT_IN.anthropic.header_prefix, readProfile(file, findings)?.header_prefix);
-  });
-
-  test('that is a directory is rejected', async () => {
-    const { config, found } = await loadWith('names', { 'names/acme.yaml': 'header_prefix: acme\n' });
-    assert.equal(config, undefined);
-    assert.equal(found.length, 1);
   });
 });

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { StageError } from '../../engine/api.ts';
 import { filesOfModule, importModule } from '../../engine/pipeline/load/stage-modules.ts';
 import { projectOfTest } from './support/project.ts';
 
@@ -57,14 +56,6 @@ test('modules that import each other load', async () => {
   assert.equal(await files.import('a.ts'), 'b1');
   files.write('b.ts', `import { a } from './a.ts'; export const b = () => 'b2';`);
   assert.equal(await files.import('a.ts'), 'b2');
-});
-
-test('the engine is imported once however often a module is', async () => {
-  const text = `import { StageError } from 'appscli'; export default StageError;`;
-  const files = project({ 'a.ts': text });
-  assert.equal(await files.import('a.ts'), StageError);
-  files.write('a.ts', `${text} // changed`);
-  assert.equal(await files.import('a.ts'), StageError);
 });
 
 test('a module that failed is tried again, whether or not it has changed', async () => {

@@ -34,15 +34,6 @@ describe('loading policies', () => {
     assert.deepEqual(names, ['more', 'team']);
   });
 
-  it('reports the mistakes of all files at once', async () => {
-    const { diagnostics } = await loadProject({
-      'policies/one.yaml': POLICY,
-      'policies/two.yaml': POLICY.replace('team', 'two').replace('[team]', '[]'),
-      'policies/three.yaml': 'policy: [',
-    });
-    assert.deepEqual(diagnostics.map(({ code }) => code).toSorted(), ['C1007', 'C2010', 'C3007']);
-  });
-
   it('adds the files and the directory to the inputs of a reload', async () => {
     const loaded = await loadProject({ 'policies/team.yaml': POLICY });
     assert.ok(loaded.files.includes(project.path('policies/team.yaml')));

@@ -142,7 +142,7 @@ describe('an error of an upstream has for clients of another protocol', () => {
 describe('an error of another shape', () => {
   const words = (body: unknown) => readProblem(503, body).message;
 
-  it('is told by its status where there is no text to give', () => {
+  it('is described by its status if it has no text', () => {
     const bodies = [undefined, null, 7, [], [1, 2], {}, { error: {} }, { error: { message: 7 } }, { detail: [1] }];
     for (const body of bodies) {
       assert.equal(words(body), 'The upstream responded with an error (status 503) without a message.');

@@ -50,7 +50,7 @@ describe('the official client of chat completions', () => {
     };
   }
 
-  function told(message: OpenAI.ChatCompletionMessage) {
+  function reported(message: OpenAI.ChatCompletionMessage) {
     const calls = (message.tool_calls ?? []).map((call) => {
       assert.ok(call.type === 'function');
       return { id: call.id, name: call.function.name, arguments: call.function.arguments };
@@ -63,7 +63,7 @@ describe('the official client of chat completions', () => {
       const client = new OpenAI(answeredWith(streamOf('chat', events)));
       const stream = client.chat.completions.stream({ ...ASK, stream_options: { include_usage: true } });
       const final = await stream.finalChatCompletion();
-      assert.deepEqual(told(final.choices[0]!.message), expected(events));
+      assert.deepEqual(reported(final.choices[0]!.message), expected(events));
       assert.ok((final.usage?.total_tokens ?? 0) >= (final.usage?.completion_tokens ?? 0));
     }));
 
@@ -71,7 +71,7 @@ describe('the official client of chat completions', () => {
     ofEvery(async (events) => {
       const client = new OpenAI(answeredWith(documentOf('chat', events)));
       const { choices } = await client.chat.completions.create(ASK);
-      assert.deepEqual(told(choices[0]!.message), expected(events));
+      assert.deepEqual(reported(choices[0]!.message), expected(events));
     }, false));
 });
 
@@ -83,7 +83,7 @@ describe('the official client of Responses', () => {
     parts.filter(({ kind, text }) => text !== '' || kind === 'tool_call');
 
   /** What the final response says, in the words of `saidBy`. */
-  function told(output: readonly OpenAI.Responses.ResponseOutputItem[]) {
+  function reported(output: readonly OpenAI.Responses.ResponseOutputItem[]) {
     return telling(
       output.flatMap((item) => {
         if (item.type === 'function_call')
@@ -112,7 +112,7 @@ describe('the official client of Responses', () => {
       const deltas: string[] = [];
       stream.on('response.output_text.delta', ({ delta }) => deltas.push(delta));
       const response = await stream.finalResponse();
-      assert.deepEqual(told(response.output), expected(events));
+      assert.deepEqual(reported(response.output), expected(events));
       const texts = new Set(
         events.flatMap((event) => (event.type === 'part_start' && event.part.kind === 'text' ? [event.index] : [])),
       );
@@ -126,7 +126,7 @@ describe('the official client of Responses', () => {
     ofEvery(async (events) => {
       const client = new OpenAI(answeredWith(documentOf('responses', events)));
       const response = await client.responses.create(ASK);
-      assert.deepEqual(told(response.output), expected(events));
+      assert.deepEqual(reported(response.output), expected(events));
       const texts = expected(events).filter(({ kind }) => kind === 'text');
       assert.equal(response.output_text, texts.map(({ text }) => text).join(''));
     }, false));
@@ -138,7 +138,7 @@ describe('the official client of Messages', () => {
     new SDK(answeredWith(streamOf('messages', events))).messages.stream(ASK).finalMessage();
 
   /** What the blocks of a message say. */
-  const told = (content: readonly unknown[]) =>
+  const reported = (content: readonly unknown[]) =>
     content.map((block) => {
       const { type, text, thinking, signature, data, id, name, input } = block as Record<string, string>;
       if (type === 'text') return { kind: 'text', text };
@@ -158,7 +158,7 @@ describe('the official client of Messages', () => {
   test('reads every stream', () =>
     ofEvery(async (events) => {
       const message = await asked(events);
-      assert.deepEqual(told(message.content), expected(events));
+      assert.deepEqual(reported(message.content), expected(events));
       const { usage } = events.find((event) => event.type === 'end')!;
       assert.equal(message.usage.input_tokens, usage?.input);
       assert.equal(message.usage.output_tokens, usage?.output);
@@ -167,7 +167,7 @@ describe('the official client of Messages', () => {
       assert.equal(message.usage.cache_creation_input_tokens, usage?.cache_write ?? unknown);
     }));
 
-  test('is told of an error in the stream as its own kind of error', async () => {
+  test('gets an error in the stream as its own kind of error', async () => {
     const message = 'maximum context length is 5';
     const problem = { status: 400, message, code: 'context_length_exceeded', context_overflow: true };
     const events: ModelEvent[] = [{ type: 'start' }, { type: 'error', problem }];

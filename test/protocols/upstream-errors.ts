@@ -26,5 +26,3 @@ export const SERVER_ERRORS = readFileSync(new URL('./upstream-errors.jsonl', imp
 
 /** Conversations that are too long. */
 export const FULL_CONTEXTS = SERVER_ERRORS.filter(({ list }) => list === 'full_contexts');
-/** Other meanings, which decide where a request goes next. */
-export const OTHER_MEANINGS = SERVER_ERRORS.filter(({ list }) => list === 'other_meanings');

@@ -136,7 +136,6 @@ describe('a warning about a condition', () => {
     const team_bucket = { bucket: [{ var: 'principal.team' }, 'new-model', 2] };
     const free: readonly unknown[] = [
       { and: [{ '>': [{ var: 'request.max_tokens' }, 3] }, { '<': [{ var: 'request.max_tokens' }, 5] }] },
-      { and: [{ '!!': { var: 'request.max_tokens' } }, { '<': [{ var: 'request.max_tokens' }, 5] }] },
       { or: [{ in: ['a', { var: 'principal.groups' }] }, { in: ['b', { var: 'principal.groups' }] }] },
       { and: [{ glob: [{ var: 'request.model' }, 'a*'] }, { glob: [{ var: 'request.model' }, '*b'] }] },
       { and: [{ in: ['a', { var: 'principal.groups' }] }, { '!': { in: ['b', { var: 'principal.groups' }] } }] },
@@ -159,32 +158,18 @@ const tokens = { var: 'request.max_tokens' };
 const REFUSED: readonly [why: string, code: string, logic: unknown][] = [
   ['`!=` converts its operands', 'C5005', { '!=': [tokens, 1] }],
   ['a text is added to a number', 'C5015', { '>': [{ '+': ['1', tokens] }, 1] }],
-  ['a text is multiplied', 'C5015', { '>': [{ '*': ['1', tokens] }, 1] }],
-  ['a number is taken from a text', 'C5015', { '>': [{ '-': ['1', tokens] }, 1] }],
-  ['a text is divided', 'C5015', { '>': [{ '/': ['1', tokens] }, 1] }],
   ['`+` of one operand makes a number of a text', 'C5011', { '>': [{ '+': [tokens] }, 1] }],
-  ['`*` of one operand', 'C5011', { '>': [{ '*': [tokens] }, 1] }],
   ['a number is the same as a text, or not: known when the file loads', 'C5013', { '===': [tokens, '1'] }],
   ['`or` gives whichever operand decides, not true or false', 'C5016', { or: [tokens, { var: 'request.stream' }] }],
   ['`and` gives whichever operand decides', 'C5016', { and: [tokens, { var: 'request.stream' }] }],
   ['`if` without a last value gives null', 'C5011', { if: [{ var: 'request.stream' }, true] }],
-  ['`if` of nothing', 'C5011', { if: [] }],
   ['`?:` is another name of `if`', 'C5005', { '?:': [true, true, false] }],
   ['`in` looks inside a text', 'C5006', { in: ['Spring', model] }],
   ['`var` of null', 'C5004', { '===': [{ var: null }, 'x'] }],
-  ['`var` of nothing', 'C5004', { '===': [{ var: [] }, 'x'] }],
   ['`var` of a computed path', 'C5004', { '===': [{ var: [{ if: [true, 'a', 'b'] }] }, 'x'] }],
   ['a fact that does not exist', 'C5002', { '===': [{ var: 'a.b' }, 'x'] }],
   ['`some` of a key of its items, which are texts here', 'C5002', { some: [groups, { '>=': [{ var: 'qty' }, 1] }] }],
-  ['`all` of a key of its items', 'C5002', { all: [groups, { '>=': [{ var: 'qty' }, 1] }] }],
-  ['`none` of a key of its items', 'C5002', { none: [groups, { '>=': [{ var: 'qty' }, 1] }] }],
-  ['`missing_some` hides what is read', 'C5005', { '!': { missing_some: [1, ['request.model']] } }],
-  ['`merge` makes lists that no rule needs', 'C5005', { in: ['a', { merge: [['a'], ['b']] }] }],
-  ['`cat` makes texts that no rule needs', 'C5005', { '===': [model, { cat: ['a', 'b'] }] }],
-  ['`substr` is what `glob` is for', 'C5005', { '===': [{ substr: [model, 0, 3] }, 'cod'] }],
   ['`map` makes lists that no rule needs', 'C5005', { in: ['a', { map: [groups, item] }] }],
-  ['`filter` makes lists that no rule needs', 'C5005', { in: ['a', { filter: [groups, true] }] }],
-  ['`reduce` computes where rules decide', 'C5005', { '>': [{ reduce: [groups, item, 0] }, 1] }],
 ];
 
 describe('rejected on purpose, with a diagnostic', () => {

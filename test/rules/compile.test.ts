@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { compileCondition } from '../../engine/base/rules/compile.ts';
-import { OPERATORS } from '../../engine/base/rules/operators.ts';
 
 /** A Monday, noon in Berlin. */
 const MONDAY = Date.UTC(2026, 5, 1, 10);
@@ -23,8 +22,6 @@ const holds = (logic: unknown, facts: Readonly<Record<string, unknown>> = FACTS)
 
 describe('a compiled condition', () => {
   const cases: readonly [name: string, logic: unknown, expected: boolean][] = [
-    ['distinguishes a number from its text', { '===': [{ var: 'request.max_tokens' }, '1000'] }, false],
-    ['never looks inside a text', { in: ['code', { var: 'request.model' }] }, false],
     ['matches a pattern', { glob: [{ var: 'request.model' }, 'coder-*'] }, true],
     ['matches one of several patterns', { glob: [{ var: 'request.model' }, 'chat-*', '*-1'] }, true],
     ['matches no pattern with a fact that is not set', { glob: [{ var: 'principal.team' }, '*'] }, false],
@@ -39,7 +36,6 @@ describe('a compiled condition', () => {
     ['reads the time', { time_window: [{ var: 'request.received_at' }, 'mon 11:00-13:00 Europe/Berlin'] }, true],
     ['is in no window when the moment is not set', { time_window: [{ var: 'no.moment' }, '00:00-24:00'] }, false],
     ['compares money with an amount in USD', { '>': [{ var: 'route.estimate_nano_usd' }, { usd: 0.5 }] }, true],
-    ['finds no item in a list that is not set', { some: [{ var: 'no.list' }, { '!!': { var: '' } }] }, false],
   ];
   for (const [name, logic, expected] of cases) {
     test(name, () => assert.equal(holds(logic), expected));
@@ -69,11 +65,4 @@ describe('a compiled condition', () => {
       assert.throws(() => compileCondition({ [operator]: [{ var: 'a.b' }, { var: 'a.c' }] }), /literal/);
     }
   });
-});
-
-test('every operator has a meaning and a number of operands', () => {
-  for (const [name, { operands, meaning }] of Object.entries(OPERATORS)) {
-    assert.ok(operands[0] >= 1 && operands[1] >= operands[0], name);
-    assert.match(meaning, /^[A-Z].*[^.]$/, name);
-  }
 });

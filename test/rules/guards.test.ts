@@ -17,12 +17,6 @@ describe('a guard implies another', () => {
     assert.ok(implies({ and: [streams, is('a')] }, { and: [is('a'), streams] }));
     assert.ok(implies(is('a'), { or: [streams, is('a')] }));
   });
-
-  test('but not one that is narrower', () => {
-    assert.ok(!implies(undefined, is('a')));
-    assert.ok(!implies(is('a'), { and: [streams, is('a')] }));
-    assert.ok(!implies({ or: [streams, is('a')] }, is('a')));
-  });
 });
 
 describe('guards exclude each other', () => {
@@ -45,9 +39,6 @@ describe('guards exclude each other', () => {
 
   test('but not when both may be true', () => {
     assert.ok(!excludes(undefined, is('a')));
-    assert.ok(!excludes(is('a'), streams));
-    assert.ok(!excludes(is('a'), oneOf('a', 'b')));
-    assert.ok(!excludes({ or: [is('a'), streams] }, is('b')));
     const path = (pattern: string) => ({ glob: [{ var: 'request.path' }, pattern] });
     assert.ok(!excludes(path('/v1.a'), { '!': [path('/v1/a')] }));
     assert.ok(!excludes(is('b'), { in: [{ var: 'request.model' }, [{ var: 'principal.team' }]] }));

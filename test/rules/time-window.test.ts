@@ -63,19 +63,14 @@ describe('a time window', () => {
 test('an invalid window is rejected, with the wrong part', () => {
   const cases: readonly [text: string, problem: RegExp][] = [
     ['', /not days, times/],
-    ['mon-fri', /not days, times/],
     ['mon-fri 9:00-17:00', /no time "9:00"/],
     ['09:00-24:01', /no time "24:01"/],
     ['24:00-06:00', /no time "24:00"/],
-    ['09:60-10:00', /no time "09:60"/],
     ['09:00', /not days, times/],
-    ['09:00-10:00-11:00', /not days, times/],
     ['09:00-09:00', /ends when it begins/],
     ['mon-tue-wed 09:00-10:00', /"mon-tue-wed" is not a day/],
     ['mo 09:00-10:00', /"mo" is not a day/],
-    ['mon, 09:00-10:00', /"" is not a day/],
     ['mon tue 09:00-10:00', /not days, times/],
-    ['09:00 - 17:00', /not days, times/],
     ['09:00-17:00 Mars/Olympus', /no time zone "Mars\/Olympus"/],
     ['09:00-17:00 +02:00', /no time zone/],
   ];

@@ -26,18 +26,6 @@ describe('a value of a top-level key', () => {
     assert.deepEqual(rewrites, ['x']);
   });
 
-  it('is added in front where the key is missing', () => {
-    const add = (text: string) => {
-      const { body, rewrites } = bufferedBody(text);
-      body.rewrite('x', true);
-      assert.deepEqual(rewrites, ['x']);
-      return String(body.bytes);
-    };
-    assert.equal(add(' {\n"a":1}'), ' {"x":true,\n"a":1}');
-    assert.equal(add('{}'), '{"x":true}');
-    assert.equal(add('{ }\n'), '{"x":true }\n');
-  });
-
   it('is not added to a value that is not an object, and nothing is recorded', () => {
     for (const text of ['[{"a":1}]', '"{}"', '7']) {
       const { body, rewrites } = bufferedBody(text);
@@ -68,18 +56,6 @@ describe('a value of a top-level key', () => {
         assert.deepEqual(body.value(key), wanted.get(key));
       }),
     );
-  });
-});
-
-describe('a replaced body', () => {
-  it('has the new text, and is marked as replaced', async () => {
-    const { body, rewrites } = bufferedBody('{"a":1}');
-    assert.equal(body.replaced, false);
-    body.replace('{"b":"ü"}');
-    assert.equal(String(body.bytes), '{"b":"ü"}');
-    assert.deepEqual(await body.json(), { b: 'ü' });
-    assert.equal(body.replaced, true);
-    assert.deepEqual(rewrites, ['*']);
   });
 });
 

@@ -1,30 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import zlib from 'node:zlib';
-import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
 import { systemClock } from '../../engine/base/kit/clock.ts';
 import { createObserver } from '../../engine/pipeline/run/observe.ts';
 import { BufferQuota, MemoryBudget } from '../../engine/pipeline/run/resources.ts';
-import { cuts, pieces } from '../support/pieces.ts';
-import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
-
-const encodings = {
-  identity: (bytes: Buffer) => bytes,
-  gzip: (bytes: Buffer) => zlib.gzipSync(bytes),
-  deflate: (bytes: Buffer) => zlib.deflateSync(bytes),
-  br: (bytes: Buffer) => zlib.brotliCompressSync(bytes),
-  zstd: (bytes: Buffer) => zlib.zstdCompressSync(bytes),
-};
-
-async function observe(type: string, encoding: string, chunks: readonly Buffer[]): Promise<ResponseEvent[]> {
-  const seen: ResponseEvent[] = [];
-  const observing = observer(type, encoding, seen)!;
-  for (const chunk of chunks) observing.write(chunk);
-  await observing.end();
-  return seen;
-}
 
 const room = (bytes = 1_000_000) => new BufferQuota(new MemoryBudget(bytes, bytes), 'ana');
 
@@ -32,47 +13,6 @@ function observer(type: string, encoding: string | undefined, seen: ResponseEven
   const headers = { 'content-type': type, 'content-encoding': encoding };
   return createObserver(headers, (event) => void seen.push(event), quota, systemClock);
 }
-
-const event = fc.record(
-  {
-    name: fc.constantFrom('message_start', 'content_block_delta', 'x'),
-    data: fc.jsonValue().map((value) => JSON.stringify(value)),
-  },
-  { noNullPrototype: true },
-);
-const encoding = fc.constantFrom(...(Object.keys(encodings) as (keyof typeof encodings)[]));
-
-test('a stream gives the same events however it is cut and compressed', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(event),
-      fc.constantFrom('\n', '\r\n'),
-      encoding,
-      cuts,
-      async (events, eol, coding, at) => {
-        const text = events.map(({ name, data }) => `event: ${name}${eol}data: ${data}${eol}${eol}`).join('');
-        const chunks = pieces(encodings[coding](Buffer.from(`: hello${eol}${text}`)), at);
-        assert.deepEqual(await observe('text/event-stream; charset=utf-8', coding, chunks), events);
-      },
-    ),
-    { numRuns: times(60) },
-  );
-});
-
-test('a document is observed once, as a whole, however it is cut and compressed', async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.jsonValue(), encoding, cuts, async (value, coding, at) => {
-      const data = JSON.stringify(value);
-      const chunks = pieces(encodings[coding](Buffer.from(data)), at);
-      assert.deepEqual(await observe('application/json', coding, chunks), [{ name: undefined, data }]);
-    }),
-    { numRuns: times(60) },
-  );
-});
-
-test('a copy that fails to decompress is ignored', async () => {
-  assert.deepEqual(await observe('application/json', 'gzip', [Buffer.from('not gzip'), Buffer.from('more')]), []);
-});
 
 test('a copy in an unknown encoding is not observed', () => {
   assert.equal(observer('application/json', 'rot13', []), undefined);

@@ -86,7 +86,7 @@ describe('a single run of a coding client', {
     assert.match(readFileSync(seen, 'utf8'), /\[--tools\]\[\]$/);
   });
 
-  it('fails at once when it opens a browser, and tells the host of the page and nothing more of it', async () => {
+  it('fails at once when it opens a browser, and reports the host of the page and nothing more of it', async () => {
     const result = await run("xdg-open 'https://login.example.com/authorize?code=hidden-code'; sleep 600");
     assert.equal(result?.verdict, 'failed');
     assert.match(result.found, /opened a browser at login\.example\.com to sign in/);

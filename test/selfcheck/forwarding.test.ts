@@ -79,7 +79,7 @@ describe('without an upstream to look at', () => {
     assert.equal(asked, 1);
   });
 
-  test('a gateway of one API alone is asked in that', async () => {
+  test('a gateway with one API gets requests of that API', async () => {
     const only = (path: string): Habits => ({
       instead({ req, res }) {
         if (req.url === path) return false;
@@ -149,11 +149,6 @@ const errorOf = (type: string, message: string) => JSON.stringify({ type: 'error
 describe('finds changes of a gateway on the way', () => {
   const CASES: readonly [outcome: string, found: RegExp, habits: Habits][] = [
     ['headers failed', /vendor-beta does not arrive/, drop('vendor-beta')],
-    [
-      'headers failed',
-      /vendor-version arrives as 2023-06-01 instead of 2026-11-01/,
-      set('vendor-version', '2023-06-01'),
-    ],
     ['headers failed', /vendor-beta arrives as selfcheck-two/, set('vendor-beta', 'selfcheck-two-2026-11-02')],
     ['headers warning', /the query does not arrive/, { path: (path) => path.replace(/\?.*/, '') }],
     [
@@ -184,8 +179,6 @@ describe('finds changes of a gateway on the way', () => {
     ],
     ['messages_body failed', /system has 6 entries instead of 5/, changed((fields) => fields.system.unshift(RULES))],
     ['messages_body warning', /system has 6 entries instead of 5/, changed((fields) => fields.system.push(RULES))],
-    ['messages_body failed', /system\[0\]/, changed((fields) => fields.system.reverse())],
-    ['messages_body failed', /system has 4 entries instead of 5/, changed((fields) => fields.system.pop())],
     ['messages_body warning', /the content is equal, but serialised again/, changed(() => {})],
     [
       'messages_body warning',

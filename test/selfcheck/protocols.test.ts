@@ -113,29 +113,20 @@ const ANSWERS: readonly [outcome: string, said: Said | ((asked: Reply) => Said),
   ['models.list failed', SENT_AWAY, /a redirect \(status 302\) to https:\/\/sso\.example\.com\/login$/],
   ['models.list failed', UNKNOWN_TOKEN, /status 401: authentication_error: This token is not known/],
   ['models.list warning', error(403, 'permission_error', 'no'), /status 403/],
-  ['models.list failed', { text: '' }, /an empty response/],
-  ['models.list failed', { text: '{"data":[{"id":' }, /invalid JSON/],
   ['models.no_token warning', LIST, /not rejected/],
   ['models.no_token ok', UNKNOWN_TOKEN, /status 401/],
-  ['models.no_token warning', { status: 401, json: {} }, /does not say what is wrong/],
-  ['models.no_token failed', { status: 401, ...PAGE }, /the web page "Console"/],
+  ['models.no_token warning', { status: 401, json: {} }, /the error does not explain the problem of the token/],
   ['models.wrong_token failed', error(500, 'api_error', 'oops'), /status 500 instead of 401 or 403/],
-  ['messages.wrong_token failed', { json: MESSAGE }, /a model answered: the gateway does not check the token/],
-  ['messages.wrong_token failed', SENT_AWAY, /redirect/],
+  ['messages.wrong_token failed', { json: MESSAGE }, /a model responded: the gateway does not check the token/],
   ['messages.error failed', { json: MESSAGE }, /the status is 200/],
   ['messages.error failed', error(500, 'api_error', 'oops'), /the status is 500/],
   ['messages.error failed', { status: 400, json: { error: { message: 'no' } } }, /"type" is not "error"; error\.type/],
   ['messages.error skipped', UNKNOWN_TOKEN, /inconclusive/],
-  ['messages.error failed', { ...PAGE, status: 400 }, /the web page "Console"/],
   ['chat.error failed', { status: 422, json: { detail: [{ msg: 'wrong' }] } }, /error\.message is missing/],
-  ['responses.error failed', { ...PAGE, status: 400 }, /the web page "Console"/],
   ['messages.count_tokens ok', long((length) => Math.ceil(length / 4)), /\d+ for 400 words/],
   ['messages.count_tokens failed', long(() => 1000), /1000 tokens for a sentence and 1000 for 400 words: the count/],
   ['messages.count_tokens failed', long(() => 0), /made up/],
-  ['messages.count_tokens failed', { json: {} }, /made up/],
-  ['messages.count_tokens failed', PAGE, /Console/],
   ['messages.count_tokens ok', error(404, 'not_found_error', 'Not found'), /not supported, .* status 404/],
-  ['messages.count_tokens ok', error(501, 'api_error', 'not supported'), /status 501/],
   ['messages.count_tokens failed', error(500, 'api_error', 'oops'), /status 500/],
   [
     'messages.count_tokens warning',
@@ -151,7 +142,6 @@ const ANSWERS: readonly [outcome: string, said: Said | ((asked: Reply) => Said),
   ['messages.json failed', { json: { ...MESSAGE, stop_reason: null } }, /stop_reason is missing/],
   ['messages.json failed', error(529, 'overloaded_error', 'Overloaded'), /status 529: overloaded_error/],
   ['messages.stream failed', { json: MESSAGE }, /expected a stream/],
-  ['messages.stream failed', PAGE, /Console/],
   [
     'chat.json skipped',
     { status: 404, json: { error: { message: 'Not Found' } } },
@@ -163,7 +153,6 @@ const ANSWERS: readonly [outcome: string, said: Said | ((asked: Reply) => Said),
     /this model/,
   ],
   ['chat.stream skipped', { status: 404, headers: { 'content-type': 'text/plain' }, text: 'nothing' }, /status 404/],
-  ['chat.json failed', { ...PAGE, status: 404 }, /Console/],
   ['chat.json failed', { json: MESSAGE }, /no choice has a message with content.*usage\.prompt_tokens/],
   ['responses.json skipped', { status: 404, json: { detail: 'Not Found' } }, /^Responses not served.*the coding CLI/],
   ['responses.json skipped', { status: 400, json: { error: { message: 'Stream must be true' } } }, /^streams only/],
@@ -179,7 +168,7 @@ describe('names each response correctly', () => {
 
   test('with another name of the model, which is fine and reported', async () => {
     const result = await checkAt('messages.json', () => ({ json: { ...MESSAGE, model: 'coder-1-20260101' } }));
-    assert.match(result.details!.join(), /coder-1-20260101 answered/);
+    assert.match(result.details!.join(), /coder-1-20260101 responded/);
   });
 
   test("as late, where the list exceeds clients' timeouts", async () => {

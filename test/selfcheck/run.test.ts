@@ -67,31 +67,13 @@ test('a check may be skipped; a crash is reported without blame, and an unreadab
     { ...named('messages.json'), run: breaks },
     { ...named('messages.json'), run: async () => ({ found: `${recurse(0)}` }) as never },
   ]);
-  const told = results.map(({ verdict, found }) => `${verdict}: ${found}`);
-  assert.deepEqual(told, [
+  const shown = results.map(({ verdict, found }) => `${verdict}: ${found}`);
+  assert.deepEqual(shown, [
     'skipped: name a token with --limit-token-env',
     'warning: check crashed (TypeError: x is not a function); result unknown',
     'failed: its response is too large or too deeply nested',
   ]);
   assert.match(results[1]!.remedy!, /report it/);
-});
-
-test('once it is stopped, what is left is skipped with the reason', async () => {
-  const stop = new AbortController();
-  const stops = async () => {
-    stop.abort(new ChecksStopped('stopped'));
-    return stop.signal.throwIfAborted() as never;
-  };
-  const results: CheckResult[] = [];
-  const checks = [{ ...named('stops'), run: stops }, named('later')];
-  for await (const result of runChecks(checks, { ...SUBJECT, signal: stop.signal })) results.push(result);
-  assert.deepEqual(
-    results.map(({ id, verdict, found }) => [id, verdict, found]),
-    [
-      ['stops', 'skipped', 'not run: stopped'],
-      ['later', 'skipped', 'not run: stopped'],
-    ],
-  );
 });
 
 const check = (uses: SelfCheck['uses']): SelfCheck => ({
@@ -177,7 +159,7 @@ test('the version of Messages is named for requests of Messages, and nowhere els
 });
 
 const late = (seconds: number) =>
-  Object.assign(new Error(`no answer within ${seconds} seconds`), { name: 'TimeoutError', seconds });
+  Object.assign(new Error(`no response within ${seconds} seconds`), { name: 'TimeoutError', seconds });
 const coded = (code: string) => Object.assign(new Error(code), { code });
 
 test('nothing can be checked where no connection comes about, or none that a token may travel on', () => {
@@ -194,7 +176,7 @@ test('the report of a missing response has its cause and the waiting time', () =
     const { found, remedy } = noResponse(error, 'https://gw.example.com', 60);
     return `${found}; ${remedy}`;
   };
-  assert.match(said(late(3)), /^no answer within 3 seconds; check whether the upstream is slow/);
+  assert.match(said(late(3)), /^no response within 3 seconds; check whether the upstream is slow/);
   assert.match(said(coded('SELF_SIGNED_CERT_IN_CHAIN')), /authority is unknown; .*NODE_EXTRA_CA_CERTS/);
   assert.match(said(coded('ENOTFOUND')), /host name not found; .*VPN/);
   assert.match(said(coded('HPE_HEADER_OVERFLOW')), /its response headers are too large; .*find the proxy/);

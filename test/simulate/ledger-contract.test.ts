@@ -200,19 +200,14 @@ describe('the ledger in memory is like the one in the database: it', () => {
 
   const moments: readonly (readonly [time_zone: string, at: string])[] = [
     ['UTC', '2026-03-10T23:59:59Z'],
-    ['UTC', '2026-12-31T23:59:59Z'],
     // Summer time begins and ends.
     ['Europe/Berlin', '2026-03-28T23:30:00Z'],
     ['Europe/Berlin', '2026-10-25T00:30:00Z'],
     ['America/New_York', '2026-03-08T05:30:00Z'],
     // It begins at midnight: the day has no midnight.
     ['Asia/Beirut', '2026-03-29T10:00:00Z'],
-    ['Asia/Beirut', '2026-03-28T10:00:00Z'],
     // It ends at one and there are two midnights.
     ['America/Havana', '2026-11-01T04:30:00Z'],
-    ['America/Havana', '2026-11-01T10:00:00Z'],
-    ['America/Havana', '2026-10-31T10:00:00Z'],
-    ['Asia/Kathmandu', '2026-05-01T00:00:00Z'],
     ['Pacific/Apia', '2026-05-31T10:30:00Z'],
   ];
   for (const [time_zone, at] of moments) {

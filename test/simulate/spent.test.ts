@@ -84,41 +84,18 @@ describe('spending before a case', () => {
     await holds(all.join(''), files);
   });
 
-  it('is over in the next minute', async () => {
-    const text = `
-  - name: waits a minute
-    caller: { project: atlas }
-    spent: [{ scope: project, window: minute, requests: 5 }]
-    ${REQUEST}
-    ${UPSTREAM}
-    expect: { status: 429 }
-    then:
-      - { at: 2026-03-10T12:00:59Z, expect: { status: 429 } }
-      - { at: 2026-03-10T12:01:00Z, expect: { status: 200 } }
-`;
-    await holds(text, files);
-  });
-
   const mistakes: readonly (readonly [spent: string, message: RegExp])[] = [
     ['{ scope: user, window: day }', /^C3002 `usd` is missing$/],
-    ['{ scope: user, window: day, reserved_usd: 1 }', /^C3002 `usd` is missing$/],
     ['{ scope: user, window: minute }', /^C3002 `requests` or `tokens` is missing$/],
     ['{ scope: user, window: week, requests: 1 }', /^C4009 `requests` does not apply to the window "week"$/],
-    ['{ scope: user, window: open, tokens: 1 }', /^C4009 `tokens` does not apply to the window "open"$/],
     ['{ scope: user, window: minute, usd: 1 }', /^C4009 `usd` does not apply to the window "minute"$/],
     ['{ scope: user, window: minute, requests: 1, tokens: 1 }', /^C4009 `tokens` and `requests` exclude each other$/],
     ['{ scope: team, window: day, usd: 1 }', /^C8004 the team is missing$/],
     ['{ scope: [user, model], window: day, usd: 1 }', /^C8004 the model is missing$/],
     ['{ scope: [user, model], key: coder-1, window: day, usd: 1 }', /^C8004 each scope needs a key$/],
-    ['{ scope: user, key: [a, b], window: day, usd: 1 }', /^C8004 each scope needs a key$/],
     ['{ scope: usr, window: day, usd: 1 }', /^C3004 /],
     ['{ scope: [user, user], window: day, usd: 1 }', /^C3010 /],
-    ['{ scope: [], window: day, usd: 1 }', /^C3007 /],
-    ['{ scope: null, window: day, usd: 1 }', /^C3004 /],
-    ['{ scope: { user: ana }, window: day, usd: 1 }', /^C3004 /],
-    ['{ scope: user, key: 7, window: day, usd: 1 }', /^C3003 /],
     ['{ scope: user, window: minute, requests: 1.5 }', /^C3003 /],
-    ['{ scope: user, window: minute, requests: -1 }', /^C3005 /],
   ];
   for (const [spent, message] of mistakes) {
     it(`is reported as wrong, once: ${spent}`, async () => {

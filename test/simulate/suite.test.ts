@@ -3,10 +3,6 @@ import { connect, createServer } from 'node:net';
 import { basename } from 'node:path';
 import { describe, it } from 'node:test';
 import { defineStage } from '../../engine/api.ts';
-import { flatFacts } from '../../engine/base/rules/fact-view.ts';
-import { play } from '../../engine/edge/simulate/suite/play.ts';
-import { load } from '../../engine/pipeline/load/index.ts';
-import { stages } from '../../stages/index.ts';
 import { openPort } from '../support/net/own-port.ts';
 import { holds, PIPELINE, problemsOf, REQUEST, runCases, suiteOf, testProject, UPSTREAM } from './support.ts';
 
@@ -128,33 +124,6 @@ describe('a failing case', () => {
       '23 /never/1: expected no ledger_row, found a row of 18000 nano-USD',
       '23 /never/2: expected no audit_record, found a record with status 200',
     ]);
-  });
-
-  it('names the request of the case that is wrong', async () => {
-    const { results } = await runCases(`
-  - name: twice
-    ${REQUEST}
-    ${UPSTREAM}
-    expect: { status: 200 }
-    then:
-      - expect: { status: 201 }
-`);
-    const places = results[0]!.problems.map(({ step, position }) => `${step} ${position.line}`);
-    assert.deepEqual(places, ['1 9']);
-  });
-
-  it('shows the work of every stage and the facts of the guards', async () => {
-    const { results } = await runCases(`
-  - name: large
-    request: { json: { model: coder-1, max_tokens: 10, messages: [{ role: user, content: "${'x'.repeat(1000)}" }] } }
-    expect: { status: 200 }
-`);
-    const stages = results[0]!.played[0]!.trace!.stages.filter(({ ran }) => ran);
-    const told = stages.map(({ entry, guard, raised }) => [entry.id, guard?.held, raised?.code].join(' ').trim());
-    // meter-usage only watches, and so it sees rejections, too.
-    const refused = 'refuse-large true invalid_request';
-    assert.deepEqual(told, ['authenticate', 'read-body', refused, 'meter-usage', 'audit']);
-    assert.equal(stages[1]!.wrote.get('request.model'), 'coder-1');
   });
 });
 
@@ -292,31 +261,6 @@ describe('a stage of the operator', () => {
   });
 });
 
-describe('a dry run', () => {
-  it('reports what would be sent, by which decisions, and the limits it checked', async () => {
-    const alice = { scope: 'user', key: 'alice@example.com' } as const;
-    const project = testProject('');
-    const loaded = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
-    const balance = { ...alice, window: 'day', unit: 'nano_usd', spent: 1_500_000_000, reserved: 0 } as const;
-    const played = await play(
-      { loaded, at: '2026-03-10T23:30:00Z', counted: { balances: [balance] } },
-      {
-        path: '/v1/messages',
-        caller: { user: 'Alice@example.com', group: 'contractors' },
-        request: { json: { model: 'coder-1', max_tokens: 10, messages: [] } },
-      },
-    );
-    const { upstream, url, body } = played.calls[0]!;
-    assert.deepEqual([upstream, url, String(body)], ['spare', '/v1/messages', String(played.sent_body)]);
-    assert.equal(new Map(flatFacts(played.facts)).get('route.rule'), 'night');
-    const statuses = played.reservations[0]!.statuses.map(({ rule, key, limit, spent }) => [rule, key, limit, spent]);
-    assert.deepEqual(statuses, [
-      ['defaults.user_daily_usd', 'alice@example.com', 50_000_000_000, 1_500_000_000],
-      ['contractors', 'alice@example.com', 20_000_000_000, 1_500_000_000],
-    ]);
-  });
-});
-
 describe('coverage', () => {
   const BOTH = `
   - name: small
@@ -349,34 +293,6 @@ describe('coverage', () => {
       },
     ]);
     assert.equal(suite.coverage.percent(), 36);
-  });
-
-  it('is complete once every guard, rule and clause was seen both ways', async () => {
-    const { results, suite } = await runCases(`
-  - name: large
-    request: { json: { model: coder-1, messages: [{ role: user, content: "${'x'.repeat(1000)}" }] } }
-    expect: { status: 400 }
-  - name: contractors
-    caller: { group: contractors, region: eu }
-    spent: [{ scope: user, window: day, usd: 19.99 }]
-    request: { json: { model: coder-1, max_tokens: 600, messages: [] } }
-    upstream: { json: { type: message, usage: { input_tokens: 1, output_tokens: 600 } } }
-    expect: { status: 200 }
-    then:
-      - expect: { status: 429 }
-  - name: office
-    caller: { address: 10.0.0.1 }
-    ${REQUEST}
-    ${UPSTREAM}
-    expect: { status: 200, facts: { route.rule: office } }
-  - name: night
-    at: 2026-03-10T23:00:00+01:00
-    ${REQUEST}
-    ${UPSTREAM}
-    expect: { status: 200, facts: { route.rule: night } }
-`);
-    assert.deepEqual(results.flatMap(problemsOf), []);
-    assert.equal(suite.coverage.percent(), 100);
   });
 
   it('does not count rules that a test lays over the configuration', async () => {

@@ -34,10 +34,8 @@ describe('every node has its place', () => {
   const root = parse(TEXT).root!;
   const cases: readonly [pointer: string, expected: string][] = [
     ['/server/listen', '127.0.0.1:8080'],
-    ['/server/limits', '{ body_bytes: 1, "a/b~c": 2 }'],
     ['/server/limits/body_bytes', '1'],
     ['/server/limits/a~1b~0c', '2'],
-    ['/upstreams/0/name', '"main"'],
     ['/upstreams/0/notes', '|'],
     ['/upstreams/1', '[one,'],
     ['/upstreams/1/1', 'two'],
@@ -72,12 +70,6 @@ test('a key named __proto__ stays a key', () => {
   const value = toValue(root!) as Record<string, unknown>;
   assert.deepEqual(Object.keys(value), ['__proto__']);
   assert.equal(Object.getPrototypeOf(value), Object.prototype);
-});
-
-test('deep nesting is an error, not a crash', () => {
-  const { root, findings } = parse(`a: ${'['.repeat(20_000)}`);
-  assert.equal(root, undefined);
-  assert.ok(findings.errors() > 0);
 });
 
 test('a mistake below an empty first line is found', () => {
@@ -115,6 +107,6 @@ test('reports a parser stack overflow, with any other findings', () => {
     { code: 'MISSING_CHAR', message: '', pos: [4, 5] },
   ] as const;
   const found = yamlBreaks([...others, exhausted, { ...exhausted, pos: [11, 12] }], [], 'when: {"!": {"!": 1}}');
-  const told = found.map(({ code, message }) => `${code} ${message}`);
-  assert.deepEqual(told, ['C1007 the values are nested too deeply']);
+  const reported = found.map(({ code, message }) => `${code} ${message}`);
+  assert.deepEqual(reported, ['C1007 the values are nested too deeply']);
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { AttemptRecord } from '../../engine/api.ts';
+import { FACTS } from '../../engine/base/contract/facts.ts';
 import { type Facts, openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import audit from '../../stages/audit.ts';
 import { failed, served } from './attempts.ts';
@@ -36,73 +37,24 @@ async function recorded(facts: Facts, options: object = { table: true }, attempt
   return stage;
 }
 
-/** Facts of a request, each with the column of its record, and the value there where that differs. */
-const COLUMNS: readonly (readonly [fact: string, value: unknown, column: string, shown?: unknown])[] = [
-  ['principal.id', 'user:alice@example.com', 'principal'],
-  ['principal.email', 'alice@example.com', 'user'],
-  ['principal.team', 'search', 'team'],
-  ['principal.project', 'apollo', 'project'],
-  ['principal.token.id', 'tok_1', 'token_id'],
-  ['principal.token.name', 'laptop', 'token_name'],
-  ['principal.token.group', 'all', 'token_group'],
-  ['principal.groups', ['all'], 'groups'],
-  ['request.client.address', '10.0.0.7', 'address'],
-  ['request.region', 'eu', 'region'],
-  ['request.body_bytes', 400, 'body_bytes'],
-  ['request.max_tokens', 64, 'max_tokens'],
-  ['request.tool_count', 1, 'tool_count'],
-  ['request.message_count', 2, 'message_count'],
-  ['request.input_tokens_estimate', 100, 'input_tokens_estimate'],
-  ['request.input_tokens_max', 400, 'input_tokens_max'],
-  ['request.cache.ttl', '5m', 'cache_ttl'],
-  ['cache.requested_ttl', '1h', 'cache_requested_ttl'],
-  ['cache.effective_ttl', '5m', 'cache_effective_ttl'],
-  ['cache.downgraded', true, 'cache_downgraded'],
-  ['request.agent', 'main', 'agent'],
-  ['route.worst_case_nano_usd', 1_500_000_000, 'worst_case_usd', 1.5],
-  ['route.estimate_nano_usd', 1_500_000_000, 'estimate_usd', 1.5],
-  ['spend.reserved_nano_usd', 2_000_000, 'reserved_usd', 0.002],
-  ['request.client.name', 'coder-cli', 'client'],
-  ['request.client.version', '2.1.0', 'client_version'],
-  ['request.session_id', 'session-1', 'session_id'],
-  ['request.model', 'coder-1', 'model'],
-  ['request.alias', 'coder-latest', 'alias'],
-  ['request.choices', 2, 'choices'],
-  ['request.image_count', 3, 'image_count'],
-  ['request.stream', true, 'stream'],
-  ['request.other_models', ['coder-2'], 'other_models'],
-  ['request.service_tier', 'priority', 'service_tier'],
-  ['request.speed', 'fast', 'speed'],
-  ['request.inference_geo', 'us', 'inference_geo'],
-  ['request.dropped_headers', ['openai-project'], 'dropped_headers'],
-  ['route.upstream', 'main', 'upstream'],
-  ['route.protocol', 'chat', 'upstream_protocol'],
-  ['route.upstream_model', 'coder-1-large', 'upstream_model'],
-  ['route.rule', 'default', 'route_rule'],
-  ['route.candidates', ['main', 'spare'], 'candidates'],
-  ['route.dropped', ['other: open'], 'dropped'],
-  ['upstream.status', 200, 'upstream_status'],
-  ['upstream.attempts', 2, 'sends'],
-  ['upstream.ttfb_ms', 240.7, 'ttfb_ms', 241],
-  ['upstream.retry', 'stale_socket', 'retry'],
-  ['upstream.certainty', 'answered', 'certainty'],
-  ['upstream.request_id', 'up-1', 'upstream_request_id'],
-  ['usage.input_tokens', 10, 'input_tokens'],
-  ['usage.output_tokens', 20, 'output_tokens'],
-  ['usage.cache_read_input_tokens', 3, 'cache_read_tokens'],
-  ['usage.cache_write_5m_input_tokens', 2, 'cache_write_5m_tokens'],
-  ['usage.cache_write_1h_input_tokens', 1, 'cache_write_1h_tokens'],
-  ['usage.cost_nano_usd', 367_650, 'cost_usd', 0.00036765],
-  ['usage.provenance', { cost: 'estimate' }, 'cost_from', 'estimate'],
-  ['usage.possibly_billed_nano_usd', 1_000_000, 'possibly_billed_usd', 0.001],
-  ['outcome.status', 200, 'status'],
-  ['outcome.aborted', false, 'aborted'],
-  ['outcome.drained', true, 'drained'],
-  ['outcome.duration_ms', 1234.5, 'duration_ms', 1235],
-  ['outcome.shadow', ['routing:to-spare'], 'shadow'],
-  ['outcome.replaced', { redact: 2 }, 'replaced'],
-  ['translation.losses', ['foreign_reasoning'], 'losses'],
-];
+const VALUES = { string: 'text', number: 7, boolean: true, strings: ['one', 'two'], object: { one: 1 } };
+/** Facts that a record shows in another form. */
+const CONVERTED: Readonly<Record<string, readonly [value: unknown, shown: unknown]>> = {
+  'request.received_at': [NOON - 1234, '2026-03-10T11:59:58.766Z'],
+  'upstream.ttfb_ms': [240.7, 241],
+  'outcome.duration_ms': [1234.5, 1235],
+  'route.worst_case_nano_usd': [1_500_000_000, 1.5],
+  'route.estimate_nano_usd': [1_500_000_000, 1.5],
+  'spend.reserved_nano_usd': [2_000_000, 0.002],
+  'usage.cost_nano_usd': [367_650, 0.00036765],
+  'usage.possibly_billed_nano_usd': [1_000_000, 0.001],
+};
+/** Each fact with a field in records: its value, the field and what that shows. */
+const FIELDS = Object.entries(FACTS).flatMap(([path, { record, kind }]) => {
+  const value = VALUES[kind];
+  const [given, shown] = CONVERTED[path] ?? [value, value];
+  return record === undefined ? [] : [{ path, given, record, shown }];
+});
 
 describe('audit', () => {
   it('records that a request sent during a database outage has no reservation', async () => {
@@ -116,23 +68,25 @@ describe('audit', () => {
   });
 
   it('records the caller, the request, the deciding rules and the outcome', async () => {
-    const { audit: records, lines } = await recorded(Object.fromEntries(COLUMNS));
+    const { audit: records, lines } = await recorded({
+      ...Object.fromEntries(FIELDS.map(({ path, given }) => [path, given])),
+      'cache.downgraded': true,
+      'cache.effective_ttl': '5m',
+      'usage.provenance': { cost: 'estimate' },
+    });
     assert.deepEqual(JSON.parse(JSON.stringify(records)), [
       {
-        ...Object.fromEntries(COLUMNS.map(([, value, column, shown = value]) => [column, shown])),
+        ...Object.fromEntries(FIELDS.map(({ record, shown }) => [record, shown])),
         at: '2026-03-10T12:00:00.000Z',
-        request_id: 'req-1',
         trace_id: TRACE_ID,
-        protocol: 'messages',
-        method: 'POST',
-        path: '/v1/messages',
-        spend_rule: null,
-        error: null,
-        stage: null,
-        rewrites: [],
-        received_at: '2026-03-10T11:59:58.766Z',
+        cache_downgraded: true,
+        cache_effective_ttl: '5m',
+        cost_from: 'estimate',
       },
     ]);
+    const names = FIELDS.map(({ record }) => record);
+    for (const name of ['user', 'team', 'token_id', 'model', 'upstream', 'spend_rule', 'cost_usd', 'status', 'error'])
+      assert.ok(names.includes(name), name);
     assert.equal(lines.size, 0);
   });
 

@@ -152,14 +152,6 @@ describe('a typical reservation', () => {
       assert.deepEqual([amount_nano_usd, most_nano_usd, overshoot_percent], [cost, cost, undefined]);
     }
   });
-
-  it('without metering is billed at the reserved amount, as an estimate', async () => {
-    const { stage, ctx } = enter({ spend_limits: typical, typicalCost: () => 1234 });
-    await stage.hooks.request!(ctx);
-    ctx.noteAll({ 'upstream.attempts': 1, 'upstream.status': 200 });
-    await stage.hooks.finish!(ctx);
-    assert.equal(stage.settlements[0]?.cost_nano_usd, 1234);
-  });
 });
 
 describe('a limit in shadow mode', () => {
@@ -524,7 +516,7 @@ describe('the headers of a rejection for money', () => {
     });
   });
 
-  it('say which period, and whether the limit is shared with others', async () => {
+  it('name the period, and whether the limit is shared', async () => {
     const said = async (scope: string, window: LimitStatus['window']) => {
       const key = scope.includes('+') ? '["a","b"]' : 'a';
       const { headers } = await refused([{ scope, key, window }]);

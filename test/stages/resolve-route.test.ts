@@ -1,14 +1,19 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { type ModelConfig, matchesGlob, type RoutingRuleConfig, type UpstreamConfig } from '../../engine/api.ts';
+import {
+  type GatewayConfig,
+  type ModelConfig,
+  matchesGlob,
+  type RoutingRuleConfig,
+  type UpstreamConfig,
+} from '../../engine/api.ts';
 import type { RouteUpstream } from '../../engine/base/contract/config.ts';
 import type { Unavailable, UpstreamStates } from '../../engine/base/contract/services.ts';
 import { sessionKey } from '../../engine/domain/protocols/index.ts';
 import { type Facts, type FakeContext, openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import resolveRoute from '../../stages/resolve-route.ts';
 import { raisedBy } from '../support/raised.ts';
-import { inOrder, routingSection } from '../support/routing.ts';
 
 const ALICE: Facts = {
   'request.protocol': 'messages',
@@ -18,6 +23,17 @@ const ALICE: Facts = {
   'principal.groups': ['all'],
   'principal.token.group': 'all',
 };
+
+/** Upstreams of a route, to be tried in this order. */
+const inOrder = (...names: readonly string[]): readonly RouteUpstream[] =>
+  names.map((upstream, index) => ({ upstream, order: index + 1, weight: 1 }));
+
+/** A `routing` section: these rules, else the upstream `main`. */
+const routingSection = (rules: readonly RoutingRuleConfig[]): GatewayConfig['routing'] => ({
+  default_upstreams: inOrder('main'),
+  attempts: { max: 4, seconds: 280, unconfirmed: true },
+  rules,
+});
 
 type Rule = Partial<Omit<RoutingRuleConfig, 'upstreams'>> & { readonly upstream: string };
 
@@ -120,13 +136,6 @@ describe('resolve-route', () => {
     const family = [{ name: 'writers', upstream: 'spare', when: { '===': [{ var: 'model.family' }, 'writer'] } }];
     assert.equal(ruleTaken(family), 'default');
     assert.equal(ruleTaken(family, { 'request.model': 'writer-1' }), 'writers');
-  });
-
-  it('routes by the requested lifetime of the prompt cache', () => {
-    const when = { '===': [{ var: 'cache.requested_ttl' }, '1h'] };
-    const taken = (ttl: string) =>
-      ruleTaken([{ name: 'hour', upstream: 'main', when }], { 'cache.requested_ttl': ttl });
-    assert.deepEqual(['1h', '5m', 'none'].map(taken), ['hour', 'default', 'default']);
   });
 
   it('rejects a model by the requested name, truncated, also for a token of a removed group', () => {

@@ -93,10 +93,10 @@ function ask(protocol: string, upstream: string, upstream_protocol?: string) {
 
 describe('a request without translation', () => {
   const TRANSLATE = 'add the stage `translate` above `forward`';
-  for (const [protocol, upstream, spoken, remedy, told] of [
-    ['chat', 'main', 'messages', TRANSLATE, /Send the request to \/v1\/messages\.$/],
-    ['responses', 'chat-only', 'chat', TRANSLATE, /Send the request to \/v1\/chat\/completions\.$/],
-    ['messages', 'chat-only', 'chat', TRANSLATE, /Send the request to \/v1\/chat\/completions\.$/],
+  for (const [protocol, upstream, spoken, remedy, reported] of [
+    ['chat', 'main', 'messages', TRANSLATE, /Use the Messages API: POST \/v1\/messages\.$/],
+    ['responses', 'chat-only', 'chat', TRANSLATE, /Use the chat completions API: POST \/v1\/chat\/completions\.$/],
+    ['messages', 'chat-only', 'chat', TRANSLATE, /Use the chat completions API: POST \/v1\/chat\/completions\.$/],
     ['count_tokens', 'chat-only', 'chat', 'cannot count tokens', /^The upstream of this model cannot count tokens\./],
   ] as const) {
     test(`from protocol ${protocol} to ${upstream} is rejected, also when no stage set the protocol`, async () => {
@@ -107,7 +107,7 @@ describe('a request without translation', () => {
           (error) => error as StageError & { readonly cause: Error },
         );
         assert.equal(code, 'not_supported');
-        assert.match(message, told);
+        assert.match(message, reported);
         assert.ok(!message.includes(upstream), 'clients do not learn the name of the upstream');
         assert.match(cause.message, new RegExp(`"${upstream}" speaks ${spoken} and not.*${remedy}`, 's'));
         const logged = stage.log.at(-1);

@@ -2,28 +2,22 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chownSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import pg from 'pg';
 import type { GatewayConfig } from '../../engine/base/contract/config.ts';
-import type { Log } from '../../engine/base/contract/services.ts';
 import { PACKAGE_ROOT } from '../../engine/base/kit/package-root.ts';
 import { DatabaseUrlError, readDatabaseUrl } from '../../engine/base/store/database-url.ts';
 import { openEmbeddedPostgres } from '../../engine/base/store/embedded-postgres.ts';
 import { migrate, migrations } from '../../engine/base/store/migrate.ts';
-import {
-  createConnections,
-  createListener,
-  openPipelinedConnections,
-  parseInt8,
-} from '../../engine/base/store/postgres-client.ts';
+import { createConnections, openPipelinedConnections, parseInt8 } from '../../engine/base/store/postgres-client.ts';
 import { startCli } from '../cli/support.ts';
 import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../support/certificates.ts';
 import { createTestDatabase } from '../support/database.ts';
-import { bootGateway, gatewayConfig, writeConfig } from '../support/gateway.ts';
+import { gatewayConfig, writeConfig } from '../support/gateway.ts';
 import { ownPort } from '../support/net/own-port.ts';
 import { createLog, open, outside, POOL_MAX, unavailable } from '../support/open-database.ts';
 import { makeSuiteDirectory, quiet, removeSuiteDirectory } from '../support/postgres.ts';
@@ -112,15 +106,6 @@ describe('an open database', () => {
     });
   }
 
-  test('stops listening that is closed while it connects', async () => {
-    const nothing = () => {};
-    const settings = () => ({ connectionString: url });
-    const listener = createListener(createConnections({ settings, label: () => 'test' }));
-    const listening = listener.listen('closed', nothing, nothing);
-    await listener.close();
-    await listening;
-  });
-
   test('recovers after all its connections were cut', async () => {
     await database.query('fine', 'select 1', []);
     await outside(url, cutAll);
@@ -166,48 +151,17 @@ describe('migrations', () => {
     assert.deepEqual(migrations.flatMap(({ files }) => files).toSorted(), found.toSorted());
   });
 
-  test('run once when several processes open an empty database at the same moment', async () => {
-    const { url, drop } = await createTestDatabase({ migrated: false });
-    const databases = await Promise.all(Array.from({ length: 6 }, () => open(url)));
-    const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('name');
-    assert.deepEqual(rows, [{ name: migrations[0]!.name }]);
-    await Promise.all(databases.map((database) => database.close()));
-    await drop();
-  });
-
-  test('are there for all who waited for them', async () => {
-    const { url, drop } = await createTestDatabase({ migrated: false });
-    const first = new pg.Client(url);
-    await first.connect();
-    // A server notifies first the idle clients that a table was created.
-    const idle = Array.from({ length: 30 }, () => new pg.Client(url));
-    for (const client of idle) await client.connect();
-    // Blocks every migration, so that the others wait from before there are tables.
-    await first.query('begin; create table schema_migrations (name text)');
-    const opened = Promise.all(Array.from({ length: 8 }, () => open(url)));
-    await until('all wait', async () => {
-      await first.query('select pg_stat_clear_snapshot()');
-      const { rows } = await first.query(
-        `select count(*)::int from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      );
-      return rows[0].count === 8;
+  for (const isolation of ['read committed', 'serializable']) {
+    test(`run once when several processes open an empty database at the same moment, by default ${isolation}`, async () => {
+      await using made = await createTestDatabase({ migrated: false });
+      const name = new URL(made.url).pathname.slice(1);
+      await outside(made.url, `alter database ${name} set default_transaction_isolation = '${isolation}'`);
+      const databases = await Promise.all(Array.from({ length: 6 }, () => open(made.url)));
+      const rows = await databases[0]!.knex('schema_migrations').select('name').orderBy('name');
+      assert.deepEqual(rows, [{ name: migrations[0]!.name }]);
+      await Promise.all(databases.map((database) => database.close()));
     });
-    await first.query('rollback');
-    for (const database of await opened) await database.close();
-    for (const client of [first, ...idle]) await client.end();
-    await drop();
-  });
-
-  test('run once too where transactions use snapshot isolation by default', async () => {
-    const { url, drop } = await createTestDatabase({ migrated: false });
-    await outside(
-      url,
-      `alter database ${new URL(url).pathname.slice(1)} set default_transaction_isolation = serializable`,
-    );
-    const databases = await Promise.all(Array.from({ length: 3 }, () => open(url)));
-    await Promise.all(databases.map((database) => database.close()));
-    await drop();
-  });
+  }
 
   test('are aborted after about a minute where the server falls silent', async (t) => {
     const asked = Promise.withResolvers<void>();
@@ -230,35 +184,35 @@ describe('migrations', () => {
     silent.close();
   });
 
-  test('are not blocked by a process that was killed while migrating', async () => {
-    const { url, drop } = await createTestDatabase({ migrated: false });
-    const migrating = new pg.Client({ connectionString: url });
+  test('are not blocked by a process that was killed while migrating, and are there for all who waited', async () => {
+    await using made = await createTestDatabase({ migrated: false });
+    const migrating = new pg.Client({ connectionString: made.url });
     migrating.on('error', () => {});
     await migrating.connect();
     await migrating.query(
       'begin; select pg_advisory_xact_lock(7204817101); create table schema_migrations (name text)',
     );
-    const opening = open(url);
-    const waiting = `select from pg_locks where locktype = 'advisory' and not granted`;
-    await until('the other one waits', async () => (await outside(url, waiting)).length > 0);
+    const opening = Promise.all(Array.from({ length: 8 }, () => open(made.url)));
+    const waiting = `select from pg_locks l join pg_database d on d.oid = l.database
+      where l.locktype = 'advisory' and not l.granted and d.datname = current_database()`;
+    await until('the others wait', async () => (await outside(made.url, waiting)).length === 8);
     await outside(
-      url,
+      made.url,
       `select pg_terminate_backend(l.pid) from pg_locks l join pg_database d on d.oid = l.database
        where l.locktype = 'advisory' and l.granted and d.datname = current_database()`,
     );
-    await (await opening).close();
-    await drop();
+    for (const database of await opening) await database.close();
   });
 
   test('are applied as a whole or not at all', async () => {
-    const { url, drop } = await createTestDatabase({ migrated: false });
+    await using made = await createTestDatabase({ migrated: false });
+    const { url } = made;
     await outside(url, 'create table admin_changes (theirs text)');
     await assert.rejects(open(url), /relation "admin_changes" already exists/);
     const tables = "select count(*)::int as count from pg_tables where schemaname = 'public'";
     assert.deepEqual(await outside(url, tables), [{ count: 1 }]);
     await outside(url, 'drop table admin_changes');
     await (await open(url)).close();
-    await drop();
   });
 
   /** Neither a command nor a gateway can use it. */
@@ -278,16 +232,17 @@ describe('migrations', () => {
   };
   for (const [name, by] of Object.entries(FOREIGN)) {
     test(`reject a database with the migration ${name} of another version`, async () => {
-      const { url, drop } = await createTestDatabase();
+      await using made = await createTestDatabase();
+      const { url } = made;
       await (await open(url)).close();
       await outside(url, `insert into schema_migrations (name) values ('${name}')`);
       await assertRefused(url, `it was migrated by ${by}`);
-      await drop();
     });
   }
 
   test('reject a server that is too old', async () => {
-    const { url, drop } = await createTestDatabase({ migrated: false });
+    await using made = await createTestDatabase({ migrated: false });
+    const { url } = made;
     // An immutable setting of the server; but the function that is queried for it can be another.
     await outside(
       url,
@@ -297,7 +252,6 @@ describe('migrations', () => {
        do $$ begin execute format('alter database %I set search_path = older, public, pg_catalog', current_database()); end $$`,
     );
     await assertRefused(url, 'it is PostgreSQL 14.22, but the gateway needs 15 or later; upgrade it');
-    await drop();
   });
 });
 
@@ -392,8 +346,8 @@ describe('an absent database', { concurrency: true }, () => {
     const [database, closed] = [await open(proxied), await open(proxied)];
     for (const each of [database, closed]) await each.query('any', 'select 1', []);
     proxy.fallSilent();
-    const known = assert.rejects(database.query('any', 'select 1', []), unavailable(/no answer within 5 seconds/));
-    const fresh = assert.rejects(database.query('any', 'select 1', []), unavailable(/no answer within 5 seconds/));
+    const known = assert.rejects(database.query('any', 'select 1', []), unavailable(/no response within 5 seconds/));
+    const fresh = assert.rejects(database.query('any', 'select 1', []), unavailable(/no response within 5 seconds/));
     // It would have waited as long.
     const cut = assert.rejects(closed.query('any', 'select 1', []), unavailable(/connection lost/));
     await nextTurn();
@@ -404,66 +358,30 @@ describe('an absent database', { concurrency: true }, () => {
   });
 });
 
-/** Passes everything on, but gives clients an id of its own for their backend, as connection poolers do. */
-async function startPooler(target_port: number) {
-  let asked = '';
-  const sockets = new Set<Socket>();
-  const server = createServer((near) => {
-    const far = connect(target_port, '127.0.0.1');
-    for (const socket of [near, far]) {
-      sockets.add(socket);
-      socket.on('error', () => {});
-      socket.on('close', () => (socket === near ? far : near).destroy());
-    }
-    near.on('data', (bytes) => {
-      asked += bytes.toString('latin1');
-      far.write(bytes);
-    });
-    far.on('data', (bytes) => {
-      const at = bytes.indexOf(Buffer.from('4b0000000c', 'hex'));
-      if (at >= 0) bytes.writeInt32BE(1, at + 5);
-      near.write(bytes);
-    });
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    port: (server.address() as { port: number }).port,
-    get asked() {
-      return asked;
-    },
-    close() {
-      server.close();
-      for (const socket of sockets) socket.destroy();
-    },
-  };
-}
-
 test('nothing is pipelined behind a connection pooler, whose other clients keep their settings', async () => {
-  const { url, drop } = await createTestDatabase();
-  const through = new URL(url);
-  const pooler = await startPooler(Number(through.port));
-  through.port = String(pooler.port);
-  const connections = createConnections({ settings: () => ({ connectionString: through.href }), label: () => 'test' });
-  let reports = 0;
-  const log: Log = {
-    ...quietLog,
-    info() {
-      reports++;
-    },
+  await using made = await createTestDatabase();
+  const { proxy, proxied } = await behindProxy(made.url);
+  let asked = '';
+  proxy.onBytes = (bytes, from) => {
+    if (from === 'client') asked += bytes.toString('latin1');
+    // Poolers give clients an id of their own for their backend.
+    const at = from === 'server' ? bytes.indexOf(Buffer.from('4b0000000c', 'hex')) : -1;
+    if (at >= 0) bytes.writeInt32BE(1, at + 5);
   };
-  const lanes = openPipelinedConnections(connections, 2, log);
+  const connections = createConnections({ settings: () => ({ connectionString: proxied }), label: () => 'test' });
+  let reports = 0;
+  const lanes = openPipelinedConnections(connections, 2, { ...quietLog, info: () => void reports++ });
   try {
     assert.equal(lanes.count, 2);
     await until('both connections are known', () => lanes.count === 0);
     assert.equal(lanes.free(), undefined);
     assert.equal(reports, 1);
-    assert.ok(pooler.asked.includes('pg_backend_pid'));
-    assert.ok(!pooler.asked.includes('set_config'), pooler.asked);
+    assert.ok(asked.includes('pg_backend_pid'));
+    assert.ok(!asked.includes('set_config'), asked);
   } finally {
     lanes.close();
     connections.cut();
-    pooler.close();
-    await drop();
+    await proxy.stop();
   }
 });
 
@@ -672,14 +590,14 @@ describe('a wrong database URL', () => {
   });
 
   test('with a wrong password reports a rejected login', async () => {
-    const { url, drop } = await createTestDatabase();
+    await using made = await createTestDatabase();
+    const { url } = made;
     const wrong = new URL(url);
     wrong.password = SECRET;
     await assert.rejects(open(wrong.href), hides(/the login was rejected .*correct the URL in TEST_DATABASE_URL$/));
     const gone = new URL(url);
     gone.pathname = '/no_such_database';
     await assert.rejects(open(gone.href), hides(/the database does not exist/));
-    await drop();
   });
 
   test('that leads to something other than PostgreSQL is an error, not a crash', async () => {
@@ -688,25 +606,21 @@ describe('a wrong database URL', () => {
   });
 });
 
-describe('a gateway is served', () => {
+test('a server without encryption is used with sslmode=prefer, silently on standard error', async () => {
   const warnings: string[] = [];
   const note = ({ message }: Error) => warnings.push(message);
-  before(() => process.on('warning', note));
-  after(() => process.off('warning', note));
-
-  test('by a server without encryption, as with sslmode=prefer, silently on standard error', async () => {
-    const { url, drop } = await createTestDatabase();
-    const gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:9', database_url: `${url}?sslmode=prefer` });
-    assert.equal((await fetch(`${gateway.url}/readyz`)).status, 200);
-    await gateway.close();
-    await assert.rejects(
-      open(`${url}?sslmode=require`),
-      /it does not support encryption, which sslmode in its URL requires/,
-    );
-    await drop();
-    const found = warnings.filter((warning) => /ssl|SECURITY/i.test(warning));
-    assert.deepEqual(found, []);
-  });
+  process.on('warning', note);
+  await using made = await createTestDatabase();
+  await (await open(`${made.url}?sslmode=prefer`)).close();
+  await assert.rejects(
+    open(`${made.url}?sslmode=require`),
+    /it does not support encryption, which sslmode in its URL requires/,
+  );
+  process.off('warning', note);
+  assert.deepEqual(
+    warnings.filter((warning) => /ssl|SECURITY/i.test(warning)),
+    [],
+  );
 });
 
 describe('a server with encryption and a socket', () => {
@@ -815,9 +729,9 @@ describe('a server with encryption and a socket', () => {
   });
 
   test('must prove itself where the URL binds the login to its certificate', async () => {
-    const { url, drop } = await createTestDatabase();
+    await using made = await createTestDatabase();
+    const { url } = made;
     const bound = `${url}?channel_binding=require`;
     await assert.rejects(open(bound), /does not bind the login to its certificate \(channel_binding=require\)/);
-    await drop();
   });
 });

@@ -147,7 +147,7 @@ test('a silent database counts as away after two seconds, and no probe waits for
   clock.advance(2000);
   const { database } = await health.check();
   assert.deepEqual([database?.state, database?.needed], ['unavailable', true]);
-  assert.match(database?.detail ?? '', /no answer within 2 seconds/);
+  assert.match(database?.detail ?? '', /no response within 2 seconds/);
 });
 
 test('a database without any response yet is away to a probe after half a second', async (t) => {

@@ -1,67 +1,13 @@
+import { readFileSync } from 'node:fs';
+
+const read = (name: string) => readFileSync(`${import.meta.dirname}/certificates/${name}`, 'utf8');
+const pair = (name: string) => ({ cert: read(`${name}.crt`), key: read(`${name}.key`) });
+
 /** Two dummy certificates, each with its key, valid until 2126. They protect nothing. */
 export const CERTIFICATES = {
-  first: {
-    name: 'first.example.com',
-    cert: `-----BEGIN CERTIFICATE-----
-MIIBjjCCATWgAwIBAgIUIrYwpDGKFrxlbLCfvf1PpysG81UwCgYIKoZIzj0EAwIw
-HDEaMBgGA1UEAwwRZmlyc3QuZXhhbXBsZS5jb20wIBcNMjYxMTIxMTEyMTAyWhgP
-MjEyNjEwMjgxMTIxMDJaMBwxGjAYBgNVBAMMEWZpcnN0LmV4YW1wbGUuY29tMFkw
-EwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEWT0MV9KHyw78n75Lm6eTOEpgRuQqu3C/
-ERHib3jKjvXYglRCvUvCzCFbE67E+qCLnyhLVxbyKBzmVyZYSIZ65KNTMFEwHQYD
-VR0OBBYEFHL+g/wv9IkuY4XvVtEC4VKPfdf/MB8GA1UdIwQYMBaAFHL+g/wv9Iku
-Y4XvVtEC4VKPfdf/MA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDRwAwRAIg
-aX6BNPW800QhON59yjUzetiBfN/B8WyJrCd9NNF1Ir0CICze8wGF0RBFIobyzGRc
-MmWGR7lDJM2q6kMNW0ErQK7y
------END CERTIFICATE-----
-`,
-    key: `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQglKqEja6gBnFORz/F
-OImHMxnCcGYEUcI61cIHtqhzXpqhRANCAARZPQxX0ofLDvyfvkubp5M4SmBG5Cq7
-cL8REeJveMqO9diCVEK9S8LMIVsTrsT6oIufKEtXFvIoHOZXJlhIhnrk
------END PRIVATE KEY-----
-`,
-  },
-  second: {
-    name: 'second.example.com',
-    cert: `-----BEGIN CERTIFICATE-----
-MIIBkjCCATegAwIBAgIUKmcigHver/5i5Xgk9+HPJ7POgywwCgYIKoZIzj0EAwIw
-HTEbMBkGA1UEAwwSc2Vjb25kLmV4YW1wbGUuY29tMCAXDTI2MTEyMTExMjEwMloY
-DzIxMjYxMDI4MTEyMTAyWjAdMRswGQYDVQQDDBJzZWNvbmQuZXhhbXBsZS5jb20w
-WTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAASf5Uyl93Fy3HDqPJWNn8cR/aILoGpj
-3JyGLEErB/kEyT7n6gtR08gS4fUB/t8iAHF4oNotVkoOzvQHvfwnrRiyo1MwUTAd
-BgNVHQ4EFgQUmjmodxHnTYe0uv6dygJzf/y0gI8wHwYDVR0jBBgwFoAUmjmodxHn
-TYe0uv6dygJzf/y0gI8wDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNJADBG
-AiEA+/lY9IFq7bdBnv0xeyumMh9L5VYr6rb5cdfGdAigAk4CIQDe9D7vti8g7lzk
-5aUieiSnepO1DuMASLZ3iMj44AtB7A==
------END CERTIFICATE-----
-`,
-    key: `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgomb5jjq5RDl6b72w
-L1px3arNpUlj5cQMkg0Rx9iP89GhRANCAASf5Uyl93Fy3HDqPJWNn8cR/aILoGpj
-3JyGLEErB/kEyT7n6gtR08gS4fUB/t8iAHF4oNotVkoOzvQHvfwnrRiy
------END PRIVATE KEY-----
-`,
-  },
+  first: { name: 'first.example.com', ...pair('first') },
+  second: { name: 'second.example.com', ...pair('second') },
 };
 
 /** A certificate for localhost and 127.0.0.1 with its key, signed by itself, valid until 2126. It protects nothing. */
-export const LOOPBACK_CERTIFICATE = {
-  cert: `-----BEGIN CERTIFICATE-----
-MIIBiTCCAS+gAwIBAgIBATAKBggqhkjOPQQDAjAlMSMwIQYDVQQDDBppZGVudGl0
-eSBwcm92aWRlciBvZiB0ZXN0czAgFw0yMDAxMDEwMDAwMDBaGA8yMTI2MDEwMTAw
-MDAwMFowJTEjMCEGA1UEAwwaaWRlbnRpdHkgcHJvdmlkZXIgb2YgdGVzdHMwWTAT
-BgcqhkjOPQIBBggqhkjOPQMBBwNCAATqUWL8g9qsXH8qfsT4de7t5EpBdFYRtx8J
-96M2A03p4jO8/I3vqsV7i4zEPHBtlzC8Csw4NNsuoSu5nXPuzJ5qo04wTDAPBgNV
-HRMBAf8EBTADAQH/MBoGA1UdEQQTMBGCCWxvY2FsaG9zdIcEfwAAATAdBgNVHQ4E
-FgQUNGNzXL0DqZ3/0jcpm50SSty05ZEwCgYIKoZIzj0EAwIDSAAwRQIgJ3txbnrw
-Qc7o1Zihrs6DEkyWiWZY+wBdC3ZNcrhK3RwCIQDW1jBlJh3wFiYf9fFQzM828mK6
-lHIV6KbkY3ysJmqJ0g==
------END CERTIFICATE-----
-`,
-  key: `-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg/kll70a1MqUqOoV4
-nMIe3pJUh55ZQCs/BZIZ72Bbxf+hRANCAATqUWL8g9qsXH8qfsT4de7t5EpBdFYR
-tx8J96M2A03p4jO8/I3vqsV7i4zEPHBtlzC8Csw4NNsuoSu5nXPuzJ5q
------END PRIVATE KEY-----
-`,
-};
+export const LOOPBACK_CERTIFICATE = pair('loopback');

@@ -36,11 +36,7 @@ async function post({ url, token }: Entry, path: string, body: object): Promise<
 /** A client's next step: ends its turn and shows this, or waits so many seconds. */
 type Reaction = { readonly shown: string } | { readonly wait: number };
 
-async function turn(
-  send: () => Promise<Answer>,
-  react: (response: Answer, nth: number) => Reaction,
-  max_wait = Infinity,
-): Promise<Turn> {
+async function turn(send: () => Promise<Answer>, react: (response: Answer, nth: number) => Reaction): Promise<Turn> {
   let waited = 0;
   for (let tries = 1; ; tries++) {
     const response = await send();
@@ -49,7 +45,6 @@ async function turn(
     const reaction = react(response, tries);
     if ('shown' in reaction) return { tries, waited, status, shown: reaction.shown };
     waited += reaction.wait;
-    if (waited > max_wait) return { tries, waited, status, shown: undefined };
   }
 }
 

@@ -25,15 +25,7 @@ export interface ConsoleAnswer {
 }
 
 /** A signed-in user. */
-export interface ConsolePerson {
-  readonly browser: Browser;
-  /** The header that a browser sends. */
-  readonly cookie: string;
-  /** Sends a request like the console. */
-  call(method: string, path: string, body?: unknown): Promise<ConsoleAnswer>;
-  /** Sends a request with the cookie and without any proof of its origin. */
-  send(method: string, path: string, init?: RequestInit): Promise<ConsoleAnswer>;
-}
+export type ConsolePerson = ReturnType<typeof personIn>;
 
 /** Signs a user of the test identity provider in, by fetch, and returns them with their cookie. */
 export async function signInToConsole(
@@ -50,8 +42,8 @@ export async function signInToConsole(
 }
 
 /** The user of a browser with cookies. */
-export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
-  const send: ConsolePerson['send'] = async (method, path, init = {}) => {
+export function personIn(gateway_url: string, browser: Browser) {
+  const send = async (method: string, path: string, init: RequestInit = {}): Promise<ConsoleAnswer> => {
     const response = await browser.request(`${gateway_url}${path}`, { ...init, method });
     const text = await response.text();
     const is_json = /^application\/json\b/.test(response.headers.get('content-type') ?? '');
@@ -59,11 +51,14 @@ export function personIn(gateway_url: string, browser: Browser): ConsolePerson {
   };
   return {
     browser,
+    /** The header that a browser sends. */
     get cookie() {
       return [...browser.cookies(gateway_url)].map(([name, value]) => `${name}=${value}`).join('; ');
     },
+    /** Sends a request with the cookie and without any proof of its origin. */
     send,
-    call: (method, path, body) =>
+    /** Sends a request like the console. */
+    call: (method: string, path: string, body?: unknown) =>
       send(method, path, {
         headers: { ...OF_CONSOLE, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),

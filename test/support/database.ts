@@ -38,7 +38,7 @@ export async function openSuiteServer(directory: string): Promise<{
  * migrating, or nothing when `migrated` is false. Copying files costs half of what copying by the log does. `drop` cuts
  * whatever is still connected.
  */
-export async function createTestDatabase({ migrated = true } = {}): Promise<{ url: string; drop(): Promise<void> }> {
+export async function createTestDatabase({ migrated = true } = {}) {
   const suite = suiteServer();
   if (suite === undefined) own ??= startOwnServer();
   const server = suite ?? (await own!);
@@ -48,7 +48,8 @@ export async function createTestDatabase({ migrated = true } = {}): Promise<{ ur
   await run(`create database ${name} strategy file_copy template ${migrated ? server.template : EMPTY}`);
   const url = new URL(server.url);
   url.pathname = `/${name}`;
-  return { url: url.href, drop: () => run(`drop database if exists ${name} with (force)`) };
+  const drop = () => run(`drop database if exists ${name} with (force)`);
+  return { url: url.href, drop, [Symbol.asyncDispose]: drop };
 }
 
 function openMaker(connectionString: string): pg.Pool {

@@ -130,65 +130,37 @@ export type Fault = (
   to?: string,
 ) => { readonly error: Error; readonly bytes?: number } | undefined;
 
-/** The real file system, except for `fault`. */
-export function faultyDisk(fault: Fault): Disk {
-  const check = (operation: string, path: string, to?: string) => {
-    const found = fault(operation, path, to);
-    if (found !== undefined) throw found.error;
-  };
-  return {
-    ...file_system,
-    async mkdir(path: string, options: object) {
-      check('mkdir', path);
-      return file_system.mkdir(path, options);
+const FAULTY = ['mkdir', 'unlink', 'rename', 'appendFile', 'open', 'datasync', 'sync', 'truncate'];
+
+/** The methods of an object, except for `fault`; `path` is the first argument of those of the file system. */
+function failing<T extends object>(target: T, fault: Fault, path?: string): T {
+  return new Proxy(target, {
+    get(_, name: string) {
+      const method = Reflect.get(target, name);
+      if (typeof method !== 'function') return method;
+      return async (...input: string[]) => {
+        const to = name === 'rename' ? input[1] : undefined;
+        const found = FAULTY.includes(name) ? fault(name, path ?? input[0]!, to) : undefined;
+        if (found !== undefined) throw found.error;
+        const result = await method.apply(target, input);
+        return name === 'open' ? faultyHandle(result, input[0]!, fault) : result;
+      };
     },
-    async unlink(path: string) {
-      check('unlink', path);
-      return file_system.unlink(path);
-    },
-    async rename(from: string, to: string) {
-      check('rename', from, to);
-      return file_system.rename(from, to);
-    },
-    async appendFile(path: string, data: string, options: object) {
-      check('appendFile', path);
-      return file_system.appendFile(path, data, options);
-    },
-    async open(path: string, flags: string, mode?: number) {
-      check('open', path);
-      return faultyHandle(await file_system.open(path, flags, mode), path, fault);
-    },
-  } as Disk;
+  });
 }
 
+/** The real file system, except for `fault`. */
+export const faultyDisk = (fault: Fault): Disk => failing({ ...file_system } as Disk, fault);
+
 function faultyHandle(handle: FileHandle, path: string, fault: Fault): FileHandle {
-  const check = (operation: string) => {
-    const found = fault(operation, path);
-    if (found !== undefined) throw found.error;
-  };
-  const faulty: Partial<FileHandle> = {
-    async datasync() {
-      check('datasync');
-      await handle.datasync();
-    },
-    async sync() {
-      check('sync');
-      await handle.sync();
-    },
-    async truncate(length?: number) {
-      check('truncate');
-      await handle.truncate(length);
-    },
-    read: handle.read.bind(handle),
-    close: () => handle.close(),
-  };
   const write = async (bytes: Buffer, offset: number, length: number, position: number) => {
     const found = fault('write', path);
     if (found === undefined) return handle.write(bytes, offset, length, position);
     if (found.bytes) await handle.write(bytes, offset, Math.min(found.bytes, length), position);
     throw found.error;
   };
-  return { ...faulty, write } as FileHandle;
+  const { datasync, sync, truncate, read, close } = failing(handle, fault, path);
+  return { datasync, sync, truncate, read, close, write } as FileHandle;
 }
 
 /** An error of the file system. */

@@ -13,6 +13,8 @@ export class TcpRelay {
   target_port: number;
   /** The delay of everything in either direction, in milliseconds. */
   delay_ms = 0;
+  /** Sees, and may change, the bytes of either side before they are forwarded. */
+  onBytes: (bytes: Buffer, from: 'client' | 'server') => void = () => {};
   /** How many connections were made. */
   connections = 0;
   private readonly sockets = new Set<Socket>();
@@ -65,6 +67,8 @@ export class TcpRelay {
   private join(near: Socket): void {
     this.connections++;
     const far = connect(this.target_port, '127.0.0.1');
+    near.on('data', (bytes) => this.onBytes(bytes, 'client'));
+    far.on('data', (bytes) => this.onBytes(bytes, 'server'));
     this.link(near, far);
     this.link(far, near);
     far.on('data', () => {

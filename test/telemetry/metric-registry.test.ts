@@ -1,32 +1,16 @@
 /** What is counted is reported once, whole, and in bounded space. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { AggregationTemporality } from '@opentelemetry/sdk-metrics';
 import type { MetricName } from '../../engine/domain/telemetry/catalogue/metrics.ts';
 import { createMetricProducer } from '../../engine/domain/telemetry/export/encode.ts';
 import { MetricRegistry } from '../../engine/domain/telemetry/metric-registry.ts';
 
-const DELTA = AggregationTemporality.DELTA;
 const route = { 'http.request.method': 'POST', 'http.route': '/v1/messages', 'http.response.status_code': 200 };
 
-async function collected(registry: MetricRegistry, name: MetricName, producer = producerOf(registry)) {
-  const { resourceMetrics } = await producer.collect();
+async function collected(registry: MetricRegistry, name: MetricName) {
+  const { resourceMetrics } = await createMetricProducer({ registry, scope: { name: 'test' } }).collect();
   const all = resourceMetrics.scopeMetrics.flatMap(({ metrics }) => metrics);
   return all.find(({ descriptor }) => descriptor.name === name);
-}
-
-function countOf(point: { readonly value: unknown } | undefined): number {
-  assert.ok(point !== undefined);
-  return (point.value as { count: number }).count;
-}
-
-function producerOf(registry: MetricRegistry, temporality?: AggregationTemporality, now?: () => number) {
-  return createMetricProducer({
-    registry,
-    scope: { name: 'test' },
-    ...(temporality !== undefined && { temporality }),
-    ...(now && { now }),
-  });
 }
 
 test('a non-number is not counted, and no counter goes down', () => {
@@ -82,28 +66,4 @@ test('a gauge beyond the maximum of series reports as many as allowed', async ()
   const upstreams = metric?.dataPoints.map(({ attributes }) => attributes['gateway.upstream']);
   assert.deepEqual(upstreams, ['a', 'b', 'c']);
   assert.equal(registry.seriesOf('gateway.telemetry.overflows')[0]?.sum, 2);
-});
-
-test('a reader of deltas gets the increments since its last read, whatever other readers got', async () => {
-  let now = 1000;
-  const registry = new MetricRegistry(500);
-  const delta = producerOf(registry, DELTA, () => now);
-  const other = producerOf(registry, undefined, () => now);
-  registry.add('gateway.refusals', {}, 5);
-  registry.record('http.server.request.duration', route, 0.5);
-  const first = await collected(registry, 'gateway.refusals', delta);
-  assert.equal(first?.aggregationTemporality, DELTA);
-  assert.deepEqual(first?.dataPoints[0]?.startTime, [0, 500_000_000]);
-  assert.equal(first?.dataPoints[0]?.value, 5);
-  now = 2000;
-  registry.add('gateway.refusals', {}, 2);
-  registry.record('http.server.request.duration', route, 0.5);
-  const durations = await collected(registry, 'http.server.request.duration', other);
-  assert.equal(countOf(durations?.dataPoints[0]), 2);
-  const { resourceMetrics } = await delta.collect();
-  const values = resourceMetrics.scopeMetrics[0]?.metrics.map(({ dataPoints }) => dataPoints[0]);
-  assert.deepEqual(values?.[0]?.startTime, [1, 0]);
-  assert.equal(values?.[0]?.value, 2);
-  assert.equal(countOf(values?.[1]), 1);
-  assert.equal(await collected(registry, 'gateway.refusals', delta), undefined);
 });

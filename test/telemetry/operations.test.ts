@@ -33,7 +33,7 @@ beforeEach(() => {
 const counted = (name: MetricName) => [...metrics.seriesOf(name)].map(({ labels, sum }) => [labels, sum]);
 
 describe('an operation', () => {
-  it('belongs to the trace of whoever asked for it', () => {
+  it('belongs to the trace of its caller', () => {
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
     tell({ ...RELOAD, trace: beginTrace(traceparent) });
     tell({ ...RELOAD, trace: beginTrace('nonsense') });
@@ -42,7 +42,7 @@ describe('an operation', () => {
     assert.equal(other.parent_span_id, undefined);
   });
 
-  it('that went wrong says how in one word', () => {
+  it('that failed has the error in one word', () => {
     const attributes = { 'gateway.sign_in.outcome': 'refused' };
     tell({ ...RELOAD, name: 'gateway.sign_in', attributes, error_type: 'group' });
     assert.equal(spans[0]!.failed, true);

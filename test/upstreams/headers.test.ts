@@ -61,14 +61,14 @@ describe('headers of a request', () => {
     x-appengine-user-ip x-auth-request-email x-amzn-oidc-data x-ms-client-principal remote-user x-client-cert
     ssl-client-verify x-envoy-max-retries x-scheme x-forward-for x-target-host x-consumer-username
     x-credential-identifier x-authenticated-userid x-userinfo x-jwt-assertion`);
-  test('that choose who serves, who pays or which path is served, or say where a request came from, do not travel, and are named', () => {
+  test('that choose who serves, who pays or which path is served, or the origin of a request, are dropped and named', () => {
     const { headers, dropped } = forwardedHeaders({ ...all(CHOOSING), accept: '*/*' });
     assert.deepEqual([headers, dropped], [{ accept: '*/*' }, CHOOSING]);
     const allowed = forwardedHeaders(all(CHOOSING), new Set(['openai-project']));
     assert.deepEqual(allowed.headers, { 'openai-project': 'x' });
   });
 
-  test('that say who the client is travel', () => {
+  test('that identify the client pass', () => {
     const received = all(
       words(`
         http-referer x-title x-openrouter-title originator session-id thread-id x-client-request-id x-codex-turn-metadata

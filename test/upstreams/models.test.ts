@@ -186,16 +186,6 @@ describe('models that gateway.yaml does not name', () => {
     assert.deepEqual(idsOf(models.all()), [LISTED]);
   });
 
-  test('have the prices, the windows and the settings of an id alone under `models`', () => {
-    const model = find(NO_LISTS).find('claude-sonnet-4-5')!;
-    assert.equal(model.context_window, 200_000);
-    assert.equal(model.catalogue?.main?.[0]?.pricing.input, 3);
-    assert.equal(model.max_output_tokens, 64_000);
-    const found = model.assumed.filter((key) => key === 'max_output_tokens' || key === 'context_window');
-    assert.deepEqual(found, []);
-    assert.ok(Object.isFrozen(model));
-  });
-
   test('are cached up to a number, for any number of requested ids', () => {
     const models = find(NO_LISTS);
     const first = models.find('claude-sonnet-4-5-0');

@@ -1,4 +1,4 @@
-/** Result of a check. `skipped`: the check could not run; `found` says why. */
+/** Result of a check. `skipped`: the check could not run; `found` has the reason. */
 export type Verdict = 'ok' | 'warning' | 'failed' | 'skipped';
 
 /** Findings of a check of `selfcheck` or `doctor`. Texts contain no secrets; make them printable before showing them. */

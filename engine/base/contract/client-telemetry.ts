@@ -45,7 +45,7 @@ export function tracesVariable(feature_prefix: string): string {
   return `${feature_prefix}_ENHANCED_TELEMETRY_BETA`;
 }
 
-/** Name of the variable that says where a signal goes. */
+/** Name of the variable with the destination of a signal. */
 export function exporterVariable(signal: Signal): string {
   return `OTEL_${signal.toUpperCase()}_EXPORTER`;
 }

@@ -30,7 +30,7 @@ const failed = (status: number, meaning: string, type = 'api_error', code: strin
   retry: true,
 });
 
-/** The error catalogue: every error the gateway itself can answer with, by code. */
+/** The error catalogue: every error that the gateway itself can return, by code. */
 export const ERRORS = {
   invalid_json: invalid(400, 'The body is not JSON'),
   invalid_encoding: invalid(
@@ -63,7 +63,7 @@ export const ERRORS = {
   conflict: refused(409, 'conflict_error', 'The state of the resource does not allow the change', 'conflict'),
   body_too_large: refused(413, 'request_too_large', 'The body is larger than the limit', 'request_too_large'),
   expectation_failed: invalid(417, 'The Expect header is not 100-continue'),
-  upgrade_required: invalid(426, 'The client asked for a WebSocket; model requests are plain HTTP', 'upgrade_required'),
+  upgrade_required: invalid(426, 'The client requested a WebSocket; model requests are plain HTTP', 'upgrade_required'),
   headers_too_large: invalid(431, 'The request headers are larger than the limit'),
   // The coding CLI ends its turn on this type; users of the SDKs look for the code.
   spend_limit_exceeded: {
@@ -74,7 +74,7 @@ export const ERRORS = {
     ...refused(
       429,
       'rate_limit_error',
-      'The request would exceed a limit on concurrent requests, or on requests or tokens per minute',
+      'The request would exceed a limit on concurrent or failed requests, or on requests or tokens per minute',
     ),
     compat: { type: 'requests', code: 'rate_limit_exceeded' },
     retry: true,
@@ -99,7 +99,7 @@ export const ERRORS = {
     'overloaded_error',
     'server_is_overloaded',
   ),
-  draining: failed(503, 'This process of the gateway is shutting down; a retry reaches another'),
+  draining: failed(503, 'This process of the gateway is shutting down; a retry reaches another process'),
   upstream_timeout: failed(
     504,
     'The upstream took too long; x-should-retry is false when the upstream may already process and bill the request',

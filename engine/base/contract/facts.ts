@@ -226,10 +226,13 @@ export const FACTS = {
     'Why the request was sent again: stale_socket, the upstream closed the idle connection at that moment',
     { values: ['stale_socket'], record: 'retry' },
   ),
-  'upstream.certainty': text('How far the request got: not sent, possibly accepted by the upstream, or answered', {
-    values: ['not_sent', 'possibly_accepted', 'answered'],
-    record: 'certainty',
-  }),
+  'upstream.certainty': text(
+    'How far the request got: not sent, possibly accepted by the upstream, or with a response (answered)',
+    {
+      values: ['not_sent', 'possibly_accepted', 'answered'],
+      record: 'certainty',
+    },
+  ),
   'upstream.ttfb_ms': number('Milliseconds from forwarding to the first response byte', { record: 'ttfb_ms' }),
   'upstream.request_id': text("The upstream's own request identifier", { record: 'upstream_request_id' }),
   'upstream.error_rewritten': flag(

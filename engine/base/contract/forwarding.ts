@@ -12,7 +12,7 @@ export type Certainty = (typeof CERTAINTIES)[number];
 export const DROP_REASONS = {
   drained: 'an administrator has drained it',
   open: 'it failed too often, so its circuit breaker is open',
-  limited: 'it answered 429: the account of the gateway is rate limited there',
+  limited: 'it responded 429: the account of the gateway is rate limited there',
   credential: 'it rejected the credential of the gateway',
   model_missing: 'it does not have the model',
   protocol: 'it does not speak the protocol of the request, which cannot be translated for it',
@@ -21,7 +21,8 @@ export const DROP_REASONS = {
   state_boundary: 'the request contains state that only another upstream can read',
   privileged: 'the request has a privileged field that is not allowed there',
   limit: 'the request would exceed a limit on this upstream',
-  stage: 'a stage of the pipeline keeps the request from it',
+  store_unavailable: 'the gateway could not check the limits: its database is unavailable',
+  stage: 'a stage of the pipeline excludes it for this request',
 } as const;
 
 /** A key of `DROP_REASONS`. */
@@ -42,7 +43,7 @@ export const ATTEMPT_REASONS = {
   fail_caller: 'ended: the request itself is wrong, so every upstream would reject it',
   exhausted: 'ended: no other upstream to try',
   too_late: 'ended: no time left for another attempt',
-  gone: 'ended: the client had disconnected',
+  gone: 'ended: the client disconnected, the gateway stops, or the gateway itself cancelled the request',
 } as const;
 
 /** A key of `ATTEMPT_REASONS`. */

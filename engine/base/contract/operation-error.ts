@@ -1,7 +1,7 @@
 /** `missing`: the object does not exist. `conflict`: its state does not allow the change, or there are too many already. */
 export type OperationProblem = 'invalid' | 'missing' | 'conflict' | 'forbidden';
 
-/** Why an admin operation was rejected. The message says what to do, begins in lower case and has no full stop. */
+/** Why an admin operation was rejected. The message states the remedy, begins in lower case and has no full stop. */
 export class OperationError extends Error {
   override readonly name = 'OperationError';
   readonly problem: OperationProblem;

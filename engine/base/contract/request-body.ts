@@ -69,8 +69,8 @@ export interface RequestBody {
   replace(json: string): void;
   /** Forwards `bytes` instead of the compressed body (`rewrite-body`). @returns whether the body was compressed */
   decompress(): boolean;
-  /** Frees the memory after the response, without waiting for garbage collection. The bytes must not be read afterwards. */
-  free(): void;
+  /** Marks the memory for release at the end of the request, without garbage collection. The bytes must not be read afterwards. */
+  markReleasable(): void;
   /** Whether the forwarded body differs from the received one. */
   readonly rewritten: boolean;
   /** Whether `replace` was called: the body may no longer follow the protocol of the client. */

@@ -18,7 +18,7 @@ import type { UpstreamResponse } from './upstream-response.ts';
  * - `rewrite-body`: `body.rewrite`, `rename`, `remove`, `addFields`, `replaceTexts` and `replace`.
  * - `convert-response`: `convertResponse`; for shipped stages only.
  * - `rewrite-response`: the `rewrite` hook.
- * - `respond`: return an answer or a relay.
+ * - `respond`: return a response or a relay.
  * - `network`: `call`, and return a relay.
  * - `database`: the services `tokens`, `ledger` and `audit`.
  */

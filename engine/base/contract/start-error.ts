@@ -2,7 +2,7 @@
 export const EXIT_UNAVAILABLE = 69;
 export const EXIT_CONFIGURATION = 78;
 
-/** Thrown when `create` of a stage fails. The message says what is wrong and where the stage stands. */
+/** Thrown when `create` of a stage fails. The message states the problem and the position of the stage. */
 export class StageNotCreated extends Error {
   /** The message without the place. */
   readonly problem: string;
@@ -25,7 +25,7 @@ export class StageNotCreated extends Error {
   }
 }
 
-/** Why a program could not start: one line for a person at a terminal that says what is wrong and what to do. */
+/** Why a program could not start: one line for a terminal, with the problem and the remedy. */
 export class StartError extends Error {
   /** Exit code of the process (sysexits.h): 64 wrong usage, 69 a dependency is unavailable, 78 wrong configuration. */
   readonly exit_code: number;

@@ -25,16 +25,13 @@ const SHORTEST_SECRET = 4;
 const LEVELS: Readonly<Record<number, string>> = { 20: 'debug', 30: 'info ', 40: 'WARN ', 50: 'ERROR' };
 const RESERVED = new Set(['level', 'time', 'msg', 'err']);
 
-function briefly(value: unknown): string {
-  return typeof value === 'string' ? printableWord(value) : jsonText(value);
-}
-
 /** A record as one line for people: local time, level, message, `name=value` pairs. */
 function readable(record: Record<string, unknown>, stack_traces: boolean): string {
   const time = new Date(String(record.time)).toTimeString().slice(0, 8);
   const error = record.err as { message?: string; stack?: string } | undefined;
   const fields = Object.entries(record).filter(([name]) => !RESERVED.has(name));
-  const pairs = fields.map(([name, value]) => ` ${name}=${briefly(value)}`).join('');
+  const textOf = (value: unknown) => (typeof value === 'string' ? printableWord(value) : jsonText(value));
+  const pairs = fields.map(([name, value]) => ` ${name}=${textOf(value)}`).join('');
   const reason = error?.message === undefined ? '' : `: ${error.message}`;
   const stack = stack_traces && error?.stack !== undefined ? `\n${error.stack}` : '';
   const line = printableLine(`${time} ${LEVELS[Number(record.level)] ?? ''} ${String(record.msg)}${reason}${pairs}`);

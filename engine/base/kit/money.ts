@@ -90,7 +90,7 @@ function readDecimal(value: number, what: string): { digits: bigint; decimals: n
   return decimals < 0 ? { digits: digits * 10n ** BigInt(-decimals), decimals: 0 } : { digits, decimals };
 }
 
-/** Whether a fact or column is an amount in nano-USD; its name says so. */
+/** Whether a fact or column is an amount in nano-USD, by the end of its name. */
 export function isNanoUsd(name: string): boolean {
   return name.endsWith('_nano_usd');
 }

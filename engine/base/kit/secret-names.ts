@@ -13,7 +13,7 @@ const BYTES_MAX = 65_536;
 /** Secrets by name: environment variables, and secret files as of the accepted configuration. */
 export type SecretSource = Readonly<Record<string, string | undefined>>;
 
-/** An unusable secret file. The message says why, `help` what to do; neither contains the content. */
+/** An unusable secret file. The message has the reason, `help` the remedy; neither contains the content. */
 export class SecretFileError extends Error {
   override readonly name = 'SecretFileError';
   readonly help: string;

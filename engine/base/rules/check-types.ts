@@ -292,7 +292,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       kind_of_items !== 'any'
     ) {
       const because = expression.kind === 'fact' ? `the items of ${expression.path} are` : undefined;
-      reportMismatch(one, kind_of_items, 'the list has no such item', because);
+      reportMismatch(one, kind_of_items, `no item of the list is ${KIND_NAMES[one.type.kind]}`, because);
     }
   }
 

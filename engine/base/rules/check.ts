@@ -79,7 +79,7 @@ export interface FactRead {
 export interface Condition {
   readonly logic: unknown;
   readonly reads: readonly FactRead[];
-  /** Whether a warning was reported that it always or never holds. */
+  /** Whether a warning was reported that it is always or never true. */
   readonly linted: boolean;
 }
 

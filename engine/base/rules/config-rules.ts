@@ -26,7 +26,7 @@ export function routingRules({ routing: { rules } }: GatewayConfig): readonly Ro
   }));
 }
 
-/** An entry of `access.rules`: requests for which `logic` holds are rejected. */
+/** An entry of `access.rules`: requests for which `logic` is true are rejected. */
 export interface AccessRule extends Pick<RoutingRule, 'pointer' | 'name' | 'mode' | 'logic'> {
   readonly message: string;
   covers(id: string): boolean;

@@ -152,7 +152,7 @@ export function createExpressionReader(
     const [min, max] = spec.operands;
     if (spec.odd === true && count >= min) {
       const more = { found: `${count} operands`, expected: 'an odd number of operands' };
-      return reject('C5011', key, '`if` needs a last value, for when no condition holds', more);
+      return reject('C5011', key, '`if` needs a last value, for when no condition is true', more);
     }
     const as_list = `write them as a list: { "${operator}": [..., ...] }`;
     const help = count === 1 && min > 1 ? as_list : `for example ${spec.example}`;
@@ -177,6 +177,10 @@ export function createExpressionReader(
       const more = {
         found: operands.length > 1 ? `${operands.length} operands` : describe(value),
         expected: 'one literal path, such as { var: request.model }',
+        help:
+          operands.length > 1
+            ? '`var` supports no default; to test whether a fact is set, write { "!==": [{ var: path }, null] }'
+            : undefined,
       };
       const message = computed ? 'the path of a fact must be a literal' : '`var` takes one path';
       return reject('C5004', value.mark, message, more, mark);
@@ -186,7 +190,7 @@ export function createExpressionReader(
     const spec = factSpec(path, own.of_stages);
     const wrong = (message: string, more: Details = {}) => reject('C5002', operand.mark, message, more, mark);
     if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key)))
-      return wrong(`${keyName(path)} is not a path of a fact`);
+      return wrong(`${keyName(path)} is not a path of a fact`, { help: 'appscli explain fact lists all facts' });
     if (in_item) {
       if (path === '') return { ...common, kind: 'item' };
       return wrong(`${keyName(path)} is not available inside some, all and none`, {
@@ -205,7 +209,11 @@ export function createExpressionReader(
       return wrong(message, { help: unknownFactHelp(path, own.of_stages) });
     }
     if (spec.kind === 'object') {
-      return wrong(`${keyName(path)} is a mapping, which no operator can compare`);
+      const help = `read one of its values by name, such as { var: ${path}.NAME }`;
+      return wrong(
+        `${keyName(path)} is a mapping, which no operator can compare`,
+        isFact(`${path}.name`) ? { help } : {},
+      );
     }
     return { ...common, kind: 'fact', path: path as FactPath, spec, path_mark: operand.mark };
   }

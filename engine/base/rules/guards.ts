@@ -1,4 +1,4 @@
-/** Conditions that always or never hold, and conditions that imply or exclude each other. @module */
+/** Conditions that are always or never true, and conditions that imply or exclude each other. @module */
 import { isDeepStrictEqual } from 'node:util';
 import { INITIAL_FACTS } from '../contract/facts.ts';
 import { factSpec } from '../contract/own-facts.ts';
@@ -116,7 +116,7 @@ export function variablesOf(logic: unknown): ReadonlySet<string> {
   return new Set(new Abstraction(logic).unknowns.keys());
 }
 
-/** Whether a condition always holds or never does; `undefined` when it depends on the facts, or on too many. */
+/** Whether a condition is always or never true; `undefined` when it depends on the facts, or on too many. */
 export function constancy(condition: unknown): { readonly always: boolean; readonly if_set: string } | undefined {
   const { logic, unknowns: abstract } = new Abstraction(condition);
   const holds = compileExpression(logic);
@@ -125,7 +125,7 @@ export function constancy(condition: unknown): { readonly always: boolean; reado
     constantOver(new Map([...abstract].map(([key, unknown]) => [key, valuesOf(unknown)])), holds);
   const always = ofValues(({ values, is_maybe_unset }) => (is_maybe_unset ? [...values(), null] : values()));
   if (always !== undefined) return { always, if_set: '' };
-  // A comparison of the bucket with null asks whether the fact is set.
+  // A comparison of the bucket with null tests whether the fact is set.
   const is_meant = unknowns.some((one) => one.is_maybe_unset) && !unknowns.some((one) => one.mentioned.has(null));
   const always_if_set = is_meant ? ofValues(({ values }) => values()) : undefined;
   return always_if_set === undefined ? undefined : { always: always_if_set, if_set: ' when its fact is set' };
@@ -156,23 +156,23 @@ function is(always: boolean, condition: unknown): boolean {
   return found?.always === always && found.if_set === '';
 }
 
-/** Whether `given` consists of the parts that imply `wanted`: cheap, and for conditions of any number of facts. */
-export function contains(given: unknown, wanted: unknown): boolean {
-  if (wanted === undefined || wanted === true || isDeepStrictEqual(given, wanted)) return true;
-  if (operandsOf(given, 'and').some((operand) => contains(operand, wanted))) return true;
-  if (operandsOf(wanted, 'or').some((operand) => contains(given, operand))) return true;
+/** Whether `premise` consists of the parts that imply `wanted`: cheap, and for conditions of any number of facts. */
+export function contains(premise: unknown, wanted: unknown): boolean {
+  if (wanted === undefined || wanted === true || isDeepStrictEqual(premise, wanted)) return true;
+  if (operandsOf(premise, 'and').some((operand) => contains(operand, wanted))) return true;
+  if (operandsOf(wanted, 'or').some((operand) => contains(premise, operand))) return true;
   const each = operandsOf(wanted, 'and');
-  return each.length > 0 && each.every((operand) => contains(given, operand));
+  return each.length > 0 && each.every((operand) => contains(premise, operand));
 }
 
 const negation = (logic: unknown): unknown => operandsOf(logic, '!')[0] ?? { '!': [logic] };
 
-/** Whether `given` provably implies `wanted`; `undefined` stands for always. */
-export function implies(given: unknown, wanted: unknown): boolean {
-  if (contains(given, wanted)) return true;
+/** Whether `premise` provably implies `wanted`; `undefined` stands for always. */
+export function implies(premise: unknown, wanted: unknown): boolean {
+  if (contains(premise, wanted)) return true;
   // Without a common variable, it would only be implied because one of the two is constant.
-  const known = variablesOf(given ?? true);
-  return [...variablesOf(wanted)].some((name) => known.has(name)) && is(true, { or: [{ '!': [given] }, wanted] });
+  const known = variablesOf(premise ?? true);
+  return [...variablesOf(wanted)].some((name) => known.has(name)) && is(true, { or: [{ '!': [premise] }, wanted] });
 }
 
 /** Whether two conditions provably exclude each other; `undefined` stands for always. */
@@ -181,7 +181,7 @@ export function excludes(a: unknown, b: unknown): boolean {
   return contains(a, negation(b)) || contains(b, negation(a)) || is(false, { and: [a, b] });
 }
 
-/** Whether one of two guards provably holds for every request. */
+/** Whether one of two guards is provably true for every request. */
 export function coverAll(a: unknown, b: unknown): boolean {
   if (a === undefined || b === undefined) return true;
   return contains(negation(a), b) || is(true, { or: [a, b] });

@@ -32,15 +32,15 @@ export const OPERATORS = {
   '!': one('Whether a value is false, null, 0, "" or an empty list', '{ "!": { var: request.stream } }'),
   '!!': one('Whether a value is not false, null, 0, "" or an empty list', '{ "!!": { var: principal.project } }'),
   and: connective(
-    'Whether all conditions hold',
+    'Whether all conditions are true',
     '{ and: [{ var: request.stream }, { ">": [{ var: request.tool_count }, 0] }] }',
   ),
   or: connective(
-    'Whether any condition holds',
+    'Whether any condition is true',
     '{ or: [{ in: [interns, { var: principal.groups }] }, { in: [guests, { var: principal.groups }] }] }',
   ),
   if: takes(3, MANY, { odd: true })(
-    'The value after the first condition that holds, otherwise the last value',
+    'The value after the first condition that is true, otherwise the last value',
     '{ "<": [{ var: request.max_tokens }, { if: [{ var: request.stream }, 64000, 8000] }] }',
   ),
   '<': ordered(
@@ -81,15 +81,15 @@ export const OPERATORS = {
     '{ ">": [{ var: route.estimate_nano_usd }, { usd: 0.5 }] }',
   ),
   some: quantifier(
-    'Whether the condition holds for an item of a list',
+    'Whether the condition is true for an item of a list',
     '{ some: [{ var: principal.groups }, { glob: [{ var: "" }, "eng-*"] }] }',
   ),
   all: quantifier(
-    'Whether a list has items and the condition holds for each',
+    'Whether a list has items and the condition is true for each',
     '{ all: [{ var: principal.groups }, { glob: [{ var: "" }, "ext-*"] }] }',
   ),
   none: quantifier(
-    'Whether the condition holds for no item of a list',
+    'Whether the condition is true for no item of a list',
     '{ none: [{ var: principal.groups }, { glob: [{ var: "" }, "ext-*"] }] }',
   ),
   '+': arithmetic(2, MANY)(
@@ -119,9 +119,9 @@ export type Operator = keyof typeof OPERATORS;
 export const REFUSED_OPERATORS: ReadonlyMap<string, string> = new Map([
   ['==', 'use `===`: `==` converts its operands, so that 0 equals "" and [] equals false'],
   ['!=', 'use `!==`: `!=` converts its operands'],
-  ['missing', 'use { "!": { var: path } }'],
-  ['missing_some', 'use { "!": { var: path } }'],
-  ['log', 'use appscli explain to see the values a rule saw'],
+  ['missing', 'use { "===": [{ var: path }, null] }'],
+  ['missing_some', 'use { "===": [{ var: path }, null] } for each fact'],
+  ['log', 'use appscli explain to see the values that a rule read'],
   ['method', 'conditions cannot call methods'],
   ['map', 'use `some`, `all` or `none`'],
   ['filter', 'use `some`, `all` or `none`'],
@@ -132,13 +132,18 @@ export const REFUSED_OPERATORS: ReadonlyMap<string, string> = new Map([
   ['?:', 'use `if`'],
 ]);
 
-/** Names of operators in other languages that are similar to a different one of ours. */
+/** Help for names that are similar to no operator or to a wrong one: operators of other languages, keys of routing rules. */
 export const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
   ['any', 'use `some` for the items of a list, `or` for conditions'],
   ['is', 'use "===", in quotes'],
   ['=', 'use "===", in quotes'],
   ['=>', 'use ">=", in quotes'],
   ['=<', 'use "<=", in quotes'],
+  ['group', 'write { in: [NAME, { var: principal.groups }] }'],
+  ['user', 'write { "===": [{ var: principal.email }, ADDRESS] }'],
+  ['team', 'write { "===": [{ var: principal.team }, NAME] }'],
+  ['project', 'write { "===": [{ var: principal.project }, NAME] }'],
+  ['models', 'write { glob: [{ var: request.model }, PATTERN] }'],
 ]);
 
 /** The specification of an operator; `undefined` when it is not on the list. */

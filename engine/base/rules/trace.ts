@@ -7,7 +7,7 @@ export interface Trace {
   /** Absent for a plain value. */
   readonly operator: string | undefined;
   readonly logic: unknown;
-  /** `undefined` when not evaluated. A condition holds when its value is truthy. */
+  /** `undefined` when not evaluated. A condition is true when its value is truthy. */
   readonly value: unknown;
   /** Its operands in order, without the path of a fact; for `some`, `all` and `none`, the list and each evaluated item. */
   readonly operands: readonly Trace[];

@@ -20,11 +20,6 @@ function byPosition(a: Diagnostic, b: Diagnostic): number {
 /** Warnings that depend on the machine; an `allow:` entry for them may stay unused. */
 const CHANGING: ReadonlySet<string> = new Set(['W7004', 'W7007']);
 
-function neverOccurs(at: Mark, code: string): Diagnostic {
-  const message = `${code} is allowed, but does not occur`;
-  return { code: 'W7019', severity: 'warning', message, ...at, help: 'remove the line' };
-}
-
 /** An empty collection of findings. */
 export function createFindings() {
   const found = new Map<string, Diagnostic>();
@@ -75,7 +70,11 @@ export function createFindings() {
         code === its && [file, chain?.[0]?.file].some((one) => files.includes(one!));
       const idle = allowed.filter((one) => !CHANGING.has(one.code) && !all.some((found) => meets(one, found)));
       const left = all.filter((diagnostic) => !allowed.some((one) => meets(one, diagnostic)));
-      return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
+      const never = idle.map(({ at, code }): Diagnostic => {
+        const message = `${code} is allowed, but does not occur`;
+        return { code: 'W7019', severity: 'warning', message, ...at, help: 'remove the line' };
+      });
+      return [...left, ...never].sort(byPosition);
     },
     files: (): readonly string[] => [...texts.keys()],
     /** Records the absolute path of a secret file; its text is not kept. */

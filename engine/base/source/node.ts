@@ -111,7 +111,7 @@ export function pointerTokens(pointer: string): string[] {
     .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** The mapping or list of a plain value that holds what a JSON pointer names, and its key there. */
+/** The mapping or list of a plain value that contains the target of a JSON pointer, and the target's key. */
 export function holderAt(root: unknown, pointer: string): readonly [owner: Record<string, unknown>, key: string] {
   const tokens = pointerTokens(pointer);
   const key = tokens.pop()!;

@@ -259,6 +259,11 @@ function inEnvironment(env_key: string | undefined, key: string, example?: unkno
   return `${set}, and ${write}; if others have read the file, replace the secret where it was issued`;
 }
 
+function kindOfSecret(node: Node): string {
+  if (node.kind !== 'scalar') return describe(node);
+  return typeof node.value === 'string' ? 'a string that is no valid name' : `a ${typeof node.value}`;
+}
+
 /** Reports a value in place of the name of an environment variable, without showing it. */
 export function reportLiteralSecret(node: Node, example: unknown, findings: Findings): void {
   findings.hide(node);
@@ -271,7 +276,7 @@ export function reportLiteralSecret(node: Node, example: unknown, findings: Find
     return;
   }
   findings.report('C3008', node.mark, 'this must be the name of an environment variable, not the secret itself', {
-    found: 'a string that is no valid name (hidden, because it may be a secret)',
+    found: `${kindOfSecret(node)} (hidden, because it may be a secret)`,
     expected: `a name such as ${typeof example === 'string' ? example : 'UPSTREAM_KEY'}`,
     help: inEnvironment(key, key, example),
   });
@@ -395,6 +400,20 @@ interface Keys {
   readonly 'x-unknown'?: string;
 }
 
+/** Help for a list item that begins with a name as its key: `- forward:` in place of `- stage: forward`. */
+function nameAsKey(node: Node, errors: readonly SchemaError[]): string | undefined {
+  if (node.kind !== 'map') return undefined;
+  const [first, ...others] = node.entries;
+  const { required, anyOf, properties = {} } = describedIn(errors[0]!);
+  const wanted = required ?? (anyOf ?? []).flatMap((branch) => branch.required ?? []);
+  const is_unknown = errors.some(({ params }) => params.additionalProperty === first?.key);
+  if (first === undefined || !is_unknown || looksSecret(first.key)) return undefined;
+  if (wanted.length === 0 || wanted.some((key) => entryOf(node, key) !== undefined)) return undefined;
+  if (first.value.kind !== 'map' && !isEmpty(first.value)) return undefined;
+  const has_options = first.value.kind === 'map' || others.some(({ key }) => !Object.hasOwn(properties, key));
+  return `write \`- ${wanted[0]}: ${first.key}\`${has_options ? ', with its options under `options`' : ''}`;
+}
+
 /**
  * Reports the unknown keys of a mapping: those with the same help in one finding.
  * @param explained receives the pointers of keys whose absence or emptiness follows; `*` for all keys of a mapping
@@ -410,7 +429,8 @@ function reportUnknownKeys(
 ): Typo[] {
   const node = nodeAt(root, owner);
   const keys = (errors[0]!.parentSchema ?? {}) as Keys;
-  const { properties = {}, 'x-moved': moved = {}, 'x-unknown': otherwise } = keys;
+  const { properties = {}, 'x-moved': moved = {} } = keys;
+  const otherwise = keys['x-unknown'] && (nameAsKey(node, errors) ?? keys['x-unknown']);
   const known = Object.keys(properties);
   const free = known.filter((name) => entryOf(node, name) === undefined);
   const isAlso = (name: string, key: string) => (properties[name]!['x-also'] as string[] | undefined)?.includes(key);
@@ -449,7 +469,7 @@ function reportUnknownKeys(
   return found.flatMap(({ entry: { key }, meant }) => (meant === undefined ? [] : { owner, key, meant }));
 }
 
-/** Whether an unknown key holds a secret, or seems to. */
+/** Whether the value of an unknown key is or looks like a secret. */
 function isSecret({ key, value }: Entry, properties: Record<string, Schema>): boolean {
   const is_text = value.kind !== 'scalar' || typeof value.value === 'string';
   return (

@@ -12,7 +12,7 @@ export function positionOf({ file, line, column }: SourcePosition): SourcePositi
 
 /** One stage of a pipeline after linking. */
 export interface StageEntry {
-  /** Unique within the pipeline; the stage's name unless the file says otherwise. */
+  /** Unique within the pipeline; by default the stage's name. */
   readonly id: string;
   readonly definition: StageDefinition;
   /** Validated, defaulted, deeply frozen. */

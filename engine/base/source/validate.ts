@@ -16,7 +16,7 @@ export type SchemaError = ErrorObject;
 /** Custom schema keywords; validation collects the annotated values for later checks. */
 export const ANNOTATIONS = [
   'x-rule',
-  /** The name of an environment variable that holds a secret. */
+  /** The name of an environment variable with a secret. */
   'x-secret',
   /** The path of a secret file, in place of the named key. */
   'x-secret-file',

@@ -2,7 +2,6 @@ import { createRequire } from 'node:module';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
 import type { Knex } from 'knex';
-import type { Pool } from 'pg';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { Log } from '../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
@@ -32,12 +31,6 @@ export type { Knex } from 'knex';
 
 const require = createRequire(import.meta.url);
 
-/** A knex instance on an existing pool, which the caller closes. Loads knex at the first use. */
-function createKnex(pool: Pool): Knex {
-  const { knex } = require('knex') as typeof import('knex');
-  return knex({ client: 'pg', connectionPool: pool, log: SILENT });
-}
-
 /** Knex would also print the errors that it raises. */
 const SILENT = { warn() {}, error() {}, deprecate() {}, debug() {} };
 
@@ -57,7 +50,7 @@ export interface Database {
   listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void>;
   /** Pipelined connections for statements without a waiting caller; opened at the first use. */
   lanes(): PipelinedConnections;
-  /** Whether the database is available; `detail` says why not, without credentials. */
+  /** Whether the database is available; `detail` has the reason if not, without credentials. */
   check(): Promise<{ ok: boolean; detail?: string }>;
   /** Closes all connections, and an embedded server without other users. Takes at most 5 seconds. */
   close(): Promise<void>;
@@ -99,7 +92,11 @@ export async function openDatabase(options: {
   const database: Database = {
     // Lazy: many gateways never need it, and loading it takes 0.2 seconds.
     get knex() {
-      knex ??= createKnex(adminPool);
+      knex ??= (require('knex') as typeof import('knex')).knex({
+        client: 'pg',
+        connectionPool: adminPool,
+        log: SILENT,
+      });
       return knex;
     },
     listen: listener.listen,

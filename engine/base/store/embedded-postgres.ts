@@ -128,7 +128,7 @@ async function leave(home: PostgresHome, marker: ProcessMarker): Promise<void> {
     const state = readServerState(home.cluster);
     if (state.kind === 'running') await stopServer(state.pid);
   };
-  // A process that holds the lock for longer is starting the server, and will be its last user.
+  // A process that keeps the lock for longer is starting the server, and will be its last user.
   await withLock(guardOf(home), CLOSE_TIMEOUT_SECONDS, stopIfLast).catch(() => marker.remove());
 }
 

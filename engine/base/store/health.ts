@@ -81,7 +81,7 @@ interface Finding {
 /** Lifetime of a finding: many probes cost at most one statement a second. */
 const FRESH_MS = 1000;
 
-const SILENT = { database: 'unavailable', detail: `no answer within ${TIMEOUT_MS / 1000} seconds` } as const;
+const SILENT = { database: 'unavailable', detail: `no response within ${TIMEOUT_MS / 1000} seconds` } as const;
 
 /** Creates the readiness check. It tries what requests need, at most once a second, and reports the reloads of the configuration. */
 export function createHealth(options: {
@@ -114,7 +114,7 @@ export function createHealth(options: {
     const { finding, since } = running;
     const late = () => clock.monotonic() - since >= TIMEOUT_MS;
     if (late()) return Promise.resolve(silence());
-    // The last finding holds until the timeout: slow is not down.
+    // The last finding stays valid until the timeout: slow is not down.
     return withinAnswer(finding, () => (late() ? silence() : (last?.finding ?? silence())));
   };
   const begin = () => {

@@ -18,7 +18,7 @@ const INITIAL = [
   'configuration.sql',
   'database.sql',
 ];
-/** Until the first release these files change: the digest tells databases of other versions. */
+/** Until the first release these files change: the digest detects databases of other versions. */
 const digest = createHash('sha256').update(INITIAL.map(readSql).join()).digest('hex').slice(0, 8);
 
 /** All migrations, in order of their names, with their files in `schema/`. A released migration never changes: add `0002_name.sql`. */

@@ -151,12 +151,12 @@ const REASONS: Readonly<Record<string, string>> = {
   EPIPE: 'connection lost',
   ENOTFOUND: 'host name not found',
   EAI_AGAIN: 'host name not found',
-  ETIMEDOUT: `no answer within ${STATEMENT_TIMEOUT_SECONDS} seconds`,
+  ETIMEDOUT: `no response within ${STATEMENT_TIMEOUT_SECONDS} seconds`,
   EHOSTUNREACH: 'host unreachable',
   ENETUNREACH: 'network unreachable',
   '25006': 'it is read-only',
   '53100': 'no space is left on its disk',
-  '57014': `no answer within ${STATEMENT_TIMEOUT_SECONDS} seconds`,
+  '57014': `no response within ${STATEMENT_TIMEOUT_SECONDS} seconds`,
   '57P01': 'the server is shutting down',
   '57P03': 'the server is starting up or shutting down',
   '53300': 'too many connections',
@@ -172,7 +172,7 @@ export function describeOutage(error: unknown): string {
   if (/does not support SSL/i.test(message ?? ''))
     return 'it does not support encryption, which sslmode in its URL requires';
   if (/CERT|SELF_SIGNED|UNABLE_TO_/.test(code ?? '')) return `its certificate is not accepted: ${code}`;
-  if (/time(d )?-?out/i.test(message ?? '')) return `no answer within ${STATEMENT_TIMEOUT_SECONDS} seconds`;
+  if (/time(d )?-?out/i.test(message ?? '')) return `no response within ${STATEMENT_TIMEOUT_SECONDS} seconds`;
   if (/terminated|ended|closed|not queryable/i.test(message ?? '')) return 'connection lost';
   return code === undefined ? 'connection failed' : `error ${code}`;
 }
@@ -421,7 +421,7 @@ interface OpenClient {
   readonly connection: { readonly stream: { readonly writableLength: number; destroy(): void } };
 }
 
-/** Opens the connections in the background. Behind a connection pooler none are used, because it may hold statements back. */
+/** Opens the connections in the background. Behind a connection pooler none are used, because it may delay statements. */
 export function openPipelinedConnections(connections: PostgresConnections, count: number, log: Log) {
   let is_logged = false;
   const onPooled = () => {

@@ -72,7 +72,7 @@ export interface Found {
 /** Receives the lines of an adopted file, and returns the number of pending requests in them. */
 type Adopt = (owned: OwnedFile, lines: readonly Found[]) => number;
 
-/** The spool cannot accept a request. The message says why, without a path. */
+/** The spool cannot accept a request. The message has the reason, without a path. */
 export class SpoolError extends Error {
   override name = 'SpoolError';
 }

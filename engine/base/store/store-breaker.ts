@@ -6,7 +6,7 @@ const PAUSE_MS = 1000;
 
 /**
  * Creates a closed circuit breaker.
- * @param options `probe`: a cheap statement without locks; rejects if the database does not answer.
+ * @param options `probe`: a cheap statement without locks; rejects if the database does not respond.
  */
 export function createStoreBreaker(options: {
   readonly clock: Clock;
@@ -18,7 +18,7 @@ export function createStoreBreaker(options: {
   /** Time of the last failed half-open probe, in monotonic milliseconds. */
   let probe_failed_at: number | undefined;
   let probe: Promise<void> | undefined;
-  /** Calls are numbered: a call from before a recovery says nothing about the state after it. */
+  /** Calls are numbered: a call from before a recovery is no evidence of the state after it. */
   let calls = 0;
   let recovered_at = 0;
   /** Number of the last call before the database was found slow; undefined while it is not. */

@@ -3,10 +3,10 @@ import { StageError } from '../contract/errors.ts';
 /** SQLSTATE classes of bad data: invalid value, constraint violation, too large. */
 const BLAMES_DATA = /^(22|23|54)/;
 
-/** The database did not answer within the time limit of a request: it is unavailable or busy. */
+/** The database did not respond within the time limit of a request: it is unavailable or busy. */
 export class StoreTimeout extends StageError {
   constructor() {
-    super('store_unavailable', 'The gateway cannot use its database: it did not answer in time. Try again shortly.');
+    super('store_unavailable', 'The gateway cannot use its database: it did not respond in time. Try again shortly.');
   }
 }
 

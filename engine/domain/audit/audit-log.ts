@@ -141,7 +141,7 @@ export class OpenAuditLog implements AuditLog {
       this.#lost++;
       this.#options.log.error({ err: error, request_id }, 'cannot store an audit record');
     }
-    // A database that does not answer keeps the previous statement waiting.
+    // A database that does not respond keeps the previous statement waiting.
     if (this.#queue.length === MAX_QUEUED / 2) void this.#spill();
     if (this.#queue.length > MAX_QUEUED) {
       this.#queue.shift();
@@ -206,7 +206,7 @@ export class OpenAuditLog implements AuditLog {
         this.#in_flight = [];
       } catch (error) {
         this.#putBack();
-        await this.#wait(error);
+        await this.#spoolAfterFailure(error);
         return;
       }
       if (this.#dropped > 0) {
@@ -217,7 +217,7 @@ export class OpenAuditLog implements AuditLog {
     }
   }
 
-  async #wait(err: unknown): Promise<void> {
+  async #spoolAfterFailure(err: unknown): Promise<void> {
     const is_spooled = await this.#spill();
     const where = is_spooled ? 'in the spool' : 'in memory';
     if (is_spooled || !this.#last_failed)

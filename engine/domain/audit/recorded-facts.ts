@@ -61,7 +61,7 @@ export function recordOf(ctx: EndedFacts, now: number): Record<string, AuditReco
     if (value !== undefined) record[name] = convert === undefined ? value : convert(value as never);
   }
   record.spend_rule ??= ctx.peek('request.limit_rule') ?? null;
-  // For a single attempt that served, the other fields say all.
+  // For a single attempt that served, the other fields suffice.
   const { attempts } = ctx;
   if (attempts.length > 1 || (attempts.length === 1 && attempts[0]!.outcome !== 'answered')) record.attempts = attempts;
   if (ctx.peek('cache.downgraded') === true) {

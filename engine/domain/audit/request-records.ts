@@ -46,7 +46,7 @@ type Fields = Readonly<Record<string, string | number | readonly string[]>>;
 
 const asList = (value: OneOf): readonly string[] => (typeof value === 'string' ? [value] : value);
 
-/** Kinds of rules, as the prefix of shadow matches, and the fields that say that one decided. */
+/** Kinds of rules, as the prefix of shadow matches, and the fields of rules that decided. */
 const KINDS: Readonly<Record<string, (name: string) => Fields>> = {
   access: (name) => ({ refused_by: `access rule ${name}` }),
   spend: (name) => ({ spend_rule: name }),
@@ -71,7 +71,7 @@ function stageNamed(name: string): { readonly stage: string; readonly pipeline?:
 
 /**
  * The fields of records about a rule: one of `access.rules`, `routing.rules` or `spend_limits`, by its name or as `access:<name>`;
- * a stage that refused, by its id or as `<pipeline>/<id>`; or `refused_by` as the record has it.
+ * a stage that rejected, by its id or as `<pipeline>/<id>`; or `refused_by` as the record has it.
  */
 function rulesMatch(name: string): Fields[] {
   const [kind = ''] = name.split(':', 1);
@@ -113,10 +113,12 @@ function classesOf({ status, outcome }: RequestFilter): string[] | null {
 export function fitter(filter: RequestFilter): (record: AuditRecord) => boolean {
   const classes = classesOf(filter);
   const { fields: all, choices } = wanted(filter);
-  const holds = (value: unknown, asked: Fields[string]) =>
-    typeof asked === 'object' ? Array.isArray(value) && asked.every((each) => value.includes(each)) : value === asked;
+  const holds = (value: unknown, expected: Fields[string]) =>
+    typeof expected === 'object'
+      ? Array.isArray(value) && expected.every((each) => value.includes(each))
+      : value === expected;
   const hasAll = (record: AuditRecord, fields: Fields) =>
-    Object.entries(fields).every(([field, asked]) => holds(record[field], asked));
+    Object.entries(fields).every(([field, expected]) => holds(record[field], expected));
   return (record) =>
     hasAll(record, all) &&
     choices.every((list) => list.some((fields) => hasAll(record, fields))) &&
@@ -218,7 +220,7 @@ export async function listRequestRecords(
   for (;;) {
     const lowest = new Date(before).getTime() - length;
     const from = new Date(Math.max(first.getTime(), lowest));
-    const asked = performance.now();
+    const started = performance.now();
     const found = await database.query<RequestRecord>(
       `audit_requests_by_${by}`,
       `select id, at, record from audit_log
@@ -236,7 +238,7 @@ export async function listRequestRecords(
     if (from <= first) return { records, next: null, searched_to: null };
     const now = performance.now();
     if (now - began > PAGE_TIMEOUT_MS) return { records, next: `t${from.getTime()}`, searched_to: from };
-    length *= Math.min(3, Math.max(1 / 4, QUICK_MS / (now - asked)));
+    length *= Math.min(3, Math.max(1 / 4, QUICK_MS / (now - started)));
     before = from.toISOString();
     before_id = null;
   }
@@ -332,14 +334,14 @@ export function recordsAfter(database: Queryable, id: number, limit: number): Pr
   );
 }
 
-/** Counts the refusals of each limit since a moment; those in shadow mode since the hour of that moment. Raises store_unavailable. */
+/** Counts the rejections of each limit since a moment; those in shadow mode since the hour of that moment. Raises store_unavailable. */
 export function limitRefusals(database: Queryable, since: Date) {
   return database.query<{
     readonly rule: string;
-    /** Refused requests, and their number of senders. */
+    /** Rejected requests, and their number of senders. */
     readonly refused: number;
     readonly refused_people: number;
-    /** Requests that it would refuse in enforce mode. */
+    /** Requests that it would reject in enforce mode. */
     readonly would_refuse: number;
   }>(
     'limit_refusals',

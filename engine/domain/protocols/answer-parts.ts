@@ -68,10 +68,10 @@ export class AnswerReader {
   }
 
   /** Emits the start once, with identifier and model if the upstream reports them. */
-  start(said: unknown, usage?: ModelUsage): void {
+  start(fields: unknown, usage?: ModelUsage): void {
     if (this.#started) return;
     this.#started = true;
-    const { id, model } = isObject(said) ? said : {};
+    const { id, model } = isObject(fields) ? fields : {};
     this.emit({
       type: 'start',
       ...present({ id: textOf(id) || undefined, model: textOf(model) || undefined, usage }),
@@ -110,7 +110,7 @@ export class AnswerReader {
     else this.emit({ type: 'end', ...end, ...present({ stop_sequence, usage: usageIn(this.usage) }) });
   }
 
-  /** Ends the response with an error of the upstream, given as an event or a document. */
+  /** Ends the response with an error of the upstream, from an event or a document. */
   fail(body: unknown): void {
     if (!this.over) this.finish({ problem: readProblem(undefined, body) });
   }

@@ -68,14 +68,14 @@ export interface StreamRules {
   readonly empty_parts: readonly string[];
   /** Whether servers always send an event for the end of a response. */
   readonly has_end: boolean;
-  /** Whether a request must ask for the usage at the end of its stream (`stream_options`). */
+  /** Whether a request must request the usage at the end of its stream (`stream_options`). */
   readonly has_usage_option: boolean;
   /** Keep-alive of a silent stream: an event, or a comment if the protocol has no such event. */
   readonly keep_alive: string;
 }
 
 export interface KeptState {
-  /** Whether a request can say how long its prompt is cached. */
+  /** Whether a request can set the lifetime of its prompt cache. */
   readonly cache_lifetimes: boolean;
   /** Whether upstreams expect state of tool calls back that clients may omit. */
   readonly call_state: boolean;

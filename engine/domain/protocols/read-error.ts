@@ -431,9 +431,9 @@ class Reading {
     const parsed = parse(trimmed);
     const inside = parsed === undefined ? '' : this.reason(parsed, depth + 1);
     if (inside !== '') return inside;
-    const said = MARKUP.test(trimmed) ? textOfMarkup(trimmed) : trimmed === '' ? '' : text;
-    if (said !== '') this.texts.push(said);
-    return said;
+    const reason_text = MARKUP.test(trimmed) ? textOfMarkup(trimmed) : trimmed === '' ? '' : text;
+    if (reason_text !== '') this.texts.push(reason_text);
+    return reason_text;
   }
 
   #inList(list: readonly unknown[], depth: number): string {
@@ -466,14 +466,14 @@ class Reading {
   #details(fields: Json, depth: number): string {
     for (const key of REASONS) {
       if (key === 'error' && typeof fields.error !== 'string') continue;
-      const said = this.reason(fields[key], depth + 1);
-      if (said === '') continue;
+      const reason_text = this.reason(fields[key], depth + 1);
+      if (reason_text === '') continue;
       this.source ??= fields;
       // A list of problems with their places (FastAPI).
       const { loc } = fields;
       return Array.isArray(loc) && key === 'msg'
-        ? `${cut(loc.slice(0, ITEMS_MAX).join('.'), NAME_MAX)}: ${said}`
-        : said;
+        ? `${cut(loc.slice(0, ITEMS_MAX).join('.'), NAME_MAX)}: ${reason_text}`
+        : reason_text;
     }
     return '';
   }

@@ -53,26 +53,22 @@ export function isAbsent(value: unknown): value is null | undefined {
   return value === undefined || value === null;
 }
 
-export function objectAt(value: unknown, param: string): Json {
-  if (!isObject(value)) throw invalid(param, `must be an object, not ${kindOf(value)}`);
-  return value;
-}
+const typed =
+  <T>(isRight: (value: unknown) => value is T, type: string) =>
+  (value: unknown, param: string): T => {
+    if (!isRight(value)) throw invalid(param, `must be ${type}, not ${kindOf(value)}`);
+    return value;
+  };
 
-/** The value as a list. Raises invalid_request. */
-export function listAt(value: unknown, param: string): readonly unknown[] {
-  if (!Array.isArray(value)) throw invalid(param, `must be an array, not ${kindOf(value)}`);
-  return value;
-}
+/** The value as an object, a list, a text that may be empty, a flag. Raise invalid_request. */
+export const objectAt = typed(isObject, 'an object');
+export const listAt = typed((value): value is readonly unknown[] => Array.isArray(value), 'an array');
+export const textAt = typed((value): value is string => typeof value === 'string', 'a string');
+export const flagAt = typed((value): value is boolean => typeof value === 'boolean', 'true or false');
 
 /** Reads each object of a list. Raises invalid_request. */
 export function eachAt<T>(value: unknown, param: string, read: (object: Json, param: string) => T): T[] {
   return listAt(value, param).map((one, index) => read(objectAt(one, `${param}.${index}`), `${param}.${index}`));
-}
-
-/** The value as a text, which may be empty. Raises invalid_request. */
-export function textAt(value: unknown, param: string): string {
-  if (typeof value !== 'string') throw invalid(param, `must be a string, not ${kindOf(value)}`);
-  return value;
 }
 
 /** The value as a text that is not empty. Raises invalid_request. */
@@ -100,11 +96,6 @@ export function countAt(value: unknown, param: string): number {
   if (typeof value === 'number' && value > most) throw invalid(param, `must be ${most} or less`);
   if (!Number.isSafeInteger(value) || (value as number) < 0) throw invalid(param, 'must be a whole number, 0 or more');
   return value as number;
-}
-
-export function flagAt(value: unknown, param: string): boolean {
-  if (typeof value !== 'boolean') throw invalid(param, `must be true or false, not ${kindOf(value)}`);
-  return value;
 }
 
 /** Reads a field of an object with a reader above; `undefined` if absent. Raises invalid_request. */

@@ -357,7 +357,7 @@ function completed(
   return { input, output: output + rest, audio };
 }
 
-/** Whether cached tokens are beside the input where no total says so: if all names are those of the Messages protocol. */
+/** Whether cached tokens are beside the input, for usage without a total: if all names are those of the Messages protocol. */
 function isBeside(inputs: readonly Json[], input: number, cached: number, total: number | undefined): boolean {
   if (!inputs.some((place) => BESIDE_INPUT.some((name) => isCount(place[name], TOKENS_MAX)))) return false;
   const usage = inputs[0]!;

@@ -11,16 +11,16 @@ const RELAY_TIMEOUT_MS = 3000;
 
 /** Opens telemetry. Raises StartError for an unusable address of metrics or headers of a destination. */
 export async function openTelemetry(
-  given: Omit<TelemetrySurroundings, 'metrics'> & {
+  surroundings: Omit<TelemetrySurroundings, 'metrics'> & {
     readonly config: GatewayConfig;
     readonly in_force: () => GatewayConfig;
   },
 ) {
   // Nothing keeps `config`, so that a reload frees it.
-  const { config, in_force, ...others } = given;
-  const metrics = new MetricRegistry(given.clock.now());
+  const { config, in_force, ...others } = surroundings;
+  const metrics = new MetricRegistry(surroundings.clock.now());
   const options = { ...others, metrics };
-  const of_environment = resourceFrom(given.env);
+  const of_environment = resourceFrom(surroundings.env);
   const resource = () => resourceAttributes({ ...of_environment, ...in_force().telemetry.resource });
   const relay = openRelay({ ...options, config });
   const exports = await openExports({ ...options, telemetry: config.telemetry });

@@ -22,8 +22,9 @@ export function createOperationTelemetry(
     const { counter }: OperationSpanSpec = OPERATION_SPANS[operation.name];
     if (counter !== undefined) metrics.add(counter, labelsOf(counter, attributes));
     if (!sink.active) return;
-    if (isWithinRate(clock.monotonic(), operation.name)) sink.take([spanOf(operation, attributes)]);
-    else metrics.add('gateway.telemetry.dropped', DROPPED);
+    const { name, began_at, duration_ms, error_type, trace = beginTrace() } = operation;
+    if (!isWithinRate(clock.monotonic(), name)) return metrics.add('gateway.telemetry.dropped', DROPPED);
+    sink.take([internalSpan(name, trace, [began_at, began_at + duration_ms], attributes, error_type !== undefined)]);
   };
 }
 
@@ -52,8 +53,4 @@ function labelsOf(counter: CounterMetric, attributes: Attributes): LabelsOf<Coun
   const labels: Record<string, AttributeValue> = {};
   for (const label of METRICS[counter].labels) if (attributes[label] !== undefined) labels[label] = attributes[label];
   return labels as LabelsOf<CounterMetric>;
-}
-
-function spanOf({ name, began_at, duration_ms, error_type, trace = beginTrace() }: Operation, attributes: Attributes) {
-  return internalSpan(name, trace, [began_at, began_at + duration_ms], attributes, error_type !== undefined);
 }

@@ -23,7 +23,7 @@ export interface FinishedSpan {
   readonly ended_at: number;
   readonly attributes: Attributes;
   readonly events: readonly SpanEvent[];
-  /** Status error; the attribute `error.type` says which. */
+  /** Status error; the attribute `error.type` names the error. */
   readonly failed: boolean;
 }
 

@@ -4,7 +4,7 @@ import { StageError } from '../../base/contract/errors.ts';
 import type { FactView, ModelCaller, ModelCatalog, Services } from '../../base/contract/services.ts';
 import { accessRules, type KnownFacts, routingRules, simplify } from '../../base/rules/index.ts';
 
-/** Raises forbidden when a rule refuses a request for any of its models; records rules in shadow mode. */
+/** Raises forbidden when a rule rejects a request for any of its models; records rules in shadow mode. */
 type CheckAccess = (ctx: RuledContext, model: ModelConfig, others?: readonly string[]) => void;
 
 type RuledContext = Parameters<Services['facts']>[0] & { recordShadow(name: string): void };
@@ -45,7 +45,7 @@ export function createAccessCheck(
 /** Whether a model is unavailable to a caller in every request. */
 export type Refuses = (model: ModelConfig, caller: KnownFacts) => boolean;
 
-/** Whether somebody may never use a model: rules that depend on the request do not count. `undefined` without rules. */
+/** Whether a caller may never use a model: rules that depend on the request do not count. `undefined` without rules. */
 function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined {
   const rules = accessRules(config).filter(({ mode }) => mode === 'enforce');
   if (rules.length === 0) return undefined;

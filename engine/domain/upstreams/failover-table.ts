@@ -14,7 +14,7 @@ export interface FailoverRow {
   readonly billed: 'no' | 'possibly' | 'as_reported';
 }
 
-/** A row for a response that did not serve, after which the next upstream gets the request unless `more` says otherwise. */
+/** A row for a response that did not serve, after which the next upstream gets the request unless `more` overrides that. */
 const answered = (
   when: string,
   reason: AttemptReason,

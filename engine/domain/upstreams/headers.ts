@@ -110,7 +110,7 @@ export interface HeaderPrefixes {
  */
 export function headerPrefixes(profile: Profile | undefined, server: Profile): HeaderPrefixes {
   const { header_prefix } = profile ?? { header_prefix: NEUTRAL_PREFIX };
-  // The gateway's own profile says which headers its clients send, not which this upstream reads.
+  // The gateway's own profile names headers of its clients, not of this upstream.
   const adds_theirs = profile === undefined || (profile === server && header_prefix !== NEUTRAL_PREFIX);
   const read = adds_theirs ? [...new Set([header_prefix, PREFIX_IN_USE])] : [header_prefix];
   return { read, sent: [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])] };
@@ -306,8 +306,8 @@ const SCHEME = 'the scheme of the request';
 
 /** All known privileged request headers, except the caller's own credential. */
 export const PRIVILEGED_HEADERS: readonly PrivilegedHeader[] = [
-  account('cookie', 'a session at the upstream, and with it somebody', 'RFC 6265'),
-  account('cookie2', 'a session at the upstream, and with it somebody', 'RFC 2965'),
+  account('cookie', 'a session at the upstream, and so the caller', 'RFC 6265'),
+  account('cookie2', 'a session at the upstream, and so the caller', 'RFC 2965'),
   account('api-key', 'a credential', 'Azure OpenAI reference'),
   account('ocp-apim-subscription-key', 'a credential', 'Azure API Management'),
   account('x-goog-api-key', 'a credential', 'Gemini API reference'),
@@ -355,7 +355,7 @@ export const PRIVILEGED_HEADERS: readonly PrivilegedHeader[] = [
   origin('x-cluster-client-ip x-originating-ip x-remote-ip x-remote-addr', ADDRESS, 'reverse proxies and balancers'),
   origin('true-client-ip akamai-* x-akamai-*', ADDRESS, 'Akamai; Cloudflare'),
   origin('proxy-client-ip wl-proxy-* x-proxyuser-ip', ADDRESS, 'WebLogic and other application servers'),
-  origin('cf-*', `${ADDRESS}, its country, and who asks`, 'Cloudflare, HTTP headers; Cloudflare Access'),
+  origin('cf-*', `${ADDRESS}, its country, and the user`, 'Cloudflare, HTTP headers; Cloudflare Access'),
   origin(
     'fastly-* fly-* cloudfront-* x-vercel-* x-nf-* do-connecting-ip ali-cdn-real-ip incap-client-ip',
     ADDRESS,
@@ -483,7 +483,7 @@ export const ORIGIN_HEADERS: readonly OriginHeaders[] = [
   acts('refresh', 'redirects browsers to another address'),
   acts(
     'www-authenticate authentication-info proxy-authentication-info',
-    "asks the caller for credentials, but the upstream rejected the gateway's credential",
+    "requests credentials from the caller, but the upstream rejected the gateway's credential",
   ),
   acts(
     'sec-* secure-session-* set-login activate-storage-access origin-trial',

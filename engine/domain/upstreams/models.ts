@@ -171,7 +171,7 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
   return { why: `the token group "${token_group}" may not use it`, remedy, details: { token_group } };
 }
 
-/** Makes the error for a model that a caller cannot use. Without `models`, the log says what to write. */
+/** Makes the error for a model that a caller cannot use. Without `models`, the gateway logs the entry to add. */
 export function createModelRefuser(
   config: Pick<GatewayConfig, 'from_model_lists'>,
   log: Log,

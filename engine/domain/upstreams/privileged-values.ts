@@ -95,8 +95,12 @@ export function createPrivilegedCheck({ upstreams, models: all }: GatewayConfig,
     const others = new Set<string>();
     const priced: PrivilegedValue[] = [];
     for (const param in choices) {
-      const { field, value: said } = choices[param]!;
-      const value: PrivilegedValue = { param, rule: ruleNamed(field), ...(said !== undefined && { value: said }) };
+      const { field, value: requested } = choices[param]!;
+      const value: PrivilegedValue = {
+        param,
+        rule: ruleNamed(field),
+        ...(requested !== undefined && { value: requested }),
+      };
       const is_allowed = fields.has(settingFor(param));
       if (value.rule.rule === 'check') {
         for (const { id } of modelsNamed(value, is_allowed, names, request, models)) others.add(id);
@@ -114,7 +118,7 @@ export function refusePrivilegedQuery(url: string, { name, allow_fields = [] }: 
   for (const key of parameterNames(url)) {
     const rule = parameterRule(key);
     if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
-    const why = `the query parameter determines ${rule.meaning}; callers may not choose it in a query at the upstream "${name}"`;
+    const why = `this query parameter determines ${rule.meaning}; callers may not set it in a query at the upstream "${name}"`;
     throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
   }
 }
@@ -198,15 +202,15 @@ function checkPriced(
       key === undefined
         ? `add "${rule.name}" to \`allow_fields\` of the upstream`
         : `give it one: \`${key}\` in the pricing of the model`;
-    const said = word === undefined ? 'this value' : `"${word}"`;
-    const why = `${said} has no price for the model "${id}" at the upstream "${upstream.name}"`;
+    const shown = word === undefined ? 'this value' : `"${word}"`;
+    const why = `${shown} has no price for the model "${id}" at the upstream "${upstream.name}"`;
     const details = { upstream: upstream.name, model: id };
     throw refusal(param, `${why}. Leave it out, or have an administrator ${remedy}`, details);
   }
 }
 
 function refusedField({ param, rule }: PrivilegedValue, { name }: UpstreamConfig): StageError {
-  const why = `determines ${rule.meaning}; callers may not choose it at the upstream "${name}"`;
+  const why = `this field determines ${rule.meaning}; callers may not set it at the upstream "${name}"`;
   const remedy = `Leave it out, or have an administrator add "${rule.name}" to \`allow_fields\` of the upstream`;
   return refusal(param, `${why}. ${remedy}`, { upstream: name });
 }

@@ -25,7 +25,8 @@ import { definitionNamed, definitionOf, sessionKey } from '../protocols/index.ts
 export interface Route {
   readonly key: string;
   readonly upstreams: ReadonlySet<string>;
-  readonly has_boundaries: boolean;
+  /** Whether its upstreams differ in `state_boundary`. */
+  readonly has_state_boundaries: boolean;
   entries(model: ModelConfig, protocol: string): readonly RouteEntry[];
 }
 
@@ -74,7 +75,7 @@ export function createRoute(
       configured.map(({ upstream, order, weight }) => [upstream, order, weight]),
     ]),
     upstreams: new Set(upstreams.map(({ name }) => name)),
-    has_boundaries: new Set(upstreams.map(({ state_boundary }) => state_boundary)).size > 1,
+    has_state_boundaries: new Set(upstreams.map(({ state_boundary }) => state_boundary)).size > 1,
     entries(model, protocol) {
       const by_protocol = known.get(model) ?? new Map<string, readonly RouteEntry[]>();
       const found = by_protocol.get(protocol);
@@ -312,7 +313,7 @@ export function chooseCandidates(
   const dropped: Dropped[] = [];
   const preferred = entryNamed(entries, affinityOf(choosing.states, needs));
   const ranking: Ranking = { key: needs.session_key, preferred, ...choosing };
-  const is_bound = route.has_boundaries && needs.holds_state;
+  const is_bound = route.has_state_boundaries && needs.holds_state;
   const { able, other_models } = is_bound
     ? dropForeign(
         entries,
@@ -363,7 +364,10 @@ function withModels(candidate: Candidate, others: readonly string[]): Candidate 
   return { ...candidate, facts: { ...candidate.facts, 'request.other_models': models } };
 }
 
-/** Keeps the entries that can read the state in a request: those of the upstream that made it, else of the session. */
+/**
+ * Keeps the entries that can read the state in a request: those with the `state_boundary` of the upstream that issued it, else of the
+ * session's upstream.
+ */
 function dropForeign(entries: readonly RouteEntry[], needs: Needs, ranking: Ranking, dropped: Dropped[]): Able {
   const { preferred } = ranking;
   if (preferred !== undefined) return dropUnable(near(preferred, entries, dropped), needs, dropped);
@@ -419,7 +423,7 @@ export interface Able {
   readonly other_models: ReadonlyMap<RouteEntry, readonly string[]> | undefined;
 }
 
-/** Drops entries that can never serve such a request; of all of them, keeps the first, or raises its error. */
+/** Drops entries that can never serve such a request; if none qualifies, keeps the first, or raises its error. */
 function dropUnable(entries: readonly RouteEntry[], { checkPrivileged, tokens }: Needs, dropped: Dropped[]): Able {
   if (checkPrivileged === undefined && areAlike(entries)) return { able: entries, other_models: undefined };
   const other_models = checkPrivileged && new Map<RouteEntry, readonly string[]>();
@@ -583,7 +587,10 @@ export function mustNotBeTried({ because }: Unavailable, is_only_candidate: bool
   return because === 'drained' || (because === 'open' && is_only_candidate);
 }
 
-/** The error where no upstream of a route takes requests; `retry-after` is the time of the next probe. */
+/**
+ * The error where no upstream of a route takes requests. `retry-after` is the time until the next probe, at most 60 s; it is 10 s if the
+ * upstream is drained.
+ */
 export function unavailableError(
   { upstream: { name } }: Pick<Candidate, 'upstream'>,
   unavailable: Unavailable,
@@ -626,23 +633,23 @@ export interface Session {
 interface Served extends Session {
   readonly upstream: string;
   readonly cache_ttl: string | undefined;
-  /** Whether the upstreams of its route cannot read each other's state. */
-  readonly has_boundaries: boolean;
+  /** Whether the upstreams of its route differ in `state_boundary`. */
+  readonly has_state_boundaries: boolean;
 }
 
 /** Session affinity of requests: as long as prompts are cached, and longer for state. */
 export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 'remember'>) {
   return {
-    keep({ upstream, session_key, model, continues, cache_ttl, has_boundaries }: Served): void {
+    keep({ upstream, session_key, model, continues, cache_ttl, has_state_boundaries }: Served): void {
       if (session_key !== undefined)
         states.remember(affinityKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);
-      if (!has_boundaries) return;
+      if (!has_state_boundaries) return;
       if (continues !== undefined) states.remember(continues, upstream, STATE_SECONDS);
       if (session_key === undefined) return;
       states.remember(stateKey(session_key, model), upstream, STATE_SECONDS);
       states.remember(stateKey(session_key), upstream, STATE_SECONDS);
     },
-    /** Records which upstream stores a Responses response. @param answer its beginning */
+    /** Records which upstream stores a Responses response. @param answer beginning of the response */
     keepStored(answer: string, upstream: string): void {
       const id = RESPONSE_ID.exec(answer.slice(0, RESPONSE_HEAD_CHARS))?.[1];
       if (id !== undefined) states.remember(sessionKey('stored', id), upstream, STATE_SECONDS);

@@ -163,11 +163,13 @@ function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, sp
     protocol === 'count_tokens'
       ? `${speaks}, so it cannot count tokens`
       : `${speaks}, and this pipeline does not translate: add the stage \`translate\` above \`forward\``;
-  const paths = protocols.map((each) => definitionOf(each).path).join(' or ');
+  const apis = protocols
+    .map((each) => `${definitionOf(each).name} API: POST ${definitionOf(each).path}`)
+    .join(' or the ');
   const message =
     protocol === 'count_tokens'
       ? 'The upstream of this model cannot count tokens. Use the token counts of a response.'
-      : `The upstream of this model does not speak the protocol of this request. Send the request to ${paths}.`;
+      : `The upstream of this model does not speak the protocol of this request. Use the ${apis}.`;
   return new StageError('not_supported', message, { cause: new Error(reason) });
 }
 

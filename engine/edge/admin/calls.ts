@@ -72,14 +72,14 @@ const CODES = {
   forbidden: 'forbidden',
 } as const satisfies Readonly<Record<OperationProblem, ErrorCode>>;
 
-/** Message, HTTP status and code of a refused operation; `undefined` for other errors. */
+/** Message, HTTP status and code of a rejected operation; `undefined` for other errors. */
 export function refusalOf(error: unknown) {
   if (!(error instanceof OperationError)) return undefined;
   const code = CODES[error.problem];
   return { message: error.message, code, status: ERRORS[code].status };
 }
 
-/** Converts a refusal to an HTTP error with a whole sentence; returns other errors unchanged. */
+/** Converts a rejection to an HTTP error with a whole sentence; returns other errors unchanged. */
 export function asStageError(error: unknown): unknown {
   const refusal = refusalOf(error);
   if (refusal === undefined) return error;

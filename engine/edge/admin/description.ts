@@ -24,7 +24,7 @@ export interface DescribedOperation {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly path: string;
   readonly needs_admin: boolean;
-  /** Scope that a service token needs; absent: service tokens are refused. */
+  /** Scope that a service token needs; absent: service tokens are rejected. */
   readonly scope: ServiceScope | undefined;
   /** `admin_changes.action` of what the operation changes; absent for GET. */
   readonly action: AdminAction | undefined;
@@ -238,10 +238,10 @@ function describeExpected(schema: JsonSchema, { data, keyword, params }: SchemaE
   }
   if (format === 'date') return 'a date such as 2027-01-31';
   if (format === 'date-time') return 'a time such as 2027-01-31T18:00:00Z';
-  if (typeof data !== 'string') return 'a text';
-  if (data === '') return 'a non-empty text';
-  if (keyword === 'maxLength') return `a text of at most ${params.limit} characters`;
-  return isPrintableLine(data) ? 'an e-mail address' : 'a printable text';
+  if (typeof data !== 'string') return 'a string';
+  if (data === '') return 'a non-empty string';
+  if (keyword === 'maxLength') return `a string of at most ${params.limit} characters`;
+  return isPrintableLine(data) ? 'an e-mail address' : 'a string of printable characters';
 }
 
 /** Quotes a name from a request; a name that is not a short word is never repeated. */

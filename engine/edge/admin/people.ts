@@ -28,10 +28,10 @@ import { listById, notInList, type PageBefore, type PageQuery, pageOf } from './
 /** The database has all groups; a session token only those that decide something. */
 type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
 
-/** Filter of the list of refused sign-ins. */
+/** Filter of the list of rejected sign-ins. */
 export type RefusalsQuery = PeriodQuery & { readonly user?: string };
 
-/** Identity of the caller; people and refused sign-ins, for administrators; sessions: one's own, for administrators all. */
+/** Identity of the caller; people and rejected sign-ins, for administrators; sessions: one's own, for administrators all. */
 export function peopleOperations({ config, models, database, clock, sessions }: AdminOptions) {
   const at = { config, database, clock };
   const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');

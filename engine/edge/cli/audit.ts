@@ -27,20 +27,19 @@ import {
   dayOrMoment,
   EXIT_OK,
   email,
-  moment,
   option,
   textThat,
 } from './commands.ts';
 import { fields } from './gateway-admin.ts';
 import { type Columns, formatMinute, formatTimestamp, paragraph, showList, titleInZone } from './output.ts';
-import { withDatabase } from './with-database.ts';
+import { momentIn, readConfig, useDatabase } from './with-database.ts';
 
 const POLL_MS = 500;
 const PAGE = 1000;
 
 interface Meant {
-  readonly since?: Date;
-  readonly until?: Date;
+  readonly since?: Date | undefined;
+  readonly until?: Date | undefined;
   readonly user?: readonly string[];
   readonly model?: readonly string[];
   readonly token?: string;
@@ -63,10 +62,20 @@ function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter
 
 async function tailAudit(
   context: CommandContext,
-  options: Meant & { config: string; lines: number; follow?: true; users?: true; json?: true },
+  parsed: Omit<Meant, 'since' | 'until'> & {
+    readonly since?: Date | string;
+    readonly until?: Date | string;
+    readonly config: string;
+    readonly lines: number;
+    readonly follow?: true;
+    readonly users?: true;
+    readonly json?: true;
+  },
 ): Promise<number> {
   const { terminal } = context;
-  const { lines, follow = false, json = false } = options;
+  const { lines, follow = false, json = false } = parsed;
+  const config = await readConfig(context, parsed.config);
+  const options = { ...parsed, since: momentIn(parsed.since, config), until: momentIn(parsed.until, config) };
   assertPeriod(options);
   const filter = filterOf(options);
   const fits = fitter(filter);
@@ -77,7 +86,7 @@ async function tailAudit(
       else terminal.data(printableLines(describeRecord({ at, record })));
     }
   };
-  return withDatabase(context, options.config, async ({ database }) => {
+  return useDatabase(context, config, async (database) => {
     if (options.users) {
       const senders = await whoSent(database, filter, lines);
       if (!json) return showList(context, senders, undefined, { none: nothingFound(options), columns: SENDERS });
@@ -128,7 +137,7 @@ async function printWhatComes(
 const SENDERS: Columns<Senders> = [
   ['USER', ({ person }) => person ?? '(unknown caller)'],
   ['REQUESTS', ({ requests }) => String(requests), 'number'],
-  ['REFUSED', ({ refused }) => String(refused), 'number'],
+  ['REJECTED', ({ refused }) => String(refused), 'number'],
   [titleInZone('LAST'), ({ last }) => formatMinute(last)],
 ];
 
@@ -208,9 +217,9 @@ const status = textThat(
 const emails = (text: string, before: readonly string[] = []) => [...before, email(text).toLowerCase()];
 const names = (text: string, before: unknown) => collected(text, Array.isArray(before) ? before : []);
 
-const period = (parse: typeof dayOrMoment) => [
-  option('--since <when>', 'only from this time: 7d, 12h or a date', parse),
-  option('--until <when>', 'only before this time: 1d, 12h or a date', parse),
+const PERIOD = [
+  option('--since <when>', 'only from this time: 7d, 12h or a date', dayOrMoment),
+  option('--until <when>', 'only before this time: 1d, 12h or a date', dayOrMoment),
 ];
 
 export const commands: readonly CommandRow[] = [
@@ -218,7 +227,7 @@ export const commands: readonly CommandRow[] = [
     name: 'tail',
     about: 'print the latest audit records, oldest first; filters combine with AND',
     options: [
-      ...period(moment),
+      ...PERIOD,
       option('--user <email>', 'only requests of this user; repeatable (OR)', emails),
       option('--model <id>', 'only requests for this model; repeatable', collected),
       option('--token <id>', 'only requests with this access token or session'),
@@ -248,9 +257,9 @@ export const commands: readonly CommandRow[] = [
   },
   operation<'listChanges', { readonly lines: number }, readonly Change[]>('listChanges', {
     name: 'changes',
-    about: 'print changes of access tokens, sessions, limits and the ledger, oldest first',
+    about: 'print administrative changes (tokens, sessions, users, limits, upstreams, ledger), oldest first',
     options: [
-      ...period(dayOrMoment),
+      ...PERIOD,
       ...fields('listChanges', 'actor', 'action', 'subject'),
       option('-n, --lines <count>', 'number of latest changes', count).default(100),
     ],

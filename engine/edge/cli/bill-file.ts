@@ -84,8 +84,8 @@ type LineReader = (record: readonly string[], line: number) => { day: string; mo
 function createLineReader(titles: readonly string[], line: number, columns: BillColumns, wrong: Wrong): LineReader {
   if (titles.length === 1 && /[;\t|]/.test(titles[0]!))
     throw wrong(line, 'the columns are not separated by commas; save the file with commas');
-  const columnOf = (what: keyof typeof USUAL_NAMES, given: string | undefined): number | undefined => {
-    const usual: readonly string[] = given === undefined ? USUAL_NAMES[what] : [given.toLowerCase()];
+  const columnOf = (what: keyof typeof USUAL_NAMES, column_name: string | undefined): number | undefined => {
+    const usual: readonly string[] = column_name === undefined ? USUAL_NAMES[what] : [column_name.toLowerCase()];
     const found = titles.flatMap((title, i) => (usual.includes(title.trim().toLowerCase()) ? [i] : []));
     const [only, another] = found;
     if (another !== undefined) {
@@ -93,7 +93,7 @@ function createLineReader(titles: readonly string[], line: number, columns: Bill
       throw wrong(`${line}:${another + 1}`, `${both} may both be the ${what}; choose with --columns ${what}=NAME`);
     }
     if (only !== undefined || what === 'currency') return only;
-    const wanted = given === undefined ? `the ${what} (${usual.join(', ')})` : quoted(given);
+    const wanted = column_name === undefined ? `the ${what} (${usual.join(', ')})` : quoted(column_name);
     const there = titles.map(quoted).join(', ');
     throw wrong(line, `no column for ${wanted} among ${there}; choose with --columns ${what}=NAME`);
   };

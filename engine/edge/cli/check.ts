@@ -79,7 +79,7 @@ function describeOvershoot(overshoot: Overshoot): string {
   const one =
     most_expensive &&
     ` (${formatUsd(most_expensive.cost_nano_usd)} USD: ${most_expensive.model} at ${most_expensive.upstream})`;
-  const why = `each by overshoot_percent, or by the most that one request can cost${one ?? ''} if that is more; the same holds for limits that are set at run time; reserve: worst_case makes it 0`;
+  const why = `each by overshoot_percent, or by the most that one request can cost${one ?? ''} if that is more; the same applies to limits that are set at run time; reserve: worst_case makes it 0`;
   const unbounded = `treated as unbounded: requests with only max_completion_tokens, at ${unbounded_at.join(', ')} (\`enforces\`)`;
   return [
     block(`spend limits: exceeded by at most ${formatUsd(bound_nano_usd)} USD`),
@@ -181,7 +181,7 @@ const tryStages: NonNullable<PathOptions['tryStages']> = async (gateway) => {
 const checkServices = async (config: GatewayConfig, env: NodeJS.ProcessEnv, timeout?: number) =>
   (await import('../doctor/host/live/check-live.ts')).checkLive(config, env, timeout);
 
-/** Checks configuration files; asks services only if the files have no errors. Returns the exit code: 0, or 1. */
+/** Checks configuration files; contacts services only if the files have no errors. Returns the exit code: 0, or 1. */
 export async function runCheck(
   { terminal, env, stages }: CommandContext,
   options: CheckOptions,

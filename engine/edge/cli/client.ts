@@ -409,7 +409,7 @@ const oneLine = (text: string) =>
 
 const contextWindow = numberThat(
   /^\d{1,9}$/,
-  'Expected a whole number of tokens, such as 500000.',
+  `Expected a whole number of tokens from ${CONTEXT_WINDOW_MIN} to ${CONTEXT_WINDOW_MAX}, such as 500000.`,
   (tokens) => tokens >= CONTEXT_WINDOW_MIN && tokens <= CONTEXT_WINDOW_MAX,
 );
 

@@ -40,7 +40,7 @@ export const baseUrl = () =>
 const atGateway = () =>
   new Option(
     '--base-url <url>',
-    'use this remote gateway, with your sign-in (default: $APPSCLI_BASE_URL, or the database of --config)',
+    'use this remote gateway, with your sign-in or $APPSCLI_SERVICE_TOKEN (default: $APPSCLI_BASE_URL, or the database of --config)',
   ).conflicts('config');
 /** `--json`, with its description. */
 export const json = (what: string) => new Option('--json', what);

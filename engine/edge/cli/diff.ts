@@ -11,18 +11,18 @@ import {
   type CommandContext,
   type CommandRow,
   configurationError,
+  dayOrMoment,
   EXIT_FINDINGS,
   EXIT_OK,
   type Flags,
-  moment,
   option,
 } from './commands.ts';
 import { reportFailure } from './main.ts';
 import { apart, formatMinute, formatMoment, paragraph } from './output.ts';
-import { loadConfig, useDatabase } from './with-database.ts';
+import { loadConfig, momentIn, useDatabase } from './with-database.ts';
 
 interface DiffOptions extends Readonly<Record<'old' | 'new', string>>, Flags<'ledger' | 'exitCode' | 'json'> {
-  readonly audit?: Date;
+  readonly audit?: Date | string;
 }
 
 async function diff(context: CommandContext, options: DiffOptions): Promise<number> {
@@ -65,9 +65,10 @@ async function diffWithDatabase(
     const read = ledger && ((window: SpendWindow) => readSpending(database, window, time_zone));
     const changes = await diffConfigurations(before, after, read);
     if (audit === undefined) return { changes, notes: [] };
+    const since = momentIn(audit, after.config);
     const of_requests = await diffRequests(before, after, {
-      read: (request) => watched(context, factPages(database, { since: audit, until: new Date() }, request)),
-      period: `since ${formatMoment(audit)}`,
+      read: (request) => watched(context, factPages(database, { since, until: new Date() }, request)),
+      period: `since ${formatMoment(since)}`,
     });
     return { changes: [...changes, ...of_requests.changes], notes: of_requests.notes };
   });
@@ -127,7 +128,7 @@ export const commands: readonly CommandRow[] = [
       option(
         '--audit <since>',
         'also replay requests since this time from its audit log, per user: 7d, 12h or a date',
-        moment,
+        dayOrMoment,
       ),
       option('--exit-code', 'exit with 1 if anything changes'),
     ],

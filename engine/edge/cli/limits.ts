@@ -201,7 +201,7 @@ export const commands: readonly CommandRow[] = [
     name: 'set',
     about: 'override a limit of gateway.yaml; applies from the next request',
     options: AMOUNT,
-    json: 'print a JSON object: what was set before, and what holds now',
+    json: 'print a JSON object: the previous override, and the counter',
     examples: [
       'appscli limits set --user ana@example.com --window day --usd 100',
       'appscli limits set --team search --model coder-1 --window month --usd 500',
@@ -218,7 +218,7 @@ export const commands: readonly CommandRow[] = [
     name: 'clear',
     about: 'remove an override; the limits of gateway.yaml apply again',
     options: [...WHICH, ...fields('clearLimit', 'unit')],
-    json: 'print a JSON object: what was set, and what holds now',
+    json: 'print a JSON object: the removed override, and the counter',
     examples: ['appscli limits clear --user ana@example.com --window day'],
     check(options) {
       if (unitMeant(options) !== undefined) return;
@@ -241,7 +241,7 @@ export const commands: readonly CommandRow[] = [
         expiryThere,
       ),
     ],
-    json: 'print a JSON object: the grant, and what holds now',
+    json: 'print a JSON object: the grant, and the counter',
     examples: [
       'appscli limits grant --user ana@example.com --window day --usd 20 --expires 3d',
       'appscli limits grant --team search --window month --usd 9 --expires 12h',
@@ -260,7 +260,7 @@ export const commands: readonly CommandRow[] = [
     name: 'revoke',
     about: 'end a grant early',
     arguments: [['<id>', 'id of the grant, see limits list']],
-    json: 'print a JSON object: the grant, and what holds now',
+    json: 'print a JSON object: the grant, and the counter',
     examples: ['appscli limits revoke grt_1a2b3c4d5e6f7'],
     sentence: ({ grant: { amount, unit }, now }, { id }) =>
       `Revoked ${id}: ${formatAmount(amount, unit)} for ${describeWhose(now)}. In force now:`,

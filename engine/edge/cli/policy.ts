@@ -70,7 +70,7 @@ async function lastSignIn(context: CommandContext, config: GatewayConfig, email:
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
-      `cannot read the groups of ${email} from the database: ${reason}; or name the groups with --group`,
+      `cannot read the groups of ${email} from the database: ${reason}. Name the groups with --group`,
       { cause: error },
     );
   }
@@ -230,7 +230,7 @@ function inYaml(text: string): string {
 export const commands: readonly CommandRow[] = [
   {
     name: 'show',
-    about: 'show the effective settings of a user, with the file of each part; exits 1 without any',
+    about: 'show the effective settings of a user, with the file of each part; exits 1 if no policy applies',
     options: [
       required('--user <email>', 'the user', email),
       option(

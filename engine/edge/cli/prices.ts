@@ -185,8 +185,10 @@ function pricesAt(
   );
   if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
     const is_known = config.from_model_lists || config.models.some(({ id }) => id === model);
-    const why = is_known ? 'has no price' : 'is not in gateway.yaml and has no price';
-    throw usageError(`the model "${model}" ${why}; set one with prices.unknown_model`);
+    const why = is_known
+      ? 'has no price; check the id, or set a price in gateway.yaml'
+      : 'is not in gateway.yaml; check the id, or add the model';
+    throw usageError(`the model "${model}" ${why}`);
   }
   return shown;
 }

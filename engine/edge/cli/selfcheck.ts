@@ -314,7 +314,7 @@ export const commands: readonly CommandRow[] = [
       option('--profile <file>', 'names of headers and clients (default: neutral and shipped)'),
       option('--only <ids>', 'run only these checks: ids or prefixes, separated by commas', ids),
       option('--max-usd <amount>', 'most that the checks may cost; 0 runs only free checks', amount).default(0.01),
-      option('--timeout <seconds>', 'timeout of each request; all together have ten times as long', seconds).default(
+      option('--timeout <seconds>', 'timeout of each request; ten times as long for the whole run', seconds).default(
         60,
       ),
       option('--list', 'list the checks with their token use, without running them').conflicts('echo'),

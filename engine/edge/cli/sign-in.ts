@@ -48,7 +48,7 @@ function describeNotice(notice = ''): string {
     .split('\n')
     .slice(0, NOTICE_LINES_MAX)
     .flatMap((line) => paragraph(line.replace(LONG_WORD, '$& '), NOTICE_INDENT));
-  return `\nThe gateway says:\n\n${lines.map((line) => `${line.trimEnd()}\n`).join('')}`;
+  return `\nNotice of the gateway:\n\n${lines.map((line) => `${line.trimEnd()}\n`).join('')}`;
 }
 
 function signInProgress(terminal: Terminal) {
@@ -113,7 +113,8 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const stop = new AbortController();
-  const interrupt = () => stop.abort(new StartError('stopped; you are not signed in', { exit_code: EXIT_FINDINGS }));
+  const interrupt = () =>
+    stop.abort(new StartError('sign-in cancelled; nothing changed', { exit_code: EXIT_FINDINGS }));
   for (const signal of SIGNALS) process.on(signal, interrupt);
   try {
     return await run(stop.signal);

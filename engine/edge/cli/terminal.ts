@@ -89,7 +89,7 @@ const INPUT_BYTES_MAX = 64 * 1024;
 /** Interactive input of a command. */
 export interface Input {
   readonly answers: boolean;
-  /** Asks a question and returns the typed line; `hidden` disables the echo. Raises StartError without an answer. */
+  /** Asks a question and returns the typed line; `hidden` disables the echo. Raises StartError without input. */
   line(question: string, hidden: boolean): Promise<string>;
   /** Everything on standard input. Raises StartError for more than 64 KiB. */
   all(): Promise<string>;

@@ -58,7 +58,7 @@ view of the rest: use --base-url or APPSCLI_BASE_URL.`,
     about: 'stop sending new requests to an upstream, at every gateway; requests in flight finish',
     arguments: [['<name>', 'name of the upstream in gateway.yaml']],
     options: fields('drainUpstream', 'reason'),
-    json: 'print a JSON object: the upstream, and routes without another one',
+    json: 'print a JSON object: the upstream, and routes without another upstream',
     examples: ['appscli upstreams drain main --reason "moving to another account"'],
     sentence({ upstream: { in_flight }, routes_without_upstream: routes }, { name }) {
       const left = in_flight ? ` The replica still has ${in_flight} in flight.` : '';

@@ -120,7 +120,7 @@ async function endAll(admin: AdminApi, user: string, with_tokens: boolean, at_da
 function describeGoingOn({ service_tokens = [] }: Ended): string[] {
   if (service_tokens.length === 0) return [];
   return [
-    'These service tokens of the user, who may know them, stay valid:',
+    'These service tokens stay valid, and the user may have copies of them:',
     ...service_tokens.map(({ id, name }) => `  ${id}  ${name}`),
     'Take one over with "appscli service-tokens rotate ID", or revoke it.',
   ];
@@ -200,12 +200,12 @@ export const sessions: readonly CommandRow[] = [
     columns: [
       ['ID', ({ id }) => id],
       ['USER', ({ user }) => user],
-      ['PROGRAM', ({ client }) => client],
+      ['CLIENT', ({ client }) => client],
       ['FROM', ({ client_address }) => client_address],
       ['SINCE', ({ created_at }) => formatDay(created_at)],
       [titleInZone('UNTIL'), ({ revoked_at, expires_at }) => formatDay(revoked_at ?? expires_at)],
       ['ENDED', ({ revoked_at, revoked_because }) => revoked_at && (revoked_because ?? 'ended')],
-      ['TOKEN REFUSED', ({ refused_at: at, refused_from }) => at && `${formatDay(at)} from ${refused_from}`],
+      ['TOKEN REJECTED', ({ refused_at: at, refused_from }) => at && `${formatDay(at)} from ${refused_from}`],
     ],
   }),
   operation<'listSessions', { readonly email: string }, SignIns>('listSessions', {

@@ -5,6 +5,7 @@ import type { Log } from '../../base/contract/services.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { createLog } from '../../base/kit/log.ts';
 import { printable } from '../../base/kit/text/printable.ts';
+import { startOfDate } from '../../base/kit/zoned-time.ts';
 import { type Database, openDatabase } from '../../base/store/database.ts';
 import { describeOutage, isOutage } from '../../base/store/postgres-client.ts';
 import type { Actor } from '../../domain/audit/admin-changes.ts';
@@ -54,6 +55,15 @@ export async function useDatabase<T>(
   } finally {
     await database.close();
   }
+}
+
+/** The moment that `dayOrMoment` parsed; a date is midnight in the gateway's time zone. */
+export function momentIn<At extends Date | string | undefined>(
+  at: At,
+  { spend_limits }: Pick<GatewayConfig, 'spend_limits'>,
+) {
+  const moment = typeof at === 'string' ? startOfDate(at, spend_limits?.time_zone ?? 'UTC') : at;
+  return moment as Date | Extract<At, undefined>;
 }
 
 const MAX_CHARS = 200;

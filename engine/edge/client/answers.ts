@@ -47,7 +47,7 @@ export function unexpected(what: string, answer: HttpAnswer): StartError {
   return new StartError(`${what} failed: the gateway responded with status ${answer.status}, ${says}`);
 }
 
-function malformed(what: string, field: string): StartError {
+function malformedError(what: string, field: string): StartError {
   return new StartError(`${what} failed: the response has no valid "${field}"; check the address of the gateway`);
 }
 
@@ -63,11 +63,11 @@ function within(value: unknown, min: number, max: number): number | undefined {
 /** Reads a token response. Raises StartError that names the invalid field. */
 export function readTokens(what: string, { body }: HttpAnswer): Tokens {
   const { access_token, token_type = 'Bearer', expires_in, refresh_token, email } = fieldsOf(body);
-  if (!isToken(access_token)) throw malformed(what, 'access_token');
-  if (String(token_type).toLowerCase() !== 'bearer') throw malformed(what, 'token_type');
+  if (!isToken(access_token)) throw malformedError(what, 'access_token');
+  if (String(token_type).toLowerCase() !== 'bearer') throw malformedError(what, 'token_type');
   const lifetime_seconds = within(expires_in, 1, YEAR_SECONDS);
-  if (lifetime_seconds === undefined) throw malformed(what, 'expires_in');
-  if (refresh_token !== undefined && !isToken(refresh_token)) throw malformed(what, 'refresh_token');
+  if (lifetime_seconds === undefined) throw malformedError(what, 'expires_in');
+  if (refresh_token !== undefined && !isToken(refresh_token)) throw malformedError(what, 'refresh_token');
   return { access_token, refresh_token, lifetime_seconds, email: sentence(email) };
 }
 
@@ -76,10 +76,10 @@ export function readDeviceCode({ body }: HttpAnswer, base_url: string): DeviceCo
   const what = 'sign-in';
   const fields = fieldsOf(body);
   const { device_code, user_code, expires_in, interval = INTERVAL_SECONDS_DEFAULT, login_notice } = fields;
-  if (!isToken(device_code)) throw malformed(what, 'device_code');
-  if (typeof user_code !== 'string' || !/^[A-Za-z0-9-]{4,32}$/.test(user_code)) throw malformed(what, 'user_code');
+  if (!isToken(device_code)) throw malformedError(what, 'device_code');
+  if (typeof user_code !== 'string' || !/^[A-Za-z0-9-]{4,32}$/.test(user_code)) throw malformedError(what, 'user_code');
   const lifetime_seconds = within(expires_in, 1, DEVICE_SECONDS_MAX);
-  if (lifetime_seconds === undefined) throw malformed(what, 'expires_in');
+  if (lifetime_seconds === undefined) throw malformedError(what, 'expires_in');
   const complete = fields.verification_uri_complete;
   return {
     device_code,
@@ -96,10 +96,10 @@ export function readDeviceCode({ body }: HttpAnswer, base_url: string): DeviceCo
 
 /** A page URL with the gateway's own origin: another origin could be phishing. */
 function readPage(value: unknown, field: string, base_url: string): string {
-  if (typeof value !== 'string' || !sameOrigin(value, base_url)) throw malformed('sign-in', field);
+  if (typeof value !== 'string' || !sameOrigin(value, base_url)) throw malformedError('sign-in', field);
   // The normalised URL contains no control characters.
   const { href } = new URL(value);
-  if (href.length > URL_LENGTH_MAX) throw malformed('sign-in', field);
+  if (href.length > URL_LENGTH_MAX) throw malformedError('sign-in', field);
   return href;
 }
 

@@ -93,7 +93,7 @@ function readPrivate(path: string, warn: (text: string) => void): string | undef
 function protect(path: string, warn: (text: string) => void): void {
   try {
     chmodSync(path, PRIVATE_FILE);
-    warn(`other users could read ${path}; it is private now; sign in again if somebody may have read it`);
+    warn(`other users could read ${path}; it is private now; sign in again if another user may have read it`);
   } catch {
     warn(`other users can read ${path}, and its mode cannot be changed: chmod 600 it`);
   }

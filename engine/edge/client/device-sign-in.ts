@@ -55,11 +55,11 @@ export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
       problem = polled.text;
       wait_seconds = Math.max(interval_seconds, polled.retry_after_seconds);
     }
-    if (clock.now() >= end_ms) throw expired(problem);
+    if (clock.now() >= end_ms) throw expiredError(problem);
   }
 }
 
-function expired(problem: string | undefined): StartError {
+function expiredError(problem: string | undefined): StartError {
   if (problem !== undefined) return new Unreachable(`sign-in failed: ${problem}`);
   return new StartError('the code expired before the sign-in was complete; start again', {
     exit_code: EXIT_REJECTED,
@@ -107,7 +107,7 @@ async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Pol
 function rejection({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
   const rejected = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REJECTED });
   if (code === 'access_denied') return rejected(`the sign-in was denied${text === undefined ? '' : `: ${text}`}`);
-  if (code === 'expired_token') return expired(undefined);
+  if (code === 'expired_token') return expiredError(undefined);
   if (code === 'invalid_grant') {
     return rejected('the gateway no longer knows the code; start again');
   }

@@ -98,7 +98,7 @@ export const EXIT_REJECTED = 1;
 
 const TEXT_LENGTH_MAX = 300;
 
-/** A gateway that gives no answer at the moment: no connection, none in time, or an error of its own. */
+/** A gateway without a usable response at the moment: no connection, none in time, or an error of its own. */
 export class Unreachable extends StartError {
   override readonly name = 'Unreachable';
 }

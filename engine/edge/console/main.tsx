@@ -120,7 +120,7 @@ const queries: QueryClient = new QueryClient({
     queries: {
       networkMode: 'always',
       staleTime: 5000,
-      // Refusals are final, and the frame handles an unreachable gateway.
+      // Rejections are final, and the frame handles an unreachable gateway.
       retry: (count, error) => count < 2 && error instanceof ProblemError && error.status >= 500,
     },
   },

@@ -264,7 +264,7 @@ export async function startGateway(options: {
     }
     note('start', { config, loaded, needs_restart: [] }, []);
     if (!(await opened.database.check()).ok) {
-      log.warn({}, 'the database is unavailable; requests are refused until it is available');
+      log.warn({}, 'the database is unavailable; requests are rejected until it is available');
     }
     return {
       url,
@@ -328,7 +328,7 @@ async function openServices(
   );
   const model_lists = opened('lists of models', openModelLists({ clock, log }));
   model_lists.use(config, secret);
-  // Session tokens are refused until the ended sessions are known.
+  // Session tokens are rejected until the ended sessions are known.
   await waitAtMost(
     LISTS_TIMEOUT_MS,
     Promise.all([revocations.attempted, upstreams.attempted, model_lists.attempted()]),

@@ -133,7 +133,7 @@ const NOT_BUILT = new StageError(
   'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and make dist/client readable by the account that runs the gateway.',
 );
 
-/** Serves the package without authentication: it holds no secret. */
+/** Serves the package without authentication: it contains no secret. */
 export function clientPackageRoute(config: Config): Router {
   const router = Router({ caseSensitive: true, strict: true });
   router.all(CLIENT_PACKAGE_PATH, async (req, res) => {

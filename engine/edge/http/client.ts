@@ -133,9 +133,9 @@ export function createClientNotes({ server, facts }: GatewayConfig): (ctx: Reque
   const { headers } = facts;
   return (ctx) => {
     const { remoteAddress: peer } = ctx.call.req.socket;
-    ctx.note('request.client.address', origin.address(peer, ctx.headers));
+    ctx.putFact('request.client.address', origin.address(peer, ctx.headers));
     const region = origin.region(peer, ctx.headers);
-    if (region !== undefined) ctx.note('request.region', region);
+    if (region !== undefined) ctx.putFact('request.region', region);
     noteProduct(ctx);
     noteSession(ctx);
     noteAgent(ctx);
@@ -151,10 +151,10 @@ function noteHeader(ctx: RequestContext, name: string): void {
 
 function noteAgent(ctx: RequestContext): void {
   const { headers } = ctx;
-  if (headers['x-app'] === 'cli-bg') ctx.note('request.agent', 'background');
+  if (headers['x-app'] === 'cli-bg') ctx.putFact('request.agent', 'background');
   else if (headers['x-claude-code-agent-id'] !== undefined || headers['x-openai-subagent'] !== undefined)
-    ctx.note('request.agent', 'subagent');
-  else if (MAIN_HEADERS.some((name) => headers[name] !== undefined)) ctx.note('request.agent', 'main');
+    ctx.putFact('request.agent', 'subagent');
+  else if (MAIN_HEADERS.some((name) => headers[name] !== undefined)) ctx.putFact('request.agent', 'main');
 }
 
 function noteProduct(ctx: RequestContext): void {
@@ -162,15 +162,15 @@ function noteProduct(ctx: RequestContext): void {
   if (agent === undefined) return;
   const product = agent.split(' ', 1)[0]!.slice(0, FACT_LENGTH_MAX);
   const slash = product.indexOf('/');
-  ctx.note('request.client.name', slash < 0 ? product : product.slice(0, slash));
-  if (slash > 0) ctx.note('request.client.version', product.slice(slash + 1));
+  ctx.putFact('request.client.name', slash < 0 ? product : product.slice(0, slash));
+  if (slash > 0) ctx.putFact('request.client.version', product.slice(slash + 1));
 }
 
 function noteSession(ctx: RequestContext): void {
   for (const name of SESSION_HEADERS) {
     const value = ctx.headers[name];
     if (typeof value === 'string' && value !== '') {
-      ctx.note('request.session_id', value.slice(0, FACT_LENGTH_MAX));
+      ctx.putFact('request.session_id', value.slice(0, FACT_LENGTH_MAX));
       return;
     }
   }
@@ -178,9 +178,9 @@ function noteSession(ctx: RequestContext): void {
 
 /** Sets the facts of a finished request outside the pipelines. */
 export function noteAnswered(ctx: RequestContext, { error, person }: RequestIdentity): void {
-  if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
+  if (error !== undefined && !ctx.aborted) ctx.putFact('outcome.error', error);
   const { id = person?.email, email, groups } = person ?? {};
-  if (id !== undefined) ctx.note('principal.id', id);
-  if (email !== undefined) ctx.note('principal.email', email);
-  if (groups !== undefined) ctx.note('principal.groups', groups);
+  if (id !== undefined) ctx.putFact('principal.id', id);
+  if (email !== undefined) ctx.putFact('principal.email', email);
+  if (groups !== undefined) ctx.putFact('principal.groups', groups);
 }

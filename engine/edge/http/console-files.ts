@@ -61,7 +61,7 @@ function builtFiles(): Files {
 
 /**
  * Serves the console application: its files, and its start page at every other path below `/console`. Without a build the page
- * says how to build it. The path of `server.public_url` is the prefix of the file URLs.
+ * explains how to build it. The path of `server.public_url` is the prefix of the file URLs.
  */
 export function consoleFiles(public_url: string): Router {
   const built = builtFiles();

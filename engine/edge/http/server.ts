@@ -204,7 +204,7 @@ export class GatewayServer {
       const problem = 'CONNECT is not supported.';
       this.#countRejected(writeErrorResponse(socket, new StageError('method_not_allowed', problem)));
     });
-    // A body whose declared length is too large is refused before the client sends it.
+    // A body whose declared length is too large is rejected before the client sends it.
     server.on('checkContinue', (req: http.IncomingMessage, res: http.ServerResponse) => {
       const { body_bytes } = this.#plan.config.server.limits;
       if (!(Number(req.headers['content-length'] ?? 0) > body_bytes)) res.writeContinue();
@@ -283,11 +283,11 @@ export class GatewayServer {
 
   #begin(pipeline: CompiledPipeline, request_id: string, req: http.IncomingMessage, res: http.ServerResponse) {
     const ctx = new RequestContext(pipeline, { req, res }, this.#environment, this.#clock.monotonic());
-    ctx.note('request.id', request_id);
-    ctx.note('request.method', req.method!);
-    ctx.note('request.path', pathOf(req.url!));
-    ctx.note('request.protocol', pipeline.spec.match.protocol);
-    ctx.note('request.received_at', this.#clock.now());
+    ctx.putFact('request.id', request_id);
+    ctx.putFact('request.method', req.method!);
+    ctx.putFact('request.path', pathOf(req.url!));
+    ctx.putFact('request.protocol', pipeline.spec.match.protocol);
+    ctx.putFact('request.received_at', this.#clock.now());
     this.#noteClient(ctx);
     return ctx;
   }

@@ -1,7 +1,7 @@
 import type { Arrival } from '../../base/kit/net/exchange.ts';
 import { counted } from '../../base/kit/text/suggest.ts';
 
-/** How the events of a stream arrived. `unclear`: too short or too fast to tell. */
+/** How the events of a stream arrived. `unclear`: too short or too fast to decide. */
 type Arriving = 'one_by_one' | 'at_once' | 'in_blocks' | 'unclear';
 
 interface ArrivedStream {

@@ -128,13 +128,13 @@ async function checkRefusal(subject: Pick<Subject, 'ask'>, ask: CheckRequest): P
   return outcomeOf(reply, {
     good: `rejected with status ${status}: ${text}`,
     faults: [
-      ...(status < 300 && !lists ? ['a model answered: the gateway does not check the token'] : []),
+      ...(status < 300 && !lists ? ['a model responded: the gateway does not check the token'] : []),
       ...(status >= 300 && status !== 401 && status !== 403 ? [`status ${status} instead of 401 or 403: ${text}`] : []),
       ...(lists ? lateFault(reply) : []),
     ],
     lesser: [
-      ...(status < 300 && lists ? ['not rejected: clients cannot detect a wrong token by it'] : []),
-      ...(status >= 300 && text === undefined ? ['the error does not say what is wrong with the token'] : []),
+      ...(status < 300 && lists ? ['not rejected: clients cannot detect a wrong token from the model list'] : []),
+      ...(status >= 300 && text === undefined ? ['the error does not explain the problem of the token'] : []),
     ],
     remedy:
       'make the gateway verify the token first, and reject it with status 401 and an error in JSON; no proxy may add a credential',
@@ -161,7 +161,7 @@ const TRANSLATES =
 
 function otherModel({ model }: Subject, answered: unknown): string[] {
   if (typeof answered !== 'string' || answered === model) return [];
-  return [`${shortText(answered, 80)} answered; this is fine if the gateway maps model names`];
+  return [`${shortText(answered, 80)} responded; this is fine if the gateway maps model names`];
 }
 
 async function checkWhole(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
@@ -349,7 +349,7 @@ function refusalFaults({ answer }: Reply, protocol: Protocol, { model }: Subject
     return [
       by === undefined || by === model
         ? `it got status ${status}: the limit is not exhausted, or not enforced before the response begins`
-        : `it was answered by ${shortText(by, 60)} instead of ${model}`,
+        : `the response is from ${shortText(by, 60)} instead of ${model}`,
     ];
   }
   const error = fieldsOf(fieldsOf(json).error);
@@ -359,7 +359,7 @@ function refusalFaults({ answer }: Reply, protocol: Protocol, { model }: Subject
     ...DEFINITIONS[protocol].probe.errorFaults(json),
     ...Object.keys(FACTS)
       .filter((fact) => !saysFact(fact, error, headers))
-      .map((fact) => `it does not say the ${fact}`),
+      .map((fact) => `it lacks the ${fact}`),
     ...(wait === undefined || /^\d+$/.test(wait)
       ? []
       : ['retry-after is not a number: clients read whole seconds only']),
@@ -739,7 +739,7 @@ async function checkPace(subject: Subject, echo: Echo, { served }: First): Promi
 
 const TEXT = 'One, two, three, and a line\n with "quotes", \\ and é.';
 const UNKNOWN = 'selfcheck_unknown';
-const BUSY = 'busy: a self-check asked for this';
+const BUSY = 'busy: requested by a self-check';
 const event = (type: string, fields: Fields) => `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
 const ERROR_EVENT = event('error', { error: { type: 'overloaded_error', message: BUSY } });
 const BROKEN_SECONDS = 20;
@@ -786,7 +786,7 @@ async function checkStreamEnd(subject: Subject, echo: Echo): Promise<SelfCheckOu
 /** On the first error clients compact the conversation; on the second they wait and retry. */
 const ERRORS = [
   { status: 400, type: 'invalid_request_error', message: 'prompt is too long: 214315 tokens > 200000 maximum' },
-  { status: 529, type: 'overloaded_error', message: 'Overloaded: a self-check asked for this', wait: '2' },
+  { status: 529, type: 'overloaded_error', message: 'Overloaded: requested by a self-check', wait: '2' },
 ];
 
 async function checkErrors(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {

@@ -182,7 +182,7 @@ async function* paced(
   if (!breaks_off) return;
   // Written bytes must leave before the connection closes.
   await pause(BREAK_MS);
-  throw new Error('a self-check asked for a stream that breaks off');
+  throw new Error('a self-check requested a stream that breaks off');
 }
 
 function send(res: ServerResponse, status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {

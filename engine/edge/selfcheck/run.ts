@@ -186,7 +186,7 @@ const REMEDIES: Readonly<Partial<Record<NetworkFault, string>>> = {
     'set NODE_EXTRA_CA_CERTS to a file with the certificate of its authority; coding clients need the same, the coding CLI and the build CLI in SSL_CERT_FILE',
   no_tls: 'the server does not speak https: check scheme and port',
   proxy:
-    'allow the host at the proxy, with user and password in HTTPS_PROXY if it requires them; or add the host to NO_PROXY',
+    'allow the host at the proxy, with user and password in HTTPS_PROXY if it requires them, or add the host to NO_PROXY',
   proxy_setting: 'set it to an address such as http://proxy.example.com:3128, or unset it',
   large_head: 'no model API sends such large headers: find the proxy or login in front that adds them',
   no_http: 'check the port, and whether the gateway needs https',

@@ -97,7 +97,7 @@ export class FakeContext extends RequestContext {
   /** Sets facts on behalf of the engine or other stages. */
   noteAll(facts: Facts): void {
     for (const [path, value] of Object.entries(facts)) {
-      if (value !== undefined) this.note(path as FactPath, value as never);
+      if (value !== undefined) this.putFact(path as FactPath, value as never);
     }
   }
 

@@ -123,7 +123,7 @@ export function accessSteps(loaded: Loaded, config: GatewayConfig, facts: FactVi
   return inOrder(accessRules(config).map((rule) => ruleStep(rule, loaded, facts, ACCESS_EFFECT)));
 }
 
-/** Why limits do not apply to a caller although the condition of their rule holds. */
+/** Why limits do not apply to a caller although the condition of their rule is true. */
 function exemptions({ scopes, limit, by_group }: SpendLimit, facts: FactView): string[] {
   const principal = facts.principal as { readonly groups?: readonly string[] } | undefined;
   const known = new Set(flatFacts(facts).map(([path]) => path));

@@ -23,7 +23,7 @@ export interface EffectiveRule {
 /** A rule in words. The logic of an older configuration is unknown. */
 export type RuleInWords = Omit<EffectiveRule, 'kind' | 'logic'> & { readonly kind: string; readonly logic?: unknown };
 
-/** The effect of an access rule that holds. */
+/** The effect of an access rule that matches. */
 export const ACCESS_EFFECT = 'rejects: 403 forbidden';
 
 /** Every rule of a configuration after expansion: those of gateway.yaml in order of evaluation, then those of each pipeline. */

@@ -125,7 +125,7 @@ function environmentVariable({ parameter, value }: Annotation, node: Node, conte
   findings.report(code, node.mark, `the environment variable ${is_name ? name : 'named here'} ${state}`, {
     help: is_name
       ? `${keyName(key)} needs it: export ${name}=...`
-      : `${keyName(key)} holds the name of a variable, such as UPSTREAM_KEY; if it holds the secret itself, replace the secret`,
+      : `${keyName(key)} takes the name of a variable, such as UPSTREAM_KEY; if the secret itself is written here, replace the secret`,
     once: is_name,
   });
 }
@@ -176,8 +176,9 @@ function path({ parameter, value }: Annotation, node: Node, context: AnnotationC
   const file = String(value);
   const exists = existsSync(file);
   if (parameter === 'directory' && !(exists && statSync(file).isDirectory())) {
-    const help = exists ? undefined : didYouMean(basename(file), namesBeside(file, 'directories'));
-    findings.report('C4015', node.mark, exists ? 'this is not a directory' : 'the directory does not exist', {
+    const help = exists ? 'name a directory' : didYouMean(basename(file), namesBeside(file, 'directories'));
+    const message = exists ? `${keyName(basename(file))} is a file` : 'the directory does not exist';
+    findings.report('C4015', node.mark, message, {
       expected: `a directory at ${file}`,
       help,
     });
@@ -207,7 +208,7 @@ function url({ parameter, value }: Annotation, node: Node, { findings }: Annotat
   const problem = kind === 'origin' ? of_origin?.problem : urlProblem(text, kind);
   if (problem === undefined) return;
   if (text.includes('@')) findings.hide(node);
-  const help = /credentials/.test(problem)
+  const help = /contains credentials/.test(problem)
     ? 'put the credential into an environment variable, and name it in a key that ends in _env'
     : of_origin?.meant && `write ${of_origin.meant}`;
   const message = `the ${kind === 'origin' ? 'origin' : 'URL'} cannot be used: ${problem}`;

@@ -289,7 +289,7 @@ function withAdded(root: MapNode, key: string, extension: MapNode, findings: Fin
   return { ...root, entries };
 }
 
-/** An expanded pipeline with the stages of `all_pipelines`, the given section. @param sends whether it sends requests upstream */
+/** An expanded pipeline with the stages of the section `all_pipelines`. @param sends whether it sends requests upstream */
 export function withAllPipelines(
   root: MapNode,
   section: Node | undefined,

@@ -88,10 +88,10 @@ function checkAnswers({ stages, stages_mark }: LinkedPipeline, findings: Finding
 const helpToAnswer = ({ id, mode }: StageEntry): string =>
   mode === 'shadow'
     ? `${quote(id)} is in shadow mode and never runs: remove \`mode\`, or add a stage below it`
-    : `remove the guard of ${quote(id)}, or add a stage below it`;
+    : `add a stage below ${quote(id)} that always responds, or remove its \`when\``;
 
 /** Names the stage, because the guard may be a named rule elsewhere. */
-const guardOf = ({ id }: StageEntry): string => `the guard of ${quote(id)}`;
+const guardOf = ({ id }: StageEntry): string => `\`when\` of ${quote(id)}`;
 
 /** Data-flow analysis of facts. A missing or misplaced stage gives one finding, at its first reader. */
 function checkFacts(
@@ -106,7 +106,7 @@ function checkFacts(
     for (const { path, mark } of unknown) reportMissing(guardOf(entry), [path], mark, isLate(path), quote(entry.id));
     for (const { path, mark } of guard_reads) {
       if (isEarly(path) || unknown.some((read) => read.path === path)) continue;
-      checkMaybe('the guard', path, before.filter(written(path)), entry, mark);
+      checkMaybe('`when`', path, before.filter(written(path)), entry, mark);
     }
   }
 
@@ -138,7 +138,7 @@ function checkFacts(
       const removed = pipeline.removed.get(writer ?? '');
       if (writer === undefined) {
         const message = `${reader} reads the fact ${theirs[0]}, which is known only after the response`;
-        findings.report('C6003', mark, message, { help: 'guards of `finally:` may read it' });
+        findings.report('C6003', mark, message, { help: '`when` under `finally:` may read it' });
       } else if (stage === undefined && removed !== undefined) {
         findings.report('C6003', removed, `without ${quote(writer)} nothing writes ${theirs.join(', ')}`, {
           found: `needed by ${reader} in ${basename(mark.file)}:${mark.line}`,
@@ -176,11 +176,11 @@ function checkFacts(
     blamed.add(entry.id);
     const writer = quote(entry.id);
     const same_guard =
-      reader === 'the guard'
-        ? `begin this guard with the same: and: [<guard of ${entry.id}>, ...]`
-        : `put the same guard on ${quote(id)}`;
+      reader === '`when`'
+        ? `begin this \`when\` with the same condition: { and: [<\`when\` of ${entry.id}>, ...] }`
+        : `give ${quote(id)} the same \`when\``;
     const left_out = entry.fail_closed
-      ? `runs only if its guard holds: remove the guard of ${writer}, or ${same_guard}`
+      ? `runs only if its \`when\` is true: remove \`when\` of ${writer}, or ${same_guard}`
       : `is skipped when it fails: remove its \`fail_closed: false\`, or make ${quote(id)} work without the fact`;
     findings.report('C6004', mark, `the fact ${path} may be missing`, {
       help: `${writer} writes it, but ${left_out}`,
@@ -198,7 +198,7 @@ function checkFacts(
     const always = when === undefined || implies(when, rival.entry.when);
     const verb = always ? 'is' : 'may be';
     findings.report('C6005', stage.mark, `the fact ${path} ${verb} already written by ${quote(rival.entry.id)}`, {
-      help: 'remove one of the two, or give them guards that exclude each other: X and { "!": X }',
+      help: 'remove one of the two, or give each a `when` that excludes the other: X and { "!": X }',
     });
   }
 
@@ -247,7 +247,9 @@ function checkClauses({ on_error }: LinkedPipeline, findings: Findings): void {
   for (const { entry, mark } of on_error) {
     const codes = entry.errors ?? ['*'];
     if (handled.has('*') || codes.every((code) => handled.has(code))) {
-      findings.report('W7014', mark, 'the clause is never reached: an earlier one handles the same errors');
+      findings.report('W7014', mark, 'the clause is never reached: an earlier clause handles the same errors', {
+        help: 'move it above the earlier clause, or remove it',
+      });
     }
     if (entry.when === undefined && entry.mode === 'enforce') for (const code of codes) handled.add(code);
   }

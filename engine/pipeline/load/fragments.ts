@@ -237,9 +237,9 @@ function parametersOf(
   const written = childOf(item, 'with');
   // Validation reported other types.
   if (written !== undefined && written.kind !== 'map') return undefined;
-  const given = entriesOf(written);
+  const arguments_given = entriesOf(written);
   const names = declared.map((parameter) => parameter.key);
-  const unknown = given.filter((entry) => !names.includes(entry.key));
+  const unknown = arguments_given.filter((entry) => !names.includes(entry.key));
   for (const { key, key_mark } of unknown) {
     findings.report('C2003', key_mark, `the fragment has no parameter ${keyName(key)}`, {
       help: oneOf(key, names, 'parameters', 'it has no parameters'),

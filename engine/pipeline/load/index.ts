@@ -27,7 +27,7 @@ export interface LoadOptions {
 /** A gateway.yaml with its pipelines, policies and stages. */
 export type LoadedGateway = NonNullable<Awaited<ReturnType<typeof loadInto>>>;
 
-/** Compiles gateway.yaml with its pipelines into the given findings; `undefined` when it cannot be read at all. */
+/** Compiles gateway.yaml with its pipelines, and reports to `findings`; `undefined` when it cannot be read at all. */
 export async function loadInto(file: string, options: LoadOptions, findings: Findings) {
   const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
   const written = (options.read ?? readSource)(file, findings);

@@ -101,11 +101,13 @@ export function lintPipeline(
     const outcome = constantGuard(entry.when, match);
     if (outcome === undefined) continue;
     const message = outcome
-      ? 'the guard holds for every request the pipeline serves'
-      : 'the entry never runs: its guard holds for no request the pipeline serves';
+      ? '`when` is true for every request of the pipeline'
+      : 'the entry never runs: its `when` is false for every request of the pipeline';
+    // Without its condition, an entry that never runs would always run.
+    const remedy = outcome ? 'correct or remove `when`' : 'correct `when`, or remove the entry';
     const served = `${match.methods.join(', ')} on ${match.paths.join(', ')}`;
     findings.report('W7018', guard_mark, message, {
-      help: `the pipeline serves ${served}, protocol ${match.protocol}`,
+      help: `${remedy}: the pipeline serves ${served}, protocol ${match.protocol}`,
     });
   }
 }
@@ -166,7 +168,8 @@ function lintErrorCodes({ stages, on_error }: LinkedPipeline, relays: boolean, f
     for (const [code, mark] of error_marks) {
       if (raised.has(code)) continue;
       findings.report('W7014', mark, `no stage of this pipeline raises ${code}`, {
-        help: 'remove the code, or correct it',
+        // Without codes, the clause would handle every error.
+        help: error_marks.size > 1 ? 'correct the code, or remove it' : 'correct the code, or remove the clause',
       });
     }
   }
@@ -221,7 +224,7 @@ function lintRouting(config: GatewayConfig, root: MapNode, findings: Findings): 
 /** Most combinations of method and path to evaluate a guard for. */
 const COMBINATIONS_MAX = 64;
 
-/** Whether a guard holds for every request of a pipeline (true) or for none (false); otherwise `undefined`. */
+/** Whether a guard is true for every request of a pipeline (true) or for none (false); otherwise `undefined`. */
 export function constantGuard(when: unknown, match: PipelineSpec['match']): boolean | undefined {
   if (match.methods.length * match.paths.length > COMBINATIONS_MAX) return undefined;
   const known = match.methods.flatMap((method) =>
@@ -481,21 +484,25 @@ export function lintTranslation(
     if (RESERVED.test(new URL(base_url).hostname) || !reached.some((places) => places.has(name))) continue;
     const { mark } = nodeAt(root, `/upstreams/${index}/base_url`);
     findings.report('W7026', mark, `no profile names the version and feature headers of the upstream ${quote(name)}`, {
-      expected: `\`profile\`, because requests are translated into ${protocol} in ${listed(names)}`,
+      expected: `\`profile\`, because requests are translated into ${protocol} in ${inPipelines(names)}`,
       help: 'write `profile: anthropic` beside `base_url`, or name a profile file',
     });
   }
   const bounded = upstreams.filter(({ protocols }) => definitionOf(protocols[0]).output.is_required);
   for (const [index, model] of models.entries()) {
-    const asked = bounded.filter(({ name }) => reached[index]!.has(name));
-    const names = [...new Set(asked.flatMap(namesOf))];
+    const reached_ones = bounded.filter(({ name }) => reached[index]!.has(name));
+    const names = [...new Set(reached_ones.flatMap(namesOf))];
     if (!model.assumed.includes('max_output_tokens') || names.length === 0) continue;
     const { mark } = nodeAt(root, `/models/${index}/id`);
-    const sent = `max_tokens: ${model.default_output_tokens}`;
+    const sent = `\`max_tokens: ${model.default_output_tokens}\``;
     findings.report('W7027', mark, `the output limit of the model ${quote(model.id)} is unknown`, {
-      help: `set max_output_tokens; without it, requests without a limit get ${sent} in ${listed(names)}`,
+      help: `set max_output_tokens; without it, the gateway sends ${sent} for requests without a limit in ${inPipelines(names)}`,
     });
   }
+}
+
+function inPipelines(names: readonly string[]): string {
+  return `the pipeline${names.length > 1 ? 's' : ''} ${listed(names.map(quote)).replace(/ or (\S+)$/, ' and $1')}`;
 }
 
 /** Whether a pipeline serves clients of another protocol, and translates their requests. */

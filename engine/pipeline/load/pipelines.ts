@@ -78,8 +78,8 @@ export function pipelinesOf(file: string, context: PipelineContext): readonly Pi
 }
 
 /** Compiles the shipped and the operator's pipelines. The operator's replace shipped ones of the same name. */
-export function loadPipelines(directory: string | undefined, given: PipelineContext): readonly PipelineSpec[] {
-  const context = { ...given, own: directory };
+export function loadPipelines(directory: string | undefined, surroundings: PipelineContext): readonly PipelineSpec[] {
+  const context = { ...surroundings, own: directory };
   const { findings } = context;
   const own = readPipelines(directory, context);
   const replaced = new Set(own.sources.flatMap(({ name, family }) => [name, family]));
@@ -136,24 +136,28 @@ function reportClaims(files: readonly PipelineSource[], context: PipelineContext
 }
 
 /** Compiles one pipeline; `undefined` when a part of it could not be resolved. */
-export function compilePipeline(pipeline: PipelineSource, given: PipelineContext): PipelineSpec | undefined {
-  const { findings } = given;
+export function compilePipeline(pipeline: PipelineSource, surroundings: PipelineContext): PipelineSpec | undefined {
+  const { findings } = surroundings;
   const { file, root: source } = pipeline;
-  const directories = [dirname(file), ...(given.own === undefined ? [] : [given.own]), given.shipped];
+  const directories = [
+    dirname(file),
+    ...(surroundings.own === undefined ? [] : [surroundings.own]),
+    surroundings.shipped,
+  ];
   const library = createFragmentLibrary([...new Set(directories)], findings);
   // Validated before and after expansion: only before, there are entries with `use`; only after, stages of fragments.
-  const { stages } = given.stages;
+  const { stages } = surroundings.stages;
   const given_form = validate(PIPELINE_SCHEMA, source, dirname(file), findings);
   const { root: own, complete } = expand(given_form.node as MapNode, library, findings);
-  const edited = withAllPipelines(own, given.all_pipelines, pipeline, sendsUpstream(own, stages), findings);
+  const edited = withAllPipelines(own, surroundings.all_pipelines, pipeline, sendsUpstream(own, stages), findings);
   const { root: expanded } = complete ? expand(edited, library, findings) : { root: edited };
   const validated = validate(PIPELINE_SCHEMA, expanded, dirname(file), findings);
   const root = validated.node as MapNode;
-  const { shared_conditions: shared } = given;
+  const { shared_conditions: shared } = surroundings;
   const conditions = createConditionChecker(childOf(root, 'rules'), findings, shared, {
-    knows_stages: given.stages.complete,
+    knows_stages: surroundings.stages.complete,
   });
-  const context = { ...given, conditions };
+  const context = { ...surroundings, conditions };
   const before = findings.errors();
   const lists = {
     stages: linkStages(root, 'stages', context),
@@ -169,11 +173,11 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   if (findings.errors() === before) {
     const stages_mark = entryOf(root, 'stages')?.key_mark ?? root.mark;
     const linked = { ...lists, stages_mark, removed: pipeline.removed ?? new Map() };
-    checkFlow(linked, given.stages.stages, findings);
+    checkFlow(linked, surroundings.stages.stages, findings);
     const { match } = validated.value as RawPipeline;
     const isShared = (mark: Mark) => mark.chain !== undefined || mark.file !== file || pipeline.family !== undefined;
-    lintPipeline(linked, match, isShared, given.config, findings);
-    lintProtocols(linked, match.protocol, given.config, findings);
+    lintPipeline(linked, match, isShared, surroundings.config, findings);
+    lintProtocols(linked, match.protocol, surroundings.config, findings);
   }
   const extended = itemsOf(childOf(root, 'stages')).map(({ mark }) => mark.chain?.[0]?.file ?? mark.file);
   allowWarnings(root, findings, pipeline.extended ? extended : []);
@@ -185,15 +189,15 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
 const OTHER_REQUESTS = 'other-requests';
 
 /** The `finally` stages of `all_pipelines`, for requests that match no pipeline; `undefined` without any. */
-export function compileOtherRequests(given: PipelineContext): PipelineSpec | undefined {
-  const { findings, all_pipelines, shared_conditions: conditions } = given;
+export function compileOtherRequests(surroundings: PipelineContext): PipelineSpec | undefined {
+  const { findings, all_pipelines, shared_conditions: conditions } = surroundings;
   const written = childOf(all_pipelines, 'finally');
   if (written === undefined || conditions === undefined) return undefined;
-  const directories = [...(given.own === undefined ? [] : [given.own]), given.shipped];
+  const directories = [...(surroundings.own === undefined ? [] : [surroundings.own]), surroundings.shipped];
   const { mark } = written;
   const given_root: MapNode = { kind: 'map', mark, entries: [{ key: 'finally', key_mark: mark, value: written }] };
   const { root } = expand(given_root, createFragmentLibrary(directories, findings), findings);
-  const last = linkStages(root, 'finally', { ...given, conditions });
+  const last = linkStages(root, 'finally', { ...surroundings, conditions });
   const raw = {
     pipeline: OTHER_REQUESTS,
     version: 1,

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import {
   CONTENT_VARIABLES,
@@ -93,8 +94,11 @@ function checkScalar(node: ScalarNode, path: readonly string[], is_valid: boolea
       expected: 'a value; write null if that is meant',
     });
   } else if (typeof value === 'number' && !(Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER)) {
-    findings.report('C9004', mark, 'the number cannot be represented exactly in JSON', {
-      expected: `a number up to ${Number.MAX_SAFE_INTEGER}, or a quoted string`,
+    const message = Number.isFinite(value)
+      ? 'the number is outside the range of safe integers'
+      : 'JSON has no infinite numbers and no NaN';
+    findings.report('C9004', mark, message, {
+      expected: `a number from -${Number.MAX_SAFE_INTEGER} to ${Number.MAX_SAFE_INTEGER}, or a quoted string`,
     });
   } else if (typeof value === 'string' && value !== '' && (isSecretKey(key) || isCredential(value, in_env))) {
     findings.hide(node);
@@ -300,8 +304,14 @@ function policyFiles(
       // Only a warning: a new gateway.yaml may name the policy before it is written.
       findings.report('W7065', mark!, `there are no policies, so no one gets the policy ${quote(name)}`, { help });
     } else {
-      const message = `the directory of policies cannot be read: ${whyUnreadable(failure)}`;
-      findings.report('C4015', mark ?? { file: directory }, message, { expected: `a directory at ${directory}`, help });
+      const is_file = failure.code === 'ENOTDIR' && existsSync(directory);
+      const message = is_file
+        ? `${keyName(basename(directory))} is a file`
+        : `the directory of policies cannot be read: ${whyUnreadable(failure)}`;
+      findings.report('C4015', mark ?? { file: directory }, message, {
+        expected: `a directory at ${directory}`,
+        help: is_file ? 'name the directory of the policies' : help,
+      });
     }
     return undefined;
   }

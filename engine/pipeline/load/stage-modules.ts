@@ -91,7 +91,7 @@ function isOwn(url: string): boolean {
   return url.startsWith('file:') && !url.includes('/node_modules/') && !url.startsWith(ENGINE_URL);
 }
 
-/** Treats operators' TypeScript as ES modules, whatever the nearest package.json says. */
+/** Treats operators' TypeScript as ES modules, whatever `type` the nearest package.json has. */
 function asModule(resolved: ResolveFnOutput): ResolveFnOutput {
   const own = resolved.url.includes(VERSION) && /\.ts\?/.test(resolved.url);
   return own ? { ...resolved, format: 'module-typescript' } : resolved;

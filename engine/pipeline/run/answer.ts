@@ -53,14 +53,13 @@ const PACE_MS = 2;
 const waiting: IncomingMessage[] = [];
 let timer: NodeJS.Timeout | undefined;
 
-function takeTurn(): void {
-  timer = undefined;
-  waiting.shift()?.resume();
-  schedule();
-}
-
 function schedule(): void {
-  if (waiting.length > 0 && timer === undefined) timer = setTimeout(takeTurn, PACE_MS);
+  if (waiting.length === 0 || timer !== undefined) return;
+  timer = setTimeout(() => {
+    timer = undefined;
+    waiting.shift()?.resume();
+    schedule();
+  }, PACE_MS);
 }
 
 /** Discards the rest of a body, rate-limited: many rejected bodies must not keep the process busy. */

@@ -47,7 +47,7 @@ export class RequestAttempts {
   }
 
   /** Adds an attempt, or replaces the one with its number. */
-  note(attempt: AttemptRecord): void {
+  add(attempt: AttemptRecord): void {
     this.records = [...this.records.slice(0, attempt.n - 1), attempt];
   }
 

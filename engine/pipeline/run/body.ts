@@ -49,12 +49,12 @@ export interface BodyState {
   readonly outermost: Outermost | undefined;
 }
 
-/** A received body, buffered: the bytes to forward and, on demand, a parsed copy. Rewrites splice the bytes in place. */
+/** A received body, buffered: the bytes to forward and, on demand, a parsed copy. Rewrites replace the buffer. */
 export class BufferedBody implements RequestBody {
   bytes: Buffer;
   replaced = false;
   rewritten = false;
-  #is_free = false;
+  #is_releasable = false;
   readonly #onRewrite: (key: string) => void;
   readonly #quota: BufferQuota | undefined;
   readonly #bounds: JsonBounds;
@@ -223,7 +223,7 @@ export class BufferedBody implements RequestBody {
     );
   }
 
-  /** Splices the bytes. Puts are in order, and none contains the start or end of a member of the outermost object. */
+  /** Puts values into a copy of the bytes, in order. None contains the start or end of a member of the outermost object. */
   #put(puts: readonly Put[], tops: Iterable<string>): void {
     if (puts.length === 0) return;
     const { bytes } = this;
@@ -255,13 +255,13 @@ export class BufferedBody implements RequestBody {
     if (is_last) this.#saved = undefined;
   }
 
-  free(): void {
-    this.#is_free = true;
+  markReleasable(): void {
+    this.#is_releasable = true;
   }
 
-  /** Returns the memory of a body that was marked with `free`. */
+  /** Returns the memory of a body that was marked with `markReleasable`. */
   drop(): void {
-    if (!this.#is_free) return;
+    if (!this.#is_releasable) return;
     releaseMemory(this.bytes);
     if (this.#compressed !== undefined) releaseMemory(this.#compressed.bytes);
   }

@@ -92,6 +92,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   /** When the response was complete or the client disconnected, on the monotonic clock. A drain may last longer. */
   ended_at: number | undefined;
   set_index = 0;
+  /** Bytes of the response received in the last attempt, drained ones included. */
   relayed_bytes = 0;
   /** Writes the final events for an error; set while the client receives an event stream that can be appended to. */
   endEvents: ((error: StageError) => string) | undefined;
@@ -210,7 +211,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   }
 
   /** Writes a fact, for the engine. */
-  note<P extends FactPath>(path: P, value: FactValue<P>): void {
+  putFact<P extends FactPath>(path: P, value: FactValue<P>): void {
     this.#facts.put(factIndex(path), value, this.attempted.is_running);
   }
 
@@ -226,7 +227,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   recordAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
     this.#require('network', 'recording an attempt');
     this.relayed_bytes = received_bytes;
-    this.attempted.note(attempt);
+    this.attempted.add(attempt);
     this.notes.recordAttempt(attempt, began_at ?? this.clock.monotonic() - attempt.ms);
   }
 
@@ -311,7 +312,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     return this.conversion !== undefined || rewritesAnswer(this);
   }
 
-  /** Makes the response converter, if a stage asked for one. Errors count as that stage's. */
+  /** Creates the response converter, if a stage needs one. Errors count as that stage's. */
   makeConverter(head: ConvertedHead): ReturnType<MakeConverter> {
     if (this.conversion === undefined) return undefined;
     this.stage = this.conversion.stage;
@@ -325,7 +326,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
   }
 
   async #receiveBody(): Promise<RequestBody> {
-    if (this.#answered) throw new StageError('bad_http', 'The request is already answered; its body is discarded.');
+    if (this.#answered) throw new StageError('bad_http', 'The request already has a response; its body is discarded.');
     if (this.aborted) throw disconnectedError();
     const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
@@ -335,7 +336,8 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     const quota = new BufferQuota(budget, caller);
     try {
       const received = await receiveContent(this.call.req, { ...body_limits, max_bytes }, quota, clock);
-      if (this.#answered) throw new StageError('bad_http', 'The request was answered before its body was complete.');
+      if (this.#answered)
+        throw new StageError('bad_http', 'The response was sent before the body of the request was complete.');
       const mayRewrite = () => this.#require('rewrite-body', 'rewriting the body');
       return this.incoming.receive(received, quota, json_bounds, mayRewrite);
     } catch (error) {
@@ -349,7 +351,7 @@ export class RequestContext implements StageContext, EndedRequest, SetMember, Dr
     return this.#facts.get('principal.id') ?? `address ${this.#facts.get('request.client.address')}`;
   }
 
-  /** Whether the request is answered or its client has disconnected. */
+  /** Whether the request has a response or its client has disconnected. */
   get is_over(): boolean {
     return this.#answered || this.aborted;
   }

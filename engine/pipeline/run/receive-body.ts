@@ -90,7 +90,7 @@ function tooLarge(limit: number, when = ''): StageError {
   return new StageError('body_too_large', message, { details: { limit_bytes: limit } });
 }
 
-function late(message: string): StageError {
+function timeoutError(message: string): StageError {
   return new StageError('request_timeout', message, { headers: { connection: 'close' } });
 }
 
@@ -103,17 +103,17 @@ function receive(
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const deadline = clock.monotonic() + total_seconds * 1000;
-    const isLate = () => late(`The request body was not complete after ${total_seconds} seconds.`);
+    const totalTimeoutError = () => timeoutError(`The request body was not complete after ${total_seconds} seconds.`);
     const timer = clock.after(Math.min(total_seconds, silence_seconds) * 1000, () => {
       const silent = `The client sent nothing of the request body for ${silence_seconds} seconds.`;
-      fail(clock.monotonic() >= deadline ? isLate() : late(silent));
+      fail(clock.monotonic() >= deadline ? totalTimeoutError() : timeoutError(silent));
     });
     const onData = (chunk: Buffer): void => {
       try {
         if (!memory.append(chunk)) return;
         releaseMemory(chunk);
         // The timer only measures silence, so a client that keeps sending is checked here.
-        if (clock.monotonic() > deadline) throw isLate();
+        if (clock.monotonic() > deadline) throw totalTimeoutError();
         timer.refresh();
       } catch (error) {
         fail(error as Error);
@@ -226,11 +226,11 @@ async function decode(encoding: ContentEncoding, bytes: Buffer, decoding: Decodi
   let at = await decodeFrame(encoding, bytes, decoding);
   // Node's gunzip reads all members of a gzip body itself.
   for (let frames = 1; encoding === 'zstd' && at < bytes.length; frames++) {
-    if (frames === FRAMES_MAX) throw damaged(encoding, `has more than ${FRAMES_MAX} frames; compress it as one`);
+    if (frames === FRAMES_MAX) throw encodingError(encoding, `has more than ${FRAMES_MAX} frames; compress it as one`);
     at += await decodeFrame(encoding, bytes.subarray(at), decoding);
   }
   if (at === bytes.length) return;
-  throw damaged(encoding, `has ${bytes.length - at} bytes after its end; remove them`);
+  throw encodingError(encoding, `has ${bytes.length - at} bytes after its end; remove them`);
 }
 
 /** @returns how many bytes it consumed */
@@ -255,7 +255,7 @@ async function decodeFrame(
     return stream.bytesWritten;
   } catch (error) {
     if (error instanceof StageError) throw error;
-    throw damaged(encoding, problemOf(error as NodeJS.ErrnoException), error);
+    throw encodingError(encoding, problemOf(error as NodeJS.ErrnoException), error);
   } finally {
     stream.destroy();
   }
@@ -272,7 +272,7 @@ function problemOf({ code, message }: NodeJS.ErrnoException): string {
   }
 }
 
-function damaged(encoding: ContentEncoding, problem: string, cause?: unknown): StageError {
+function encodingError(encoding: ContentEncoding, problem: string, cause?: unknown): StageError {
   return new StageError('invalid_encoding', `The request body, sent with content-encoding ${encoding}, ${problem}.`, {
     cause,
   });

@@ -63,7 +63,7 @@ class RequestTrace implements TraceIdentity {
 }
 
 class ResponseRewrites {
-  /** Stages in shadow mode whose guards held. */
+  /** Stages in shadow mode whose guards were true. */
   readonly watching: CompiledStage[] = [];
   rewriter: AnswerRewriter | undefined;
   /** Counts for the stages in shadow mode. */

@@ -32,7 +32,7 @@ export class MemoryBudget {
   /** Raises rate_limit_exceeded, overloaded. @param same_body bytes that this very body has taken already */
   take(owner: string, bytes: number, same_body = 0): void {
     const own = this.#by_owner.get(owner) ?? 0;
-    if (this.#in_use + bytes > this.limit_bytes) throw full();
+    if (this.#in_use + bytes > this.limit_bytes) throw overloadedError();
     if (own > same_body && own + bytes > this.share_bytes) throw this.#shareFull(own, bytes);
     this.#by_owner.set(owner, own + bytes);
     this.#in_use += bytes;
@@ -56,7 +56,7 @@ export class MemoryBudget {
   }
 }
 
-function full(): StageError {
+function overloadedError(): StageError {
   return new StageError('overloaded', 'The gateway has reached its memory limit for request bodies; retry shortly.', {
     headers: { 'retry-after': '1' },
   });
@@ -91,7 +91,7 @@ export class BufferQuota {
     this.#bytes -= bytes;
   }
 
-  /** Takes or gives back until so many bytes are in use. @returns false when refused, or after `release` */
+  /** Takes or gives back until so many bytes are in use. @returns false above the quota, or after `release` */
   hold(bytes: number): boolean {
     if (this.#released) return false;
     const more = bytes - this.#bytes;
@@ -157,7 +157,7 @@ export interface DrainingRequest {
 
 /** A request that waits for a slot. */
 interface Waiter {
-  /** Whether the request no longer needs a slot: it is answered, or its client has disconnected. */
+  /** Whether the request no longer needs a slot: it has a response, or its client has disconnected. */
   readonly is_over: boolean;
   /** Ends the wait; set while it lasts. */
   stopWaiting: (() => void) | undefined;
@@ -184,7 +184,7 @@ export class ConcurrencyLimiter {
     return true;
   }
 
-  /** Takes a slot. If draining requests hold all of them, waits a second, then preempts the oldest. */
+  /** Takes a slot. If draining requests occupy all of them, waits a second, then preempts the oldest. */
   async waitToEnter(key: string, max: number, waiter: Waiter): Promise<boolean> {
     if (this.enter(key, max)) return true;
     const until = this.#clock.monotonic() + PREEMPT_AFTER_MS;

@@ -89,7 +89,8 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     if (!admit(ctx, stage)) continue;
     if (stage.hooks.request === undefined) continue;
     // Observers listed below the terminal stage observe its response and its failures, too.
-    if (stage.definition.terminal) admitObservers(ctx, stages.slice(i + 1));
+    if (stage.definition.terminal)
+      for (const observer of stages.slice(i + 1)) if (observer.hooks.request === undefined) admit(ctx, observer);
     ctx.stage = stage;
     ctx.notes.recordStage(i, ctx.clock.monotonic());
     const returned = stage.hooks.request(ctx);
@@ -108,7 +109,7 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
   throw new StageError('internal_error', 'No stage of the pipeline responded to this request.');
 }
 
-/** Enters a stage if its guard holds and it is not in shadow mode. An entered stage always gets its `finish` hook. */
+/** Enters a stage if its guard is true and it is not in shadow mode. An entered stage always gets its `finish` hook. */
 function admit(ctx: RequestContext, stage: CompiledStage): boolean {
   ctx.stage = stage;
   if (stage.guard !== undefined && !stage.guard(ctx.facts)) return false;
@@ -119,10 +120,6 @@ function admit(ctx: RequestContext, stage: CompiledStage): boolean {
   }
   ctx.entered.push(stage);
   return true;
-}
-
-function admitObservers(ctx: RequestContext, stages: readonly CompiledStage[]): void {
-  for (const stage of stages) if (stage.hooks.request === undefined) admit(ctx, stage);
 }
 
 function sendAnswer(ctx: RequestContext, answer: Answer): void {
@@ -136,12 +133,12 @@ function sendAnswer(ctx: RequestContext, answer: Answer): void {
   sendWhole(ctx.call.res, answer.status, headers, answer.body);
 }
 
-/** Drains the response of a failed request for its usage. Errors have no receiver. */
+/** Drains the response of a failed request for its usage. Ignores errors: the client already has its error. */
 async function drainLate(plan: Plan, ctx: RequestContext, late: LateResponse): Promise<void> {
   ctx.cancel = late.cancel;
   try {
     const result = await late.relay;
-    ctx.note('upstream.status', result.response.statusCode!);
+    ctx.putFact('upstream.status', result.response.statusCode!);
     await relay(plan, ctx, result);
   } catch {
   } finally {
@@ -172,7 +169,7 @@ function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError
   const { stage, error } = is_of_attempt ? failed : { stage: ctx.stage, error: raised };
   ctx.stage = undefined;
   if (stage !== undefined) {
-    ctx.note('error.stage', stage.id);
+    ctx.putFact('error.stage', stage.id);
     return refusalOf(plan, ctx, stage, is_of_attempt ? 'attempt' : 'request', error) ?? failureOf(stage, error);
   }
   if (error instanceof StageError) return error;
@@ -198,8 +195,8 @@ function refusalOf(
 
 async function answerError(plan: Plan, ctx: RequestContext, raised: StageError): Promise<void> {
   ctx.notes.error = raised;
-  ctx.note('error.code', raised.code);
-  ctx.note('error.status', raised.status);
+  ctx.putFact('error.code', raised.code);
+  ctx.putFact('error.status', raised.status);
   const { res } = ctx.call;
   if (ctx.aborted || res.destroyed) return;
   if (res.headersSent) {
@@ -275,7 +272,7 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   ctx.stage = undefined;
   const last = ctx.pipeline.finally;
   for (const stage of last) if (stage.shadow && guardHolds(plan, ctx, stage)) ctx.recordShadow(stage.id);
-  if (ctx.shadows.length > 0) ctx.note('outcome.shadow', ctx.shadows);
+  if (ctx.shadows.length > 0) ctx.putFact('outcome.shadow', ctx.shadows);
   for (const stage of last) {
     if (stage.shadow || !guardHolds(plan, ctx, stage)) continue;
     ctx.stage = stage;
@@ -287,24 +284,24 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
 
 function recordOutcome(plan: Plan, ctx: RequestContext): void {
   const { res } = ctx.call;
-  ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
-  ctx.note('outcome.aborted', ctx.aborted);
-  ctx.note('outcome.duration_ms', (ctx.ended_at ?? plan.services.clock.monotonic()) - ctx.started_at);
-  if (ctx.drain.has_begun) ctx.note('outcome.drained', ctx.drained);
-  if (ctx.unread) ctx.note('outcome.unread', true);
+  ctx.putFact('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
+  ctx.putFact('outcome.aborted', ctx.aborted);
+  ctx.putFact('outcome.duration_ms', (ctx.ended_at ?? plan.services.clock.monotonic()) - ctx.started_at);
+  if (ctx.drain.has_begun) ctx.putFact('outcome.drained', ctx.drained);
+  if (ctx.unread) ctx.putFact('outcome.unread', true);
   const error = ctx.peek('error.code');
-  if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
-  if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
+  if (error !== undefined && !ctx.aborted) ctx.putFact('outcome.error', error);
+  if (ctx.rewrites.length > 0) ctx.putFact('outcome.rewrites', ctx.rewrites);
   if (ctx.pipeline.rewrites) recordReplaced(ctx);
 }
 
 function recordReplaced(ctx: RequestContext): void {
   const { replaced, watched } = ctx.notes.response_rewrites;
-  if (replaced !== undefined) ctx.note('outcome.replaced', replaced);
+  if (replaced !== undefined) ctx.putFact('outcome.replaced', replaced);
   for (const id of watched.keys()) ctx.recordShadow(id);
 }
 
-/** Whether the guard of a `finally` stage holds; a guard that throws does not. */
+/** Whether the guard of a `finally` stage is true; a guard that throws counts as false. */
 function guardHolds(plan: Plan, ctx: RequestContext, stage: CompiledStage): boolean {
   try {
     return stage.guard === undefined || stage.guard(ctx.facts);

@@ -50,7 +50,7 @@ export function openShipper(options: ShipperOptions, { clock, log }: { clock: Cl
       return response.status;
     } catch (error) {
       if (attempt.signal.aborted) return 'timeout';
-      return (error as { cause?: { code?: string } }).cause?.code ?? 'no answer';
+      return (error as { cause?: { code?: string } }).cause?.code ?? 'no response';
     } finally {
       limit.close();
     }
@@ -66,7 +66,7 @@ export function openShipper(options: ShipperOptions, { clock, log }: { clock: Cl
 
   function onAnswer(status: number, records: number): void {
     queue.splice(0, records);
-    if (REFUSED.includes(status)) log.error({ status, records }, 'the SIEM refused audit records; they are lost');
+    if (REFUSED.includes(status)) log.error({ status, records }, 'the SIEM rejected audit records; they are lost');
     if (dropped > 0) log.error({ records: dropped }, 'audit records were lost while the queue for the SIEM was full');
     else if (failures > 0) log.info({ attempts: failures }, 'the SIEM takes records again');
     failures = 0;

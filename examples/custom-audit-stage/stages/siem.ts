@@ -92,7 +92,7 @@ export default defineStage({
         exclusiveMinimum: 0,
         maximum: 60,
         default: 10,
-        description: 'Longest the SIEM may take to answer, in seconds; then the same records are sent again.',
+        description: 'Timeout of a delivery to the SIEM, in seconds; then the same records are sent again.',
       },
     },
   },

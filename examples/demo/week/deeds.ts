@@ -59,8 +59,8 @@ export async function openDeeds(at: {
       const { id } = tokens.get('dora')!;
       tokens.set('dora', await rotateToken(by, id, { overlap_seconds: 3600 }));
     },
-    drain: () => drainUpstream(by, 'demo', 'it answers 529; the spare one serves meanwhile'),
-    resume: () => resumeUpstream(by, 'demo', 'the provider says that it is over'),
+    drain: () => drainUpstream(by, 'demo', 'it responds 529; the spare one serves meanwhile'),
+    resume: () => resumeUpstream(by, 'demo', 'the provider reports that it is over'),
     'grant-gus': () =>
       grantLimit(by, {
         name: dayOf('gus'),

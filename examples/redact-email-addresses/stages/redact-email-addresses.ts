@@ -43,7 +43,7 @@ export default defineStage({
       replacements: [{ find: ADDRESS, replace }],
       // The longest address of RFC 5321: 64 characters before the @, 255 after it.
       window_characters: 320,
-      // Holds back only the last word of a stream.
+      // Buffers only the last word of a stream.
       never_contains: /\s/,
     };
     return { rewrite: () => rewriting };

@@ -307,7 +307,7 @@ async function decisions(leased: (turn: number) => boolean): Promise<number> {
   const leases = new Leases({
     database: { lanes: () => ({ free: () => undefined, count: 1, close() {} }), listen: async () => {} },
     statements: { recall } as unknown as LedgerStatements,
-    heartbeat: { isFresh: () => true, databaseNow: () => 0, doubt() {}, sayAlive: async () => {} },
+    heartbeat: { isFresh: () => true, databaseNow: () => 0, suspectUnknownReservations() {}, sayAlive: async () => {} },
     ...{ clock: systemClock, log: quietLog, every: () => () => {}, is_on: () => true, time_zone: () => 'UTC' },
     send: async () => {},
     inTime: (sent) => sent,

@@ -1019,7 +1019,7 @@ describe('failures of the store', () => {
 });
 
 describe('a ledger that closes', () => {
-  it('waits for reservations that the database may still place, and not for answered ones', async () => {
+  it('waits for reservations that the database may still place, and not for completed ones', async () => {
     for (const unheard of [0, 1]) {
       let now = 0;
       // Each check takes a second.

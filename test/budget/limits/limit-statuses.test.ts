@@ -95,7 +95,7 @@ test('those nearest to their limit are found among them, by their own limit', as
   );
 });
 
-test('the description says that such a limit counts only matching requests', () => {
+test('the description reports that such a limit counts only matching requests', () => {
   const [background] = spendLimits(config);
   assert.equal(
     describeLimit(background!),

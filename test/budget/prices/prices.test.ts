@@ -407,7 +407,7 @@ describe('a request whose response has no usage', () => {
     );
   });
 
-  it('is one without a model, whatever its response says', () => {
+  it('is one without a model, whatever its response contains', () => {
     const reading = { ...newUsageReading(), seen: true };
     assert.equal(reportsUsage(reading, 'embed-1'), true);
     assert.equal(reportsUsage(reading, NO_MODEL.id), false);

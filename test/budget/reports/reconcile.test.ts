@@ -204,7 +204,7 @@ describe('what failed attempts cost', () => {
   const NONE = { adjusted_nano_usd: 0n, possibly_billed_nano_usd: 0n, possible_nano_usd: 0n };
 
   describe('attempts in the ledger', () => {
-    it('are a row each in the view ledger_attempts, also of requests that had one and say nothing of it', async () => {
+    it('are a row each in the view ledger_attempts, also of requests with one attempt and no list of attempts', async () => {
       const rows = await database.query(
         'test_attempts',
         `select request_id, n, upstream, upstream_model, certainty, status, outcome, reason, sends, ms, upstream_request_id,

@@ -452,7 +452,7 @@ describe('a failing disk', () => {
     }
     assert.ok(out.length >= 2 && out.length < 10);
     await assert.rejects(spool.forward(reservation()));
-    assert.deepEqual(scene.errors(), ['the spool is full; requests are refused']);
+    assert.deepEqual(scene.errors(), ['the spool is full; requests are rejected until the database is available']);
     for (const request of out) await spool.settle(settlement(request));
     await spool.drain(scene.write);
     assert.equal(scene.rows.length, out.length);

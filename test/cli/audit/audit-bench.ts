@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { after, before } from 'node:test';
+import { before } from 'node:test';
 import pg from 'pg';
 import { createProject } from '../../load/support/project.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { type ConfigSections, gatewayConfig } from '../../support/gateway.ts';
+import { use } from '../../support/use.ts';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -19,19 +20,19 @@ export interface AuditBench {
 
 export function auditBench(sections: ConfigSections): AuditBench {
   const bench = {} as { -readonly [Key in keyof AuditBench]: AuditBench[Key] };
-  const closing: (() => unknown)[] = [];
-  before(async () => {
-    const database = await createTestDatabase();
-    closing.push(database.drop);
+  const database = use(createTestDatabase, ({ drop }) => drop());
+  bench.client = use(
+    async () => {
+      const client = new pg.Client({ connectionString: database.url });
+      await client.connect();
+      return client;
+    },
+    (client) => client.end(),
+  );
+  before(() => {
     const text = JSON.stringify(gatewayConfig('http://127.0.0.1:9', sections), null, 2);
     const config_file = createProject({ 'gateway.yaml': text }).path('gateway.yaml');
-    const client = new pg.Client({ connectionString: database.url });
-    await client.connect();
-    closing.push(() => client.end());
-    Object.assign(bench, { config_file, client, env: { ...process.env, TEST_DATABASE_URL: database.url } });
-  });
-  after(async () => {
-    for (const close of closing.reverse()) await close();
+    Object.assign(bench, { config_file, env: { ...process.env, TEST_DATABASE_URL: database.url } });
   });
   bench.write = async (letter, hours_ago, fields) => {
     const request_id = `${letter}${randomUUID().slice(1)}`;

@@ -5,10 +5,8 @@ import type { AuthConfig, OidcConfig } from '../../../engine/base/contract/confi
 import { checkLive } from '../../../engine/edge/doctor/host/live/check-live.ts';
 import type { LiveCheck } from '../../../engine/edge/doctor/host/live/probe.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
-import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 import { answerJson, startScriptedProvider } from '../../support/identity/scripted-identity-provider.ts';
-import { closing } from '../../support/use.ts';
 
 const SECRET = 'a-secret-with_unreserved.characters~';
 const REDIRECT_URI = 'http://127.0.0.1/oauth/callback';
@@ -81,17 +79,6 @@ test("tests a provider's client with an invalid code, and a browser that may sho
   assert.ok(ok, what);
   assert.match(what, /issuer matches; accepts the client id, its secret or key, and the redirect URI$/);
   assert.deepEqual([warnings, seen], [[], [`header authorization_code ${REDIRECT_URI}`]]);
-});
-
-test('a real provider accepts a valid client, and rejects a wrong secret, id and redirect URI', async () => {
-  await using remote = closing(await startIdentityProvider({ client_id: 'gateway' }));
-  remote.register(REDIRECT_URI);
-  const good = await check(remote.issuer, {}, remote.client_secret);
-  assert.match(good.what, /accepts the client id, its secret or key, and the redirect URI/);
-  const wrong_secret = await check(remote.issuer, {}, 'another-secret-that-is-wrong');
-  assert.match(wrong_secret.what, /it knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET/);
-  const wrong_id = await check(remote.issuer, { client_id: 'gatewya' }, remote.client_secret);
-  assert.match(wrong_id.what, /it does not know the client gatewya/);
 });
 
 test('distinguishes a wrong secret, wrong client id, unregistered redirect URI and wrong secret method', async (t) => {

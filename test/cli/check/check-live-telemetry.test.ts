@@ -54,7 +54,7 @@ test('each signal that is sent is tried as it would be sent, with its headers', 
   for (const { received } of collector.exports) assert.equal(received.headers.authorization, `Basic ${SECRET}`);
 });
 
-for (const [what, script, said] of [
+for (const [what, script, printed] of [
   [
     'refuses the credential',
     answerBytes(401, {}, ''),
@@ -76,14 +76,14 @@ for (const [what, script, said] of [
     collector.failWith(script);
     const { checks, text } = await live({});
     assert.equal(checks[0]!.ok, what === 'warns');
-    assert.match(text, said);
+    assert.match(text, printed);
   });
 }
 
 test('reports a silent collector, an unreachable one, and invalid headers without a secret', async () => {
   collector.failWith(hang);
   const silent = await live({}, { seconds: 0.1 });
-  assert.match(silent.text, /failed +telemetry traces: no answer within 0.1 seconds/);
+  assert.match(silent.text, /failed +telemetry traces: no response within 0.1 seconds/);
   assert.match(
     (await live({ endpoint: 'http://127.0.0.1:1' })).text,
     /connection refused[\s\S]*check the address\s+http:\/\/127\.0\.0\.1:1\/v1\/traces/,

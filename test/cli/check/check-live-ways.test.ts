@@ -1,6 +1,6 @@
 /** Reports of `check --live`, `doctor --config` and user commands on the route to a server, with and without proxies. */
 import assert from 'node:assert/strict';
-import { createServer, type Server } from 'node:http';
+import { createServer } from 'node:http';
 import { after, before, beforeEach, test } from 'node:test';
 import tls from 'node:tls';
 import { diagnoseAll } from '../../doctor/host/support.ts';
@@ -9,47 +9,42 @@ import { CERTIFICATES } from '../../support/certificates.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type ForwardProxy, startForwardProxy, startTlsFront } from '../../support/net/forward-proxy.ts';
 import { ownPort } from '../../support/net/own-port.ts';
+import { alsoClose, use } from '../../support/use.ts';
 import { cli, startCli } from '../support.ts';
 
 const { first, second } = CERTIFICATES;
 const CREDENTIAL = { name: 'gateway', password: 'planted-proxy-password' };
 
 const trusted = tls.getCACertificates('default');
-const closing: { close(): unknown }[] = [];
-const opened = <T extends { close(): unknown }>(one: T): T => {
-  closing.unshift(one);
-  return one;
-};
 const asked: string[] = [];
-let server: Server;
 let port: number;
 let proxy: ForwardProxy;
 let away: string;
 let project: ReturnType<typeof createProject>;
 
+const server = use(() =>
+  createServer((req, res) => {
+    asked.push(`${req.method} ${req.headers.host}${req.url}`);
+    req.resume();
+    res.setHeader('content-type', 'application/json');
+    res.statusCode = /v1\/models/.test(req.url!) && /nothing/.test(req.url!) ? 404 : 200;
+    const at = (path: string) => `https://${second.name}${path}`;
+    const discovery = {
+      issuer: at(''),
+      authorization_endpoint: at('/authorize'),
+      token_endpoint: at('/token'),
+      jwks_uri: at('/jwks'),
+      response_types_supported: ['code'],
+    };
+    res.end(JSON.stringify(/well-known/.test(req.url!) ? discovery : { data: [], keys: [{ kty: 'RSA' }] }));
+  }),
+);
 before(async () => {
   tls.setDefaultCACertificates([...trusted, first.cert, second.cert]);
-  server = opened(
-    createServer((req, res) => {
-      asked.push(`${req.method} ${req.headers.host}${req.url}`);
-      req.resume();
-      res.setHeader('content-type', 'application/json');
-      res.statusCode = /v1\/models/.test(req.url!) && /nothing/.test(req.url!) ? 404 : 200;
-      const at = (path: string) => `https://${second.name}${path}`;
-      const discovery = {
-        issuer: at(''),
-        authorization_endpoint: at('/authorize'),
-        token_endpoint: at('/token'),
-        jwks_uri: at('/jwks'),
-        response_types_supported: ['code'],
-      };
-      res.end(JSON.stringify(/well-known/.test(req.url!) ? discovery : { data: [], keys: [{ kty: 'RSA' }] }));
-    }),
-  );
   port = await ownPort(server);
-  const fronts = [opened(await startTlsFront(port, first)), opened(await startTlsFront(port, second))];
+  const fronts = [alsoClose(await startTlsFront(port, first)), alsoClose(await startTlsFront(port, second))];
   const servers = { [first.name]: fronts[0]!.port, [second.name]: fronts[1]!.port, 'plain.example': port };
-  proxy = opened(await startForwardProxy({ servers, credential: CREDENTIAL }));
+  proxy = alsoClose(await startForwardProxy({ servers, credential: CREDENTIAL }));
   away = `127.0.0.1:${await freePort()}`;
   project = createProject({
     'gateway.yaml': `
@@ -70,10 +65,7 @@ routing: { default_upstream: tunnel }
 `,
   });
 });
-after(async () => {
-  for (const one of closing) await one.close();
-  tls.setDefaultCACertificates(trusted);
-});
+after(() => tls.setDefaultCACertificates(trusted));
 beforeEach(() => {
   asked.length = 0;
   proxy.passed.length = 0;
@@ -101,7 +93,7 @@ test('check --live reports the route to each server and uses it', async () => {
     `ok upstream plain: ${OK}${by('HTTP_PROXY')}`,
     'ok upstream here: responds with status 404 note no model list at /nothing/v1/models; .* set append_v1: false',
     `ok upstream none: ${OK}directly \\(upstreams\\[\\]\\.proxy\\)`,
-    `failed upstream refused: the proxy ${proxy.host} answers with status 407: it requires a username and password.*${by('upstreams\\[\\]\\.proxy')}`,
+    `failed upstream refused: the proxy ${proxy.host} responds with status 407: it requires a username and password.*${by('upstreams\\[\\]\\.proxy')}`,
     `failed upstream away: no connection through the proxy ${away}: connection refused note reached through the proxy ${away} \\(AWAY\\)`,
     `identity provider: .* reached ${by('HTTPS_PROXY')}`,
     `ok telemetry traces: accepts one span \\(status 200\\) note reached ${by('HTTPS_PROXY')}`,
@@ -155,7 +147,7 @@ test("a user's command reaches a gateway through the proxy, and reports its reje
   assert.match(
     refused.stderr.replace(/\s+/g, ' '),
     new RegExp(
-      `no response from https://${first.name}: the proxy ${proxy.host} answers with status 407: it rejects the username`,
+      `no response from https://${first.name}: the proxy ${proxy.host} responds with status 407: it rejects the username`,
     ),
   );
   assert.ok(!(there.stderr + refused.stderr).includes('planted'));

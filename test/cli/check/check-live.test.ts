@@ -143,7 +143,7 @@ test('distinguishes a web page, a failing server, silence, a closed port and ano
     [
       'it returns a web page (status 200)',
       'it responds with status 503',
-      'no answer within 0.5 seconds',
+      'no response within 0.5 seconds',
       'it does not speak HTTP',
       'connection refused',
       'it does not speak TLS',
@@ -181,9 +181,9 @@ async function issuer(
 ): Promise<LiveCheck> {
   let own = '';
   own = await answering((request, response) => {
-    const said = request.url === '/jwks' ? jwks : document(own);
+    const served = request.url === '/jwks' ? jwks : document(own);
     if (!/^\/(jwks|\.well-known\/openid-configuration)$/.test(request.url ?? '')) response.writeHead(404).end();
-    else response.end(typeof said === 'string' ? said : JSON.stringify(said));
+    else response.end(typeof served === 'string' ? served : JSON.stringify(served));
   });
   return checkIssuer({ ...OIDC, issuer_url: own, ...more });
 }
@@ -206,7 +206,7 @@ test('an identity provider must publish a discovery document that names itself, 
   assert.match(implicit.what, /does not offer the response type code/);
 });
 
-test('what an identity provider does not say it offers is a warning', async () => {
+test('a feature that an identity provider does not list is a warning', async () => {
   const offers = {
     token_endpoint_auth_methods_supported: ['tls_client_auth'],
     code_challenge_methods_supported: ['plain'],
@@ -256,7 +256,7 @@ test('an identity provider is believed with the certificates that the configurat
 test("an identity provider may take no longer than the gateway's timeout", async () => {
   const silence = await answering(() => {});
   const { what } = await checkIssuer({ ...OIDC, issuer_url: silence, timeout_seconds: 0.05 }, 60);
-  assert.equal(what, 'no answer within 0.05 seconds');
+  assert.equal(what, 'no response within 0.05 seconds');
 });
 
 test('warnings and notes are shown; a workflow hears of warnings', () => {

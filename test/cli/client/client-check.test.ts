@@ -55,12 +55,12 @@ describe('a gateway that is queried first', () => {
       assert.match(read('.buildcli', 'config.toml'), new RegExp(`^context_window = ${window}$`, 'm'));
       assert.equal(await codingCli(asked), 0);
       assert.match(read('.codingcli', 'config.toml'), new RegExp(`^model_context_window = ${window}$`, 'm'));
-      const said = backend.info().slice(before);
+      const printed = backend.info().slice(before);
       await messages(asked);
       const settings = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
       if (window === 128_000) assert.equal(settings.env.CLIENT_CODE_MAX_CONTEXT_TOKENS, '128000');
-      assert.equal(/unknown context window of coder-1 at \S+: using 200000 tokens/.test(said), window === 200_000);
-      assert.match(said, /using neutral names, which no real client reads; .* --profile shipped/);
+      assert.equal(/unknown context window of coder-1 at \S+: using 200000 tokens/.test(printed), window === 200_000);
+      assert.match(printed, /using neutral names, which no real client reads; .* --profile shipped/);
     }
     const before = backend.info().length;
     await codingCli({ ...asked, profile: 'shipped' });
@@ -74,7 +74,10 @@ describe('a gateway that is queried first', () => {
     lists();
     await assert.rejects(run(), { exit_code: 1, message: /its token group allows none/ });
     gateway.scripts.set(LIST, () => ({ status: 401, body: { error: { message: 'It expired.' } } }));
-    await assert.rejects(run(), { exit_code: 1, message: /does not know the token .*the gateway says: It expired\./ });
+    await assert.rejects(run(), {
+      exit_code: 1,
+      message: /does not know the token .*message of the gateway: It expired\./,
+    });
     for (const [response, message] of [
       [{ status: 200, body: '<html>' }, /expected JSON/],
       [{ status: 302, headers: { location: '/login' } }, /redirect/],

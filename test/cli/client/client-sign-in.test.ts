@@ -174,8 +174,8 @@ describe('a key helper', () => {
     assert.equal((await startCli(set_up, { env: backend.env }).ended).exit_code, 0);
     const { NODE_OPTIONS, APPSCLI_TEST_CLOCK_MS } = process.env;
     const env = { HOME: backend.home, NODE_OPTIONS, APPSCLI_TEST_CLOCK_MS };
-    const said = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env });
-    assert.equal(String(said), 'access-0\n');
+    const printed = execFileSync('/bin/sh', ['-c', settings().apiKeyHelper], { cwd: '/', env });
+    assert.equal(String(printed), 'access-0\n');
   });
 
   test('is set to another program, with a warning if that program may disappear', async () => {

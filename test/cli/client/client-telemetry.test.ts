@@ -91,17 +91,6 @@ describe('telemetry of the Messages client', () => {
     assert.equal(settings().otelHeadersHelper, undefined);
   });
 
-  test('that goes elsewhere keeps its headers', async () => {
-    const env = {
-      ...VARIABLES,
-      OTEL_EXPORTER_OTLP_ENDPOINT: 'https://elsewhere.example',
-      OTEL_EXPORTER_OTLP_HEADERS: 'k=1',
-    };
-    put(JSON.stringify({ env }), ...SETTINGS);
-    await messages({ ...silent, tokenStdin: true });
-    assert.deepEqual(telemetryOf(settings().env), env);
-  });
-
   test('is taken away again, and stays as it is where nobody speaks of it', async () => {
     put('{"theme": "dark"}', ...SETTINGS);
     for (const way of [{ tokenStdin: true }, { keyHelper: true }] as const) {
@@ -136,7 +125,7 @@ describe('telemetry of the Messages client', () => {
     assert.match(backend.info(), /Other OpenTelemetry programs in this shell/);
   });
 
-  test('in a file without a token says how the client gets one, and warns of variables that win over the file', async () => {
+  test('in a file without a token explains how the client gets one, and warns of variables that override the file', async () => {
     await messages({ ...wish, apiKeyEnv: 'OURS' });
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
     backend.env.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT = 'https://mine.example.com';
@@ -177,25 +166,12 @@ describe('telemetry of the coding CLI', () => {
     assert.deepEqual(otel().exporter, exporter('logs', { headers: { authorization: `Bearer ${TOKEN}` } }));
   });
 
-  test('without a token in the file says how the client gets one', async () => {
+  test('without a token in the file explains how the client gets one', async () => {
     await codingCli({ ...wish, apiKeyEnv: 'OURS' });
     assert.deepEqual(otel(), both());
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
     await codingCli({ ...wish, keyHelper: true });
     assert.match(backend.info(), /Bearer \$\(appscli token --base-url https:\/\/gateway\.example\.com\)"/);
-  });
-
-  test('takes the place of another exporter, and the second time nothing changes', async () => {
-    put(
-      '[otel]\nexporter = "none"\nlog_user_prompt = true\n[otel.metrics_exporter.otlp-grpc]\nendpoint = "x"\n',
-      ...CONFIG,
-    );
-    await codingCli({ ...wish, tokenStdin: true });
-    const first = read(...CONFIG);
-    await codingCli({ ...wish, tokenStdin: true });
-    assert.equal(read(...CONFIG), first);
-    await codingCli({ ...wish, apiKeyEnv: 'OURS', telemetry: ['logs'] });
-    assert.deepEqual(otel(), { log_user_prompt: false, exporter: exporter('logs') });
   });
 
   test('is taken away again, and that of another collector stays', async () => {
@@ -248,16 +224,9 @@ describe('telemetry of the build CLI', () => {
     await remove('build-cli', BASE);
     assert.deepEqual(readToml(...CONFIG), { telemetry: { trace_upload: false } });
   });
-
-  test('warns of variables that would send texts, or send elsewhere', async () => {
-    Object.assign(backend.env, { OTEL_LOG_USER_PROMPTS: '1', OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com' });
-    await buildCli(wish);
-    assert.match(backend.info(), /OTEL_LOG_USER_PROMPTS is set/);
-    assert.match(backend.info(), /OTEL_EXPORTER_OTLP_ENDPOINT is set/);
-  });
 });
 
-describe('a gateway that is asked before telemetry is switched on', () => {
+describe('a gateway that is checked before telemetry is switched on', () => {
   async function askedGateway(answer: object) {
     const gateway = await startScriptedGateway();
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [{ id: 'coder-1' }] } }));
@@ -265,7 +234,7 @@ describe('a gateway that is asked before telemetry is switched on', () => {
     return { gateway, asks: { baseUrl: gateway.url, check: true, apiKey: TOKEN } as const };
   }
 
-  test('gets nothing but the question, and what it says about it is told', async () => {
+  test('gets only the check, and its response is reported', async () => {
     const { gateway, asks } = await askedGateway({ body: {} });
     gateway.scripts.set('/v1/logs', () => ({ body: { partialSuccess: { errorMessage: 'nothing is sent on' } } }));
     assert.equal(await buildCli({ ...wish, ...asks }), 0);
@@ -275,7 +244,7 @@ describe('a gateway that is asked before telemetry is switched on', () => {
     assert.deepEqual([question!.headers.authorization, question!.text], [`Bearer ${TOKEN}`, '{}']);
   });
 
-  test('is asked about what the file of the client says where nobody speaks of it', async () => {
+  test("gets a check of the signals in the client's file if no option names signals", async () => {
     const { gateway, asks } = await askedGateway({ body: {} });
     const given = { ...silent, ...asks };
     for (const client of [buildCli, codingCli, messages]) {
@@ -287,8 +256,8 @@ describe('a gateway that is asked before telemetry is switched on', () => {
       assert.deepEqual([gateway.to('/v1/logs').length, gateway.to('/v1/metrics').length], [1, 0]);
       gateway.requests.splice(0);
     }
-    const said = backend.info().match(/the client's file sends (?:no telemetry|logs) to/g);
-    assert.deepEqual(said?.length, 6);
+    const printed = backend.info().match(/the client's file sends (?:no telemetry|logs) to/g);
+    assert.deepEqual(printed?.length, 6);
   });
 
   test('that takes none ends it with what to do', async () => {

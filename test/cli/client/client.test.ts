@@ -109,12 +109,12 @@ supports_websockets = false
     assert.doesNotMatch(backend.info() + backend.data(), /planted/);
   });
 
-  test('asks for the token without echo, and shows it nowhere', async () => {
+  test('requests the token without echo, and shows it nowhere', async () => {
     const input = typing(TOKEN, 'yes');
     assert.equal(await codingCli({ ...options, json: true }, { input }), 0);
     assert.deepEqual(input.asked, ['hidden Token for the gateway (not shown): ', 'Write these changes? [y/N] ']);
-    const said = JSON.parse(backend.data());
-    assert.deepEqual(said.files, [
+    const reported = JSON.parse(backend.data());
+    assert.deepEqual(reported.files, [
       { path: home('.codingcli', 'auth.json'), change: 'written', backup: null },
       { path: home('.codingcli', 'config.toml'), change: 'written', backup: null },
     ]);
@@ -226,7 +226,7 @@ describe('the Messages client', () => {
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
-  test('is asked to set the token itself when its settings must not contain one', async () => {
+  test('must set the token itself when its settings must not contain one', async () => {
     await messages({ ...options, settings: true, write: true });
     assert.match(backend.info(), /set VENDOR_AUTH_TOKEN for the client/);
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env: { VENDOR_BASE_URL: BASE } });

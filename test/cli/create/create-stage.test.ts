@@ -49,7 +49,7 @@ test('a new stage is written into the directory that was named', async () => {
   assert.match(stderr, /\n {2}cd my-gateway\n/);
 });
 
-test('a name that pipelines could not use, or that a shipped stage has, is refused, and nothing is written', async () => {
+test('a name that pipelines could not use, or that a shipped stage has, is rejected, and nothing is written', async () => {
   const rule = /lower-case words joined by dashes, such as require-ticket\n$/;
   await assertRefused(
     run,

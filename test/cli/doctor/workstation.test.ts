@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { programVersion } from '../../../engine/base/kit/package-root.ts';
 import { doctorWorkstation, type WorkstationOptions } from '../../../engine/edge/cli/doctor/workstation.ts';
 import type { Input } from '../../../engine/edge/cli/terminal.ts';
 import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
@@ -99,33 +98,10 @@ describe('appscli doctor', () => {
     assert.doesNotMatch(stdout.replace(/\s+/g, ' '), /--base-url https:\/\/evil/);
   });
 
-  test('names commands that work as they stand, with the names of the client that is meant', async () => {
-    const told = async (asked: Asked = {}) => (await doctor(asked)).stdout.replace(/\s+/g, ' ');
-    put('bin/claude', '#!/bin/sh\n', 0o755);
-    assert.match(await told({ env: { PATH: at('bin') } }), /appscli client messages --profile shipped --base-url/);
-    put(SETTINGS, { env: { VENDOR_BASE_URL: GATEWAY } });
-    const at_gateway = 'appscli client messages --base-url http://127.0.0.1:9';
-    assert.ok((await told({ client: 'messages' })).includes(`${at_gateway} --token-stdin`));
-    put('.claude/settings.json', { env: { ANTHROPIC_BASE_URL: GATEWAY } });
-    assert.ok((await told()).includes(`${at_gateway} --profile shipped --token-stdin`));
-  });
-
   test('reports a client that uses another gateway than intended', async () => {
     put(SETTINGS, MENDED);
     const { stdout } = await doctor({ given: { baseUrl: 'https://gw.example.com/v1' } });
     assert.match(stdout.replace(/\s+/g, ' '), /uses http:\/\/127.0.0.1:9 instead of https:\/\/gw.example.com /);
-  });
-
-  test('prints JSON for programs, with place and fault, and the number of fixable files', async () => {
-    put(SETTINGS, FAULTY);
-    const { exit_code, stdout } = await doctor({ given: { json: true } });
-    const { command, version, checks, summary, fixable_files } = JSON.parse(stdout);
-    assert.equal(exit_code, 1);
-    assert.deepEqual([command, version], ['doctor', programVersion()]);
-    assert.deepEqual([fixable_files, summary.failed, summary.warning], [1, 1, 1]);
-    const address = checks.find(({ id }: { id: string }) => id === 'messages.address');
-    const keys = Object.keys(address).sort().join();
-    assert.equal(keys, 'details,duration_ms,found,id,remedy,title,verdict,where');
   });
 
   test('shows no misplaced credential, nor terminal escapes of a file', async () => {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
-import type { LimitChanges } from '../../../engine/base/contract/services.ts';
 import type { Loaded } from '../../../engine/base/source/spec.ts';
 import type { Balance, Counted } from '../../../engine/domain/budget/limits/headroom.ts';
 import { describeDryRun } from '../../../engine/edge/cli/explain/describe.ts';
@@ -190,7 +189,7 @@ describe('a past request', () => {
     assert.equal(refused.stages.find(({ id }) => id === 'forward')?.fate, 'unreached');
   });
 
-  it('is told in words, with its trace if recorded and what nobody knows any more; without a pipeline of today not at all', () => {
+  it('is explained in words, with its recorded trace and unrecorded facts; not at all if its pipeline no longer exists', () => {
     const text = describeDryRun(replay({})).join('\n');
     assert.match(text, /^Request 0b9e4c1e-\S+\s+of\s+2026-03-10T12:00:00\.000Z,\s+evaluated\s+with/);
     assert.match(
@@ -223,22 +222,6 @@ describe('the limits of a past request', () => {
     assert.deepEqual(limits, [
       { rule: 'few', ...counted, limit: 3, spent: 2.5, reserved: 0.4, needed: 0.2, room: false },
     ]);
-  });
-
-  it('are those that were set and granted at run time', () => {
-    const { scope, key, window, unit } = mine;
-    const name = { scope, key, window, unit };
-    const limitsOf = (more: Partial<Counted>) =>
-      replay({ estimate_usd: 0.2 }, [mine], more).limits.map(({ limit, room }) => [limit, room]);
-    const [at, by, grants] = [0, 'nobody', []];
-    const changed = (changes: LimitChanges, more: object = {}) =>
-      limitsOf({ changed: [{ ...name, ...more, changes }] });
-    assert.deepEqual(changed({ set: { amount: 9_000_000_000, at, by }, grants }), [[9, true]]);
-    const grant = { id: 'g', amount: 100_000_000, expires_at: Date.parse('2100-01-01'), at, by };
-    assert.deepEqual(changed({ set: null, grants: [grant] }), [[3.1, true]]);
-    const set = { amount: 0, at, by };
-    assert.deepEqual(changed({ set, grants: [grant] }), [[0.1, false]]);
-    assert.deepEqual(changed({ set, grants }, { key: 'bob@example.com' }), [[3, false]]);
   });
 
   it('in shadow mode are reported as well, but none for a request that would not be charged', () => {
@@ -331,7 +314,7 @@ describe('a future request with several upstreams', () => {
   });
 });
 
-test('the rules say where a route leads, in which order and shares', async () => {
+test('the rules show the upstreams of a route, their order and shares', async () => {
   const { context, data } = collectingContext();
   await explain(context, { config: routes.path('gateway.yaml'), config_named: true, word: 'rules' });
   assert.match(data(), /1 {2}shared goes to spare \(75 %\) or main \(25 %\), then other\n/);

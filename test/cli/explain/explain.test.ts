@@ -127,7 +127,7 @@ describe('explain', () => {
     assert.equal(run.answer, undefined);
   });
 
-  it('says what became of the body, and no secret of an upstream that takes its key in two headers', async () => {
+  it('reports changes of the body, and no secret of an upstream that takes its key in two headers', async () => {
     const headers = 'headers: { x-team: search, x-api-token: { value_env: SPARE_HEADER } }';
     const compat = `type: compat, protocols: [chat], base_url: "https://spare.example.com/v1", api_key_env: SPARE_KEY, ${headers}`;
     const spare = 'base_url: "https://spare.example.com", auth_token_env: SPARE_TOKEN';
@@ -146,7 +146,7 @@ describe('explain', () => {
     );
   });
 
-  it('tells the answer of the gateway itself where a request would not leave it', async () => {
+  it('reports the response of the gateway itself if it would not forward the request', async () => {
     const file = request('huge.json', 5000);
     const { stdout } = await explain(file, '--group', 'engineers');
     assert.match(stdout, /3 {2}refuse-large runs\n +yes: request\.body_bytes > 1000 \(request\.body_bytes is 50\d\d\)/);
@@ -174,7 +174,7 @@ describe('explain', () => {
     assert.doesNotMatch(stdout, /secret-of-somebody/);
   });
 
-  it('claims nothing about an answer that nobody gave', async () => {
+  it('claims nothing about a response that does not exist', async () => {
     const clauses = 'on_error:\n  - { stage: reject, id: any, options: { error: overloaded } }\nfinally:';
     put('answering/messages.yaml', PIPELINE.replace('finally:', clauses));
     put('answering.yaml', CONFIG.replace('pipelines: pipelines', 'pipelines: answering'));
@@ -188,7 +188,7 @@ describe('explain', () => {
     assert.deepEqual([refused.answer.error, refused.answer.status], ['overloaded', 503]);
   });
 
-  it('tells a stage in shadow mode that was not reached from one that would have run', async () => {
+  it('distinguishes a stage in shadow mode that was not reached from one that would have run', async () => {
     put('shadows/messages.yaml', PIPELINE.replace('    options: { error', '    mode: shadow\n$&'));
     put('shadows.yaml', CONFIG.replace('pipelines: pipelines', 'pipelines: shadows'));
     const given = ['--group', 'engineers', '--config', 'shadows.yaml'];
@@ -214,23 +214,6 @@ describe('explain', () => {
     assert.doesNotMatch(counted.stdout, /Spend rules|Limits|few/);
   });
 
-  it('reads a word as a word, although a directory is called the same', async () => {
-    mkdirSync(join(directory, 'forward'));
-    const { stdout, exit_code } = await explain('forward');
-    assert.equal(exit_code, 0);
-    assert.match(stdout, /^Stages: forward\n/);
-  });
-
-  it('breaks a long name onto a line of its own, without a blank at the end of the one before', async () => {
-    const name = `rule-${'very-'.repeat(20)}long`;
-    put('long.yaml', CONFIG.replace('large-to-spare', name));
-    for (const word of ['rules', request('long.json', 1)]) {
-      const { stdout } = await explain(word, '--config', 'long.yaml', '--group', 'research');
-      assert.match(stdout, new RegExp(`^  1  ${name}\n`, 'm'));
-      assert.doesNotMatch(stdout, / $/m);
-    }
-  });
-
   it('tries rules on headers, agents and names of tokens', async () => {
     const file = request('headers.json', 1);
     const rules = [
@@ -240,26 +223,26 @@ describe('explain', () => {
     ];
     const config = `${CONFIG}facts: { headers: [x-team] }\naccess: { rules: ${JSON.stringify(rules)} }\n`;
     put('headers.yaml', config);
-    const told = (...more: string[]) =>
+    const reported = (...more: string[]) =>
       explain(file, '--group', 'engineers', '--config', 'headers.yaml', ...more).then(({ stdout }) => stdout);
-    assert.doesNotMatch(await told(), / holds: rejects|request\.agent = |token\.name = /);
+    assert.doesNotMatch(await reported(), / holds: rejects|request\.agent = |token\.name = /);
     assert.match(
-      await told('--header', 'X-Team: red'),
+      await reported('--header', 'X-Team: red'),
       /^Pipeline messages\n {7}request\.headers\.x-team = "red"\n[\s\S]+\n {2}1 {2}no-red matches: rejects: 403 forbidden\n/,
     );
     assert.match(
-      await told('--header', 'x-app: cli-bg', '--header', 'x-team: blue'),
+      await reported('--header', 'x-app: cli-bg', '--header', 'x-team: blue'),
       /request\.agent = "background"[\s\S]+\n {2}2 {2}no-background matches: rejects/,
     );
     assert.match(
-      await told('--token-name', 'ci'),
+      await reported('--token-name', 'ci'),
       /principal\.token\.name = "ci"[\s\S]+\n {2}3 {2}no-ci matches: rejects/,
     );
     const both = /--token-name <name>' cannot be used with option '--signed-in'/;
     await assertRefused(explain, [[`${file} --signed-in --token-name ci`, both]]);
   });
 
-  it('says in one line which stage cannot be created, and why', async () => {
+  it('reports in one line which stage cannot be created, and why', async () => {
     put('odd/gateway.yaml', `${CONFIG}stages: [odd.mjs]\n`);
     put('odd/pipelines/messages.yaml', PIPELINE.replace('  - stage: read', '  - stage: odd\n$&'));
     const options = "{ type: 'object', additionalProperties: false, properties: {} }";
@@ -272,7 +255,7 @@ describe('explain', () => {
     assert.match(stderr, /^appscli: the stage "odd" \(.*messages\.yaml:9\) cannot be created: no disk\n$/);
   });
 
-  it('says in one line what is missing or misspelt', async () => {
+  it('reports in one line what is missing or misspelt', async () => {
     const file = request('small.json', 1);
     mkdirSync(join(directory, 'a-folder'));
     await assertRefused(explain, [

@@ -66,7 +66,7 @@ test('ledger reprice shows the changes, writes them with --yes, and finds nothin
   );
 });
 
-test('what is left alone by repricing is told in 80 columns, and names of models are whole', () => {
+test('rows that repricing skips are reported in 80 columns, with whole names of models', () => {
   const group = {
     day: '2026-03-10',
     model: 'a-model-with-a-rather-long-name-and-a-date-20260310',

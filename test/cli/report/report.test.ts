@@ -68,21 +68,13 @@ skipped  limits: no token for it
     assert.match(info, /^\n1 ok, 1 failed, 1 skipped in 0\.\d s\n$/);
   });
 
-  it('tells everything on request, paints only the verdict, and exits with 1 for a failure or, where it is strict, a warning', () => {
+  it('reports everything on request, colours only the verdict, and exits with 1 for a failure or, with --strict, a warning', () => {
     assert.match(reported([OK], { verbose: true }).data, /came {6}status 200\n {9}expected {2}a list in JSON\n/);
     assert.ok(reported([FAILED], {}, true).data.startsWith('\x1b[31mfailed   \x1b[0mstreams arrive'));
     assert.ok(!reported([FAILED]).data.includes('\x1b'));
     assert.equal(reported([OK, SKIPPED, WARNING]).exit_code, 0);
     assert.equal(reported([OK, SKIPPED, WARNING], { strict: true }).exit_code, 1);
     assert.equal(reported([OK, FAILED]).exit_code, 1);
-  });
-
-  it('gives programs everything as JSON, with how many ended in which way', () => {
-    const { data, info } = reported([OK, FAILED, WARNING], { json: true });
-    const whole = JSON.parse(data);
-    assert.deepEqual(whole.summary, { ok: 1, warning: 1, failed: 1, skipped: 0 });
-    assert.deepEqual([whole.checks, whole.base_url], [[OK, FAILED, WARNING], 'https://gw.example.com']);
-    assert.deepEqual([whole.model, info], [null, '']);
   });
 
   it("limits a server's text to one line, to a length, and without terminal escapes", () => {

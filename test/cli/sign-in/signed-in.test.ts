@@ -44,7 +44,7 @@ async function refused(given = {}): Promise<StartError> {
 }
 
 describe('a token', () => {
-  test('that lives for long is printed alone, with --json with the end of its life, and nobody is asked', async () => {
+  test('that stays valid is printed alone, with --json with its expiry, without a request', async () => {
     keep(backend, { [gateway.url]: credentialsFor(3000) });
     assert.equal(await run(), 0);
     assert.equal(backend.data(), 'access-0\n');
@@ -116,7 +116,7 @@ describe('many calls at once', () => {
     await stuck;
   });
 
-  test('a process that died while it renewed keeps nobody waiting', async () => {
+  test('a process that died while it renewed keeps no one waiting', async () => {
     keep(backend, { [gateway.url]: credentialsFor(-10) });
     symlinkSync('999999999-gone', `${backend.path}.lock`);
     await run();
@@ -144,8 +144,6 @@ describe('a gateway that does not renew', () => {
 
   const troubles: [string, () => void][] = [
     ['its identity provider is away', () => script(oauthError('temporarily_unavailable', 503))],
-    ['it is overloaded', () => script({ status: 429, body: {} })],
-    ['a proxy answers in its place', () => script({ status: 502, body: '<html>' })],
     ['something else answers', () => script({ status: 200, body: '<html>Sign in to the Wi-Fi</html>' })],
     ['it wants another client', () => script(oauthError('invalid_client', 401))],
     ['it redirects', () => script({ status: 302, headers: { location: 'https://elsewhere.example.com' } })],
@@ -158,7 +156,7 @@ describe('a gateway that does not renew', () => {
   const script = (reply: object) => void gateway.scripts.set('/oauth/token', () => reply);
 
   for (const [what, begin] of troubles) {
-    test(`${what}: a token that lives is printed, for one that does not exit code 69, and nobody is signed out`, async () => {
+    test(`${what}: a token that lives is printed, for one that does not exit code 69, and no one is signed out`, async () => {
       begin();
       keep(backend, { [gateway.url]: credentialsFor(5) });
       assert.equal(await run(), 0);
@@ -172,7 +170,7 @@ describe('a gateway that does not renew', () => {
     });
   }
 
-  test('because another machine renews at this moment: it is asked again a second later', async () => {
+  test('because another machine renews at this moment: it retries a second later', async () => {
     keep(backend, { [gateway.url]: credentialsFor(-5) });
     const replies = [
       oauthError('temporarily_unavailable', 503, { 'retry-after': '1' }),
@@ -197,7 +195,7 @@ test('a refresh token is not used where the next one can not be written down', a
   assert.equal(refreshes(), 0);
 });
 
-test('something that is no lock, where the lock belongs, is said', async () => {
+test('something that is no lock, where the lock belongs, is reported', async () => {
   keep(backend, { [gateway.url]: credentialsFor(-5) });
   writeFileSync(`${backend.path}.lock`, '');
   assert.match((await refused()).message, /credentials\.json cannot be written: .*lock/);
@@ -215,15 +213,15 @@ describe('which gateway is meant', () => {
     assert.equal(backend.data(), 'access-other\naccess-0\n');
   });
 
-  test('several and none named are listed; one nobody is signed in at is named', async () => {
+  test('several sign-ins without a named gateway are listed; a gateway without a sign-in is named', async () => {
     keep(backend, { [other]: credentialsFor(3000), [gateway.url]: credentialsFor(3000) });
     const error = await refused();
     assert.equal(error.exit_code, 64);
     assert.match(error.message, /choose one of https:\/\/other\.example\.com, http:.*--base-url or APPSCLI_BASE_URL/);
     const baseUrl = 'https://third.example.com';
     const { exit_code, message } = await refused({ baseUrl });
-    const told = `you are not signed in at ${baseUrl}. Run: appscli login --base-url ${baseUrl}`;
-    assert.deepEqual([exit_code, message], [1, told]);
+    const shown = `you are not signed in at ${baseUrl}. Run: appscli login --base-url ${baseUrl}`;
+    assert.deepEqual([exit_code, message], [1, shown]);
   });
 });
 
@@ -265,7 +263,7 @@ Token until  2027-01-31 12:50 UTC
     assert.equal(gateway.to('/admin/api/me')[0]?.headers.authorization, 'Bearer access-0');
   });
 
-  test('that there are no models is said, and why', async () => {
+  test('that there are no models is reported, and why', async () => {
     const none = { ...me, token_group: null, models: [] };
     const no_models_because = 'you are a member of no token group (your groups are eng); an administrator adds one';
     gateway.scripts.set('/admin/api/me', () => ({ body: { ...none, no_models_because } }));
@@ -281,14 +279,14 @@ Token until  2027-01-31 12:50 UTC
     assert.match(backend.data(), /^Models +none: ask your gateway administrator/m);
   });
 
-  test('with --json it is what the gateway says, and the token is not in it', async () => {
+  test('with --json it is the response of the gateway, without the token', async () => {
     gateway.scripts.set('/admin/api/me', () => ({ body: me }));
     await whoami({ ...backend.context, clock }, { json: true });
     const token_expires_at = '2027-01-31T12:50:00.000Z';
     assert.deepEqual(JSON.parse(backend.data()), { base_url: gateway.url, ...me, token_expires_at });
   });
 
-  test('a gateway that does not say who, says why instead', async () => {
+  test('a gateway that does not return the account gives the reason instead', async () => {
     for (const [reply, words] of [
       [{ status: 403, body: { error: { message: 'Not for\nyou.' } } }, /^StartError: Not for you\.$/],
       [{ body: '<html>' }, /status 200, not in JSON/],
@@ -314,7 +312,7 @@ describe('appscli logout', () => {
     assert.equal(backend.info(), `Signed out of ${gateway.url}.\n`);
   });
 
-  test('a gateway that is away is not told, and it says that the sign-in lives on', async () => {
+  test('an unavailable gateway cannot revoke the sign-in, and the message states that it stays valid', async () => {
     keep(backend, { [gateway.url]: credentialsFor(3000) });
     gateway.close();
     assert.equal(await logout(backend.context, {}), 69);
@@ -327,7 +325,7 @@ describe('appscli logout', () => {
     for (const line of backend.info().split('\n')) assert.ok(line.length <= 80, line);
   });
 
-  test('a gateway that refuses, or can not revoke, is no reason to keep the credentials', async () => {
+  test('a gateway that rejects, or can not revoke, is no reason to keep the credentials', async () => {
     keep(backend, { [gateway.url]: credentialsFor(3000) });
     gateway.scripts.set('/oauth/revoke', () => ({ status: 503, body: { error: 'temporarily_unavailable' } }));
     assert.equal(await logout(backend.context, {}), 69);
@@ -346,7 +344,7 @@ describe('appscli logout', () => {
     assert.equal(gateway.to('/oauth/revoke').length + second.to('/oauth/revoke').length, 4);
   });
 
-  test('who is not signed in is told so', async () => {
+  test('without a sign-in the command reports that', async () => {
     assert.equal(await logout(backend.context, {}), 0);
     assert.equal(await logout(backend.context, { all: true }), 0);
     assert.equal(await logout(backend.context, { baseUrl: other }), 0);

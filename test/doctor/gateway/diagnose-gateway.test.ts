@@ -12,7 +12,6 @@ import {
   answersOkToAll,
   redirectsToLogin,
   showsLoginPage,
-  stripsHeaders,
 } from '../../support/proxies/behaviours.ts';
 import { startProxy } from '../../support/proxies/proxy.ts';
 import { diagnose, faultsOf, listen, type StandIn, standIn, TOKEN } from './support.ts';
@@ -78,13 +77,6 @@ describe('the way to a gateway', () => {
     });
   }
 
-  test('reports a proxy that strips the credential', async () => {
-    const proxy = await startProxy(await at({ code: 'credential_missing' }), stripsHeaders('authorization'));
-    const { of } = await diagnose(proxy.url);
-    await proxy.close();
-    assert.match(of('token').found, /did not arrive/);
-  });
-
   test('reports a closed port, an unknown DNS name and an invalid address', async () => {
     const refused = await diagnose(`http://127.0.0.1:${await freePort()}`);
     assert.match(refused.of('models').found, /connection refused/);
@@ -134,7 +126,7 @@ test('a proxy of this machine that opens no way is named, its password is not, a
   const env = { HTTPS_PROXY: `http://ada:planted-word@127.0.0.1:${await ownPort(proxy)}` };
   const { of, diagnoses } = await diagnose('https://gateway.example.com', { env });
   const past = await diagnose(await at(), { env: { HTTP_PROXY: env.HTTPS_PROXY, NO_PROXY: '127.0.0.1' } });
-  assert.match(of('models').found, /the proxy 127\.0\.0\.1:\d+ answers with status 407/);
+  assert.match(of('models').found, /the proxy 127\.0\.0\.1:\d+ responds with status 407/);
   assert.match(of('models').remedy!, /with user and password in HTTPS_PROXY if it requires them/);
   assert.deepEqual(asked, [`CONNECT Basic ${Buffer.from('ada:planted-word').toString('base64')}`]);
   assert.ok(!JSON.stringify(diagnoses).includes('planted-word'));
@@ -159,20 +151,6 @@ describe('a hostile gateway neither hangs nor breaks the doctor, nor receives th
       assert.ok(faultsOf(diagnoses).includes('models'), JSON.stringify(diagnoses));
     });
   }
-
-  test('where it redirects to another host, which gets no request', async () => {
-    const seen: string[] = [];
-    const other = await listen((req, res) => {
-      seen.push(req.url!);
-      res.end('{"data":[{"id":"coder-1"}]}');
-    });
-    const port = await listen((_req, res) =>
-      res.writeHead(307, { location: `http://localhost:${other}/v1/models?token=${TOKEN}` }).end(),
-    );
-    const { of } = await diagnose(`http://127.0.0.1:${port}`);
-    assert.match(of('models').found, /a redirect \(status 307\) to http:\/\/localhost/);
-    assert.deepEqual(seen, []);
-  });
 
   test('where names, texts and numbers of its list are anything', async () => {
     const models = [

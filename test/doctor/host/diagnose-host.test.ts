@@ -164,7 +164,7 @@ describe('a machine on which the gateway does not run', () => {
     const file = configWith('other', { [`127.0.0.1:${port}`]: `127.0.0.1:${taken}` });
     const listening = only(await diagnoseAll(file, gateway.env), 'host.listen');
     assert.equal(listening.verdict, 'failed');
-    assert.match(listening.found, /^in use by another program: not a gateway of this program$/);
+    assert.match(listening.found, /^in use by another program, which is not a gateway$/);
   });
 
   test('a free port is fine, and a database without a gateway is looked at all the same', async () => {
@@ -189,8 +189,8 @@ describe('a machine on which the gateway does not run', () => {
       [proxy.url]: `${address}/public`,
     };
     const results = await diagnoseAll(configWith('silent', changes), gateway.env, { timeout_seconds: 0.2 });
-    assert.match(only(results, 'host.listen').found, /not a gateway: no answer within 0\.2 seconds/);
-    assert.match(only(results, 'upstream.reach').found, /no answer within 0\.2 seconds/);
+    assert.match(only(results, 'host.listen').found, /not a gateway: no response within 0\.2 seconds/);
+    assert.match(only(results, 'upstream.reach').found, /no response within 0\.2 seconds/);
     assert.equal(only(results, 'public_url.gateway').verdict, 'skipped');
   });
 

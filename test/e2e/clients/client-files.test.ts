@@ -20,7 +20,7 @@ function section(toml: string, name = ''): Record<string, string> {
   return Object.fromEntries([...body.matchAll(/^(\w+) = "?(.*?)"?$/gm)].map(([, key, value]) => [key!, value!]));
 }
 
-describe('a client that does as its files say', () => {
+describe('a client that follows its files', () => {
   for (const upstream of ['messages', 'chat'] as const) {
     test(`for the build CLI gets the expected reply of a single run from a ${upstream} upstream, and no redirect`, async () => {
       const input = { baseUrl: gateway.url, model: modelVia(upstream), alias: 'coder', contextWindow: 500_000 };

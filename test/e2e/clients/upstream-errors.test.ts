@@ -1,37 +1,19 @@
-/** How clients of every protocol see the errors of real servers, and where a request goes next. */
+/** How clients of every protocol see the errors of real servers. */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
-import { FULL_CONTEXTS, OTHER_MEANINGS, type ServerError } from '../../protocols/upstream-errors.ts';
-import { ONE_ATTEMPT } from '../../support/gateway.ts';
-import { answerBytes, answerChunks, answerJson } from '../../support/model-provider/scripted-upstream.ts';
-import { IS_DEEP, inTurn } from '../../support/times.ts';
+import { FULL_CONTEXTS, type ServerError } from '../../protocols/upstream-errors.ts';
+import { answerBytes, answerJson } from '../../support/model-provider/scripted-upstream.ts';
+import { IS_DEEP } from '../../support/times.ts';
 import { eventsIn } from '../streams/streams.ts';
 import type { Response } from '../support/client.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
-import { idOf, recordOf } from '../support/odd.ts';
-import { ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
+import { recordOf } from '../support/odd.ts';
+import { ledgerRows, nothingReserved } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
-/** Models of two upstreams: a report of one about a model is remembered for a while. */
-const BOTH = ['both', ...OTHER_MEANINGS.keys()].map((n) => `both-${n}`);
-
-const CHAT = { type: 'compat', protocols: ['chat'] };
-
 after(() => nothingReserved(gateway.database));
-const { gateway, upstream } = useGateway((url) =>
-  nineConfig(url, {
-    upstreams: [
-      { name: 'second', ...CHAT, base_url: `${url}/second`, ...ONE_ATTEMPT },
-      { name: 'watched', ...CHAT, base_url: `${url}/watched` },
-    ],
-    models: [...BOTH, 'watched'].map((id) => ({ id })),
-    rules: [
-      { name: 'both', models: BOTH, upstreams: ['chat', 'second'] },
-      { name: 'watched', models: ['watched'], upstream: 'watched' },
-    ],
-  }),
-);
+const { gateway, upstream } = useGateway((url) => nineConfig(url));
 
 const bytesOf = (body: ServerError['body']) => (typeof body === 'string' ? body : JSON.stringify(body));
 
@@ -136,107 +118,6 @@ for (const protocol of PROTOCOLS) {
     assert.deepEqual([error_rewritten, upstream_status, status], [true, 500, 400]);
   });
 }
-
-const TOO_LONG = 'Input is too long for requested model.';
-const event = (data: object, name?: string) => `${name ? `event: ${name}\n` : ''}data: ${JSON.stringify(data)}\n\n`;
-
-/** Reports as the first event of a stream that the conversation is too long. */
-const FIRST_EVENTS: Readonly<Record<Protocol, string>> = {
-  messages: event({ type: 'error', error: { type: 'api_error', message: TOO_LONG } }, 'error'),
-  chat: `${event({ error: { code: 500, message: TOO_LONG } })}data: [DONE]\n\n`,
-  responses: event(
-    {
-      ...{ type: 'response.failed', sequence_number: 0 },
-      response: { id: 'r', status: 'failed', output: [], error: { code: 'server_error', message: TOO_LONG } },
-    },
-    'response.failed',
-  ),
-};
-
-const ODD_EVENTS: readonly string[] = [
-  `event: error\ndata: ${TOO_LONG}\n\n`,
-  event({ message: TOO_LONG }, 'error'),
-  ...[{ detail: TOO_LONG }, { error: TOO_LONG }, { object: 'error', message: TOO_LONG, code: 400 }].map((data) =>
-    event(data),
-  ),
-];
-
-for (const [combination, [spoken, protocol]] of COMBINATIONS.entries()) {
-  const which = `a ${spoken} client at a ${protocol} upstream`;
-  const events_for = [FIRST_EVENTS[protocol], ...rowsFor(ODD_EVENTS, combination).map(([, event]) => event)];
-  const row = { server: '', status: 200, body: '', says: TOO_LONG };
-
-  test(`${which} compacts its conversation when a stream begins with that error`, async () => {
-    for (const [place, event] of events_for.entries()) {
-      for (const stream of inTurn([true, false], place)) {
-        upstream.script = answerChunks([event]);
-        const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol), 'Hi', { stream }));
-        assertCompacts(spoken, stream, { ...row, server: event }, response);
-      }
-    }
-  });
-}
-
-/** Errors inside a response, and how they are reported. */
-const IN_ANSWERS: readonly (readonly [server: string, body: object, says: string, compacts?: true])[] = [
-  [
-    'MiniMax',
-    { id: '', choices: null, model: '', base_resp: { status_code: 2013, status_msg: 'context window exceeds limit' } },
-    'context window exceeds limit',
-    true,
-  ],
-  ['MiniMax', { id: '', choices: null, base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'login fail'],
-  [
-    'DashScope',
-    { code: 'InvalidParameter', message: 'Range of input length should be [1, 30720]', request_id: 'x' },
-    'Range of input length',
-    true,
-  ],
-  ['Cloudflare', { result: null, success: false, errors: [{ code: 5, message: 'No capacity' }] }, 'No capacity'],
-  ['Zhipu', { code: 500, msg: '404 NOT_FOUND', success: false }, '404 NOT_FOUND'],
-  ['a proxy', { status: 'error', message: 'Something is off' }, 'Something is off'],
-];
-
-for (const [combination, [spoken, protocol]] of COMBINATIONS.filter(([one, other]) => one !== other).entries()) {
-  test(`a ${spoken} client gets the error that a ${protocol} upstream sends as its response, at no cost`, async () => {
-    for (const [, [server, body, says, compacts]] of rowsFor(IN_ANSWERS, COMBINATIONS.length - combination)) {
-      upstream.script = answerJson(body);
-      const response = await post(gateway, spoken, askBody(spoken, modelVia(protocol)));
-      assert.ok(response.status >= 400, `${server}: ${response.text}`);
-      assert.ok(response.json().error.message.includes(says), `${server}: ${response.text}`);
-      assert.equal(response.status === 400 && KNOWN[spoken](response.json().error), compacts === true, response.text);
-      assert.equal((await ledgerRow(gateway.database, idOf(response))).cost_nano_usd, 0, server);
-    }
-  });
-}
-
-test('a conversation that is too long stops fallback, and an error of the upstream does not', async () => {
-  const asked = async (model: string, row: ServerError) => {
-    upstream.requests.length = 0;
-    answers(row);
-    await post(gateway, 'chat', askBody('chat', model));
-    return upstream.requests.length;
-  };
-  for (const row of FULL_CONTEXTS.slice(0, 2)) assert.equal(await asked('both-both', row), 1, row.server);
-  for (const [n, row] of OTHER_MEANINGS.entries())
-    assert.equal(await asked(`both-${n}`, row), 2, `${row.server}: ${row.means}`);
-});
-
-test('no breaker opens for conversations that are too long, nor for what a caller can make an upstream repeat', async () => {
-  const ask = () => post(gateway, 'chat', askBody('chat', 'watched'));
-  answers(FULL_CONTEXTS.find(({ status }) => status >= 500)!);
-  for (let i = 0; i < 6; i++) assert.equal((await ask()).status, 400);
-  for (const said of [
-    'you wrote: API key not valid',
-    'you wrote: The model `x` does not exist',
-    'rate limit exceeded',
-  ]) {
-    upstream.script = answerJson({ error: { message: said } }, 400);
-    for (let i = 0; i < 6; i++) assert.equal((await ask()).status, 400);
-  }
-  upstream.script = answerJson({ error: { message: 'No.' } }, 422);
-  assert.equal((await ask()).status, 422);
-});
 
 test('upstream error text is in the response, and not in the log, the ledger or the audit log', async () => {
   for (const body of [

@@ -48,7 +48,7 @@ for (const [path, version, messages] of [
   });
 }
 
-test('a method that a path does not take is refused in the envelope of the path, HEAD without a body', async () => {
+test('a method that a path does not take is rejected in the envelope of the path, HEAD without a body', async () => {
   const wrong = await send(gateway.url, { method: 'GET', path: '/v1/chat/completions' });
   assert.deepEqual([wrong.status, wrong.headers.allow, wrong.json().type], [405, 'POST', undefined]);
   assert.equal(wrong.json().error.message, 'This path supports POST, not GET.');

@@ -6,7 +6,7 @@ import type { TestGateway } from '../../support/gateway.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { bootSignIn } from '../../support/identity/sign-in.ts';
-import { HAS_NGINX, startNginx } from '../../support/proxies/nginx.ts';
+import { startNginx } from '../../support/proxies/nginx.ts';
 import { blocksOf } from '../../support/readme-blocks.ts';
 import { use } from '../../support/use.ts';
 
@@ -65,7 +65,7 @@ async function signInFrom(address: string, public_url: string): Promise<readonly
   return requested.filter((url) => new URL(url).pathname.endsWith('/console/sign-in'));
 }
 
-describe(`behind ${HAS_NGINX ? 'nginx' : 'a mock of nginx'} with`, () => {
+describe('behind a mock of nginx with', () => {
   for (const [name, [public_url, location]] of Object.entries(CASES)) {
     test(`${name}, people sign in at ${public_url}`, async (t) => {
       const { url, gateway } = await open(public_url);

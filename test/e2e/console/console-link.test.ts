@@ -71,7 +71,7 @@ it('a link is no picture in a page of another site', async () => {
   assert.equal(await statusWith({}), 303);
 });
 
-it('where nobody can sign in, the page of sign-in says what to do', async () => {
+it('if sign-in is off, its page explains what to do', async () => {
   const page = await createBrowser().request(`${gateway.url}/console/sign-in`);
   assert.equal(page.status, 404);
   assert.match(await page.text(), /Run &quot;appscli console&quot; on the gateway host/);

@@ -1,17 +1,10 @@
 /** What the real gateway records of its decisions, and how it explains them afterwards. */
 import assert from 'node:assert/strict';
-import { dirname } from 'node:path';
 import { describe, test } from 'node:test';
-import { systemClock } from '../../../engine/base/kit/clock.ts';
-import { createModelCatalog } from '../../../engine/domain/upstreams/models.ts';
-import { programCaller } from '../../../engine/edge/admin/calls.ts';
-import { operationOf } from '../../../engine/edge/admin/description.ts';
-import { createRunOperation } from '../../../engine/edge/admin/operations.ts';
-import { loadToRun } from '../../../engine/edge/gateway/reload.ts';
-import { stages } from '../../../stages/index.ts';
 import { pick } from '../../http/admin/support.ts';
 import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { operation } from '../support/operation.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 const of_team = (team: string) => ({ '===': [{ var: 'principal.team' }, team] });
@@ -43,18 +36,8 @@ async function ask(token: string, more: object = {}): Promise<{ status: number; 
 }
 
 /** What an administrator gets from this gateway. */
-async function fetchTrace(name: 'getRequest' | 'explainRequest', id: string, as?: string) {
-  const { database, config_file, env } = opened.gateway;
-  const { config, loaded } = await loadToRun(config_file, { stages, env, environment: 'required' });
-  const explained = { loaded, directory: dirname(config_file) };
-  const shared = { config, database, clock: systemClock, sessions: undefined };
-  const run = createRunOperation({ ...shared, models: createModelCatalog(config), explained });
-  const root = programCaller('command', 'root', { kind: 'command', name: 'root@host' });
-  const caller = as === undefined ? root : { ...root, email: as, is_admin: false };
-  // biome-ignore lint/suspicious/noExplicitAny: the description defines it.
-  const ask = () => run(operationOf(name), caller, { path: { id }, query: {}, body: undefined }) as Promise<any>;
-  return until('the request is recorded', () => ask().catch(() => undefined));
-}
+const fetchTrace = (name: 'getRequest' | 'explainRequest', id: string, as?: string) =>
+  until('the request is recorded', () => operation(opened.gateway, name, { path: { id } }, as).catch(() => undefined));
 
 describe('the trace of a request', () => {
   test('of a served one has its stages, the rules with their inputs, and the sent request', async () => {

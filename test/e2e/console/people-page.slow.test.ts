@@ -29,7 +29,7 @@ it('an administrator finds a user, sees their sessions, and ends them', async ()
   await page.getByText('The session has ended.').waitFor();
   assert.equal((await user.call('GET', '/admin/api/me')).status, 401);
   await drawer.getByRole('button', { name: 'End all sessions' }).click();
-  await page.getByText('Signs out within a second: 1 program.').waitFor();
+  await page.getByText('Signs out within a second: 1 client.').waitFor();
   await page.getByRole('button', { name: 'End all sessions' }).last().click();
   await page.getByText(`Ended 1 session of ${email}.`).waitFor();
   assert.deepEqual(complaints, []);

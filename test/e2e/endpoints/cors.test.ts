@@ -85,7 +85,7 @@ describe('a page of a listed origin reads', () => {
   const ask = (token: string, more: object = {}) =>
     of(PAGE, { path: MESSAGES, headers: bearer(token), body: messagesBody(more) });
 
-  test('a response, whatever the upstream says of other pages', async () => {
+  test('a response, whatever the upstream returns as other pages', async () => {
     upstream.script = answerJson(message(), 200, {
       ...{ 'Access-Control-Allow-Origin': '*', 'access-control-allow-credentials': 'true' },
       ...{ 'Access-Control-Expose-Headers': 'x-none', Vary: 'Accept-Encoding' },

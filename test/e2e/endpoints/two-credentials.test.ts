@@ -79,7 +79,7 @@ describe('of two credentials', () => {
     });
   }
 
-  test('that are two x-api-key headers, the same one serves, and others are refused', async () => {
+  test('two equal x-api-key headers are accepted, different ones rejected', async () => {
     const asked = (...keys: string[]) =>
       ask(
         'POST',

@@ -80,26 +80,26 @@ const ROWS = {
     scheme: 'https',
     key: address('wants'),
     through: 'wants',
-    refused: /the proxy HOST answers with status 407: it requires a username and password/,
+    refused: /the proxy HOST responds with status 407: it requires a username and password/,
   },
   'another credential': {
     scheme: 'https',
     key: () => ({ url_env: 'WRONG_PROXY' }),
     through: 'wants',
-    refused: /the proxy HOST answers with status 407: it rejects the username and password in its address/,
+    refused: /the proxy HOST responds with status 407: it rejects the username and password in its address/,
   },
   ntlm: {
     scheme: 'https',
     key: address('ntlm'),
     through: 'ntlm',
     refused:
-      /the proxy HOST answers with status 407: it requires Negotiate or NTLM, and the gateway supports only Basic/,
+      /the proxy HOST responds with status 407: it requires Negotiate or NTLM, and the gateway supports only Basic/,
   },
   forbidden: {
     scheme: 'https',
     key: address('forbids'),
     through: 'forbids',
-    refused: /the proxy HOST answers with status 403: allow the server in the proxy/,
+    refused: /the proxy HOST responds with status 403: allow the server in the proxy/,
   },
   away: { scheme: 'https', key: address('away'), refused: /no connection through the proxy HOST \(ECONNREFUSED\)/ },
 } as const satisfies Readonly<Record<string, Row>>;

@@ -5,7 +5,7 @@ import { projectOfTest } from '../../load/support/project.ts';
 import { answers, type Call, type FaultServer, servedBy, serves } from '../../support/model-provider/fault-server.ts';
 import { textIn } from '../streams/streams.ts';
 import type { Response } from '../support/client.ts';
-import { auditRecord } from '../support/state.ts';
+import { recordOf } from '../support/odd.ts';
 import { useSeveral } from './several.ts';
 
 const TIME_LIMIT_SECONDS = 60;
@@ -77,16 +77,11 @@ describe('a stage of your own that acts before each attempt', () => {
 
   const ask = (fault = 'none') => several.ask(fault, { metadata: { user_id: 'client' } }, ['x-fault', fault]);
   const served = (got: Response) => textIn('messages', got.json());
-  const record = async (got: Response) => {
-    const row = await auditRecord(several.gateway.database, String(got.headers['x-gateway-request-id']));
-    return row.record as Readonly<Record<string, unknown>>;
-  };
-
   test('writes a body for each upstream, always from the original', async () => {
     const got = await ask();
     assert.equal(served(got), servedBy('b'));
     assert.deepEqual(seen, ['a: strict a', 'b: strict b']);
-    assert.deepEqual((await record(got)).rewrites, ['metadata']);
+    assert.deepEqual((await recordOf(several.gateway, got)).rewrites, ['metadata']);
     assert.equal(served(await ask('lenient waits')), servedBy('b'));
     assert.deepEqual(seen.slice(2), ['a: lenient a', 'b: lenient b']);
   });
@@ -95,7 +90,7 @@ describe('a stage of your own that acts before each attempt', () => {
     const got = await ask('strict refuses a');
     assert.equal(served(got), servedBy('b'));
     assert.deepEqual(seen, ['b: strict b']);
-    assert.deepEqual((await record(got)).dropped, ['a: stage']);
+    assert.deepEqual((await recordOf(several.gateway, got)).dropped, ['a: stage']);
   });
 
   test('is the response, with its error, where it excludes the only upstream left', async () => {
@@ -103,7 +98,7 @@ describe('a stage of your own that acts before each attempt', () => {
     assert.equal(got.status, 403);
     assert.equal(got.json().error.code, 'forbidden');
     assert.deepEqual(seen, []);
-    assert.deepEqual((await record(got)).dropped, ['a: stage', 'b: stage']);
+    assert.deepEqual((await recordOf(several.gateway, got)).dropped, ['a: stage', 'b: stage']);
   });
 
   for (const what of ['throws', 'hangs', 'raises what it does not declare', 'writes what is no JSON']) {

@@ -1,19 +1,19 @@
-/** What a failure changes for later requests, and what prevents a fallback: limits, state, time, clients that left. */
+/** What a failure changes for later requests, and what prevents a fallback: limits, an open breaker, a client that left. */
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
-import { answers, cutsOff, inTurn, servedBy, serves } from '../../support/model-provider/fault-server.ts';
+import { answers, inTurn, type Play, servedBy, serves } from '../../support/model-provider/fault-server.ts';
 import { until } from '../../support/until.ts';
 import { textIn } from '../streams/streams.ts';
-import { bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { bearer, messagesBody, open, type Response } from '../support/client.ts';
 import { movableClock } from '../support/movable-clock.ts';
+import { idOf, recordOf } from '../support/odd.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
 import { type LedgerAttempt, type Several, useSeveral } from './several.ts';
 
-const requestId = (got: Response): string => String(got.headers['x-gateway-request-id']);
 const servedIn = (got: Response): string => textIn('messages', got.json());
 const reasonsOf = async (several: Several, got: Response): Promise<string[]> => {
-  await ledgerRow(several.gateway.database, requestId(got));
-  return (await several.attempts(requestId(got))).map(({ upstream, reason }) => `${upstream} ${reason}`);
+  await ledgerRow(several.gateway.database, idOf(got));
+  return (await several.attempts(idOf(got))).map(({ upstream, reason }) => `${upstream} ${reason}`);
 };
 
 describe('the state reported by an upstream is remembered', () => {
@@ -43,49 +43,9 @@ describe('the state reported by an upstream is remembered', () => {
   });
 });
 
-describe('the reach of one caller', () => {
-  const several = useSeveral({ count: 2 });
-  afterEach(() => several.advance(1000));
-
-  for (const [what, status, message] of [
-    ['a file that is not there', 404, 'File not found: file_011CQ'],
-    ['a model that a tool of the provider names', 404, 'model: the-one-i-made-up'],
-    ['a text that the upstream repeats', 400, 'messages.0.role: unexpected value "Your credit balance is too low"'],
-    ['something the account may not do', 403, 'Your account may not use this beta.'],
-  ] as const) {
-    test(`with ${what} takes the upstream from no other caller`, async () => {
-      const { faults } = several;
-      for (const session of ['good-1', 'good-2']) assert.equal((await several.ask(`${what} ${session}`)).status, 200);
-      faults[0]!.plays.set('a', answers(status, { message }));
-      for (let i = 0; i < 2; i++) await several.ask(`${what} bad-${i}`);
-      faults[0]!.plays.clear();
-      assert.equal(servedIn(await several.ask(`${what} good-3`)), servedBy('a'));
-    });
-  }
-});
-
 describe('an upstream that is alone', () => {
   const several = useSeveral({ count: 1, upstreams: { breaker: { open_seconds: 60 } } });
   afterEach(() => several.advance(1000));
-
-  for (const [how, play, session, refusal] of [
-    ['status 500, for many of them', answers(500), (i: number) => `odd ${i}`, /it failed too often on your requests/],
-    ['an answer that breaks off, for one sent again and again', cutsOff, () => 'odd', /too often on this request/],
-  ] as const) {
-    test(`that fails on the requests of one caller serves all others, with ${how}, until another is served`, async () => {
-      const ben = bearer(await several.gateway.newToken({ user: 'ben@example.com' }));
-      // As many as close a breaker.
-      for (let i = 0; i < 2; i++) assert.equal((await several.ask('well')).status, 200);
-      several.faults[0]!.plays.set('a', play);
-      const statuses: number[] = [];
-      for (let i = 0; i < 12; i++) statuses.push((await several.ask(session(i), { stream: true })).status);
-      assert.deepEqual([statuses.indexOf(503), statuses.lastIndexOf(503)], [5, 11]);
-      assert.match((await several.ask('odd', { stream: true })).json().error.message, refusal);
-      several.forget();
-      assert.equal((await send(several.gateway.url, { headers: ben, body: messagesBody() })).status, 200);
-      assert.equal((await several.ask('odd', { stream: true })).status, 200);
-    });
-  }
 
   test('is not tried while its breaker is open: its requests get the reason and the time, and reserve nothing', async () => {
     several.faults[0]!.plays.set('a', answers(500));
@@ -119,6 +79,28 @@ describe('an upstream whose breaker opens', () => {
     assert.ok(got.every(({ status }) => status === 200));
     assert.deepEqual(several.counts(), [3, 3]);
     for (const one of got) assert.deepEqual(await reasonsOf(several, one), ['a next_overloaded', 'b served']);
+  });
+});
+
+describe('a request under way', () => {
+  const several = useSeveral({ count: 3 });
+
+  test('skips an upstream that has become unavailable since it was routed', async () => {
+    const fail = Promise.withResolvers<void>();
+    const fails: Play = async (call) => {
+      await fail.promise;
+      return answers(500)(call);
+    };
+    several.faults[0]!.plays.set('a', inTurn(fails, answers(500)));
+    several.faults[1]!.plays.set('b', answers(429, { retry_after: '50' }));
+    const first = several.ask('s1');
+    await until('the first upstream gets the request', () => several.counts()[0] === 1);
+    assert.equal(servedIn(await several.ask('s2')), servedBy('c'));
+    fail.resolve();
+    const got = await first;
+    assert.equal(servedIn(got), servedBy('c'));
+    assert.deepEqual(several.counts(), [2, 1, 2]);
+    assert.deepEqual((await recordOf(several.gateway, got)).dropped, ['b: limited']);
   });
 });
 

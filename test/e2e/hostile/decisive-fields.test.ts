@@ -1,10 +1,11 @@
 /** Fields and headers beside `model` by which a caller could have models, prices or accounts that are not its own. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { PRIVILEGED_FIELDS } from '../../../engine/domain/protocols/body/privileged-fields.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
 import { answerJson, message } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, type Response, send } from '../support/client.ts';
-import { auditRecord } from '../support/state.ts';
+import { recordOf } from '../support/odd.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
 const CHEAP = { input: 1, output: 5 };
@@ -15,6 +16,7 @@ let token: string;
 function sections(url: string): ConfigSections {
   const key = { base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' };
   const window = { context_window: 200_000, max_output_tokens: 8000 };
+  const cheap = (id: string, more: object = {}) => ({ id, family: 'cheap', ...window, pricing: CHEAP, ...more });
   return {
     upstreams: [
       { name: 'vendor', type: 'vendor', ...key },
@@ -28,29 +30,14 @@ function sections(url: string): ConfigSections {
       },
     ],
     models: [
+      cheap('cheap-1', { pricing: { ...CHEAP, service_tiers: { priority: { multiplier: 2 } } } }),
+      cheap('cheap-2', { aliases: ['small'], upstream_ids: { vendor: 'their-cheap-2' } }),
+      cheap('chat-1'),
+      cheap('chat-2', { pricing: { ...CHEAP, speeds: { fast: { multiplier: 6 } } } }),
+      cheap('open-1'),
       {
-        id: 'cheap-1',
-        family: 'cheap',
-        ...window,
-        pricing: { ...CHEAP, service_tiers: { priority: { multiplier: 2 } } },
-      },
-      {
-        id: 'cheap-2',
-        family: 'cheap',
-        aliases: ['small'],
-        upstream_ids: { vendor: 'their-cheap-2' },
-        ...window,
-        pricing: CHEAP,
-      },
-      { id: 'chat-1', family: 'cheap', ...window, pricing: CHEAP },
-      { id: 'chat-2', family: 'cheap', ...window, pricing: { ...CHEAP, speeds: { fast: { multiplier: 6 } } } },
-      { id: 'open-1', family: 'cheap', ...window, pricing: CHEAP },
-      {
-        id: 'expensive-1',
-        family: 'expensive',
-        ...window,
+        ...cheap('expensive-1', { family: 'expensive', pricing: EXPENSIVE }),
         upstream_ids: { vendor: 'expensive-upstream-name' },
-        pricing: EXPENSIVE,
       },
     ],
     token_groups: [
@@ -111,96 +98,38 @@ async function passes(api: Api, fields: object): Promise<void> {
   assert.equal(upstream.requests.at(-1)!.body.toString(), body);
 }
 
-async function recordOf(response: Response): Promise<Readonly<Record<string, unknown>>> {
-  const row = await auditRecord(gateway.database, String(response.headers['x-gateway-request-id']));
-  return row.record as Readonly<Record<string, unknown>>;
-}
-
 const tool = (definition: object) => ({ tools: [definition] });
 
 describe('a model named beside `model`', () => {
-  const places: readonly (readonly [Api, object, string])[] = [
-    ['messages', tool({ type: 'advisor_20260301', name: 'advisor', model: 'expensive-1' }), 'tools[0].model'],
-    ['messages', tool({ type: 'advisor_20260301', model: 'expensive-upstream-name' }), 'tools[0].model'],
-    [
-      'messages',
-      { context_management: { edits: [{ type: 'compact_1', model: 'expensive-1' }] } },
-      'context_management.edits[0].model',
-    ],
-    ['messages', { fallbacks: [{ model: 'expensive-1' }] }, 'fallbacks[0].model'],
-    ['messages', { fallbacks: ['expensive-1'] }, 'fallbacks[0]'],
-    ['messages', { compaction: { summaryModel: 'expensive-1' } }, 'compaction.summaryModel'],
-    [
-      'messages',
-      {
-        messages: [
-          {
-            role: 'user',
-            content: [
-              { type: 'tool_addition', tool: { type: 'tool_definition', definition: { model: 'expensive-1' } } },
-            ],
-          },
-        ],
-      },
-      'messages[0].content[0].tool.definition.model',
-    ],
-    ['chat', { models: ['chat-1', 'expensive-1'] }, 'models[1]'],
-    ['chat', { fallback_models: ['expensive-1'] }, 'fallback_models[0]'],
-    ['chat', { fallbacks: [{ model: 'expensive-1', messages: [] }] }, 'fallbacks[0].model'],
-    ['chat', tool({ type: 'openrouter:advisor', parameters: { model: 'expensive-1' } }), 'tools[0].parameters.model'],
-    [
-      'chat',
-      tool({ type: 'function', function: { name: 'f', parameters: {}, model: 'expensive-1' } }),
-      'tools[0].function.model',
-    ],
-    ['chat', { [`${'\ufdfa'.repeat(30)}_model`]: 'expensive-1' }, `${'\ufdfa'.repeat(30)}_model`],
-    ['chat', { unheard_of: { 'judge-model-id': 'expensive-1' } }, 'unheard_of.judge-model-id'],
-    ['responses', tool({ type: 'image_generation', model: 'expensive-1' }), 'tools[0].model'],
-    [
-      'responses',
-      tool({ type: 'namespace', tools: [{ type: 'image_generation', model: 'expensive-1' }] }),
-      'tools[0].tools[0].model',
-    ],
-    [
-      'responses',
-      { input: [{ type: 'additional_tools', tools: [{ type: 'x', model: 'expensive-1' }] }] },
-      'input[0].tools[0].model',
-    ],
-    ['responses', { moderation: { model: 'omni-latest' } }, 'moderation.model'],
-  ];
-  for (const [api, fields, param] of places) {
-    test(`is rejected in ${param} of ${api} for a caller without permission`, async () => {
-      const said = await refused(api, fields, param, 404);
-      assert.match(said, /Model not found/);
-    });
-  }
-
-  test('is rejected at any place, under any field name', async () => {
-    const named: readonly (readonly [Api, object, string])[] = [
-      ['chat', { llm: 'expensive-1' }, 'llm'],
-      ['chat', { router_hint: { use: ['chat-1', 'expensive-1'] } }, 'router_hint.use[1]'],
-      ['chat', { model_override: 'gpt-unknown-9' }, 'model_override'],
-      ['chat', { 'fallback model': 'gpt-unknown-9' }, 'fallback model'],
-      ['chat', { deployment_name: 'gpt-unknown-9' }, 'deployment_name'],
-      ['responses', { prompt: { id: 'pmpt_1', model: 'gpt-unknown-9' } }, 'prompt.model'],
-      ['messages', { safeguards: [{ judge_model: 'expensive-1' }] }, 'safeguards[0].judge_model'],
-      ['chat', { tool_choice: { type: 'advisor', model: 'expensive-1' } }, 'tool_choice.model'],
-      ['chat', { functions: [{ name: 'f', parameters: {}, model: 'expensive-1' }] }, 'functions[0].model'],
-      ['messages', { x: 'expensive-upstream-name' }, 'x'],
+  test('is rejected in any protocol for a caller without permission', async () => {
+    const addition = { type: 'tool_addition', tool: { type: 'tool_definition', definition: { model: 'expensive-1' } } };
+    const image = { type: 'image_generation', model: 'expensive-1' };
+    const places: readonly (readonly [Api, object, string])[] = [
+      ['messages', tool({ type: 'advisor_20260301', model: 'expensive-upstream-name' }), 'tools[0].model'],
+      ['messages', { compaction: { summaryModel: 'expensive-1' } }, 'compaction.summaryModel'],
+      ['messages', { fallbacks: [{ model: 'expensive-1' }] }, 'fallbacks[0].model'],
+      ['messages', { fallbacks: ['expensive-1'] }, 'fallbacks[0]'],
       [
         'messages',
-        { messages: [{ role: 'user', content: [{ type: 'x', tools: [{ model: 'expensive-1' }] }] }] },
-        'messages[0].content[0].tools[0].model',
+        { messages: [{ role: 'user', content: [addition] }] },
+        'messages[0].content[0].tool.definition.model',
       ],
+      ['chat', { models: ['chat-1', 'expensive-1'] }, 'models[1]'],
+      ['chat', { [`${'\ufdfa'.repeat(30)}_model`]: 'expensive-1' }, `${'\ufdfa'.repeat(30)}_model`],
+      ['chat', tool({ type: 'openrouter:advisor', parameters: { model: 'expensive-1' } }), 'tools[0].parameters.model'],
+      ['chat', tool({ type: 'function', function: { name: 'f', model: 'expensive-1' } }), 'tools[0].function.model'],
+      ['chat', { tool_choice: { type: 'advisor', model: 'expensive-1' } }, 'tool_choice.model'],
+      ...['engine', 'deployment', 'deployment_name', 'deployment_id', 'llm', 'fallback model'].map(
+        (name) => ['chat', { [name]: 'gpt-unknown-9' }, name] as const,
+      ),
+      // Models of the gateway are found under any other name as well.
+      ['chat', { router_hint: { use: ['chat-1', 'expensive-1'] } }, 'router_hint.use[1]'],
+      ['messages', { x: 'expensive-upstream-name' }, 'x'],
+      ['messages', { safeguards: [{ judge_model: 'expensive-1' }] }, 'safeguards[0].judge_model'],
+      ['responses', tool({ type: 'namespace', tools: [image] }), 'tools[0].tools[0].model'],
+      ['responses', { input: [{ type: 'additional_tools', tools: [image] }] }, 'input[0].tools[0].model'],
     ];
-    for (const [api, fields, param] of named) await refused(api, fields, param, 404);
-    await passes('chat', {
-      unheard_of: { hint: 'chat-2', word: 'small' },
-      user: 'expensive-1',
-      prompt_cache_key: 'expensive-1',
-    });
-    await passes('messages', { safeguards: [{ judge_model: 'nobody-knows-1', project: 'p' }], tags: ['expensive-1'] });
-    await passes('responses', { prompt: { id: 'pmpt_1', version: '2', variables: { model: 'expensive-1' } } });
+    for (const [api, fields, param] of places) assert.match(await refused(api, fields, param, 404), /Model not found/);
   });
 
   test('passes unchanged for a caller with permission if the upstream serves it by that name', async () => {
@@ -252,11 +181,11 @@ describe('a model named beside `model`', () => {
     await passes('messages', { metadata: { user_id: '{"model":"expensive-1"}', model: 'expensive-1' } });
     const call = { type: 'tool_use', id: 't', name: 'pick', input: { model: 'expensive-1', workspace_id: 'w' } };
     await passes('messages', { messages: [{ role: 'assistant', content: [call] }] });
-    const spoken = {
-      role: 'assistant',
-      tool_calls: [{ id: 't', type: 'function', function: { name: 'f', arguments: '{"model":1}' } }],
-    };
-    await passes('chat', { messages: [spoken] });
+    const asked = { id: 't', type: 'function', function: { name: 'f', arguments: '{"model":1}' } };
+    await passes('chat', { messages: [{ role: 'assistant', tool_calls: [asked] }] });
+    await passes('chat', { unheard_of: { word: 'small' }, user: 'expensive-1', prompt_cache_key: 'expensive-1' });
+    await passes('messages', { safeguards: [{ judge_model: 'nobody-knows-1', project: 'p' }], tags: ['expensive-1'] });
+    await passes('responses', { prompt: { id: 'pmpt_1', version: '2', variables: { model: 'expensive-1' } } });
   });
 });
 
@@ -264,14 +193,14 @@ describe('a field that changes the price', () => {
   test('is rejected where its value has no price, by name and with a remedy', async () => {
     const priced: readonly (readonly [Api, object, string])[] = [
       ['messages', { speed: 'fast' }, 'speed'],
-      ['messages', { fallbacks: [{ model: 'cheap-1', speed: 'fast' }] }, 'fallbacks[0].speed'],
-      ['messages', { inference_geo: 'us' }, 'inference_geo'],
-      ['messages', { service_tier: 'turbo' }, 'service_tier'],
       ['chat', { service_tier: 'priority' }, 'service_tier'],
-      ['chat', { serviceTier: 'priority' }, 'serviceTier'],
       ['chat', { modalities: ['text', 'audio'] }, 'modalities[1]'],
       ['responses', { service_tier: 'ultrafast' }, 'service_tier'],
       ['responses', { service_tier: 7 }, 'service_tier'],
+      ['messages', { fallbacks: [{ model: 'cheap-1', speed: 'fast' }] }, 'fallbacks[0].speed'],
+      ['messages', { inference_geo: 'us' }, 'inference_geo'],
+      ['chat', { performance_config: { latency: 'optimized' } }, 'performance_config'],
+      ...['best_of', 'num_return_sequences', 'candidate_count'].map((name) => ['chat', { [name]: 3 }, name] as const),
     ];
     for (const [api, fields, param] of priced) {
       const said = await refused(api, fields, param, 400);
@@ -282,10 +211,8 @@ describe('a field that changes the price', () => {
 
   test('passes where the model has a price for it, and where it never costs more', async () => {
     await passes('messages', { service_tier: 'priority' });
-    for (const service_tier of ['auto', 'standard_only', null]) await passes('messages', { service_tier });
-    for (const service_tier of ['auto', 'default', 'flex']) await passes('responses', { service_tier });
-    await passes('messages', { speed: 'standard', inference_geo: 'global' });
-    await passes('chat', { modalities: ['text'] });
+    await passes('messages', { service_tier: 'standard_only', speed: 'standard', inference_geo: 'global' });
+    await passes('responses', { service_tier: 'flex' });
     await passes('chat', { model: 'chat-2', speed: 'fast' });
   });
 
@@ -300,32 +227,34 @@ describe('a field that chooses who serves or pays', () => {
   test('is rejected with the setting that allows it', async () => {
     const places: readonly (readonly [Api, object, string])[] = [
       ['messages', { workspace_id: 'w' }, 'workspace_id'],
-      ['messages', { billing_policy: { type: 'billing_policy', bill_to: 'user_profile' } }, 'billing_policy'],
-      ['messages', { user_profile_id: 'u' }, 'user_profile_id'],
-      ['chat', { organization: 'o' }, 'organization'],
       ['chat', { extra: { projectId: 'p' } }, 'extra.projectId'],
       ['chat', { provider: { order: ['expensive'] } }, 'provider'],
-      ['chat', { providerOptions: { gateway: { models: ['expensive-1'] } } }, 'providerOptions'],
-      ['chat', { plugins: [{ id: 'web' }] }, 'plugins'],
-      ['chat', { preset: 'p' }, 'preset'],
-      ['chat', { route: 'fallback' }, 'route'],
-      ['chat', { providers: ['expensive'] }, 'providers'],
-      ['chat', { provider_order: ['expensive'] }, 'provider_order'],
-      ['chat', { auth: { token: 't' } }, 'auth'],
-      ['messages', { user_profile: 'u' }, 'user_profile'],
-      ['chat', { api_base: 'http://elsewhere.example' }, 'api_base'],
       ['chat', { extra_body: { model: 'expensive-1' } }, 'extra_body'],
-      ['chat', { litellm_credential_name: 'c' }, 'litellm_credential_name'],
-      ['chat', { aws_secret_access_key: 's' }, 'aws_secret_access_key'],
-      ['chat', { aws_bedrock_runtime_endpoint: 'https://elsewhere.example' }, 'aws_bedrock_runtime_endpoint'],
-      ['chat', { azure_ad_token: 't' }, 'azure_ad_token'],
-      ['chat', { accessKeyId: 'k' }, 'accessKeyId'],
       ['responses', { agent_reference: { name: 'a' } }, 'agent_reference'],
+      ...PRIVILEGED_FIELDS.filter(({ rule }) => rule === 'refuse').map(
+        ({ name }) => ['chat', { [name]: { a: 'b' } }, name] as const,
+      ),
+      // Names that are in no table.
+      ...['providers', 'provider_order', 'user_profile', 'auth', 'litellm_credential_name', 'accessKeyId'].map(
+        (name) => ['chat', { [name]: 'x' }, name] as const,
+      ),
+      ...['aws_secret_access_key', 'aws_bedrock_runtime_endpoint', 'azure_ad_token'].map(
+        (name) => ['chat', { [name]: 'x' }, name] as const,
+      ),
     ];
     for (const [api, fields, param] of places) {
       const said = await refused(api, fields, param, 400);
       assert.match(said, /`allow_fields` of the upstream/);
     }
+  });
+
+  test('passes when it is empty, and so does every unknown field', async () => {
+    await passes('chat', { models: [], fallbacks: null, provider: {}, preset: '' });
+    await passes('chat', { chat_template_kwargs: { thinking: true }, seed: 7, x: { y: [{ z: 'project' }] } });
+    await passes('messages', { context_management: { edits: [] }, output_config: { effort: 'low' } });
+    await passes('responses', { max_tool_calls: 3, reasoning: { effort: 'low' } });
+    await passes('messages', { mcp_servers: [{ type: 'url', url: 'https://x.example', authorization_token: 't' }] });
+    await passes('responses', tool({ type: 'mcp', server_label: 'm', project: 'p', headers: { 'x-account': 'a' } }));
   });
 
   test('passes at an upstream that allows it, and stays rejected at the others', async () => {
@@ -335,13 +264,6 @@ describe('a field that chooses who serves or pays', () => {
     await passes('responses', { ...open, moderation: { model: 'omni-latest' } });
     await refused('chat', { ...open, plugins: [{ id: 'web' }] }, 'plugins', 400);
     await refused('responses', { ...open, moderation: { model: 'expensive-1' } }, 'moderation.model', 404);
-  });
-
-  test('passes when it is empty, and so does every unknown field', async () => {
-    await passes('chat', { models: [], fallbacks: null, provider: {}, preset: '' });
-    await passes('chat', { chat_template_kwargs: { thinking: true }, seed: 7, x: { y: [{ z: 'project' }] } });
-    await passes('messages', { mcp_servers: [{ type: 'url', url: 'https://x.example', authorization_token: 't' }] });
-    await passes('responses', tool({ type: 'mcp', server_label: 'm', project: 'p', headers: { 'x-account': 'a' } }));
   });
 });
 
@@ -354,7 +276,7 @@ describe('a header that chooses who serves or pays', () => {
     const received = upstream.only().headers;
     for (const name of ['openai-project', 'cookie', 'x-portkey-config']) assert.equal(received[name], undefined, name);
     assert.equal(received['x-title'], 'mine');
-    const record = await recordOf(response);
+    const record = await recordOf(gateway, response);
     assert.deepEqual(record.dropped_headers, ['openai-project', 'cookie', 'x-portkey-config']);
   });
 
@@ -362,8 +284,8 @@ describe('a header that chooses who serves or pays', () => {
 
   test('that lengthens the context window is forwarded, and more is reserved where the body could be longer', async () => {
     const body = { messages: [{ role: 'user', content: 'x'.repeat(400_000) }] };
-    const plain = await recordOf(await post('messages', body));
-    const longer = await recordOf(await post('messages', body, betas));
+    const plain = await recordOf(gateway, await post('messages', body));
+    const longer = await recordOf(gateway, await post('messages', body, betas));
     assert.equal(upstream.requests.at(-1)!.headers['vendor-beta'], betas[1]);
     assert.ok(
       Number(longer.reserved_usd) > 1.5 * Number(plain.reserved_usd),
@@ -420,7 +342,7 @@ describe('the audit record of a request that may use other models', () => {
   test('names them and how it is to be served', async () => {
     const fields = { service_tier: 'auto', ...tool({ type: 'advisor_20260301', model: 'their-cheap-2' }) };
     const response = await post('messages', fields);
-    const record = await recordOf(response);
+    const record = await recordOf(gateway, response);
     assert.deepEqual(record.other_models, ['cheap-2']);
     assert.equal(record.service_tier, 'auto');
   });

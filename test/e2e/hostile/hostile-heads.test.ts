@@ -85,13 +85,6 @@ describe('a status of the upstream', () => {
     });
   }
 
-  test('that is 999 in the head of a stream becomes an error too', async () => {
-    const raw = await exchange(answerRaw(head('HTTP/1.1 999 X', 'content-type: text/event-stream\r\n')), {
-      stream: true,
-    });
-    assert.equal(await assertFinished(raw), 502);
-  });
-
   test('that only announces, before the final one, is left out', async () => {
     const early = 'HTTP/1.1 103 Early Hints\r\nlink: </x>\r\nset-cookie: a=b\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n';
     const raw = await exchange(answerRaw(Buffer.concat([Buffer.from(early), head('HTTP/1.1 200 OK')])));

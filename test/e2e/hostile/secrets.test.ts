@@ -17,7 +17,8 @@ import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, send, sendRaw } from '../support/client.ts';
 import type { GatewayProcess } from '../support/gateway-process.ts';
 import { useProcessScene } from '../support/process-scene.ts';
-import { auditRows, ledgerRows } from '../support/state.ts';
+import { auditRows } from '../support/state.ts';
+import { createSecretSearch, rowsAsText } from './secret-search.ts';
 
 const PROMPT = 'the-merger-closes-on-friday';
 const WRONG_TOKEN = `gw_${'wrongwrong'.repeat(5)}`;
@@ -47,6 +48,8 @@ before(async () => {
   token = await scene.newToken();
 });
 after(() => relay?.stop());
+
+const search = createSecretSearch();
 
 const PROMPTED = { messages: [{ role: 'user', content: PROMPT }], system: PROMPT };
 
@@ -110,7 +113,7 @@ async function exercise(): Promise<string[]> {
 }
 
 test('no secret and no prompt text is in any output, error, audit record or ledger row', async () => {
-  const places: Record<string, string> = { 'what clients were sent': (await exercise()).join('\n') };
+  search.look('what clients were sent', (await exercise()).join('\n'));
   const { database, database_url, config_file, env } = scene;
   const with_config = ['--config', config_file];
   const commands = [
@@ -123,22 +126,20 @@ test('no secret and no prompt text is in any output, error, audit record or ledg
   const outputs = await Promise.all(commands.map((command) => cli([...command, ...with_config], { env })));
   for (const [index, { stdout, stderr }] of outputs.entries()) {
     assert.ok(stdout + stderr !== '', `${commands[index]!.join(' ')} says something`);
-    places[`the output of ${commands[index]!.join(' ')}`] = stdout + stderr;
+    search.look(`the output of ${commands[index]!.join(' ')}`, stdout + stderr);
   }
   await gateway.end('SIGTERM');
-  places["the gateway's own output"] = gateway.output();
-  places['the audit log'] = JSON.stringify(await auditRows(database));
-  places['the ledger'] = JSON.stringify(await ledgerRows(database));
+  search.look("the gateway's own output", gateway.output());
+  assert.ok(gateway.output().length > 100, 'there is output to look at');
+  assert.ok(JSON.stringify(await auditRows(database)).length > 1000, 'there is an audit log to look at');
   const tables: { table_name: string }[] = await database
     .knex('information_schema.tables')
     .where({ table_schema: 'public', table_type: 'BASE TABLE' })
     .select('table_name');
   for (const { table_name } of tables) {
-    places[`the table ${table_name}`] = JSON.stringify(await database.knex(table_name).select('*'));
+    search.look(`the table ${table_name}`, rowsAsText(await database.knex(table_name).select('*')));
   }
 
-  assert.ok(places['the audit log']!.length > 1000, 'there is an audit log to look at');
-  assert.ok(places["the gateway's own output"]!.length > 100, 'there is output to look at');
   const secrets: Record<string, string> = {
     "the upstream's key": UPSTREAM_KEY,
     'an access token': token,
@@ -148,12 +149,6 @@ test('no secret and no prompt text is in any output, error, audit record or ledg
     'the database password': new URL(database_url).password,
     'prompt text': PROMPT,
   };
-  const found: string[] = [];
-  for (const [place, text] of Object.entries(places)) {
-    for (const [name, secret] of Object.entries(secrets)) {
-      assert.ok(secret.length > 6);
-      if (text.includes(secret)) found.push(`${name} in ${place}`);
-    }
-  }
-  assert.deepEqual(found, []);
+  for (const [what, secret] of Object.entries(secrets)) search.plant(what, secret);
+  assert.deepEqual(search.found(), []);
 });

@@ -152,7 +152,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'puts-bytes': /body\.restore is not a function/,
   'changes-headers': /read only/,
   'changes-facts': /read only/,
-  'returns-response': /must return an answer, a relay or nothing/,
+  'returns-response': /must return a response, a relay or nothing/,
   answers: /answering needs the capability "respond"/,
   'uses-call': /call needs the capability "network"/,
   'uses-ledger': /services\.ledger needs the capability "database"/,

@@ -7,6 +7,7 @@ import { UPSTREAM_KEY } from '../../support/gateway.ts';
 import { answerChunks, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
+import { recordOf } from '../support/odd.ts';
 import { openProcessScene } from '../support/process-scene.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
@@ -109,14 +110,6 @@ async function failureOf(response: Response): Promise<Record<string, unknown>> {
   );
 }
 
-async function auditOf(response: Response): Promise<Record<string, unknown>> {
-  const id = response.headers['x-gateway-request-id'];
-  return await until('the audit record is stored', async () => {
-    const rows = await gateway.database.knex('audit_log').where({ request_id: id });
-    return rows[0]?.record as Record<string, unknown> | undefined;
-  });
-}
-
 describe('a failing response hook', () => {
   const odd = ['framing header', 'replaced header', 'everything replaced', 'status', 'trap'];
   for (const what of ['response', 'header', ...odd, 'async response']) {
@@ -143,7 +136,7 @@ for (const who of ['strict', 'lenient']) {
     const response = await fault(`${who} refusal`);
     assert.equal(response.status, 403);
     assert.equal(response.json().error.code, 'forbidden');
-    const { error, error_stage, stage } = await auditOf(response);
+    const { error, error_stage, stage } = await recordOf(gateway, response);
     assert.deepEqual([error, error_stage ?? stage], ['forbidden', who]);
   });
 }
@@ -171,7 +164,7 @@ describe('a failure after the response', () => {
     upstream.script = answerChunks(messageEvents());
     const response = await ask(gateway.url, gateway.token, { stream: true }, ['x-fault', 'strict event']);
     assert.equal(response.text, messageEvents().join(''));
-    await auditOf(response);
+    await recordOf(gateway, response);
     const id = response.headers['x-gateway-request-id'];
     const failures = gateway.logs.filter((line) => line.includes(`"${id}"`) && line.includes('a stage failed'));
     assert.equal(failures.length, 1);
@@ -182,7 +175,7 @@ describe('a failure after the response', () => {
       const response = await fault(`last ${what}`);
       assert.equal(response.status, 200);
       assert.equal((await failureOf(response)).stage, 'last');
-      assert.equal((await auditOf(response)).status, 200);
+      assert.equal((await recordOf(gateway, response)).status, 200);
     });
   }
 });
@@ -195,8 +188,8 @@ test('a stage sees the headers that the client sent, never the credential of the
 });
 
 test('a stage that changes an event changes it for itself only', async () => {
-  const plain = await auditOf(await fault('nothing'));
-  const changed = await auditOf(await fault('strict change event'));
+  const plain = await recordOf(gateway, await fault('nothing'));
+  const changed = await recordOf(gateway, await fault('strict change event'));
   assert.equal(changed.input_tokens, plain.input_tokens);
   assert.ok(Number(plain.input_tokens) > 1);
 });
@@ -206,14 +199,14 @@ describe('shadow mode', () => {
     const response = await fault('shadowed response', 'tests/1');
     assert.equal(response.status, 200);
     assert.equal(response.headers['x-watcher-shadowed'], undefined);
-    assert.deepEqual((await auditOf(response)).shadow, ['shadowed', 'no-tests', 'never']);
-    assert.deepEqual((await auditOf(await fault('nothing'))).shadow, ['shadowed', 'never']);
+    assert.deepEqual((await recordOf(gateway, response)).shadow, ['shadowed', 'no-tests', 'never']);
+    assert.deepEqual((await recordOf(gateway, await fault('nothing'))).shadow, ['shadowed', 'never']);
   });
 
   test('of an on_error clause leaves the error unchanged', async () => {
     const response = await fault('strict response');
     assert.equal(response.status, 500);
-    assert.ok(((await auditOf(response)).shadow as string[]).includes('hide'));
+    assert.ok(((await recordOf(gateway, response)).shadow as string[]).includes('hide'));
   });
 });
 

@@ -194,7 +194,7 @@ test('the demo, started twice', async (t) => {
     const changes = await appscli('audit', 'changes', '--config', config_file);
     assert.match(changes.replace(/\s+/g, ' '), /granted 5 USD more per day to user gus@example\.com until/);
   });
-  await t.test('names the commands that say whether gateway and clients are right', async () => {
+  await t.test('names the commands that check gateway and clients', async () => {
     const check = commandsIn(first.stdout())[4]!;
     // Billable requests would be in the table of the next start.
     assert.match(await paste(`${check} --only models.list`), /\bok\b/);

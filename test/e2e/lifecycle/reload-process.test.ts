@@ -34,11 +34,11 @@ async function start(...more_arguments: string[]): Promise<GatewayProcess> {
   return gateway;
 }
 
-async function said(): Promise<string> {
+async function responseText(): Promise<string> {
   return (await send(gateway.url, { method: 'GET', path: '/teapot' })).json().error.message;
 }
 
-const says = (message: string) => until(`it says "${message}"`, async () => (await said()) === message);
+const says = (message: string) => until(`it says "${message}"`, async () => (await responseText()) === message);
 
 const reloadState = async () =>
   (await send(gateway.url, { method: 'GET', path: '/readyz' })).json().configuration.state;
@@ -55,7 +55,7 @@ export default defineStage({
 test('SIGHUP reloads, however often and whatever it imports, and SIGTERM still ends the gateway', async () => {
   const { child, end, output } = await start();
   writeFileSync(teapot, pipeline('Here is my handle.'));
-  assert.equal(await said(), 'Short and stout.', 'no watcher runs');
+  assert.equal(await responseText(), 'Short and stout.', 'no watcher runs');
   for (let i = 0; i < 20; i++) child.kill('SIGHUP');
   await says('Here is my handle.');
   writeFileSync(teapot, pipeline('Here is my spout.'));
@@ -71,7 +71,7 @@ test('SIGHUP reloads, however often and whatever it imports, and SIGTERM still e
   writeFileSync(teapot, 'pipeline: teapot\n');
   child.kill('SIGHUP');
   await until('the failure is reported', async () => (await reloadState()) === 'reload_failed');
-  assert.equal(await said(), 'Here is my spout.');
+  assert.equal(await responseText(), 'Here is my spout.');
   assert.equal(child.exitCode, null);
   assert.deepEqual(await end('SIGTERM'), { code: 0, signal: null }, output());
   const records = output()

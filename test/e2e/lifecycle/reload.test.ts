@@ -1,8 +1,7 @@
 /** A configuration that is replaced while the gateway runs. */
 import assert from 'node:assert/strict';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { before, beforeEach, test } from 'node:test';
+import { rm, writeFile } from 'node:fs/promises';
+import { beforeEach, test } from 'node:test';
 import { bootGateway, type ConfigSections, gatewayConfig, serverSection, UPSTREAM_KEY } from '../../support/gateway.ts';
 import {
   answerJson,
@@ -19,14 +18,9 @@ const SPARE_KEY = 'spare-key-77b0e1c2';
 /** The cost of a scripted stream's usage at its initial price, in nano-USD. */
 const STREAM_COST = 1_657_500;
 
-let directory: string;
-
 const main = use(startUpstream);
 const spare = use(startUpstream);
 const gateway = use(() => bootGateway({ upstream_url: main.url, env: { SPARE_KEY, PLANTED: 'p4ssw0rd-in-env' } }));
-before(() => {
-  directory = dirname(gateway.config_file);
-});
 beforeEach(async () => {
   main.script = answerJson(message());
   spare.script = answerJson(message());
@@ -198,67 +192,6 @@ test('limits, timeouts, prices, token groups and the time zone apply to the next
     resets.push(refused.json().error.resets_at.slice(11, 16));
   }
   assert.deepEqual(resets, ['15:00', '04:00'], 'midnight there');
-});
-
-test('a stage module is imported again when its text changes, or that of an imported file; one that fails changes nothing', async () => {
-  const words = (text: string) => writeFile(join(directory, 'words.ts'), `export const WORDS = '${text}';\n`);
-  const stage = (ending: string) =>
-    writeFile(
-      join(directory, 'greet.ts'),
-      `import { answerJson, defineStage } from 'appscli';
-       import { WORDS } from './words.ts';
-       globalThis.greet_imports = (globalThis.greet_imports ?? 0) + 1;
-       export default defineStage({
-         name: 'greet', version: 1, summary: 'Greets.', terminal: true, needs: ['respond'], examples: [],
-         options: { type: 'object', additionalProperties: false, properties: {} },
-         create: () => ({ request: () => answerJson(200, { said: WORDS + '${ending}' }) }),
-       });`,
-    );
-  await mkdir(join(directory, 'greetings'));
-  await writeFile(
-    join(directory, 'greetings/greet.yaml'),
-    `pipeline: greet
-version: 1
-summary: Greets.
-match: { methods: [GET], paths: [/greet], protocol: none }
-stages:
-  - stage: greet
-`,
-  );
-  const said = async () => (await send(gateway.url, { method: 'GET', path: '/greet' })).json().said;
-  const imports = () => (globalThis as { greet_imports?: number }).greet_imports;
-  await words('Hello');
-  await stage('.');
-  await reloadWith({ pipelines: 'greetings', stages: ['greet.ts'] });
-  assert.equal(await said(), 'Hello.');
-  await stage('!');
-  await gateway.reload();
-  assert.equal(await said(), 'Hello!');
-  await words('Good evening');
-  await gateway.reload();
-  assert.equal(await said(), 'Good evening!');
-  assert.deepEqual(logged('info').at(-1).changed, [join(directory, 'words.ts')]);
-  const before = imports();
-  for (let i = 0; i < 5; i++) await gateway.reload();
-  assert.equal(imports(), before, 'unchanged code is not run again');
-
-  await writeFile(join(directory, 'greet.ts'), 'export default {{');
-  await gateway.reload();
-  assert.equal(logged('error')[0].code, 'C4012');
-  assert.equal(await said(), 'Good evening!');
-  await stage('?');
-  await gateway.reload();
-  assert.equal(await said(), 'Good evening?');
-
-  const text = await readFile(join(directory, 'greet.ts'), 'utf8');
-  const failing = "create: () => (() => { throw new Error('no license'); })() ?? (";
-  await writeFile(join(directory, 'greet.ts'), text.replace('create: () => (', failing));
-  await gateway.reload();
-  const summary = logged('error').at(-1);
-  assert.match(summary.error, /no license/);
-  assert.equal(summary.config_file, gateway.config_file);
-  assert.equal((await readiness()).configuration.state, 'reload_failed');
-  assert.equal(await said(), 'Good evening?');
 });
 
 test('reloads during a reload become one, which sees the last state of the files', async () => {

@@ -22,7 +22,7 @@ function loadsOf(config_file: string, env: NodeJS.ProcessEnv, count: number): Pr
 }
 
 describe('gateway --listen', () => {
-  it('listens there whatever the file says, also after a reload, and is named where that fails', async () => {
+  it('overrides the file, also after a reload, and is named in errors', async () => {
     await using taken = await openPort(createServer());
     const busy = `127.0.0.1:${taken.port}`;
     const scene = await openProcessScene({ sections: () => ({ server: { ...serverSection({}), listen: busy } }) });

@@ -49,7 +49,7 @@ for (const [on_store_error, reason] of [
 
     assertStoreError(await ask(gateway.url, token));
     await until('it is logged', () =>
-      lines.some((line) => /the database is unavailable; requests are refused until it is available/.test(line)),
+      lines.some((line) => /the database is unavailable; requests are rejected until it is available/.test(line)),
     );
     const state = await ready();
     assert.deepEqual([state.status, state.json().status], [503, 'unavailable']);

@@ -148,9 +148,9 @@ test('a database migrated by a newer version is named at start and by the check,
   assert.ok(started.stderr.includes(`; ${remedy}`));
   const checked = await cli(['check', file, '--live'], { env: foreign });
   assert.equal(checked.exit_code, 1);
-  const said = checked.stdout.replaceAll(/\s+/g, ' ');
-  assert.ok(said.includes(`${host}${pathname}, migrated ${what}`), said);
-  assert.ok(said.includes(`help ${remedy}`), said);
+  const printed = checked.stdout.replaceAll(/\s+/g, ' ');
+  assert.ok(printed.includes(`${host}${pathname}, migrated ${what}`), printed);
+  assert.ok(printed.includes(`help ${remedy}`), printed);
   const words = started.stderr + checked.stdout + checked.stderr;
   assert.ok(password === '' || !words.includes(password));
   await drop();

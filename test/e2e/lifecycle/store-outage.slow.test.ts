@@ -83,7 +83,7 @@ test('a silent database is 503 after its timeout, and no later request waits', a
     const refused = async () => {
       const response = await ask(gateway.url, gateway.token);
       assertStoreError(response);
-      return response.json().error.message.includes('did not answer in time');
+      return response.json().error.message.includes('did not respond in time');
     };
     await until('a request is rejected for the permitted time', refused);
     await until('/readyz reports it', async () => (await readiness(gateway.url)).status === 503);

@@ -196,19 +196,6 @@ describe('a gateway without a section `models`', () => {
     assert.deepEqual(removed, [LISTED, 'claude-haiku-4-5']);
   });
 
-  test('serves exactly the section `models`, once there is one', async () => {
-    await rewrite({ models: [{ id: 'claude-sonnet-4-6' }, { id: 'coder-1', pricing: { input: 1, output: 2 } }] });
-    assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-sonnet-4-6', 'coder-1']);
-    assert.equal(await status('coder-1'), 200);
-    assert.equal(await status('claude-opus-4-5'), 404);
-    const asked = provider.asked_for_list;
-    await rewrite({ models: [] });
-    assert.equal(await status('coder-1'), 404);
-    assert.equal(provider.asked_for_list, asked, 'the store is not queried');
-    await rewrite({});
-    await until('it gets a request for the list', () => provider.asked_for_list > asked);
-  });
-
   test('checks models that a request names beside its own', async () => {
     provider.list = listOf(LISTED);
     await rewrite({});

@@ -1,6 +1,6 @@
 /** The bill of a response, and the reservation of a request, with more than one model, tier or run. */
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
+import { test } from 'node:test';
 import { cli } from '../../cli/support.ts';
 import {
   answerChunks,
@@ -204,7 +204,7 @@ test('the output of a model without hidden output is at most what was sent', asy
   assert.equal(row.provenance.output, 'clamped');
 });
 
-test('a model that hides nothing may say letters that are several tokens each', async () => {
+test('output with letters of several tokens each is plausible', async () => {
   const text = '\u{12000}'.repeat(3000);
   const used = { input_tokens: 10, output_tokens: 12_000 };
   opened.upstream.script = answerJson({ ...message(used), content: [{ type: 'text', text }] });
@@ -288,98 +288,62 @@ async function reserved(api: Api, fields: object): Promise<number> {
   return (record as { reserved_usd: number }).reserved_usd;
 }
 
-async function holds(api: Api, least: number, fields: object): Promise<void> {
-  const usd = await reserved(api, fields);
-  assert.ok(usd >= least, `reserved ${usd} of ${least} USD for ${JSON.stringify(fields)}`);
-}
-
-async function reservesLess(api: Api, most: number, fields: object): Promise<void> {
-  const usd = await reserved(api, fields);
-  assert.ok(usd < most, `reserved ${usd} USD for ${JSON.stringify(fields)}`);
-}
-
 const SEARCH = { type: 'web_search_20250305', name: 'web_search' };
+const BUILTIN = { type: 'builtin_function', function: { name: '$web_search' } };
 const addition = (definition: object) => ({ type: 'tool_addition', tool: { type: 'tool_definition', definition } });
 const says = (...content: object[]) => ({ messages: [{ role: 'user', content }] });
 const RUNS = 10;
 
-describe('the output that is reserved', () => {
-  test('is the longest where max_tokens is 0, with any thinking', async () => {
-    const thinking = { type: 'enabled', budget_tokens: 1024 };
-    await holds('messages', LONGEST, { max_tokens: 0, thinking });
-  });
+/** What a request that says so may cost beyond its text and its one token of output: the least and the most USD. */
+const RESERVED: readonly (readonly [Api, object, least: number, most?: number])[] = [
+  // Thinking has a bound of its own where the other is 0.
+  ['messages', { max_tokens: 0, thinking: { type: 'enabled', budget_tokens: 1024 } }, LONGEST],
+  ['chat', { thinking: { budget_tokens: 9000 } }, 0.9],
+  ['chat', { thinking_budget: 9000 }, 0.9],
+  ['responses', { reasoning: { max_tokens: 9000 } }, 0.9],
+  // A server may read any of several bounds, and keeps to one of them.
+  ['chat', { n_predict: 9000 }, 0.9],
+  ['chat', { max_tokens: 2, n_predict: 1 }, 0, 0.01],
+  ['chat', { n_predict: -1 }, LONGEST],
+  ['chat', { max_new_tokens: 9000 }, 0.9],
+  ['responses', { max_tokens: 9000 }, 0.9],
+  // Rejected predictions are billed beyond the bound.
+  ['chat', { prediction: { type: 'content', content: 'abc' } }, LONGEST],
+  // Tools that are defined in the middle of a conversation run as well.
+  ['messages', says(addition(SEARCH)), RUNS * WINDOW],
+  ['messages', says({ type: 'compaction', content: 'x', tool_changes: [addition(SEARCH)] }), RUNS * WINDOW],
+  ['messages', { messages: [{ role: 'user', content: 'Hi', tools: [SEARCH] }] }, RUNS * WINDOW],
+  ['messages', says(addition({ type: 'mcp_toolset', mcp_server_name: 's' })), RUNS * WINDOW],
+  ['chat', { messages: [{ role: 'system', tools: [BUILTIN] }] }, RUNS * WINDOW],
+  // Rejected uses beyond a limit are runs, too.
+  ['messages', { tools: [{ ...SEARCH, max_uses: 1 }] }, RUNS * WINDOW],
+  ['messages', { tools: [{ ...SEARCH, max_uses: 20 }] }, 21 * WINDOW],
+  ['responses', { tools: [{ type: 'tool_search' }] }, 100 * WINDOW],
+  ['responses', { tools: [{ type: 'tool_search', execution: 'client' }] }, 0, WINDOW],
+  ['chat', { web_search_options: {} }, RUNS * WINDOW],
+  ['chat', { enable_search: {} }, RUNS * WINDOW],
+  // Tools of the client run there.
+  ['messages', { tools: [{ type: 'bash_20250124', name: 'x' }] }, 0, WINDOW / 2],
+  ['messages', { tools: [{ type: 'computer_toolset_20260801', name: 'x' }] }, 0, WINDOW / 2],
+  ['messages', says(addition({ name: 'own', input_schema: { type: 'object' } })), 0, WINDOW / 2],
+];
 
-  test('is not requested by a bound of 0 where the upstream has no known support', async () => {
-    const body = JSON.stringify({ ...PROMPT.messages, model: 'strict-1', max_tokens: 0 });
-    const response = await send(opened.gateway.url, { body, headers: bearer(opened.gateway.token) });
-    assert.equal(response.status, 400, response.text);
-    assert.match(response.json().error.message, /supports\.max_tokens_0/);
-  });
-
-  test('covers thinking with a budget of its own', async () => {
-    const budgets = [
-      { thinking: { budget_tokens: 9000 } },
-      { reasoning: { max_tokens: 9000 } },
-      { thinking_budget: 9000 },
-    ];
-    for (const budget of budgets) await holds('chat', 0.9, budget);
-    await holds('responses', 0.9, { reasoning: { max_tokens: 9000 } });
-  });
-
-  test('is the largest of the bounds that a server may read, where it keeps to one of them', async () => {
-    for (const other of ['max_completion_tokens', 'max_new_tokens', 'n_predict']) {
-      await holds('chat', 0.9, { max_tokens: 1, [other]: 9000 });
-      await reservesLess('chat', 0.01, { max_tokens: 2, [other]: 1 });
-    }
-    await holds('chat', LONGEST, { max_tokens: 1, n_predict: -1 });
-    const body = JSON.stringify({ ...PROMPT.chat, n_predict: 9000 }).replace(/}$/, ',"n_predict":1}');
-    const twice = await send(opened.gateway.url, { path: PATHS.chat, body, headers: bearer(opened.gateway.token) });
-    assert.equal(twice.status, 400, twice.text);
-    await holds('responses', 0.9, { max_output_tokens: 1, max_tokens: 9000 });
-  });
-
-  test('is unbounded where text is predicted: rejected predictions are billed beyond the bound', async () => {
-    await holds('chat', LONGEST, { prediction: { type: 'content', content: 'abc' } });
-  });
+test('the output and the runs that a request may cause are reserved', async () => {
+  for (const [api, fields, least, most = Number.POSITIVE_INFINITY] of RESERVED) {
+    const usd = await reserved(api, fields);
+    assert.ok(usd >= least && usd < most, `reserved ${usd} USD for ${JSON.stringify(fields)}`);
+  }
 });
 
-describe('the runs that are reserved', () => {
-  test('include those of tools defined in the middle of a conversation', async () => {
-    await holds('messages', RUNS * WINDOW, says(addition(SEARCH)));
-    await holds(
-      'messages',
-      RUNS * WINDOW,
-      says({ type: 'compaction', content: 'x', tool_changes: [addition(SEARCH)] }),
-    );
-    await holds('messages', RUNS * WINDOW, { messages: [{ role: 'user', content: 'Hi', tools: [SEARCH] }] });
-    await holds('messages', RUNS * WINDOW, says(addition({ type: 'mcp_toolset', mcp_server_name: 's' })));
-    const builtin = { type: 'builtin_function', function: { name: '$web_search' } };
-    await holds('chat', RUNS * WINDOW, { messages: [{ role: 'system', tools: [builtin] }] });
-  });
-
-  test('are as many as the provider makes, despite a lower limit: rejected uses are runs as well', async () => {
-    await holds('messages', RUNS * WINDOW, { tools: [{ ...SEARCH, max_uses: 1 }] });
-    await holds('messages', 21 * WINDOW, { tools: [{ ...SEARCH, max_uses: 20 }] });
-  });
-
-  test('include those of a tool search at the provider, and of searches enabled by a field', async () => {
-    await holds('responses', 100 * WINDOW, { tools: [{ type: 'tool_search' }] });
-    await reservesLess('responses', WINDOW, { tools: [{ type: 'tool_search', execution: 'client' }] });
-    for (const key of ['web_search_options', 'enable_search']) await holds('chat', RUNS * WINDOW, { [key]: {} });
-  });
-
-  test('are one for tools of the client, and a window of input is not reserved for them', async () => {
-    const types = ['bash_20250124', 'text_editor_20250728', 'computer_toolset_20260801', 'memory_20250818'];
-    await reservesLess('messages', WINDOW / 2, { tools: types.map((type) => ({ type, name: 'x' })) });
-    await reservesLess('messages', WINDOW / 2, says(addition({ name: 'own', input_schema: { type: 'object' } })));
-    await reservesLess(
-      'messages',
-      WINDOW / 2,
-      says({ type: 'tool_addition', tool: { type: 'tool_reference', name: 'own' } }),
-    );
-    const result = { type: 'tool_result', tool_use_id: 't', content: [{ type: 'tool_reference', tool_name: 'own' }] };
-    await reservesLess('messages', WINDOW / 2, says(result));
-  });
+test('a bound of 0 is rejected where the upstream has no known support, and one that is there twice', async () => {
+  for (const [api, body, says] of [
+    ['messages', JSON.stringify({ ...PROMPT.messages, model: 'strict-1', max_tokens: 0 }), /supports\.max_tokens_0/],
+    ['chat', JSON.stringify({ ...PROMPT.chat, n_predict: 9000 }).replace(/}$/, ',"n_predict":1}'), /n_predict/],
+  ] as const) {
+    const response = await send(opened.gateway.url, { path: PATHS[api], body, headers: bearer(opened.gateway.token) });
+    assert.equal(response.status, 400, response.text);
+    assert.match(response.json().error.message, says);
+  }
 });
 
 test("an advisor's cache is reserved at the price of an hour", async () => {

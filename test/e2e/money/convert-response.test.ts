@@ -1,8 +1,6 @@
 /** The guarantees for a stage that converts responses, with a converter that writes in capitals. */
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { defineStage, type ResponseHead, StageError } from '../../../engine/api.ts';
@@ -15,11 +13,11 @@ import {
   message,
   messageEvents,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { ownDirectory } from '../../support/own-directory.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { use } from '../../support/use.ts';
 import { ask, bearer, messagesBody, open, type Response, send } from '../support/client.ts';
+import { forwardingPipelines } from '../support/pipelines.ts';
 import { ledgerRow, nothingReserved } from '../support/state.ts';
 import { useUpstream } from '../support/use-gateway.ts';
 
@@ -82,34 +80,13 @@ const capitals = defineStage({
   }),
 });
 
-/** A pipeline at a path; `entry` is how it lists the stage. */
-const pipelineAt = (path: string, name: string, entry: string): string => `
-pipeline: ${name}
-version: 2
-summary: Forwards Messages requests and converts the responses.
-match: { methods: [POST], paths: [${path}], protocol: messages }
-stages:
-  - stage: authenticate
-  - stage: read-body
-  - stage: resolve-route
-  - stage: check-budget
-  - stage: meter-usage
-  - ${entry}
-  - stage: forward
-finally:
-  - stage: audit
-`;
-
-const directory = ownDirectory();
-
-before(async () => {
-  await writeFile(join(directory, 'messages.yaml'), pipelineAt('/v1/messages', 'messages', 'stage: capitals'));
-  const limited = pipelineAt('/limited', 'limited', '{ stage: capitals, timeout_seconds: 30 }');
-  await writeFile(join(directory, 'limited.yaml'), limited);
+const pipelines = forwardingPipelines({
+  messages: { path: '/v1/messages', entry: 'stage: capitals' },
+  limited: { path: '/limited', entry: '{ stage: capitals, timeout_seconds: 30 }' },
 });
 const upstream = useUpstream();
 const gateway = use(() => {
-  const config = { pipelines: directory, server: serverSection({ timeouts: { commit_seconds: 0 } }) };
+  const config = { pipelines, server: serverSection({ timeouts: { commit_seconds: 0 } }) };
   return bootGateway({ upstream_url: upstream.url, config, stages: [capitals] });
 });
 

@@ -204,7 +204,7 @@ describe(`${GATEWAYS} gateways, ${CALLERS} callers at once; gateways are killed,
     assert.ok(placed > 0);
   });
 
-  test('typical: no limit is exceeded by more than check says; each forwarded request has one row', async () => {
+  test('typical: no limit is exceeded by more than check reports; each forwarded request has one row', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
     const crashes = IS_DEEP ? ALL_CRASHES : ALL_CRASHES.slice(0, 1);
     const { passed_by, bound } = await surviveCrashes(crashes, limits, 'spent + most');

@@ -98,7 +98,7 @@ describe(`${GATEWAYS} gateways on one database, ${CALLERS} callers at once, one 
     assert.ok(spent_nano_usd > 0.5 * TEAM_USD * USD, `only ${spent_nano_usd / USD} USD were spent`);
   });
 
-  test('typical: spent and still possible amounts exceed no limit by more than check says, at no moment', async () => {
+  test('typical: spent and possible amounts never exceed a limit by more than check reports', async () => {
     const limits = { reserve: 'typical', overshoot_percent: 5 };
     const { passed_by, bound, spent_nano_usd } = await spendAll(limits, 'spent + most');
     const team = Math.max(MOST_EXPENSIVE_NANO_USD, 0.05 * TEAM_USD * USD);

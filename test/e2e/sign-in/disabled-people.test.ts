@@ -75,7 +75,7 @@ describe('a user disabled by the identity provider', () => {
       `select subject, after from admin_changes where action = 'person.suspend' order by id desc limit 1`,
       [],
     );
-    const because = 'the identity provider refused to renew the sign-in';
+    const because = 'the identity provider did not renew the sign-in';
     assert.deepEqual(changed, { subject: 'ben@example.com', after: { because } });
     const { stdout } = await cli(['users', 'list', '--config', gateway.config_file], { env: gateway.env });
     assert.match(stdout, /ben@example\.com .* now .*tokens of an/);
@@ -107,6 +107,8 @@ describe('a user who never renews', () => {
     assert.deepEqual(await both(own), [200, 200]);
     await pass(HOUR + 60_000);
     assert.deepEqual(await both(own), [401, 401]);
-    assert.match((await use(own)).text, /not signed in for 2 days/);
+    const { text } = await use(own);
+    assert.match(text, /has not confirmed you for 2 days/);
+    assert.match(text, /credential_revoked/);
   });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { before, beforeEach, describe, it } from 'node:test';
+import { OF_CONSOLE } from '../../support/console.ts';
 import { confirmInBrowser, pollWith, refreshWith, type TokenAnswer } from '../../support/identity/sign-in.ts';
 import { useSignInScene } from '../support/sign-in-scene.ts';
 
@@ -86,6 +87,25 @@ describe('a flood from one address', () => {
       assert.ok(asked.length <= 2 * 5 + 25, `${asked.length} statements`);
     });
   }
+
+  it('of made-up console sessions gets 429 and a retry hint', async () => {
+    const { port } = new URL(scene.gateway.url);
+    const ask = async (): Promise<Answered> => {
+      const cookie = `gw_session_${port}=${random()}${random().slice(0, 16)}`;
+      const headers = { ...OF_CONSOLE, cookie, 'x-forwarded-for': '192.0.2.33' };
+      const response = await fetch(`${scene.gateway.url}/admin/api/me`, { headers });
+      const text = await response.text();
+      return {
+        status: response.status,
+        body: JSON.parse(text),
+        text,
+        retry_after: response.headers.get('retry-after'),
+      };
+    };
+    const refused = await flood(ask);
+    assert.ok(refused.length >= FLOOD - REFUSALS - 5, `${refused.length} were rejected`);
+    for (const { text } of refused) assert.equal(JSON.parse(text).error.code, 'rate_limit_exceeded');
+  });
 
   it('of texts that are no tokens never queries it', async () => {
     const good = random();

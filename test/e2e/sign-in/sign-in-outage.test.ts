@@ -68,7 +68,7 @@ test("an identity provider outage longer than a token's lifetime signs no user o
 });
 
 for (const mode of ['garbage', 'hang'] as const) {
-  test(`a rejected bearer is answered at once and never reaches an identity provider in mode ${mode}`, async () => {
+  test(`a rejected bearer gets a response at once and never reaches an identity provider in mode ${mode}`, async () => {
     const { clock, provider } = scene;
     const { access_token, refresh_token } = await signIn('anna');
     provider.setMode(mode, 'token');

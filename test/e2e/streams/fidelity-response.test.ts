@@ -31,21 +31,6 @@ async function assertMetered(response: Response): Promise<void> {
 }
 
 describe('a response head', () => {
-  test('declares its media type in any case, and is read and metered all the same', async () => {
-    for (const [type, script] of [
-      [
-        'Text/Event-Stream; charset=UTF-8',
-        answerChunks(messageEvents(), ['Content-Type', 'Text/Event-Stream; charset=UTF-8']),
-      ],
-      ['APPLICATION/JSON', answerBytes(200, ['Content-Type', 'APPLICATION/JSON'], JSON.stringify(message()))],
-    ] as const) {
-      upstream.script = script;
-      const response = await ask(gateway.url, gateway.token);
-      assert.deepEqual([response.status, response.headers['content-type']], [200, type], response.text);
-      await assertMetered(response);
-    }
-  });
-
   test('keeps every end-to-end header as the upstream spelled, ordered and repeated it, but for limits of its own', async () => {
     const sent = [
       ['Content-Type', 'application/json; charset=utf-8'],
@@ -74,27 +59,6 @@ describe('a response head', () => {
       sent.filter(([name]) => name !== 'vendor-ratelimit-requests-limit'),
     );
     assert.match(response.headers['x-gateway-request-id'] as string, /^\S{8,}$/);
-  });
-
-  test('has no header that acts on its host in an event stream or an error response either', async () => {
-    const acting = [
-      ...['Set-Cookie', 'session=stolen; Path=/', 'set-cookie', 'b=2', 'Strict-Transport-Security', 'max-age=9'],
-      ...['Clear-Site-Data', '"*"', 'ALT-SVC', 'h3=":443"', 'Access-Control-Allow-Origin', '*', 'nel', '{}'],
-      ...['www-authenticate', 'Basic realm="gateway"', 'content-security-policy-report-only', 'x'],
-    ];
-    for (const [status, script] of [
-      [200, answerChunks(messageEvents(), [...EVENT_STREAM, ...acting, 'x-kept', '1'])],
-      [400, answerBytes(400, [...JSON_TYPE, ...acting, 'x-kept', '1'], '{"error":"no"}')],
-    ] as const) {
-      upstream.script = script;
-      const response = await ask(gateway.url, gateway.token, { stream: status === 200 });
-      assert.deepEqual([response.status, response.headers['x-kept']], [status, '1']);
-      const dropped = acting.filter((_, at) => at % 2 === 0).map((name) => name.toLowerCase());
-      assert.deepEqual(
-        dropped.filter((name) => name in response.headers),
-        [],
-      );
-    }
   });
 
   test('cannot be made to claim a gateway request id by the upstream', async () => {
@@ -196,7 +160,7 @@ const ENCODERS = [
 
 describe('a compressed response', () => {
   for (const [encoding, compress] of ENCODERS) {
-    test(`in ${encoding} (${compress.name}) passes byte for byte and is metered, as JSON and as a stream`, async () => {
+    test(`in ${encoding} (${compress.name}) passes byte for byte and is metered`, async () => {
       const json = compress(Buffer.from(JSON.stringify(message())));
       upstream.script = answerBytes(200, [...JSON_TYPE, 'content-encoding', encoding], json);
       const plain = await ask(gateway.url, gateway.token, {}, ['accept-encoding', encoding]);
@@ -204,13 +168,6 @@ describe('a compressed response', () => {
       assert.equal(plain.headers['content-encoding'], encoding);
       assert.equal(upstream.only().headers['accept-encoding'], encoding);
       await assertMetered(plain);
-
-      const stream = compress(Buffer.from(messageEvents().join('')));
-      const parts = [stream.subarray(0, 11), stream.subarray(11, 60), stream.subarray(60)];
-      upstream.script = answerChunks(parts, [...EVENT_STREAM, 'content-encoding', encoding]);
-      const streamed = await ask(gateway.url, gateway.token, { stream: true }, ['accept-encoding', encoding]);
-      assert.deepEqual(streamed.body, stream);
-      await assertMetered(streamed);
     });
   }
 

@@ -1,7 +1,5 @@
 /** Stages that replace texts in responses, through the real gateway. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import { defineStage } from '../../../engine/api.ts';
@@ -14,9 +12,9 @@ import {
   message,
   messageEvents,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { ownDirectory } from '../../support/own-directory.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';
 import { idOf, recordOf } from '../support/odd.ts';
+import { forwardingPipelines } from '../support/pipelines.ts';
 import { ledgerRow } from '../support/state.ts';
 import { useGateway } from '../support/use-gateway.ts';
 
@@ -45,33 +43,13 @@ const redact = defineStage({
   }),
 });
 
-const pipelineAt = (path: string, name: string, entry: string, protocol: string): string => `
-pipeline: ${name}
-version: 2
-summary: Forwards Messages requests and replaces texts in the answers.
-match: { methods: [POST], paths: [${path}], protocol: ${protocol} }
-stages:
-  - stage: authenticate
-  - stage: read-body
-  - stage: resolve-route
-  - stage: check-budget
-  - stage: meter-usage
-  - stage: translate
-  - ${entry}
-  - stage: forward
-finally:
-  - stage: audit
-`;
-
-const pipelines = ownDirectory();
-for (const [name, path, entry, protocol = 'messages'] of [
-  ['messages', '/v1/messages', 'stage: redact'],
-  ['responses', '/v1/responses', 'stage: redact', 'responses'],
-  ['watched', '/watched', '{ stage: redact, mode: shadow }'],
-  ['contained', '/contained', '{ stage: redact, timeout_seconds: 60 }'],
-  ['open', '/open', '{ stage: redact, timeout_seconds: 60, fail_closed: false }'],
-] as const)
-  writeFileSync(join(pipelines, `${name}.yaml`), pipelineAt(path, name, entry, protocol));
+const pipelines = forwardingPipelines({
+  messages: { path: '/v1/messages', entry: 'stage: redact' },
+  responses: { path: '/v1/responses', entry: 'stage: redact', protocol: 'responses' },
+  watched: { path: '/watched', entry: '{ stage: redact, mode: shadow }' },
+  contained: { path: '/contained', entry: '{ stage: redact, timeout_seconds: 60 }' },
+  open: { path: '/open', entry: '{ stage: redact, timeout_seconds: 60, fail_closed: false }' },
+});
 
 const { gateway, upstream } = useGateway({ pipelines }, undefined, [redact]);
 beforeEach(() => {

@@ -32,16 +32,3 @@ export async function refusal(nine: Nine, spoken: Protocol, model: string, more:
   assert.equal(nine.provider.upstream.requests.length, 0);
   return answer.json().error.message;
 }
-
-/** Documents as upstreams of the Responses and the chat protocol return them. */
-export const message = (id: string, ...content: object[]) => ({ type: 'message', id, role: 'assistant', content });
-export const text = (said: string) => ({ type: 'output_text', text: said, annotations: [] });
-export const response = (output: readonly object[], usage: object = {}) => ({
-  ...{ id: 'resp_1', object: 'response', status: 'completed', model: 'm', output },
-  usage: { input_tokens: 100, output_tokens: 20, total_tokens: 120, ...usage },
-});
-export const completion = (said: object, usage: object = {}) => ({
-  ...{ id: 'c', object: 'chat.completion', created: 1, model: 'm' },
-  choices: [{ index: 0, message: { role: 'assistant', ...said }, finish_reason: 'stop' }],
-  usage: { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120, ...usage },
-});

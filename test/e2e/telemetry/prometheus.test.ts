@@ -51,16 +51,11 @@ test('GET /metrics is served by its own listener, and not at the gateway', async
   assert.deepEqual([http_response_status_code, gateway_error_code, rejected?.value], ['404', 'path_not_found', 1]);
 });
 
-test("a running gateway's state is in its metrics", async () => {
+test('every gauge of the catalogue is in the metrics of a running gateway', async () => {
   const families = await until('the first heartbeat is written', async () => {
     const read_now = parsePrometheusText((await read(first)).text);
     return read_now.get('gateway_database_up')?.samples[0]?.value === 1 && read_now;
   });
-  const valueAt = (name: string, labels: object = {}) => {
-    const samples = families.get(name)?.samples ?? [];
-    return samples.find((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value))
-      ?.value;
-  };
   const expected = Object.entries<MetricSpec>(METRICS)
     .filter(
       ([name, { kind }]) => kind === 'gauge' && !/^gateway\.(?:budget|telemetry\.queue|client_telemetry)/.test(name),
@@ -70,15 +65,6 @@ test("a running gateway's state is in its metrics", async () => {
     .filter((name) => !/delay|overshoot/.test(name));
   const missing = expected.filter((name) => !families.has(name));
   assert.deepEqual(missing, []);
-  assert.equal(valueAt('gateway_config_reload_ok'), 1);
-  assert.equal(valueAt('gateway_ledger_waiting', { gateway_waiting_place: 'spool' }), 0);
-  const states = families.get('gateway_breaker_state')?.samples.filter(({ value }) => value === 1);
-  const open_states = states?.map(({ labels }) => labels);
-  assert.deepEqual(open_states, [
-    { gateway_upstream: 'main', gateway_breaker_state: 'closed', gateway_breaker_mode: 'enforce' },
-  ]);
-  assert.ok((valueAt('process_memory_usage_bytes') ?? 0) > 1e7);
-  assert.ok((valueAt('process_cpu_time_seconds_total', { cpu_mode: 'user' }) ?? 0) > 0);
 });
 
 test('a reload moves the listener, also to another address with its port, adds a token, and removes it', async () => {

@@ -121,14 +121,6 @@ describe('the trace of a request', () => {
     assert.deepEqual([start.kind, start.parent_span_id], ['internal', undefined]);
   });
 
-  test("keeps the caller's tracestate, and is sent whether the caller's own span is or not", async () => {
-    const { header, trace_id } = newParent();
-    const unsampled = header.replace(/01$/, '00');
-    const sent = ['traceparent', unsampled, 'tracestate', 'vendor=a,other=b'];
-    const { server } = await spansOf(await askWith(sent));
-    assert.deepEqual([server.trace_id, server.trace_state], [trace_id, 'vendor=a,other=b']);
-  });
-
   test('is a new one where the caller sends no valid traceparent', async () => {
     const { header, trace_id } = newParent();
     for (const traceparent of [header.slice(0, -1), header.replace(/^00/, 'ff')]) {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { reportReplica } from '../../../engine/domain/audit/config-loads.ts';
 import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { count, limitedConfig } from './limits-config.ts';
-import { type AdminBench, adminBench, pick } from './support.ts';
+import { adminBench, pick } from './support.ts';
 
 const bench = adminBench(limitedConfig);
 
@@ -32,25 +32,6 @@ async function spend(cost_nano_usd: number, cost = 'upstream'): Promise<void> {
 }
 
 describe('the first page of administrators', () => {
-  let first: Awaited<ReturnType<AdminBench['ask']>>;
-  // Before any other test puts something there.
-  before(async () => {
-    first = await bench.ask('root', 'GET', HOME);
-  });
-
-  test('reports an empty gateway correctly', () => {
-    const { status, body } = first;
-    assert.equal(status, 200);
-    assert.deepEqual(pick([body, body.yesterday], 'since', 'until'), [
-      ['2026-03-10T00:00:00.000Z', '2026-03-10T12:00:00.000Z'],
-      ['2026-03-09T00:00:00.000Z', '2026-03-09T12:00:00.000Z'],
-    ]);
-    assert.deepEqual([body.today.requests, body.yesterday.total.cost_usd], [0, 0]);
-    assert.deepEqual(body.upstreams, { all: 2, unavailable: [], drained: [] });
-    assert.deepEqual(body.configuration, { version: null, loaded_at: null, replicas: 0, is_failing: false });
-    assert.deepEqual([body.refused, body.look_at], [{ requests: 0, by_error: [] }, []]);
-  });
-
   test('has the numbers of the other operations, and ranks what to check', async () => {
     const { database, clock } = bench;
     clock.advance(-DAY_MS - HOUR_MS);

@@ -54,7 +54,7 @@ describe('a service token', () => {
     assert.ok(!JSON.stringify(changes).includes(token));
   });
 
-  test('reads and drains upstreams where its scopes say so, and never sees the configuration', async () => {
+  test('reads and drains upstreams if its scopes allow that, and never the configuration', async () => {
     const { token } = await make(['upstreams:read', 'upstreams:write']);
     assert.equal((await bench.ask(token, 'GET', '/admin/api/upstreams')).status, 200);
     const { body } = await bench.ask(token, 'POST', '/admin/api/upstreams/main/drain', {});
@@ -129,7 +129,7 @@ describe('a service token', () => {
     const { stderr } = await commandsOf('root', bench.url)(...end);
     assert.match(
       stderr,
-      /1 session and 0 access tokens of chief@example\.com\.\nThese service tokens .* stay valid:\n {2}svc_\w+ {2}who else/,
+      /1 session and 0 access tokens of chief@example\.com\.\nThese service tokens stay valid, .*:\n {2}svc_\w+ {2}who else/,
     );
     assert.match(stderr, /"appscli service-tokens rotate ID", or revoke it/);
     await bench.ask('root', 'DELETE', `${PATH}/${id}`);

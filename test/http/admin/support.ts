@@ -127,7 +127,7 @@ async function openBench(used_config: GatewayConfig, policies: readonly Policy[]
   const database: Database = {
     ...real,
     async query(name, text, values) {
-      if (is_away) throw new StageError('store_unavailable', 'The test says that the database is away.');
+      if (is_away) throw new StageError('store_unavailable', 'The database is away in this test.');
       return real.query(name, text, values);
     },
   };

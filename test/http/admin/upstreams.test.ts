@@ -68,6 +68,7 @@ describe('upstreams', () => {
     assert.deepEqual(resumed, { upstream, was_drained: drained });
     const { changes } = await bench.get('root', '/admin/api/changes?limit=4');
     assert.equal(changes[0].actor.name, 'chief@example.com');
+    assert.deepEqual([changes[3].after.reason, changes[0].before.reason], ['new account', 'new account']);
     assert.deepEqual(pick(changes, 'action', 'subject'), [
       ['upstream.resume', 'spare'],
       ['upstream.resume', 'main'],

@@ -133,7 +133,7 @@ describe('usage over the admin API', () => {
   test('that takes too long, or has too many rows, is aborted with a remedy', async () => {
     const report = (bounds: UsageBounds) => ofStore(reportUsage(bench.database, {}, { by: ['model'] }, bounds));
     assert.equal((await report({ patience_ms: 30_000, most_rows: 3 })).length, 3);
-    await assert.rejects(report({ most_rows: 2 }), /more than 2 rows to add up: ask for a shorter time/);
+    await assert.rejects(report({ most_rows: 2 }), /adds up more than 2 rows: use a shorter period/);
     await bench.database.knex.transaction(async (other) => {
       await other.raw('lock table usage_waiting in access exclusive mode');
       await assert.rejects(report({ patience_ms: 50 }), /took longer than 30 seconds: use a shorter period/);

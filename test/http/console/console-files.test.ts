@@ -25,20 +25,6 @@ describe('the start of the console', () => {
       assert.equal(response.headers.get('cache-control'), 'no-store', path);
     }
   });
-
-  test('loads only files of the gateway, and contains no inline script or style', () => {
-    assert.ok(linked.length >= 3);
-    for (const address of linked) assert.match(address, /^\/console\/[\w./-]+$/);
-    assert.doesNotMatch(start, /<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=/);
-  });
-
-  test('names its files below the path of the public URL', async () => {
-    const below = await serve(consoleFiles('https://example.com/models/'));
-    const text = await (await fetch(`${below.url}/console`)).text();
-    await below.close();
-    assert.match(text, /src="\/models\/console\/assets\/[\w-]+\.js"/);
-    assert.doesNotMatch(text, /"\/console\//);
-  });
 });
 
 describe('files of the console', () => {

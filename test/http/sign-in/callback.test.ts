@@ -119,13 +119,6 @@ describe('the identity provider', () => {
     assert.match(backstage.logs.join('\n'), /not nice/);
   });
 
-  it('may reject the user: the device is rejected too', async () => {
-    const mine = await away();
-    backstage.provider.identify = fails('refused');
-    assertPage(await comeBack(mine), 403, /denied access/);
-    assert.equal((await poll(mine.device_code)).json().error, 'access_denied');
-  });
-
   it('may break in an unforeseen way: an error page, and the stack only in the log', async () => {
     backstage.provider.identify = () => {
       throw new TypeError('cannot read properties of the moon');

@@ -72,7 +72,7 @@ describe('a user whom the gateway does not admit', () => {
     assert.notEqual(of_renewal, request_id);
   });
 
-  it('lets another user take over the sign-in, whom the provider asks for, until the terminal has given up', async () => {
+  it('lets another user continue the sign-in until the terminal has given up', async () => {
     const { user_code, device_code, admit, page } = await tryToSignIn({});
     assertPage(page, 403, /<form method="post" action="\.\.\/device">.*value="other">Use another account<\/button>/s);
     const left = await leave(user_code, 'other');
@@ -87,10 +87,6 @@ describe('a user whom the gateway does not admit', () => {
 });
 
 describe('the page of a code', () => {
-  it('shows an empty form without a code', async () => {
-    assertPage(await ask('GET', '/device'), 200, /name="user_code"/);
-  });
-
   it('is found with a slash at its end as well, at the public URL alone', async () => {
     const at = async (path: string) => {
       const { status, headers } = await ask('GET', path, { headers: { host: 'evil.example' } });
@@ -109,9 +105,9 @@ describe('the page of a code', () => {
     assert.ok(!page.text.includes('B'.repeat(50)));
   });
 
-  it('lets the person say that it was somebody else, and then the device is refused', async () => {
+  it('lets the user deny the sign-in, and then the device is rejected', async () => {
     const begun = await begin();
-    assertPage(await answer(begun.user_code, 'deny'), 200, /refused/);
+    assertPage(await answer(begun.user_code, 'deny'), 200, /rejected/);
     assert.equal((await poll(begun.device_code)).json().error, 'access_denied');
     assert.equal(backstage.attempts.length, 0);
   });
@@ -123,7 +119,7 @@ describe('the page of a code', () => {
 });
 
 describe('codes that are guessed', () => {
-  it('are limited to ten wrong ones per address, and then good ones are refused as well', async () => {
+  it('are limited to ten wrong ones per address, and then good ones are rejected as well', async () => {
     const { user_code } = await begin();
     for (let n = 0; n < 10; n++) assert.equal((await see('BBBBBBBB')).status, 404);
     for (const code of ['BBBBBBBB', user_code]) {
@@ -170,7 +166,7 @@ describe('a form of another site', () => {
     ['brings the host it wants to be', { host: 'evil.example', origin: 'https://evil.example' }],
   ];
   for (const [what, headers] of foreign) {
-    it(`is refused when it ${what}`, async () => {
+    it(`is rejected when it ${what}`, async () => {
       const { user_code } = await begin();
       const refused = await answer(user_code, 'approve', headers);
       assertPage(refused, 403, /own page/);
@@ -179,7 +175,7 @@ describe('a form of another site', () => {
     });
   }
 
-  it('is told from our own by either header', async () => {
+  it('is distinguished from our own by either header', async () => {
     const same = { 'sec-fetch-site': 'same-origin' };
     for (const proof of [{ origin: ISSUER }, same, { ...same, origin: 'null' }] as Record<string, string>[]) {
       assert.equal((await answer((await begin()).user_code, 'approve', proof)).status, 303);

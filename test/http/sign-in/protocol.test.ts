@@ -63,7 +63,7 @@ describe('the protocol text', () => {
     assert.match(textWith({ telemetry: { forward_to } }), /forwards: metrics, logs\./);
   });
 
-  it('gives the status that the operator chose for spending refused', () => {
+  it('has the configured status for rejections by a spend limit', () => {
     assert.match(text, /`spend_limit_exceeded` \| 429/);
     assert.match(textWith({ spend_limits: { status: 402 } }), /`spend_limit_exceeded` \| 402/);
   });
@@ -75,8 +75,8 @@ describe('the protocol text', () => {
     assert.match(named, /`acme-ratelimit-unified-overage-utilization` \|/);
     assert.ok(!named.includes('vendor-ratelimit'));
     assert.ok(!named.includes('has its sentence'));
-    const told = withProfile({ header_prefix: 'acme', refusal_header: 'x-acme-words' });
-    assert.match(told, /header `x-acme-words` has its sentence/);
+    const shown = withProfile({ header_prefix: 'acme', refusal_header: 'x-acme-words' });
+    assert.match(shown, /header `x-acme-words` has its sentence/);
   });
 
   it('leaves sign-in out where there is none', () => {
@@ -98,7 +98,7 @@ describe('the protocol text', () => {
 });
 
 describe('a gateway without an identity provider', () => {
-  it('says so at every path of sign-in', async () => {
+  it('is reported at every path of sign-in', async () => {
     await whileServed(signInOff({ clock, log: quietLog }), async (ask) => {
       const program = [
         ['GET', '/.well-known/oauth-authorization-server'],

@@ -47,10 +47,6 @@ describe('the device authorization', () => {
     assert.deepEqual(rest, { verification_uri: `${ISSUER}/device`, expires_in: 600, interval: 5 });
   });
 
-  it('does without a body', async () => {
-    assert.equal((await ask('POST', '/oauth/device_authorization')).status, 200);
-  });
-
   it('is limited per address', async () => {
     for (let n = 0; n < 30; n++) await ask('POST', '/oauth/device_authorization');
     const refused = await ask('POST', '/oauth/device_authorization');
@@ -83,7 +79,7 @@ describe('a form', () => {
     }
   });
 
-  it('may say that it is in UTF-8, and nothing else', async () => {
+  it('may declare UTF-8, and no other charset', async () => {
     const sent = async (headers: Record<string, string>) =>
       (await ask('POST', '/oauth/revoke', { form: 'token=x', headers })).status;
     for (const [charset, status] of Object.entries({ 'UTF-8': 200, '"utf-8"': 200, 'utf-16': 400 })) {
@@ -143,14 +139,6 @@ describe('any query of the pages', () => {
       }),
       { numRuns: times(30) },
     );
-  });
-
-  it('may be malformed', async () => {
-    for (const query of ['%', '%zz', '%00', '%ff%fe', '&&&==', 'user_code=%0d%0aset-cookie:%20a=b', 'user_code=%00']) {
-      const response = await ask('GET', `/device?${query}`);
-      assert.ok(response.status === 200 || response.status === 400, query);
-      assert.equal(response.headers['set-cookie'], undefined);
-    }
   });
 });
 

@@ -80,7 +80,7 @@ const end = (session: string) =>
   createSessions({ database: store.database, clock }).end(session, 'signed out', 'person');
 const waiting = async () => (await store.rows('select sealed_grant from ended_grants')).length;
 
-describe('the provider is told that a session ended', () => {
+describe('the provider is informed that a session ended', () => {
   it('however it ended, once, and nothing of it is kept', async () => {
     const person = anyPerson();
     await end(await begin(person, 'signed-out'));
@@ -228,7 +228,7 @@ const refusal = ({ groups }: Person) => {
   return { refused: 'group', message: '', detail: 'in none of the groups', misses };
 };
 
-describe('asking about somebody', () => {
+describe('checking a user', () => {
   const cases: readonly [string, Says, AccountCheck, readonly string[], readonly number[]][] = [
     ['verified by the session that was used last', { a: {}, b: {} }, 'verified', ['b'], [0, 1]],
     ['verified by an older session than one that is refused', { a: {}, b: 'refused' }, 'verified', ['b', 'a'], [0]],
@@ -254,7 +254,7 @@ describe('asking about somebody', () => {
     assert.deepEqual([busy.answer, busy.asked], ['busy', []]);
   });
 
-  it('keeps what the provider gave for the next time, and what it said of the person', async () => {
+  it("keeps the provider's tokens for the next check, and its data about the user", async () => {
     const { person } = await ask({ a: { groups: ['staff', 'leads'] } });
     const rows = await store.rows(
       `select s.sealed_grant, s.refreshing_until, p.groups from sessions s join principals p on p.id = s.principal_id where p.email = $1`,

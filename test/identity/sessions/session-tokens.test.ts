@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, it } from 'node:test';
-import fc from 'fast-check';
 import { CompactEncrypt, decodeJwt, decodeProtectedHeader, SignJWT } from 'jose';
 import type { Principal } from '../../../engine/api.ts';
-import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import { StartError } from '../../../engine/base/contract/start-error.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
@@ -13,7 +11,6 @@ import { createSessionKeys } from '../../../engine/domain/identity/sessions/sess
 import { createSessionTokens } from '../../../engine/domain/identity/sessions/session-tokens.ts';
 import type { Revocations } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog } from '../../support/store.ts';
-import { times } from '../../support/times.ts';
 import { authWith, configWith, SECRETS, secret } from './configuration.ts';
 import { anyPerson, START } from './people.ts';
 
@@ -126,25 +123,6 @@ describe('verifying a session token', () => {
     assert.equal(tokens.verify(access_token), principal);
   });
 
-  it('decides about roles and the token group by the configuration in force', async () => {
-    const { access_token } = await open().issue(session);
-    const principalBy = (more: Parameters<typeof authWith>[0], groups?: GatewayConfig['token_groups']) =>
-      open({ config: configWith({ ...auth, ...authWith({ session: auth.session, ...more }) }, groups) }).verify(
-        access_token,
-      );
-    assert.deepEqual((await principalBy({ admin_groups: ['platform'] })).roles, ['admin']);
-    assert.deepEqual((await principalBy({ admin_groups: ['plat', 'Platform'] })).roles, []);
-    const groups = [
-      { name: 'few', models: ['coder-1'], members: ['interns'] },
-      { name: 'many', models: ['*'], members: ['platform'] },
-      { name: 'other', models: ['*'], members: ['staff'] },
-    ];
-    assert.equal((await principalBy({}, groups)).token.group, 'many');
-    const session_group = { session: { ...auth.session, token_group: 'few' } };
-    assert.equal((await principalBy(session_group, [groups[0]!])).token.group, 'few');
-    assert.equal((await principalBy({}, [groups[0]!])).token.group, undefined);
-  });
-
   it('is rejected once it has expired, cached or not', async () => {
     const clock = frozenClock(START);
     const tokens = open({ clock });
@@ -180,17 +158,6 @@ describe('verifying a session token', () => {
     assert.equal((await refused(() => tokens.verify(access_token))).code, 'store_unavailable');
     away = false;
     assert.equal((await tokens.verify(access_token)).email, person.email);
-  });
-
-  it('rejects a user whom the configuration no longer admits', async () => {
-    const seen: object[] = [];
-    const mayStay = (asked: object) => seen.push(asked) === 0;
-    const tokens = open({ mayStay });
-    const { access_token } = await tokens.issue(session);
-    const { code, message } = await refused(() => tokens.verify(access_token));
-    assert.equal(code, 'credential_revoked');
-    assert.match(message, new RegExp(`no longer admits ${person.email}: .*administrator`));
-    assert.deepEqual(seen, [person], 'the whole person is evaluated');
   });
 });
 
@@ -258,11 +225,6 @@ describe('a hostile token', () => {
     }
   });
 
-  it('is of no other type', async () => {
-    for (const typ of ['JWT', 'at+jwt', undefined])
-      assert.equal(await refusals(await forge({}, { typ })), 'credential_invalid');
-  });
-
   it('misses no claim, and has none of another type', async () => {
     assert.equal((await open().verify(await forge({}))).email, person.email);
     const wrong: Record<string, unknown[]> = {
@@ -285,22 +247,6 @@ describe('a hostile token', () => {
         assert.match(code, /^credential_(?:invalid|expired)$/, `${claim}: ${JSON.stringify(value)}`);
       }
     }
-  });
-
-  it('is no shorter, longer or different than the signed one', async () => {
-    const token = await forge({});
-    await fc.assert(
-      fc.asyncProperty(fc.nat(token.length - 1), fc.constantFrom('A', 'b', '.', '_', ' ', 'é'), async (at, other) => {
-        const changed = token.slice(0, at) + other + token.slice(at + 1);
-        // The last character of a signature has two meaningless bits; decoders must reject them nonetheless, or ignore them.
-        if (changed === token || at === token.length - 1) return;
-        assert.match(await refusals(changed), /^credential_invalid$/);
-        assert.equal(await open().sessionOf(changed), undefined);
-      }),
-      { numRuns: times(40) },
-    );
-    const texts = [...'ey eyJ.e30. .. a.b.c a.b.c.d.e null'.split(' '), '', '\0', `${token}.`, `${token}.${token}`];
-    for (const text of texts) assert.equal(await refusals(text), 'credential_invalid', text);
   });
 
   it('is rejected unread when it is longer than any of ours, and never appears in its own rejection', async () => {
@@ -411,13 +357,6 @@ describe('the keys of sessions', () => {
     assert.notEqual(first.current.id, other.current.id);
     assert.notDeepEqual(first.current.derive('sign'), other.current.derive('sign'));
     assert.notDeepEqual(first.current.derive('sign'), first.current.derive('seal provider-grant'));
-  });
-
-  it('do not reveal their secret', () => {
-    const { current } = signedWith('SIGNING_KEY');
-    const text = Buffer.from(current.derive('sign')).toString('latin1') + current.id;
-    assert.ok(!text.includes(secret('SIGNING_KEY').slice(0, 8)));
-    assert.match(current.id, /^[\w-]{12}$/);
   });
 
   it('derive from the client secret or the private key without a named signing key, whatever its line ends', () => {

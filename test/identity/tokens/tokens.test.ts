@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { before, describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import { type Principal, StageError } from '../../../engine/api.ts';
+import { StageError } from '../../../engine/api.ts';
 import { OperationError } from '../../../engine/base/contract/operation-error.ts';
 import { type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
 import { type Actor, type Changing, listChanges } from '../../../engine/domain/audit/admin-changes.ts';
-import { deprovision, endSession } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
+import { deprovision } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
 import { SESSIONS_CHANNEL } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { AccessTokens } from '../../../engine/domain/identity/tokens/access-tokens.ts';
 import {
@@ -62,15 +62,6 @@ async function heard(channel: string, change: () => Promise<unknown>): Promise<s
 const alice = { user: 'alice@example.com', group: 'coders', name: 'laptop' };
 
 describe('the form of an access token', () => {
-  it('is gw_ and 49 letters and digits, different every time', () => {
-    const tokens = Array.from({ length: 50 }, generateToken);
-    for (const token of tokens) {
-      assert.match(token, /^gw_[0-9A-Za-z]{49}$/);
-      assert.ok(isWellFormedToken(token));
-    }
-    assert.equal(new Set(tokens).size, 50);
-  });
-
   it('tells every wrong character, every swap of neighbours and every cut', () => {
     const token = generateToken();
     const place = fc.integer({ min: 3, max: token.length - 2 });
@@ -89,18 +80,6 @@ describe('the form of an access token', () => {
 });
 
 describe('administering access tokens', () => {
-  it('stores the hash of a token and never the token', async () => {
-    const { token, id } = await createToken(by, { ...alice, team: 'search', project: 'apollo' });
-    const [row] = await database.query<{ text: string; hash: Buffer }>(
-      'test_token',
-      'select t::text as text, hash from access_tokens t where id = $1',
-      [id],
-    );
-    assert.equal(row!.hash.toString('base64'), hashToken(token));
-    assert.ok(!row!.text.includes(token));
-    assert.ok(!row!.text.includes(token.slice(8)));
-  });
-
   it('does not guess which token is meant', async () => {
     const carol = { ...alice, user: 'carol@example.com' };
     const made = [await createToken(by, carol), await createToken(by, carol)];
@@ -176,7 +155,7 @@ describe('verifying access tokens', () => {
     assert.equal(together.seen.lookups, 1);
   });
 
-  it('refuses malformed tokens without asking the database, unknown ones once, and repeats none of them', async () => {
+  it('rejects malformed tokens without a query, unknown ones with one, and repeats none of them', async () => {
     const { tokens, seen } = await openCounting();
     const unknown = generateToken();
     for (const text of ['gw_nonsense', unknown.slice(0, -1), 'my-secret-password']) {
@@ -193,7 +172,7 @@ describe('verifying access tokens', () => {
     assert.equal(seen.lookups, 1);
   });
 
-  it('refuses a cached token from the moment it expires', async () => {
+  it('rejects a cached token from the moment it expires', async () => {
     const expires_at = new Date(Date.parse(start) + 10_000);
     const { token } = await createToken(by, { ...alice, expires_at });
     const { tokens, clock } = await openCounting();
@@ -224,18 +203,6 @@ describe('verifying access tokens', () => {
     seen.reconnect();
     await looking;
     assert.equal(await lookupsAfter(() => {}), 5);
-  });
-
-  it('answers store_unavailable, never 401, when the database is away and the token is not cached', async () => {
-    const [cached, other] = [await createToken(by, alice), await createToken(by, alice)];
-    const { tokens, seen } = await openCounting();
-    await tokens.verify(cached.token);
-    seen.away = true;
-    await assert.rejects(async () => tokens.verify(other.token), { code: 'store_unavailable', status: 503 });
-    assert.ok(!((await tokens.verify(cached.token)) instanceof Promise));
-    seen.away = false;
-    const principal: Principal = await tokens.verify(other.token);
-    assert.equal(principal.token.id, other.id);
   });
 
   it('waits two and a half seconds for a database that is silent, and remembers what it says later', async () => {
@@ -324,21 +291,6 @@ describe('verifying access tokens', () => {
 });
 
 describe('rotating an access token', () => {
-  it('keeps owner, group, team, project and end, and lets the old one work for the overlap', async () => {
-    const expires_at = new Date(now + 10 * 86_400_000);
-    const old = await createToken(by, { ...wish(somebody()), team: 'search', project: 'apollo', expires_at });
-    const made = await rotateToken(by, old.id);
-    assert.deepEqual(made.replaced.expires_at, new Date(now + 86_400_000));
-    const clock = frozenClock(start);
-    const tokens = new AccessTokens({ database: store.database, clock, log: quietLog, every: () => () => {} });
-    const [before, after] = [await tokens.verify(old.token), await tokens.verify(made.token)];
-    assert.deepEqual({ ...after, token: { ...after.token, id: old.id } }, before);
-    assert.deepEqual(made.expires_at, expires_at);
-    clock.advance(86_400_000);
-    await assert.rejects(async () => tokens.verify(old.token), { code: 'credential_expired' });
-    assert.ok(await tokens.verify(made.token));
-  });
-
   it('makes the newest of its name, and ten at once make one', async () => {
     const user = somebody();
     const first = await createToken(by, wish(user));
@@ -354,7 +306,7 @@ describe('rotating an access token', () => {
     assert.equal((await listTokens(store.database, { user })).length, 3);
   });
 
-  it('refuses a token that is revoked, expired, replaced or unknown', async () => {
+  it('rejects a token that is revoked, expired, replaced or unknown', async () => {
     const user = somebody();
     const revoked = await createToken(by, wish(user));
     await revokeToken(by, revoked.id);
@@ -377,20 +329,10 @@ describe('rotating an access token', () => {
     assert.ok(!(await revokeToken(by, old)).also_revoked.includes(made));
     assert.equal((await revokeToken(by, made)).id, made);
   });
-
-  it('announces both tokens', async () => {
-    const old = await createToken(by, wish(somebody()));
-    let made = '';
-    const messages = await heard(TOKENS_CHANNEL, async () => {
-      made = (await rotateToken(by, old.id)).token;
-    });
-    await until('both are announced', () => messages.length === 2);
-    assert.deepEqual(messages.sort(), [hashToken(old.token), hashToken(made)].sort());
-  });
 });
 
 describe('cutting a person off', () => {
-  it('ends sessions, sign-ins under way and the tokens that are meant, and tells every replica', async () => {
+  it('ends sessions, pending sign-ins and the selected tokens, and notifies every replica', async () => {
     const user = somebody();
     await addSession(user, `ses_${user}`);
     const given = await createToken(by, wish(user));
@@ -453,7 +395,7 @@ describe('cutting a person off', () => {
     assert.deepEqual(counts, [1, 1, 0]);
   });
 
-  it('leaves nothing to somebody who makes tokens at the same moment, on another gateway', async () => {
+  it('leaves nothing to someone who makes tokens at the same moment, on another gateway', async () => {
     for (let round = 0; round < 10; round++) {
       const user = somebody();
       const session_id = `ses_race_${round}`;
@@ -494,15 +436,6 @@ describe('cutting a person off', () => {
       assert.deepEqual([...new Set(tokens.map((token) => tokenState(token, now)))], ['revoked']);
     }
   });
-
-  it('ends a single session once', async () => {
-    const user = somebody();
-    await addSession(user, 'ses_single');
-    assert.equal(await endSession(by, { id: 'ses_single', user: somebody(), because: 'x' }), false);
-    const both = [1, 2].map(() => endSession(by, { id: 'ses_single', because: 'x' }));
-    assert.deepEqual((await Promise.all(both)).sort(), [false, true]);
-    assert.equal((await changesOf('ses_single')).length, 1);
-  });
 });
 
 it('the list of changes has who, when, before and after of every change of a token, and no token, hash or prefix', async () => {
@@ -539,19 +472,6 @@ it('the list of changes has who, when, before and after of every change of a tok
   for (const { token, prefix } of [old, made]) {
     for (const secret of [token.slice(3), hashToken(token), prefix]) assert.ok(!text.includes(secret));
   }
-});
-
-it('the groups of an access token are its token group and those of its owner, each once', async () => {
-  const user = somebody();
-  const { token } = await createToken(by, wish(user));
-  await store.rows('update principals set groups = $2 where email = $1', user, ['engineering', 'coders']);
-  const tokens = new AccessTokens({
-    database: store.database,
-    clock: by.clock as never,
-    log: quietLog,
-    every: () => () => {},
-  });
-  assert.deepEqual((await tokens.verify(token)).groups, ['coders', 'engineering']);
 });
 
 test('making a token, renewing the session and cutting its owner off never wait for each other in a circle', async () => {

@@ -129,13 +129,6 @@ describe('one request to an unknown server', () => {
     assert.deepEqual([status, body.length], [101, 0]);
   });
 
-  test('ends with the reason of a signal', async () => {
-    await using server = await rawServer(() => {});
-    const reason = new Error('enough');
-    const asked = exchange(server.url, { seconds: 60, signal: AbortSignal.abort(reason) });
-    await assert.rejects(asked, reason);
-  });
-
   test('closes the connection after the head where no body is needed', async () => {
     let is_closed = false;
     await using server = await rawServer((socket) => {

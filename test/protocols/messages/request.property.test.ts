@@ -38,7 +38,7 @@ function thereAndBack(conversation: Conversation, notes: Notes): Conversation {
   return definition.adapter.readRequest(body, notes);
 }
 
-test('a conversation that Messages can say comes back as it was, and nothing is noted', () => {
+test('a conversation that Messages can express comes back unchanged, without notes', () => {
   fc.assert(
     fc.property(sayable({ part_caches: false }), (conversation) => {
       const notes = new Notes();

@@ -107,6 +107,13 @@ it('leaves a conversation alone whose names all fit, and notes nothing', () => {
   assert.deepEqual(notes.names, []);
 });
 
+it('sends the first of two tools with one name', () => {
+  const notes = new Notes();
+  const asked = conversation(['find', 'other', 'find']);
+  const { conversation: sent } = renameTools(asked, DEFINITIONS.chat.accepted, notes);
+  assert.deepEqual([sent.tools, notes.names], [asked.tools.slice(0, 2), ['duplicate_tool']]);
+});
+
 it('gives different tools different names within the limit, and restores each, with any names', () => {
   const name = fc.oneof(
     fc.string({ maxLength: 80 }),
@@ -147,7 +154,7 @@ test("requests no more tokens than the model's maximum from an upstream", () => 
   }
 });
 
-test('a number that no JSON has is refused', () => {
+test('a number that no JSON has is rejected', () => {
   const refusal = { code: 'invalid_request', details: { param: 'temperature' } };
   assert.throws(() => translate('chat', 'messages', false, { temperature: Infinity }), refusal);
 });

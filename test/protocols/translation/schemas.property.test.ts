@@ -261,7 +261,7 @@ for (const to of PROTOCOLS) {
       );
     });
 
-    test('the model is held to what was requested, where no constraint was only described', () => {
+    test('the output satisfies the requested schema if no constraint was only described', () => {
       fc.assert(
         fc.property(roots, fc.array(values, { minLength: 1, maxLength: 20 }), (schema, said) => {
           const notes = new Notes();

@@ -61,7 +61,7 @@ it('a request that is no object is rejected', () => {
 
 /** A message without text is still a message: an upstream of another protocol gets one that it accepts. */
 for (const { from, to } of PAIRS) {
-  it(`a conversation that is only an empty message, or ends with one, is said from ${from} to ${to}`, () => {
+  it(`a conversation that is only an empty message, or ends with one, is translated from ${from} to ${to}`, () => {
     const history = [
       { role: 'user', content: 'Hi' },
       { role: 'assistant', content: 'Hello.' },

@@ -55,7 +55,7 @@ for (const { from, to } of PAIRS) {
       assert.match(through(whole, [JSON.stringify(documentOf(to, call))]), new RegExp(LONG_NAME));
     });
 
-    it('gets an error that came inside a stream as an answer, where it asked for a document', () => {
+    it('gets an error that came inside a stream as a response, where it requested a document', () => {
       const { converter } = open(translate(from, to, false), true);
       converter.write(Buffer.from(eventsOf(to, SAID).slice(0, 3).join('') + ERROR_EVENTS[to]));
       const isBusy = (error: unknown) =>
@@ -63,7 +63,7 @@ for (const { from, to } of PAIRS) {
       assert.throws(() => converter.end(), isBusy);
     });
 
-    it('gets an error that is about the request with its status, and is told not to try again', () => {
+    it('gets an error of the request with its status, and must not retry', () => {
       const { converter } = open(translate(from, to, false), false);
       const error = { type: 'invalid_request_error', message: 'The picture is broken.' };
       const isFinal = (raised: unknown) =>

@@ -110,7 +110,7 @@ describe('a request with several attempts', () => {
 });
 
 describe('a request with one attempt', () => {
-  it('reports no attempts where it was answered, and reports one that was not', async () => {
+  it('reports no attempts if it got a response, and the attempt if not', async () => {
     assert.equal((await settle([served(1)], DOCUMENT)).attempts, undefined);
     const lost = await settle([failed({ reason: 'exhausted' })], [], { facts: { 'error.code': 'upstream_timeout' } });
     assert.deepEqual([lost.attempts!.length, lost.possibly_billed_nano_usd], [1, INPUT]);

@@ -145,23 +145,6 @@ describe('meter-usage', () => {
       const bill = await billed({ events, facts: CUT, typical_cost: 1_000_000 });
       assert.equal(bill, '10 input, 2 output (estimate), cost 60000 (estimate), possibly 940000 more');
     });
-
-    it('counts cached tokens out of an estimated input', async () => {
-      const bill = await billed({ events: document({ output_tokens: 1, cache_read_input_tokens: 450 }) });
-      assert.equal(bill, '50 input (estimate), 1 output, 450 cache_read, cost 300000 (estimate)');
-    });
-  });
-
-  it('counts cache writes without a lifetime at the longest one asked for', async () => {
-    const written = (ttl: string, total: number, cache_creation?: object) => {
-      const usage = { input_tokens: 1, output_tokens: 1, cache_creation_input_tokens: total, cache_creation };
-      return billed({ events: document(usage), facts: { 'request.cache.ttl': ttl } });
-    };
-    const [short, long] = [{ ephemeral_5m_input_tokens: 30 }, { ephemeral_1h_input_tokens: 30 }];
-    const both = '1 input, 1 output, 30 cache_write_5m, 70 cache_write_1h, cost 550500';
-    assert.equal(await written('1h', 100, short), both);
-    assert.equal(await written('none', 100), '1 input, 1 output, 100 cache_write_5m, cost 393000');
-    assert.equal(await written('5m', 10, long), '1 input, 1 output, 30 cache_write_1h, cost 198000', 'more than all');
   });
 
   it('falls back to estimates for numbers that cannot be right, and logs them', async () => {

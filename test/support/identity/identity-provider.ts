@@ -5,11 +5,16 @@
  */
 import { generateKeyPairSync, type JsonWebKey, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import Provider, { type ClientMetadata, type Configuration, type KoaContextWithOIDC } from 'oidc-provider';
-import { createMemoryAdapters } from './identity-provider-memory.ts';
+import Provider, {
+  type Adapter,
+  type AdapterPayload,
+  type ClientMetadata,
+  type Configuration,
+  type KoaContextWithOIDC,
+} from 'oidc-provider';
 
 export { approveAt, type Browser, createBrowser, denyAt } from './browser-by-fetch.ts';
 
@@ -34,15 +39,6 @@ export type Endpoint = 'discovery' | 'authorization' | 'token' | 'userinfo' | 'j
  * no more, `error500` fails, `garbage` returns 200 with an HTML page.
  */
 export type Mode = 'up' | 'down' | 'hang' | 'slow_body' | 'error500' | 'garbage';
-
-/** A request the provider received. `body` is complete after the response. */
-export interface SeenRequest {
-  readonly endpoint: Endpoint | 'other';
-  readonly method: string;
-  readonly url: string;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: string;
-}
 
 export interface IdentityProviderOptions {
   readonly people?: Record<string, TestPerson>;
@@ -80,7 +76,7 @@ export async function startIdentityProvider(options: IdentityProviderOptions = {
   const client_secret = `secret-${randomUUID()}`;
   const people = new Map<string, TestPerson>(Object.entries(structuredClone(options.people ?? PEOPLE)));
   const only_in_userinfo = new Set<string>();
-  const requests: SeenRequest[] = [];
+  const requests: ReturnType<typeof recordingOf>[] = [];
   const modes = new Map<Endpoint | 'all', Mode>();
   const redirect_uris: string[] = [];
   const client = (): ClientMetadata => ({
@@ -244,8 +240,8 @@ const MISBEHAVIOURS: Readonly<Record<Exclude<Mode, 'up'>, (req: IncomingMessage,
   garbage: (_req, res) => void res.writeHead(200, HTML).end('<h1>Welcome to this network</h1>'),
 };
 
-/** Notes a request without consuming its body. */
-function recordingOf(req: IncomingMessage, endpoint: Endpoint | 'other'): SeenRequest {
+/** Notes a request without consuming its body, which is complete after the response. */
+function recordingOf(req: IncomingMessage, endpoint: Endpoint | 'other') {
   const chunks: Buffer[] = [];
   const push = req.push.bind(req);
   req.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
@@ -262,4 +258,32 @@ function recordingOf(req: IncomingMessage, endpoint: Endpoint | 'other'): SeenRe
       return Buffer.concat(chunks).toString();
     },
   };
+}
+
+/** The memory for tokens and sessions of a test's identity provider. Clients come from `findClient`. */
+function createMemoryAdapters(findClient: (id: string) => AdapterPayload | undefined): {
+  create(model: string): Adapter;
+  clear(): void;
+} {
+  const entries = new Map<string, AdapterPayload>();
+  const create = (model: string): Adapter => {
+    const key = (id: string) => `${model}:${id}`;
+    const findWhere = async (field: 'uid' | 'userCode', value: string) =>
+      [...entries].find(([name, payload]) => name.startsWith(key('')) && payload[field] === value)?.[1];
+    return {
+      upsert: async (id, payload) => void entries.set(key(id), payload),
+      find: async (id) => (model === 'Client' ? findClient(id) : entries.get(key(id))),
+      findByUid: (uid) => findWhere('uid', uid),
+      findByUserCode: (code) => findWhere('userCode', code),
+      async consume(id) {
+        const payload = entries.get(key(id));
+        if (payload !== undefined) payload.consumed = Math.floor(Date.now() / 1000);
+      },
+      destroy: async (id) => void entries.delete(key(id)),
+      async revokeByGrantId(grant) {
+        for (const [name, payload] of entries) if (payload.grantId === grant) entries.delete(name);
+      },
+    };
+  };
+  return { create, clear: () => entries.clear() };
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../engine/api.ts';
 import { freePort } from '../free-port.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../gateway.ts';
-import { approveAt, type TestIdentityProvider } from './identity-provider.ts';
+import { approveAt, createBrowser, type TestIdentityProvider } from './identity-provider.ts';
 
 /** The signing key of session tokens in tests; must never be seen by a client. */
 export const SIGNING_KEY = 'session-signing-key-0c1f7b62a9d84e53';
@@ -46,7 +46,7 @@ export async function bootSignIn(options: {
   const public_url = options.public_url ?? `http://127.0.0.1:${port}`;
   provider.register(`${public_url}/oauth/callback`);
   const { issuer: issuer_url, client_id, client_secret } = provider;
-  const gateway = await bootGateway({
+  return bootGateway({
     upstream_url,
     ...(database_url === undefined ? {} : { database_url }),
     ...(clock === undefined ? {} : { clock }),
@@ -61,12 +61,10 @@ export async function bootSignIn(options: {
       ...config,
     },
   });
-  return gateway;
 }
 
-async function post(url: string, form: Record<string, string>, headers: Record<string, string> = {}) {
-  return fetch(url, { method: 'POST', body: new URLSearchParams(form), headers, redirect: 'manual' });
-}
+const post = (url: string, form: Record<string, string>) =>
+  fetch(url, { method: 'POST', body: new URLSearchParams(form), redirect: 'manual' });
 
 export async function beginSignIn(gateway_url: string): Promise<BegunSignIn> {
   return (await (await post(`${gateway_url}/oauth/device_authorization`, {})).json()) as BegunSignIn;
@@ -78,12 +76,10 @@ export async function confirmInBrowser(
   user_code: string,
   sub: string,
 ): Promise<{ readonly status: number; readonly text: string }> {
-  const confirmed = await post(`${gateway_url}/device`, { user_code, action: 'approve' }, { origin: gateway_url });
+  const browser = createBrowser();
+  const confirmed = await browser.submit(`${gateway_url}/device`, { user_code, action: 'approve' });
   const location = confirmed.headers.get('location');
-  if (location === null) return { status: confirmed.status, text: await confirmed.text() };
-  const cookie = confirmed.headers.getSetCookie().map((set) => set.split(';', 1)[0]!);
-  const callback = await approveAt(location, sub);
-  const page = await fetch(callback, { headers: { cookie: cookie.join('; ') }, redirect: 'manual' });
+  const page = location === null ? confirmed : await browser.request(await approveAt(location, sub));
   return { status: page.status, text: await page.text() };
 }
 

@@ -2,6 +2,7 @@
  * A model provider that responds and bills by the rules its documentation states. It shares no code with the gateway's
  * metering, so that the one can be reserved against the other. All money is pico-USD in bigints.
  */
+import { sse } from './scripted-upstream.ts';
 
 /** List price of a model in pico-USD per token, and its features. */
 export interface ProviderModel {
@@ -277,50 +278,37 @@ export function serveResponses(setup: ProviderSetup, body: Json, dice: Dice): Se
   return { document, lines, bill_pico: totalOf(setup, lines, calls) };
 }
 
-/** The documents as streams, as the three APIs document them. */
+/** The documents as streams, as the three APIs document them: the events that say something about the bill. */
 export const EVENTS: Readonly<Record<string, (served: Served, body: Json) => string[]>> = {
   '/v1/messages'({ document }) {
     const { usage, ...message } = document;
     const { iterations: _at_the_end, ...at_first } = usage as Json;
-    const delta = { type: 'text_delta', text: 'Done.' };
+    const begun = { ...message, content: [], stop_reason: null, usage: { ...at_first, output_tokens: 1 } };
     return [
-      {
-        type: 'message_start',
-        message: { ...message, content: [], stop_reason: null, usage: { ...at_first, output_tokens: 1 } },
-      },
-      { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
-      { type: 'content_block_delta', index: 0, delta },
-      { type: 'content_block_stop', index: 0 },
+      { type: 'message_start', message: begun },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Done.' } },
       { type: 'message_delta', delta: { stop_reason: 'end_turn', stop_sequence: null }, usage },
       { type: 'message_stop' },
-    ].map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+    ].map(sse);
   },
   '/v1/chat/completions'({ document }, body) {
-    const { usage, choices, ...chunk } = document;
-    const chunks: object[] = (choices as unknown[]).flatMap((_, index) => [
-      {
-        ...chunk,
-        object: 'chat.completion.chunk',
-        choices: [{ index, delta: { content: 'Done.' }, finish_reason: null }],
-      },
-      { ...chunk, object: 'chat.completion.chunk', choices: [{ index, delta: {}, finish_reason: 'stop' }] },
-    ]);
-    if ((body.stream_options as Json | undefined)?.include_usage === true)
-      chunks.push({ ...chunk, object: 'chat.completion.chunk', choices: [], usage });
-    return [...chunks.map((event) => `data: ${JSON.stringify(event)}\n\n`), 'data: [DONE]\n\n'];
+    const { usage, choices, ...head } = document;
+    const chunk = { ...head, object: 'chat.completion.chunk' };
+    const said = (choices as unknown[]).map((_, index) => ({
+      ...chunk,
+      choices: [{ index, delta: { content: 'Done.' }, finish_reason: 'stop' }],
+    }));
+    const counts_usage = (body.stream_options as Json | undefined)?.include_usage === true;
+    const all = [...said, ...(counts_usage ? [{ ...chunk, choices: [], usage }] : [])];
+    return [...all.map((event) => `data: ${JSON.stringify(event)}\n\n`), 'data: [DONE]\n\n'];
   },
   '/v1/responses'({ document }) {
     const response = { ...document, status: 'in_progress', output: [], usage: null };
-    const item = { type: 'message', id: 'msg_1', role: 'assistant', status: 'in_progress', content: [] };
     const at = { output_index: 0, item_id: 'msg_1', content_index: 0 };
     return [
       { type: 'response.created', response },
-      { type: 'response.output_item.added', output_index: 0, item },
-      { type: 'response.content_part.added', ...at, part: { type: 'output_text', text: '', annotations: [] } },
       { type: 'response.output_text.delta', ...at, delta: 'Done.' },
-      { type: 'response.output_text.done', ...at, text: 'Done.' },
-      { type: 'response.output_item.done', output_index: 0, item: (document.output as unknown[]).at(-1) },
       { type: 'response.completed', response: document },
-    ].map((event, i) => `event: ${event.type}\ndata: ${JSON.stringify({ ...event, sequence_number: i })}\n\n`);
+    ].map(sse);
   },
 };

@@ -156,7 +156,7 @@ function block(what: Said, index: number, { call }: AnswerIds) {
 function ending(response: Answer) {
   return {
     stop_reason: MESSAGES_STOPS[stopOf(response)],
-    stop_sequence: response.sequence ?? null,
+    stop_sequence: null,
     stop_details: stopOf(response) === 'refused' ? { type: 'refusal', category: null, explanation: null } : null,
   };
 }

@@ -24,8 +24,6 @@ export interface Answer {
   readonly said: readonly Said[];
   /** Absent: `calls` when a tool is called, `refused` for a refusal, else `finished`. */
   readonly stop?: 'finished' | 'length' | 'sequence' | 'calls' | 'refused';
-  /** Which sequence stopped it. */
-  readonly sequence?: string;
   readonly used?: Partial<Used>;
   /** Characters of each delta; absent: 7. */
   readonly piece?: number;
@@ -35,10 +33,6 @@ export interface Answer {
   readonly pings?: boolean;
   /** After so many events of a stream: an error in the stream. */
   readonly fails?: { readonly after: number } & Failure;
-  /** After so many bytes of the body the connection is cut. */
-  readonly cut_after_bytes?: number;
-  /** After so many events of a stream nothing more is sent. */
-  readonly stalls_after?: number;
 }
 
 /** An error, as a response of its own or in a stream. */

@@ -3,7 +3,6 @@
  * APIs about what it is asked, driven by one script in the words of none of them.
  */
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
-import { checkVendorBody, checkVendorHeaders, type VendorModels, withoutBetaFields } from './messages-vendor.ts';
 import {
   chatDocument,
   chatError,
@@ -17,7 +16,14 @@ import {
 } from './model-provider-answers.ts';
 import { Refused } from './model-provider-checks.ts';
 import { checkChat, checkResponses, seenInChat, seenInResponses } from './model-provider-compat.ts';
-import { checkMessages, seenInMessages } from './model-provider-messages.ts';
+import {
+  checkMessages,
+  checkVendorBody,
+  checkVendorHeaders,
+  seenInMessages,
+  type VendorModels,
+  withoutBetaFields,
+} from './model-provider-messages.ts';
 import type { Answer, AnswerIds, Asked, Failure, Seen } from './model-provider-script.ts';
 import { type Exchange, type Script, sse, startUpstream } from './scripted-upstream.ts';
 
@@ -117,36 +123,22 @@ function send({ res }: Exchange, status: number, body: object, headers: Failure[
   res.end(JSON.stringify(body));
 }
 
-/** Writes these bytes and, if the response requires it, cuts the connection in their middle. */
-async function write(
-  { res, socket }: Exchange,
-  parts: readonly string[],
-  { cut_after_bytes = Infinity, stalls_after }: Answer,
-) {
-  let left = cut_after_bytes;
-  for (const [index, part] of parts.entries()) {
-    if (index === stalls_after) return;
-    const bytes = Buffer.from(part);
-    if (res.destroyed) return;
-    await new Promise((resolve) => res.write(bytes.subarray(0, left), resolve));
-    left -= bytes.length;
-    if (left <= 0) return void socket.destroy();
-  }
-  res.end();
-}
-
-async function answerWith(exchange: Exchange, asked: Asked, response: Answer, ids: AnswerIds): Promise<void> {
+async function answerWith({ res }: Exchange, asked: Asked, response: Answer, ids: AnswerIds): Promise<void> {
   const voice = VOICES[asked.protocol];
+  const id = { 'request-id': 'req_provider' };
   if (!asked.stream) {
-    const document = JSON.stringify(voice.document(response, ids));
-    exchange.res.writeHead(200, { 'content-type': 'application/json', 'request-id': 'req_provider' });
-    return write(exchange, [document], response);
+    res.writeHead(200, { 'content-type': 'application/json', ...id });
+    return void res.end(JSON.stringify(voice.document(response, ids)));
   }
   const events = voice.events(response, ids, asked.body.stream_options?.include_usage === true);
   const { fails } = response;
   const sent = fails === undefined ? events : [...events.slice(0, fails.after), voice.streamError(fails, fails.after)];
-  exchange.res.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'request-id': 'req_provider' });
-  await write(exchange, sent, response);
+  res.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', ...id });
+  for (const event of sent) {
+    if (res.destroyed) return;
+    await new Promise((written) => res.write(event, written));
+  }
+  res.end();
 }
 
 /** Headers that the API requires. */

@@ -5,9 +5,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import tls from 'node:tls';
+import { openPort } from './own-port.ts';
 
 /** A request at a proxy. */
 export interface Passed {
@@ -93,7 +94,7 @@ export async function startForwardProxy(options: {
     socket.on('error', () => {});
   });
   server.on('request', onRequest).on('connect', onConnect);
-  const port = await listen(server);
+  const { port } = await openPort(server);
   const host = `${options.tls?.host ?? '127.0.0.1'}:${port}`;
   const who = credential ? `${credential.name}:${encodeURIComponent(credential.password)}@` : '';
   return {
@@ -125,13 +126,8 @@ export async function startTlsFront(
       one.once('close', () => other.destroy());
     }
   });
-  return { port: await listen(server), close: () => closed(server, sockets) };
-}
-
-async function listen(server: Server | tls.Server): Promise<number> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return (server.address() as AddressInfo).port;
+  const front = await openPort(server);
+  return { port: front.port, close: () => closed(server, sockets) };
 }
 
 async function closed(server: Server | tls.Server, sockets: ReadonlySet<Socket>): Promise<void> {

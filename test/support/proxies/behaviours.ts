@@ -1,59 +1,54 @@
 /** Effects of reverse proxies and company networks on a gateway behind them, each as a behaviour for `startProxy`. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import { createGzip, gzipSync } from 'node:zlib';
 import { type Behaviour, copyHead, type Passage, pairs } from './proxy.ts';
 
+/** Passes the head of each response on at once, with changes, and its body in some way. */
+const relays =
+  (pass: (response: IncomingMessage, res: ServerResponse) => unknown, headers = {}): Behaviour =>
+  async ({ res, ask }) => {
+    const response = await ask();
+    copyHead(res, response, headers);
+    res.flushHeaders();
+    await pass(response, res);
+  };
+
 /** Passes everything on unchanged. */
-export const passesOn: Behaviour = async ({ res, ask }) => {
-  const response = await ask();
-  copyHead(res, response);
-  res.flushHeaders();
+export const passesOn = relays((response, res) => {
   // Bytes sent before the cut have arrived: only the end is missing.
   response.on('error', () => res.destroy());
   response.pipe(res);
-};
+});
 
 /** Passes on for some paths only, and behaves otherwise for the rest. */
 export function only(path: RegExp, behaviour: Behaviour): Behaviour {
   return (passage) => (path.test(passage.request.url ?? '') ? behaviour(passage) : passesOn(passage));
 }
 
-async function whole(response: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of response) chunks.push(chunk);
-  return Buffer.concat(chunks);
-}
-
 /** Buffers each response until it is whole, as nginx does with small ones when `proxy_buffering` is on. */
 export const buffersWhole: Behaviour = async ({ res, ask }) => {
   const response = await ask();
-  const body = await whole(response);
+  const body = await buffer(response);
   copyHead(res, response);
   res.end(body);
 };
 
 /** Passes responses on in blocks of a fixed size, wherever those cut the events. */
-export function buffersInBlocks(bytes: number): Behaviour {
-  return async ({ res, ask }) => {
-    const response = await ask();
-    copyHead(res, response);
-    res.flushHeaders();
+export const buffersInBlocks = (bytes: number) =>
+  relays(async (response, res) => {
     let buffered = Buffer.alloc(0);
     for await (const chunk of response) {
       buffered = Buffer.concat([buffered, chunk]);
       for (; buffered.length >= bytes; buffered = buffered.subarray(bytes)) res.write(buffered.subarray(0, bytes));
     }
     res.end(buffered);
-  };
-}
+  });
 
 /** Compresses event streams too, which delays them until the compressor has enough. */
-export const compresses: Behaviour = async ({ res, ask }) => {
-  const response = await ask();
-  copyHead(res, response, { 'content-encoding': 'gzip' });
-  res.flushHeaders();
-  response.pipe(createGzip()).pipe(res);
-};
+export const compresses = relays((response, res) => response.pipe(createGzip()).pipe(res), {
+  'content-encoding': 'gzip',
+});
 
 /** Compresses whole responses that are no streams, where the client supports that: it is correct. */
 export const compressesDocuments: Behaviour = async (passage) => {
@@ -63,7 +58,7 @@ export const compressesDocuments: Behaviour = async (passage) => {
     copyHead(passage.res, response);
     return void response.pipe(passage.res);
   }
-  const body = gzipSync(await whole(response));
+  const body = gzipSync(await buffer(response));
   copyHead(passage.res, response, { 'content-encoding': 'gzip' });
   passage.res.end(body);
 };
@@ -172,10 +167,8 @@ export function rewritesJson(change: (body: Record<string, unknown>) => unknown 
 }
 
 /** Cuts each stream after so many bytes of it. */
-export function cutsStreamsAfter(bytes: number): Behaviour {
-  return async ({ res, ask }) => {
-    const response = await ask();
-    copyHead(res, response);
+export const cutsStreamsAfter = (bytes: number) =>
+  relays(async (response, res) => {
     if (!String(response.headers['content-type']).startsWith('text/event-stream')) return void response.pipe(res);
     let left = bytes;
     for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -185,5 +178,4 @@ export function cutsStreamsAfter(bytes: number): Behaviour {
       if (left <= 0) break;
     }
     res.destroy();
-  };
-}
+  });

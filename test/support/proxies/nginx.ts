@@ -1,20 +1,10 @@
 /**
- * nginx in front of a gateway, with the lines of a server as an operator writes them: the real one where it is installed,
- * else a mock that passes paths and headers on as the same lines say.
+ * A mock of nginx in front of a gateway: it passes paths and headers on as the lines of a server say, which an operator writes.
  */
-import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { LOOPBACK_CERTIFICATE } from '../certificates.ts';
-import { until } from '../until.ts';
-
-/** Whether nginx is installed here. */
-export const HAS_NGINX = spawnSync('nginx', ['-v']).status === 0;
 
 /** Where a server listens, and its other lines: `location` blocks. */
 export interface NginxServer {
@@ -26,64 +16,7 @@ export interface NginxServer {
   readonly beside?: string;
 }
 
-/** Starts nginx, or its replacement. */
-export function startNginx(server: NginxServer): Promise<{ close(): Promise<void> }> {
-  return HAS_NGINX ? startReal(server) : startStandIn(server);
-}
-
-async function startReal({ host, port, tls, locations, beside = '' }: NginxServer) {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-nginx-'));
-  const file = (name: string) => join(directory, name);
-  await writeFile(file('tls.crt'), LOOPBACK_CERTIFICATE.cert);
-  await writeFile(file('tls.key'), LOOPBACK_CERTIFICATE.key);
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
-  await writeFile(
-    file('nginx.conf'),
-    `daemon off; master_process off; pid ${file('pid')}; error_log stderr;
-     events {}
-     http {
-       access_log off;
-       ${temporary.map((name) => `${name}_temp_path ${file(name)};`).join(' ')}
-       ${beside}
-       server {
-         listen ${host === '::1' ? '[::1]' : host}:${port}${tls ? ' ssl' : ''};
-         ${tls ? `ssl_certificate ${file('tls.crt')}; ssl_certificate_key ${file('tls.key')};` : ''}
-         ${locations}
-       }
-     }`,
-  );
-  const child = spawn('nginx', ['-p', directory, '-c', file('nginx.conf'), '-e', 'stderr'], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  let said = '';
-  child.stderr.on('data', (bytes: Buffer) => {
-    said += bytes.toString();
-  });
-  const ended = once(child, 'close');
-  await until('nginx listens', async () => {
-    if (child.exitCode !== null) throw new Error(`nginx ended: ${said}`);
-    return answers(host, port);
-  });
-  return {
-    async close() {
-      child.kill('SIGTERM');
-      await ended;
-      await rm(directory, { recursive: true, force: true });
-    },
-  };
-}
-
-async function answers(host: string, port: number): Promise<boolean> {
-  const socket = connect(port, host);
-  const connected = await once(socket, 'connect').then(
-    () => true,
-    () => false,
-  );
-  socket.destroy();
-  return connected;
-}
-
-/** A `location` as far as the mock heeds it. */
+/** A `location` as far as it is heeded. */
 interface Location {
   readonly path: string;
   readonly upstream: URL;
@@ -116,7 +49,8 @@ function locationsIn({ locations, beside = '' }: NginxServer): readonly Location
   });
 }
 
-async function startStandIn(input: NginxServer) {
+/** Starts it. */
+export async function startNginx(input: NginxServer) {
   const locations = locationsIn(input).toSorted((a, b) => b.path.length - a.path.length);
   const response = (req: IncomingMessage, res: ServerResponse) => {
     const location = locations.find(({ path }) => req.url!.startsWith(path));

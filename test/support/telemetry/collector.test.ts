@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startCollector } from './collector.ts';
 import { readExport } from './otlp.ts';
 
-test('the collector takes nothing that is no OTLP, and says so whatever it is asked from then on', async (t) => {
+test('after an invalid batch the collector rejects all further requests', async (t) => {
   const collector = await startCollector();
   t.after(() => collector.close());
   const cases = [Buffer.from([0x0a, 0x05, 0x01]), Buffer.from([0x98, 0x06, 0x01]), Buffer.from('{}')];

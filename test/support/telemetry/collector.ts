@@ -11,7 +11,7 @@ import {
 } from '../model-provider/scripted-upstream.ts';
 import { until } from '../until.ts';
 import { type Export, type ReceivedPoint, type ReceivedSpan, readExport } from './otlp.ts';
-import type { Signal } from './otlp-messages.ts';
+import type { Signal } from './protobuf.ts';
 
 export type { ReceivedLog, ReceivedPoint, ReceivedSpan } from './otlp.ts';
 

@@ -1,54 +1,16 @@
 /** OTLP exports, of protobuf or JSON, in the form tests need: spans, points of metrics, log records. */
-import { EXPORTS, type Signal } from './otlp-messages.ts';
-import { readMessage } from './protobuf.ts';
+import { readMessage, type Signal } from './protobuf.ts';
 
 /** Values of attributes; whole numbers are numbers. */
 export type Value = string | number | boolean | readonly Value[] | Readonly<{ [name: string]: Value }> | undefined;
 type Attributes = Readonly<Record<string, Value>>;
 
-export interface Origin {
-  readonly resource: Attributes;
-  readonly scope: { readonly name: string; readonly version: string; readonly schema_url: string };
-}
-
 /** A span as it arrived; times in milliseconds since the epoch, identifiers in hexadecimal digits. */
-export interface ReceivedSpan extends Origin {
-  readonly name: string;
-  readonly kind: 'unspecified' | 'internal' | 'server' | 'client' | 'producer' | 'consumer';
-  readonly trace_id: string;
-  readonly span_id: string;
-  readonly parent_span_id: string | undefined;
-  readonly trace_state: string;
-  readonly began_at: number;
-  readonly ended_at: number;
-  readonly status: 'unset' | 'ok' | 'error';
-  readonly attributes: Attributes;
-  readonly events: readonly { readonly name: string; readonly at: number; readonly attributes: Attributes }[];
-}
-
-export interface ReceivedPoint extends Origin {
-  readonly metric: string;
-  readonly kind: 'gauge' | 'sum' | 'histogram';
-  readonly unit: string;
-  readonly temporality: 'delta' | 'cumulative' | undefined;
-  readonly monotonic: boolean;
-  readonly labels: Attributes;
-  /** Of a histogram the sum of its values. */
-  readonly value: number;
-  readonly count: number;
-  readonly buckets: readonly number[];
-  readonly bounds: readonly number[];
-}
-
-export interface ReceivedLog extends Origin {
-  readonly severity: string;
-  readonly severity_number: number;
-  readonly body: Value;
-  readonly at: number;
-  readonly attributes: Attributes;
-  readonly trace_id: string | undefined;
-  readonly span_id: string | undefined;
-}
+export type ReceivedSpan = Readonly<ReturnType<typeof spanOf>>;
+/** Of a histogram, `value` is the sum of its values. */
+export type ReceivedPoint = Readonly<ReturnType<typeof pointsOf>[number]>;
+export type ReceivedLog = Readonly<ReturnType<typeof logOf>>;
+type Origin = ReturnType<typeof originOf>;
 
 // biome-ignore lint/suspicious/noExplicitAny: of the shape that the readers below say
 type Json = any;
@@ -76,58 +38,70 @@ function millisecondsOf(nanoseconds: string | number = 0): number {
   return Number(whole / 1_000_000n) + Number(whole % 1_000_000n) / 1e6;
 }
 
-function spanOf(origin: Origin, span: Json): ReceivedSpan {
+const textOf = (value: Json): string => value ?? '';
+const listOf = (value: Json): Json[] => value ?? [];
+
+function spanOf(origin: Origin, span: Json) {
   return {
     ...origin,
-    name: span.name,
+    name: textOf(span.name),
     kind: KINDS[span.kind ?? 0]!,
-    trace_id: span.traceId,
-    span_id: span.spanId,
-    parent_span_id: span.parentSpanId || undefined,
-    trace_state: span.traceState ?? '',
+    trace_id: textOf(span.traceId),
+    span_id: textOf(span.spanId),
+    parent_span_id: textOf(span.parentSpanId) || undefined,
+    trace_state: textOf(span.traceState),
     began_at: millisecondsOf(span.startTimeUnixNano),
     ended_at: millisecondsOf(span.endTimeUnixNano),
     status: STATUSES[span.status?.code ?? 0]!,
     attributes: attributesOf(span.attributes),
-    events: (span.events ?? []).map((event: Json) => ({
-      name: event.name,
+    events: listOf(span.events).map((event) => ({
+      name: textOf(event.name),
       at: millisecondsOf(event.timeUnixNano),
       attributes: attributesOf(event.attributes),
     })),
   };
 }
 
-function pointsOf(origin: Origin, metric: Json): ReceivedPoint[] {
+function pointsOf(origin: Origin, metric: Json) {
   const kind = (['gauge', 'sum', 'histogram'] as const).find((one) => metric[one] !== undefined);
   if (kind === undefined) throw new Error(`${metric.name} has no data that is known here`);
   const data = metric[kind];
-  return (data.dataPoints ?? []).map((point: Json) => ({
+  return listOf(data.dataPoints).map((point) => ({
     ...origin,
-    metric: metric.name,
+    metric: textOf(metric.name),
     kind,
-    unit: metric.unit ?? '',
+    unit: textOf(metric.unit),
     temporality: TEMPORALITIES[data.aggregationTemporality ?? 0],
-    monotonic: data.isMonotonic ?? false,
+    monotonic: Boolean(data.isMonotonic),
     labels: attributesOf(point.attributes),
     value: Number(point.asDouble ?? point.asInt ?? point.sum ?? 0),
     count: Number(point.count ?? 0),
-    buckets: (point.bucketCounts ?? []).map(Number),
-    bounds: point.explicitBounds ?? [],
+    buckets: listOf(point.bucketCounts).map(Number),
+    bounds: listOf(point.explicitBounds).map(Number),
   }));
 }
 
-function logOf(origin: Origin, record: Json): ReceivedLog {
+function logOf(origin: Origin, record: Json) {
   return {
     ...origin,
-    severity: record.severityText ?? '',
-    severity_number: record.severityNumber ?? 0,
+    severity: textOf(record.severityText),
+    severity_number: Number(record.severityNumber ?? 0),
     body: readValue(record.body),
     at: millisecondsOf(record.timeUnixNano),
     attributes: attributesOf(record.attributes),
-    trace_id: record.traceId || undefined,
-    span_id: record.spanId || undefined,
+    trace_id: textOf(record.traceId) || undefined,
+    span_id: textOf(record.spanId) || undefined,
   };
 }
+
+const originOf = (resource: Json, scope: Json) => ({
+  resource: attributesOf(resource.resource?.attributes),
+  scope: {
+    name: textOf(scope.scope?.name),
+    version: textOf(scope.scope?.version),
+    schema_url: textOf(scope.schemaUrl),
+  },
+});
 
 export interface Export {
   readonly spans: readonly ReceivedSpan[];
@@ -135,31 +109,22 @@ export interface Export {
   readonly logs: readonly ReceivedLog[];
 }
 
-function* itemsOf(resources: Json[] = [], scopes: string, items: string): Generator<[Origin, Json]> {
-  for (const resource of resources) {
-    for (const scope of resource[scopes] ?? []) {
-      const origin: Origin = {
-        resource: attributesOf(resource.resource?.attributes),
-        scope: {
-          name: scope.scope?.name ?? '',
-          version: scope.scope?.version ?? '',
-          schema_url: scope.schemaUrl ?? '',
-        },
-      };
-      for (const item of scope[items] ?? []) yield [origin, item];
-    }
-  }
+function itemsOf(resources: Json, scopes: string, items: string): (readonly [Origin, Json])[] {
+  return listOf(resources).flatMap((resource) =>
+    listOf(resource[scopes]).flatMap((scope) =>
+      listOf(scope[items]).map((item) => [originOf(resource, scope), item] as const),
+    ),
+  );
 }
 
 /** Raises Error for a body that is no export. */
 export function readExport(signal: Signal, body: Buffer, is_json: boolean): Export {
   const text = () => new TextDecoder('utf-8', { fatal: true }).decode(body);
-  const json: Json = is_json ? JSON.parse(text()) : readMessage(body, EXPORTS[signal]);
+  const json: Json = is_json ? JSON.parse(text()) : readMessage(body, signal);
+  const metrics = itemsOf(json.resourceMetrics, 'scopeMetrics', 'metrics');
   return {
-    spans: [...itemsOf(json.resourceSpans, 'scopeSpans', 'spans')].map(([origin, span]) => spanOf(origin, span)),
-    points: [...itemsOf(json.resourceMetrics, 'scopeMetrics', 'metrics')].flatMap(([origin, metric]) =>
-      pointsOf(origin, metric),
-    ),
-    logs: [...itemsOf(json.resourceLogs, 'scopeLogs', 'logRecords')].map(([origin, record]) => logOf(origin, record)),
+    spans: itemsOf(json.resourceSpans, 'scopeSpans', 'spans').map((item) => spanOf(...item)),
+    points: metrics.flatMap((item) => pointsOf(...item)),
+    logs: itemsOf(json.resourceLogs, 'scopeLogs', 'logRecords').map((item) => logOf(...item)),
   };
 }

@@ -32,7 +32,7 @@ describe('the endpoint of gateway.yaml', () => {
     });
   }
 
-  test('of another path has no siblings: metrics and logs go where their own keys say, else nowhere', () => {
+  test('of another path has no siblings: metrics and logs go to their own keys, else nowhere', () => {
     const endpoint = 'https://o.example.com/otlp/spans';
     assert.deepEqual(urls({ endpoint, logs: true }), [endpoint, undefined, undefined]);
     const metrics_endpoint = 'https://m.example.com/x';

@@ -106,7 +106,7 @@ test('with a token, who does not send it gets nothing', async () => {
   assert.equal((await ask(closed, {})).statusCode, 401);
 });
 
-test('unwritable metrics are an error of the listener, reported and answered', async () => {
+test('unwritable metrics are an error of the listener, logged and returned', async () => {
   const { port, errors } = await listening(undefined, () => Promise.reject(new Error('broken')));
   assert.equal((await ask(port, {})).statusCode, 500);
   assert.equal((errors[0] as Error).message, 'broken');

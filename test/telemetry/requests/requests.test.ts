@@ -179,7 +179,7 @@ function eventsOf({ events }: FinishedSpan): [string, Record<string, unknown>][]
 }
 
 describe('the spans of a request that was served', () => {
-  it('have the names of newer conventions where gateway.yaml or the standard variable asks for them', () => {
+  it('have the names of newer conventions if gateway.yaml or the standard variable selects them', () => {
     const env = { OTEL_SEMCONV_STABILITY_OPT_IN: 'http, gen_ai_latest_experimental' };
     for (const [, answered] of [spansOf(ended(), { conventions: 'latest' }), spansOf(ended(), {}, { env })]) {
       const latest = said(answered!.attributes);
@@ -188,7 +188,7 @@ describe('the spans of a request that was served', () => {
     }
   });
 
-  it('say of an attempt that was not answered no tokens, rather than 0, but what it is charged with where it is', () => {
+  it('have no tokens for an attempt without a response, rather than 0, but its charge', () => {
     const failed = attempt({ outcome: 'failed', status: 500, reason: 'exhausted' });
     const none = Object.fromEntries(
       ['input', 'output', 'cache_read_input', 'cache_write_5m_input', 'cache_write_1h_input'].map((kind) => [
@@ -202,7 +202,7 @@ describe('the spans of a request that was served', () => {
     assert.equal(said(charged!.attributes)['gen_ai.usage.input_tokens'], 120);
   });
 
-  it('begin and end with the request and its attempts, and tell what was left and why', () => {
+  it('begin and end with the request and its attempts, and report the failed upstream and the reason', () => {
     const failed = attempt({ outcome: 'overloaded', status: 529, reason: 'next_overloaded', ms: 10 });
     const attempts = [failed, attempt({ n: 2, upstream: 'spare', ms: 15 })];
     const spans = spansOf(ended({ attempts, facts: { 'route.upstream': 'spare' } }));
@@ -233,7 +233,7 @@ describe('the spans of a request that was served', () => {
   });
 });
 
-it('a request that was refused names the policy that hides the model', () => {
+it('a request that was rejected names the policy that hides the model', () => {
   const hidden = new StageError('model_not_found', 'Hidden.', { details: { model: 'coder-1', policy: 'interns' } });
   const [request] = spansOf(refused(hidden));
   const events = eventsOf(request!).map(([name, at]) => `${name} ${at['gateway.rule']}`);
@@ -263,7 +263,7 @@ describe('the metrics about requests', () => {
     });
   });
 
-  it('tell durations: of the request, of its attempt, to the first byte, and of the gateway alone', () => {
+  it('have durations: of the request, of its attempt, to the first byte, and of the gateway alone', () => {
     const { requestEnded, metrics } = openScene();
     requestEnded(ended());
     const seconds = (name: Parameters<typeof metrics.seriesOf>[0]) => metrics.seriesOf(name)[0]!.sum;
@@ -273,13 +273,13 @@ describe('the metrics about requests', () => {
     assert.equal(seconds('gateway.overhead.duration'), 0.01);
   });
 
-  it('tell teams apart only where that is asked for', () => {
+  it('have the team only if that is configured', () => {
     const { requestEnded, series } = openScene({ metrics: { interval_seconds: 60, team: true } });
     requestEnded(ended());
     assert.deepEqual(series('gateway.cost'), { 'messages coder-1 main payments': 0.005 });
   });
 
-  it('tell 200 models apart where gateway.yaml names none, and only those that answered', () => {
+  it('distinguish 200 models if gateway.yaml names none, and only those that responded', () => {
     const { requestEnded, series } = openScene({}, { models: [], from_model_lists: true });
     for (let i = 0; i < 300; i++) {
       const facts = { 'request.model': `m-${i}` };
@@ -330,7 +330,7 @@ describe('the metrics about requests', () => {
 describe('the gauges of budgets', () => {
   const USER = 'defaults.user_daily_usd day';
 
-  it('tell of each rule who has used most of it, and follow that one down', () => {
+  it('report the highest usage of each rule, and follow that counter down', () => {
     const { requestEnded, series } = openScene();
     const facts = { 'spend.reserved_nano_usd': 0, 'usage.cost_nano_usd': 0 };
     const use = (key: string, spent: number) =>
@@ -373,7 +373,7 @@ describe('the gauges of budgets', () => {
     assert.deepEqual(series('gateway.budget.used_ratio'), { [USER]: 0.0001 });
   });
 
-  it('forget limits that a reload has changed, whoever used most of them, and no others', () => {
+  it('forget limits that a reload has changed, and no others', () => {
     const { requestEnded, series, reload } = openScene();
     const facts = { 'spend.reserved_nano_usd': 0, 'usage.cost_nano_usd': 0 };
     const use = (key: string, spent: number, most: number) =>
@@ -421,7 +421,7 @@ describe('at a ratio of 0 a request has a trace', () => {
   ];
   for (const [what, request, reason] of cases) it(what, () => assert.equal(reasonOf(request), reason));
 
-  it('an answer that broke off is an error of the request and of its attempt', () => {
+  it('a response that broke off is an error of the request and of its attempt', () => {
     const { requestEnded, taken } = openScene();
     requestEnded(broken);
     for (const span of taken[0]!) {
@@ -432,7 +432,7 @@ describe('at a ratio of 0 a request has a trace', () => {
 });
 
 describe('the ratio', () => {
-  it('is that of gateway.yaml, else what the standard variables say', () => {
+  it('is that of gateway.yaml, else of the standard variables', () => {
     const of = (ratio: number | undefined, env: NodeJS.ProcessEnv) => {
       const sampling = { slow_seconds: 1, ...(ratio !== undefined && { ratio }) };
       return ratioOf({ telemetry: { sampling } } as never, env);
@@ -550,7 +550,7 @@ function attributeFact([path, fact]: [string, (typeof FACTS)[FactPath]]): [strin
   return 'attribute' in fact ? [[path, values[fact.kind]]] : [];
 }
 
-describe('whatever is told of requests', () => {
+describe('whatever is reported about requests', () => {
   for (const conventions of ['1.41', 'latest'] as const) {
     it(`is in the catalogue, with the names of the conventions ${conventions}`, () => {
       const { requestEnded, requestRejected, taken, logged, metrics } = openScene({ conventions, caller: 'pseudonym' });
@@ -596,7 +596,7 @@ describe('whatever is told of requests', () => {
   }
 });
 
-describe('what nobody may learn from telemetry', () => {
+describe('data that telemetry never contains', () => {
   const SECRET = 'PLANTED-hunter2-sk-live-0123456789abcdef';
 
   it('is not there, whichever fact it is planted in that clients decide over', () => {
@@ -622,9 +622,9 @@ describe('what nobody may learn from telemetry', () => {
     }
   });
 
-  it('is who the caller is: a pseudonym tells callers apart where that is wanted, alike in all replicas', () => {
+  it('is who the caller is: a pseudonym distinguishes callers where that is wanted, alike in all replicas', () => {
     const env = { UPSTREAM_KEY: 'a-long-enough-secret-of-an-upstream' };
-    const upstreams = openUpstreams('UPSTREAM_KEY');
+    const upstreams = stageConfig().upstreams.map((upstream) => ({ ...upstream, api_key_env: 'UPSTREAM_KEY' }));
     const idOf = (principal: string, key = env.UPSTREAM_KEY) => {
       const scene = [{ caller: 'pseudonym' as const }, { env: { UPSTREAM_KEY: key }, upstreams }] as const;
       return spansOf(ended({ facts: { 'principal.id': principal } }), ...scene)[0]!.attributes['enduser.id'];
@@ -636,8 +636,3 @@ describe('what nobody may learn from telemetry', () => {
     assert.equal(spansOf(ended())[0]!.attributes['enduser.id'], undefined);
   });
 });
-
-function openUpstreams(api_key_env: string) {
-  const { upstreams } = stageConfig();
-  return upstreams.map((upstream) => ({ ...upstream, api_key_env }));
-}

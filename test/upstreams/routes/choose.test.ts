@@ -1,14 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
-import fc from 'fast-check';
-import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
-import { StageError } from '../../../engine/base/contract/errors.ts';
 import type { Unavailable } from '../../../engine/base/contract/forwarding.ts';
 import {
-  type Choosing,
-  chooseCandidates,
   createRoute,
-  type Needs,
   type Ranking,
   type RouteEntry,
   rankEntries,
@@ -16,106 +10,9 @@ import {
 } from '../../../engine/domain/upstreams/routes.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { randomOf } from '../../support/random.ts';
-import { times } from '../../support/times.ts';
 
 const [main] = stageConfig().upstreams;
 const [coder] = stageConfig().models;
-
-const REFUSAL = new StageError('invalid_request', 'not allowed there');
-
-const upstream = fc.record({
-  order: fc.integer({ min: 1, max: 2 }),
-  weight: fc.integer({ min: 0, max: 3 }),
-  cache_pool: fc.constantFrom('x', 'y', 'z'),
-  state_boundary: fc.constantFrom('x', 'y'),
-  protocols: fc.constantFrom(['messages'] as const, ['chat'] as const),
-  prompt_cache_1h: fc.boolean(),
-  on_unsupported_cache: fc.constantFrom('downgrade' as const, 'refuse' as const, 'pass' as const),
-  window: fc.constantFrom(1000, 200_000),
-  refuses: fc.boolean(),
-  unavailable: fc.option(fc.constantFrom('drained', 'open', 'limited', 'credential', 'model_missing'), {
-    nil: undefined,
-  }),
-});
-
-const request = fc.record({
-  tokens: fc.constantFrom(10, 5000, 10 ** 9),
-  cache_ttl: fc.constantFrom('none', '5m', '1h'),
-  session_key: fc.option(fc.string(), { nil: undefined }),
-  holds_state: fc.boolean(),
-  decides: fc.boolean(),
-  preferred: fc.option(fc.nat(5), { nil: undefined }),
-  translates: fc.boolean(),
-});
-
-test('every request has a candidate or an error, and every upstream is a candidate or has a reason', () => {
-  const check = fc.property(fc.array(upstream, { minLength: 1, maxLength: 5 }), request, (all, asked) => {
-    const named = new Map(all.map((each, index) => [`u${index}`, each]));
-    const configOf = (name: string): UpstreamConfig => {
-      const { cache_pool, state_boundary, protocols, prompt_cache_1h, on_unsupported_cache } = named.get(name)!;
-      const supports = { ...main!.supports, prompt_cache_1h };
-      return { ...main!, name, cache_pool, state_boundary, protocols, supports, on_unsupported_cache };
-    };
-    const configured = [...named].map(([name, { order, weight }]) => ({ upstream: name, order, weight }));
-    const route = createRoute(configured, { upstream: configOf, translates: asked.translates });
-    const context_windows = Object.fromEntries([...named].map(([name, { window }]) => [name, window]));
-    const unavailable = (name: string): Unavailable | undefined => {
-      const because = named.get(name)!.unavailable;
-      return because === undefined ? undefined : { because, until: 5, last: undefined };
-    };
-    const choosing = {
-      states: {
-        unavailable,
-        active: () => 0,
-        share: () => 1,
-        affinity: () => (asked.preferred === undefined ? undefined : `u${asked.preferred}`),
-      },
-      now: () => 0,
-      random: () => 0.5,
-    } as unknown as Choosing;
-    const needs: Needs = {
-      ...asked,
-      model: coder!.id,
-      continues: undefined,
-      checkPrivileged: asked.decides
-        ? ({ upstream: { name } }) => {
-            if (named.get(name)!.refuses) throw REFUSAL;
-            return [];
-          }
-        : undefined,
-    };
-    const entries = route.entries({ ...coder!, context_windows }, 'messages');
-    try {
-      const { candidates, spare, dropped = [] } = chooseCandidates(route, entries, needs, choosing);
-      const names = candidates.map(({ upstream: { name } }) => name);
-      assert.ok(names.length > spare);
-      const reasons = dropped.map((each) => each.split(': ')[0]!);
-      const reported = [...names.slice(0, names.length - spare), ...reasons].sort();
-      assert.deepEqual(reported, [...named.keys()], 'each of them once');
-      for (const name of names) assert.notEqual(named.get(name)!.unavailable, 'drained');
-    } catch (error) {
-      assert.ok(error instanceof StageError, String(error));
-      assert.ok(['invalid_request', 'upstream_unavailable'].includes(error.code), error.code);
-    }
-  });
-  fc.assert(check, { numRuns: times(500) });
-});
-
-test('a request whose only upstream is drained is told so, and when to try again', () => {
-  const route = createRoute([{ upstream: 'main', order: 1, weight: 1 }], { upstream: () => main!, translates: true });
-  const unavailable = (): Unavailable => ({ because: 'drained', until: undefined, last: undefined });
-  const choosing = { states: { unavailable }, now: () => 0, random: () => 0.5 } as unknown as Choosing;
-  const needs: Needs = {
-    ...{ tokens: 10, cache_ttl: 'none' as const, session_key: undefined, model: coder!.id, continues: undefined },
-    holds_state: false,
-  };
-  const choose = () => chooseCandidates(route, route.entries(coder!, 'messages'), needs, choosing);
-  assert.throws(choose, (error) => {
-    assert.ok(error instanceof StageError && error.code === 'upstream_unavailable');
-    assert.match(error.message, /an administrator has drained it/);
-    return error.headers['retry-after'] === '10';
-  });
-});
 
 test('a caller is told why an upstream is unavailable', () => {
   const now = 1000;
@@ -124,7 +21,7 @@ test('a caller is told why an upstream is unavailable', () => {
   const whys: readonly [Parameters<typeof message>[0], RegExp][] = [
     [{ because: 'open', last: 'status 529' }, /: it failed too often \(status 529\), and /],
     [{ because: 'open', only_for: 'caller' }, /: it failed too often on your requests, and /],
-    [{ because: 'limited' }, /: it answered 429: the account of the gateway is rate limited there, and /],
+    [{ because: 'limited' }, /: it responded 429: the account of the gateway is rate limited there, and /],
     [{ because: 'credential', last: 'status 401' }, /: it rejected the credential of the gateway \(status 401\), and /],
     [{ because: 'model_missing' }, /: it does not have the model, and /],
   ];

@@ -1,6 +1,6 @@
 /** States of upstreams on a stopped clock, with their logs and messages to others. */
 import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
-import type { AttemptEffect } from '../../../engine/base/contract/forwarding.ts';
+import type { AttemptEffect, AttemptOrigin } from '../../../engine/base/contract/forwarding.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { createUpstreamStates, type Incident } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 
@@ -26,7 +26,7 @@ export function upstream(name: string, { breaker, ...more }: UpstreamSpec = {}):
   return { name, base_url, api_key_env: 'KEY', retry_budget, ...more, breaker: settings } as unknown as UpstreamConfig;
 }
 
-type Surroundings = Pick<Parameters<typeof createUpstreamStates>[0], 'onIncident' | 'onRecovery'>;
+type Surroundings = Pick<Parameters<typeof createUpstreamStates>[0], 'onIncident' | 'onRecovery' | 'random'>;
 
 /** States of `main` and `spare`, or the given upstreams, on a clock at 1,000,000 ms since the epoch. */
 export function openScene(
@@ -51,11 +51,11 @@ export function openScene(
     /** Has attempts show something, one after the other. */
     show(
       effect: AttemptEffect,
-      { times = 1, to = 'main', model = 'm', detail = 'status 500' } = {},
+      { times = 1, to = 'main', model = 'm', detail = 'status 500', by = undefined as AttemptOrigin | undefined } = {},
       retry_after?: number,
     ) {
       for (let n = 0; n < times; n++) {
-        const handle = states.begin(to, model);
+        const handle = states.begin(to, model, by);
         handle.report(effect, detail, retry_after);
         handle.leave();
       }

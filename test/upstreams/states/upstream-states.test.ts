@@ -3,11 +3,9 @@ import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { AttemptEffect, UpstreamState } from '../../../engine/base/contract/forwarding.ts';
-import { createBreaker } from '../../../engine/domain/upstreams/states/breaker.ts';
 import { type Incident, summarizeUpstreams } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { bytesInUse } from '../../support/heap.ts';
-import { times } from '../../support/times.ts';
-import { BREAKER, openScene, upstream } from './scene.ts';
+import { type BREAKER, openScene, upstream } from './scene.ts';
 
 const EFFECTS: Readonly<Record<string, AttemptEffect>> = {
   ok: 'success',
@@ -178,14 +176,9 @@ describe('a breaker by who saw the upstream fail', () => {
   }
 
   it('keeps few requests of a caller whose requests all fail, where no caller is kept away', async () => {
-    const { states } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
-    const fail = (request: number) => {
-      const handle = states.begin('main', 'm', { caller: 'a', request });
-      handle.report('failure', 'status 500');
-      handle.leave();
-    };
+    const { states, show } = openScene([upstream('main', { breaker: { mode: 'shadow' } })]);
     const before = await bytesInUse();
-    for (let request = 0; request < 100_000; request++) fail(request);
+    for (let request = 0; request < 100_000; request++) show('failure', { by: { caller: 'a', request } });
     const { heap } = await bytesInUse();
     assert.ok(heap - before.heap < 1_000_000, `${heap - before.heap}`);
     assert.equal(states.unavailable('main', 'm'), undefined);
@@ -219,18 +212,14 @@ describe('a breaker by who saw the upstream fail', () => {
   });
 
   it('is opened again by a try in vain of two callers, and by one for its caller', () => {
-    const { states, clock } = openScene();
-    const show = (caller: string, request: number, effect: 'failure' | 'success') => {
-      const handle = states.begin('main', 'm', { caller, request });
-      handle.report(effect, 'status 500');
-      handle.leave();
-    };
+    const { states, clock, show } = openScene();
+    const fail = (by: string) => show('failure', { by: { caller: by[0]!, request: Number(by[1]) } });
     const unavailableFor = (caller: string) => states.unavailable('main', 'm', { caller })?.because;
-    for (const [caller, request] of ['a1', 'a2', 'a3', 'b1', 'b2']) show(caller!, Number(request), 'failure');
+    for (const by of ['a1', 'a2', 'a3', 'b1', 'b2']) fail(by);
     clock.advance(5000);
-    show('a', 4, 'failure');
+    fail('a4');
     assert.deepEqual([unavailableFor('a'), unavailableFor('b')], ['open', undefined]);
-    show('b', 3, 'failure');
+    fail('b3');
     assert.deepEqual([unavailableFor('a'), unavailableFor('b'), unavailableFor('c')], ['open', 'open', 'open']);
   });
 });
@@ -485,133 +474,18 @@ for (const [what, states, expected] of [
   test(what, () => assert.deepEqual(summarizeUpstreams(states), expected));
 }
 
-const SETTINGS = { ...BREAKER, failures: 3, requests_min: 1000 };
-
-/** The same breaker, in its plainest form: only failures in a row open it. */
-class Model {
-  state: 'closed' | 'open' = 'closed';
-  until = 0;
-  openings = 0;
-  in_a_row = 0;
-  successes = 0;
-  era = 0;
-  trying: { readonly since: number } | undefined;
-  open_ms = 0;
-
-  passes(now: number): boolean {
-    if (this.state === 'closed') return true;
-    return now >= this.until && (this.trying === undefined || now - this.trying.since >= this.open_ms);
-  }
-  open(now: number): void {
-    this.open_ms = Math.min(5000 * 2 ** this.openings, 60_000);
-    this.state = 'open';
-    this.until = now + this.open_ms;
-    this.openings += 1;
-    this.in_a_row = 0;
-    this.successes = 0;
-    this.trying = undefined;
-    this.era += 1;
-  }
-  end(era: number, ok: boolean, now: number): void {
-    if (era !== this.era) return;
-    if (this.state === 'closed') {
-      this.in_a_row = ok ? 0 : this.in_a_row + 1;
-      if (this.in_a_row === 3) this.open(now);
-    } else if (!ok) {
-      if (now >= this.until) this.open(now);
-    } else {
-      this.until = Math.min(this.until, now);
-      this.successes += 1;
-      if (this.successes < 2) return;
-      this.state = 'closed';
-      this.openings = 0;
-      this.era += 1;
-    }
-  }
-}
-
-/** Milliseconds go by, a request begins, or one of those under way ends. */
-const steps = fc.array(
-  fc.oneof(
-    { weight: 2, arbitrary: fc.constantFrom(1, 999, 2500, 5000, 10_000, 61_000) },
-    { weight: 4, arbitrary: fc.constant('begin' as const) },
-    { weight: 4, arbitrary: fc.tuple(fc.nat(20), fc.constantFrom('success', 'failure', 'failure', 'nothing')) },
-  ),
-  { maxLength: 80 },
-);
-type Step = number | 'begin' | [which: number, shows: string];
-
-function playBoth(
-  run: readonly Step[],
-  check: (breaker: ReturnType<typeof createBreaker>, model: Model, now: number) => void,
-) {
-  let latest = 0;
-  let now = 1_000_000;
-  const published: string[] = [];
-  const breaker = createBreaker(SETTINGS, {
-    latest: () => latest,
-    random: () => 0.5,
-    onOpen: (_until, _ms, is_first) => void (is_first && published.push('open')),
-    onClose: () => published.push('close'),
-  });
-  const model = new Model();
-  const trials: { n: number; era: number; tries: Model['trying'] }[] = [];
-  for (const step of run) {
-    if (typeof step === 'number') now += step;
-    else if (step === 'begin') {
-      latest += 1;
-      const tries = model.state === 'open' && model.passes(now) ? { since: now } : undefined;
-      if (tries !== undefined) model.trying = tries;
-      trials.push({ n: latest, era: model.era, tries });
-      breaker.begin(latest, now);
-    } else if (trials.length > 0) {
-      const [which, shows] = step;
-      const [trial] = trials.splice(which % trials.length, 1) as [(typeof trials)[number]];
-      if (shows === 'success') breaker.succeed(trial.n, now);
-      if (shows === 'failure') breaker.fail(trial.n, now, undefined);
-      if (shows !== 'nothing') model.end(trial.era, shows === 'success', now);
-      breaker.release(trial.n);
-      if (trial.tries !== undefined && model.trying === trial.tries) model.trying = undefined;
-    }
-    check(breaker, model, now);
-  }
-  return published;
-}
-
-describe('a breaker, whatever happens to it', () => {
-  it('behaves like its plain model, admits requests after its longest time, and reports in turn', () => {
-    fc.assert(
-      fc.property(steps, (run) => {
-        const published = playBoth(run, (breaker, model, now) => {
-          assert.equal(breaker.until(now) === undefined, model.passes(now));
-          assert.equal(breaker.phase(now) === 'closed', model.state === 'closed');
-          if (model.state === 'open' && now < model.until) assert.equal(breaker.until(now), model.until);
-          assert.equal(breaker.until(now + 120_000), undefined);
-        });
-        for (const [index, word] of published.entries()) assert.equal(word, index % 2 === 0 ? 'open' : 'close');
-      }),
-      { numRuns: times(500) },
-    );
-  });
-
-  it('stays open for its time, 20 percent more or less, and never longer than the longest', () => {
-    fc.assert(
-      fc.property(fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 0, max: 8 }), (chance, times) => {
-        let until = 0;
-        const opens = (at: number) => {
-          until = at;
-        };
-        const breaker = createBreaker(SETTINGS, { latest: () => 0, random: () => chance, onOpen: opens });
-        let now = 0;
-        let length = 0;
-        for (let n = 1; n <= 3 + times; n++) {
-          now = until;
-          breaker.fail(n, now, undefined);
-          length = until - now;
-        }
-        const expected = Math.min(5 * 2 ** times, 60) * 1000;
-        assert.ok(length >= expected * 0.8 - 1e-6 && length <= Math.min(expected * 1.2, 60_000) + 1e-6, `${length}`);
-      }),
-    );
-  });
+test('a breaker stays open for its time, 20 percent more or less, and never longer than the longest', () => {
+  fc.assert(
+    fc.property(fc.double({ min: 0, max: 1, noNaN: true }), fc.integer({ min: 0, max: 8 }), (chance, tries) => {
+      const { show, waits, clock } = openScene(undefined, { random: () => chance });
+      show('failure', { times: 5 });
+      for (let n = 0; n < tries; n++) {
+        clock.advance(waits()! + 1);
+        show('failure');
+      }
+      const expected = Math.min(5 * 2 ** tries, 60) * 1000;
+      const found = waits()!;
+      assert.ok(found >= expected * 0.8 - 1e-6 && found <= Math.min(expected * 1.2, 60_000) + 1e-6, `${found}`);
+    }),
+  );
 });

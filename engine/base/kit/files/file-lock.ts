@@ -16,7 +16,10 @@ export async function withLock<T>(path: string, timeout_seconds: number, run: ()
     const holder = holderOf(path);
     if (holder === undefined) continue;
     if (!isRunning(holder)) {
-      await removeStale(path, holder, timeout_seconds);
+      // Without a second lock, the slower of two processes would remove the new lock of the faster one.
+      await withLock(`${path}.stale`, timeout_seconds, async () => {
+        if (holderOf(path) === holder) unlinkSync(path);
+      });
       continue;
     }
     if (performance.now() > deadline) {
@@ -51,13 +54,6 @@ function holderOf(path: string): string | undefined {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
-}
-
-/** Without a second lock, the slower of two processes would remove the new lock of the faster one. */
-async function removeStale(path: string, holder: string, timeout_seconds: number): Promise<void> {
-  await withLock(`${path}.stale`, timeout_seconds, async () => {
-    if (holderOf(path) === holder) unlinkSync(path);
-  });
 }
 
 /** A file that marks this process as a user of a shared resource; stale once the process has ended. */

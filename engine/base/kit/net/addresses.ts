@@ -34,15 +34,20 @@ export function urlProblem(text: string, kind: unknown): string | undefined {
   if (text.includes('#')) return 'it has a fragment';
   if (kind === 'base' && text.includes('?')) return 'it has a query';
   if (isMetadataHost(url.hostname))
-    return 'its host is a cloud metadata service, which hands out the credentials of this machine';
+    return 'its host is a cloud metadata service, which returns the credentials of this machine';
   return undefined;
 }
 
 /** Why a text is no web origin as browsers send it (RFC 6454 section 6.2), and the origin that was meant; `undefined` if it is one. */
 export function originProblem(text: string): { readonly problem: string; readonly meant?: string } | undefined {
-  if (text === '*') return { problem: 'it stands for every page; list each origin' };
-  if (text === 'null') return { problem: 'it stands for every file, sandboxed frame and redirect' };
-  if (text.includes('*')) return { problem: 'it contains a *, but origins are compared exactly' };
+  if (text === '*') return { problem: 'a wildcard is not supported; list each origin' };
+  if (text === 'null')
+    return {
+      problem:
+        '`null` is the opaque origin of every file, sandboxed frame and redirect; serve the page from an https address, and list its origin',
+    };
+  if (text.includes('*'))
+    return { problem: 'a wildcard is not supported, because origins are compared exactly; list each origin' };
   const [, scheme, host, rest] = /^([a-z][a-z\d+.-]*):\/\/([^\s/?#@\\]+)(.*)$/is.exec(text) ?? [];
   if (scheme === undefined || host === undefined) return { problem: 'it is not scheme://host[:port]' };
   const is_web = /^https?$/i.test(scheme);

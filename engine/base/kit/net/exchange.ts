@@ -65,7 +65,7 @@ export async function exchange(url: string, input: ExchangeRequest): Promise<Exc
   const time = new AbortController();
   // Not AbortSignal.timeout: its timer does not keep the process alive.
   const { seconds } = input;
-  const late = () => time.abort(new DOMException(`no answer within ${seconds} seconds`, 'TimeoutError'));
+  const late = () => time.abort(new DOMException(`no response within ${seconds} seconds`, 'TimeoutError'));
   const timer = seconds === undefined ? undefined : setTimeout(late, seconds * 1000);
   const signal = input.signal === undefined ? time.signal : AbortSignal.any([time.signal, input.signal]);
   try {
@@ -144,7 +144,7 @@ function send(
     };
     // Errors after the headers end the body; the received part is kept.
     request.on('error', (error) => is_answered || reject(signal.aborted ? signal.reason : error));
-    request.on('close', () => is_answered || reject(Object.assign(new Error('no answer'), { code: 'ECONNRESET' })));
+    request.on('close', () => is_answered || reject(Object.assign(new Error('no response'), { code: 'ECONNRESET' })));
     request.on('upgrade', (response, socket) => {
       socket.destroy();
       withoutBody(response);

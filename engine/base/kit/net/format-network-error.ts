@@ -61,7 +61,7 @@ function reasonOf(error: unknown): Reason {
     return ['proxy', `no connection through the proxy ${error.proxy}: ${why}`];
   }
   const { name, code = '' } = (error ?? {}) as { name?: string; code?: string };
-  if (name === 'TimeoutError' || name === 'AbortError') return ['late', 'no answer in time'];
+  if (name === 'TimeoutError' || name === 'AbortError') return ['late', 'no response in time'];
   if (/^HPE_/.test(code)) return REASONS[code] ?? NO_HTTP;
   return REASONS[code] ?? ['other', code === '' ? 'it failed' : `error ${code}`];
 }
@@ -74,5 +74,5 @@ export function networkFault(error: unknown): NetworkFault {
 /** Why a connection or request failed, in a few words without secrets. */
 export function formatNetworkError(error: unknown, timeout_seconds: number): string {
   const [fault, text] = reasonOf(error);
-  return fault === 'late' ? `no answer within ${timeout_seconds} seconds` : text;
+  return fault === 'late' ? `no response within ${timeout_seconds} seconds` : text;
 }

@@ -45,7 +45,7 @@ export class NoTunnel extends Error {
 
   constructor(status: number, proxy: URL, headers: IncomingHttpHeaders) {
     const authenticate = [headers['proxy-authenticate'] ?? []].flat().join();
-    super(`the proxy ${proxyHost(proxy)} answers with status ${status}: ${remedyFor(status, proxy, authenticate)}`);
+    super(`the proxy ${proxyHost(proxy)} responds with status ${status}: ${remedyFor(status, proxy, authenticate)}`);
     this.status = status;
   }
 }
@@ -99,7 +99,7 @@ export function writtenForProxy(url: URL, proxy: URL | undefined): ForProxy | un
 export function openTunnel({ host, port }: Place, proxy: URL, signal: AbortSignal): Promise<Socket> {
   const target = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
   return new Promise((resolve, reject) => {
-    const asked = (proxy.protocol === 'https:' ? askSecure : askPlain)({
+    const connect_request = (proxy.protocol === 'https:' ? askSecure : askPlain)({
       ...optionsTo(proxy),
       method: 'CONNECT',
       path: target,
@@ -108,18 +108,18 @@ export function openTunnel({ host, port }: Place, proxy: URL, signal: AbortSigna
       signal,
     });
     const refuse = ({ statusCode = 0, headers }: IncomingMessage) => reject(new NoTunnel(statusCode, proxy, headers));
-    asked.once('connect', (answer, socket: Socket) => {
+    connect_request.once('connect', (answer, socket: Socket) => {
       const { statusCode = 0 } = answer;
       if (statusCode >= 200 && statusCode <= 299) return resolve(socket);
       socket.destroy();
       refuse(answer);
     });
-    asked.once('response', (answer) => {
-      asked.destroy();
+    connect_request.once('response', (answer) => {
+      connect_request.destroy();
       refuse(answer);
     });
-    asked.on('error', (error) => reject(signal.aborted ? signal.reason : new ProxyUnreachable(proxy, error)));
-    asked.end();
+    connect_request.on('error', (error) => reject(signal.aborted ? signal.reason : new ProxyUnreachable(proxy, error)));
+    connect_request.end();
   });
 }
 
@@ -137,8 +137,8 @@ export async function openTlsTunnelInTime(place: Place, proxy: URL, options: Tun
 /** TLS options of a tunnel; the server name comes from the host. */
 export type TunnelTls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'session' | 'ALPNProtocols'>;
 
-/** Delay of TCP keep-alive probes on idle connections, in milliseconds. */
-const PROBE_MS = 1000;
+/** Idle time before the first TCP keep-alive probe, in milliseconds. */
+const KEEPALIVE_IDLE_MS = 1000;
 
 /** Opens a TLS connection through an HTTP proxy. Rejects like `openTunnel`, and with the network error if TLS fails. */
 export async function openTlsTunnel(
@@ -148,7 +148,7 @@ export async function openTlsTunnel(
 ): Promise<TLSSocket> {
   const socket = await openTunnel(place, proxy, signal);
   socket.setNoDelay(true);
-  socket.setKeepAlive(true, PROBE_MS);
+  socket.setKeepAlive(true, KEEPALIVE_IDLE_MS);
   socket.on('error', () => {});
   const { host } = place;
   const secure = tls.connect({ ...options, socket, servername: isIP(host) === 0 ? host : '', host });

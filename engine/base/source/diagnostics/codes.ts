@@ -141,7 +141,11 @@ export const DIAGNOSTICS = {
     'Only documented keys are allowed, so that a typo is reported instead of being ignored.',
     'server: { lissten: 127.0.0.1:8080, public_url: https://gateway.example.com }',
   ),
-  C3002: diagnostic('A key is missing', 'This key is required here.', 'server: { listen: 127.0.0.1:8080 }'),
+  C3002: diagnostic(
+    'A key is missing',
+    'This key is required here and has no default. Add it.',
+    'server: { listen: 127.0.0.1:8080 }',
+  ),
   C3003: diagnostic(
     'The value has the wrong type',
     'Values are never converted: a number in quotes is a string, `yes` is a string, and 1.5 is not a whole number.',
@@ -149,7 +153,7 @@ export const DIAGNOSTICS = {
   ),
   C3004: diagnostic(
     'The value is not one of those allowed',
-    'Only the listed values are allowed.',
+    'The key takes only the listed values. Write one of them.',
     'spend_limits: { on_exceeded: ignore }',
   ),
   C3005: diagnostic(
@@ -184,7 +188,7 @@ export const DIAGNOSTICS = {
   ),
   C4001: diagnostic(
     'The stage does not exist',
-    'A stage is named by its definition. It is a shipped stage, or one of your own from `stages:` in gateway.yaml.',
+    '`stage:` takes the `name` in `defineStage`. It is the name of a shipped stage, or of one of your own from `stages:` in gateway.yaml.',
     'stages:\n  - stage: authentikate',
   ),
   C4002: diagnostic(
@@ -209,7 +213,7 @@ export const DIAGNOSTICS = {
   ),
   C4008: diagnostic(
     'The stage is in the wrong list',
-    'Stages that run after the response belong under `finally:`, all others under `stages:`. An `on_error` clause takes a stage that responds, usually `reject`. The definition of each stage says where it runs.',
+    'Stages that run after the response belong under `finally:`, all others under `stages:`. An `on_error` clause takes a stage that responds, usually `reject`. The definition of each stage declares where it runs.',
     'finally: [{ stage: authenticate }]',
   ),
   C4009: diagnostic(
@@ -249,7 +253,7 @@ export const DIAGNOSTICS = {
   ),
   C4022: diagnostic(
     'The setting is for another type of upstream',
-    'An upstream of type vendor speaks Messages only: it alone counts tokens, and its headers are named by vendor. `protocols` is for type compat, and `max_tokens_field` for upstreams that speak chat completions.',
+    '`count_tokens` and `profile` are for upstreams that speak Messages, `protocols` is for the type compat, and `max_tokens_field` for upstreams that speak chat completions. Remove the key, or choose another type.',
     'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, protocols: [chat] }',
   ),
   C4023: diagnostic(
@@ -269,7 +273,7 @@ export const DIAGNOSTICS = {
     'auth: { admin_groups: [platform] }   # and no oidc: sign-in is off',
   ),
   W7051: diagnostic(
-    'Clients refuse to sign in over http',
+    'Clients do not sign in over http',
     'Plain http exposes credentials, so clients accept an http address for sign-in only on their own machine. Give the gateway an https address, with its own certificate or behind a proxy that terminates TLS.',
     'server: { listen: 127.0.0.1:8080, public_url: http://gateway.example.com }\nauth: { oidc: { ... } }',
   ),
@@ -295,7 +299,7 @@ export const DIAGNOSTICS = {
   ),
   W7056: diagnostic(
     'The public URL is a loopback address',
-    'The gateway listens for other machines, but its public URL leads each browser to its own machine. No gateway answers there, and the sign-in times out. Write the address at which browsers and terminals reach the gateway, or listen on a loopback address only.',
+    'The gateway listens for other machines, but its public URL leads each browser to its own machine. No gateway listens there, and the sign-in times out. Write the address at which browsers and terminals reach the gateway, or listen on a loopback address only.',
     'server: { listen: "0.0.0.0:8080", public_url: http://localhost:8080 }\nauth: { oidc: { ... } }',
   ),
   // Diagnostics of prices and spend limits.
@@ -343,7 +347,7 @@ export const DIAGNOSTICS = {
   ),
   C4081: diagnostic(
     'A secret is written into a header or query parameter',
-    'Secrets come from environment variables: `value_env` names the variable with the value of the header. Query parameters cannot hold secrets, because URLs appear in logs.',
+    'Secrets come from environment variables: `value_env` names the variable with the value of the header. Query parameters must not contain secrets, because URLs appear in logs.',
     'upstreams:\n  - name: main\n    base_url: https://api.example.com\n    headers: { x-api-token: swordfish }   # x-api-token: { value_env: UPSTREAM_TOKEN }',
   ),
   C4082: diagnostic(
@@ -353,7 +357,7 @@ export const DIAGNOSTICS = {
   ),
   C5001: diagnostic(
     'The operator does not exist',
-    'Conditions use a closed list of operators.',
+    'Conditions use a closed list of operators; `appscli explain operator` lists them. To read a fact, write `{ var: path }`.',
     'when: { equals: [{ var: request.model }, coder-1] }',
   ),
   C5002: diagnostic(
@@ -383,7 +387,7 @@ export const DIAGNOSTICS = {
   ),
   C5009: diagnostic(
     'The named rule does not exist',
-    '`{ rule: name }` refers to an entry under `rules:` of the same pipeline.',
+    '`{ rule: name }` refers to an entry under `rules:` of gateway.yaml or of the same pipeline or fragment.',
     'when: { rule: is-intern }',
   ),
   C5010: diagnostic(
@@ -393,7 +397,7 @@ export const DIAGNOSTICS = {
   ),
   C5011: diagnostic(
     'Wrong number of operands',
-    'Each operator takes a certain number of operands.',
+    'Each operator takes a certain number of operands; `appscli explain operator` lists them.',
     'when: { "===": [{ var: request.model }] }',
   ),
   C5012: diagnostic(
@@ -418,7 +422,7 @@ export const DIAGNOSTICS = {
   ),
   C5016: diagnostic(
     'The condition is not a boolean',
-    'A guard, and each operand that `and`, `or`, `if`, `some`, `all` and `none` test, is true or false. Compare the value, or test with `!!` whether it is set.',
+    '`when`, and each operand that `and`, `or`, `if`, `some`, `all` and `none` test, is true or false. Compare the value, or test with `!!` whether it is set.',
     'when: { var: request.model }',
   ),
   C5017: diagnostic(
@@ -443,12 +447,12 @@ export const DIAGNOSTICS = {
   ),
   C6001: diagnostic(
     'The pipeline may end without a response',
-    'Every request needs a stage that responds. The last one must have no guard, so that it always runs.',
+    'Every request needs a stage that responds. The last one must have no `when`, so that it always runs.',
     'stages: [{ stage: authenticate }]',
   ),
   C6002: diagnostic(
     'The stage can never run',
-    'An earlier stage always responds. Only observers may follow it, not another stage that responds.',
+    'An earlier stage always responds. Below that stage, only stages that observe the response can run. Move this stage above it, or give the earlier stage a `when`.',
     'stages:\n  - ...\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward\n  - { stage: reject, options: { error: forbidden } }',
   ),
   C6003: diagnostic(
@@ -458,12 +462,12 @@ export const DIAGNOSTICS = {
   ),
   C6004: diagnostic(
     'A fact is read that may be missing',
-    'The stage that writes this fact has a guard or `fail_closed: false`, so it may be skipped. Remove the guard or that key, or put the same guard on the reader.',
+    'The stage that writes this fact has `when` or `fail_closed: false`, so it may be skipped. Remove that key, or give the reader the same `when`.',
     'stages:\n  - stage: authenticate\n  - { stage: read-body, when: { in: [staff, { var: principal.groups }] } }\n  - stage: resolve-route\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward',
   ),
   C6005: diagnostic(
     'A fact is written twice',
-    'A fact has one value and one writer per request. Two stages may write it only if their guards visibly exclude each other, as X and { "!": X } do.',
+    'A fact has one value and one writer per request. Two stages may write it only if their conditions (`when`) visibly exclude each other, as X and { "!": X } do.',
     'stages:\n  - ...\n  - { stage: read-body, id: again }\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: forward',
   ),
   C6006: diagnostic(
@@ -472,8 +476,8 @@ export const DIAGNOSTICS = {
     'stages:\n  - ...\n  - stage: check-budget\n  - stage: meter-usage\n  - stage: translate\n  - stage: forward\nfinally: []',
   ),
   C6007: diagnostic(
-    'A stage stands above the one it completes',
-    'Stages finish in reverse order. A stage that completes another must stand below it: meter-usage settles what check-budget reserved.',
+    'Two stages are in the wrong order',
+    'Stages finish in reverse order, and this stage must finish before the other one: `meter-usage` settles what `check-budget` reserved. Move this stage below the other one.',
     'stages:\n  - ...\n  - stage: meter-usage\n  - stage: check-budget\n  - stage: forward',
   ),
   C6008: diagnostic(
@@ -484,7 +488,7 @@ export const DIAGNOSTICS = {
   // Warnings: the configuration runs, but probably not as meant.
   W7002: diagnostic(
     'A token group matches no model',
-    'No model matches this glob or family, so it has no effect.',
+    'No model matches this glob or family, so the entry has no effect. Correct or remove it.',
     'token_groups: [{ name: research, families: [coderr] }]',
   ),
   W7003: diagnostic(
@@ -509,7 +513,7 @@ export const DIAGNOSTICS = {
   ),
   W7008: diagnostic(
     'A named rule is never used',
-    'No condition refers to this rule. Remove it, or use it with { rule: name }.',
+    'No condition refers to this rule. Remove the rule, or use it in a condition: `{ rule: name }`.',
     'rules: { is-intern: { in: [interns, { var: principal.groups }] } }',
   ),
   W7030: diagnostic(
@@ -544,17 +548,17 @@ export const DIAGNOSTICS = {
   ),
   W7027: diagnostic(
     'The longest output of a model is unknown',
-    'The Messages protocol requires a maximum for each response, and rejects one above what the model can produce. If a client of another protocol sends none, the gateway sends `max_output_tokens` of the model. Without that key it sends 8192, or a quarter of `context_window` if that is less, which cuts off long responses. A request without a maximum also reserves as much as the context window holds.',
+    'The Messages protocol requires a maximum for each response, and rejects one above what the model can produce. If a client of another protocol sends none, the gateway sends `max_output_tokens` of the model. Without that key it sends 8192, or a quarter of `context_window` if that is less, which cuts off long responses. A request without a maximum also reserves the whole context window.',
     'models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]   # without max_output_tokens',
   ),
   W7020: diagnostic(
     'The condition has no effect',
-    'This part of the condition is always true, or never, whatever the facts of a request are. Usually an operand or an operator is wrong.',
+    'This part of the condition is always true, or never, whatever the facts of a request are. Usually an operand or an operator is wrong. Correct it. Otherwise remove a condition that is always true, and the whole rule or stage if its condition is never true: without the condition it would apply to every request.',
     'when: { or: [{ "!==": [{ var: principal.team }, a] }, { "!==": [{ var: principal.team }, b] }] }',
   ),
   W7080: diagnostic(
     'Failover of the route cannot work',
-    'A route lists several upstreams so that one can serve what another fails. Here it cannot: both are the same server with the same account.',
+    'A route lists several upstreams so that one can serve what another fails. Here it cannot, for one of three reasons: two upstreams are the same server with the same account; `routing.attempts.max` is 1; or `routing.attempts.seconds` is not above `server.timeouts.first_byte_seconds`, so that a request that times out has no time left.',
     'upstreams:\n  - { name: main, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }\n  - { name: spare, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }\nrouting: { default_upstreams: [main, spare] }',
   ),
   // Warnings about policy: the pipeline runs, but leaves spending or access open.
@@ -565,17 +569,17 @@ export const DIAGNOSTICS = {
   ),
   W7011: diagnostic(
     'No budget limits the requests',
-    'The stage sends requests, and no active check-budget stands above it. Spend limits do not apply to this pipeline, and a crash during a request loses its cost.',
+    'The stage sends requests, and no active check-budget stands above it. Spend limits do not apply to this pipeline, and a crash during a request loses its cost. Add `check-budget` above the stage that sends.',
     'stages:\n  - ...\n  - stage: meter-usage\n  - stage: forward   # and no check-budget',
   ),
   W7012: diagnostic(
     'Usage is not measured',
-    'The stage sends requests, and no active meter-usage reads the response. Usage is estimated or missing.',
+    'The stage sends requests, and no active meter-usage reads the response. Usage is estimated or missing. Add `meter-usage` above the stage that sends.',
     'stages:\n  - ...\n  - stage: check-budget\n  - stage: forward   # and no meter-usage',
   ),
   W7013: diagnostic(
     'Requests are not recorded',
-    'The pipeline sends requests, and no audit stage under `finally:` records each of them. You cannot find out later who sent what.',
+    'The pipeline sends requests, and no audit stage under `finally:` records each of them. You cannot find out later who sent what. Add `audit` under `finally:`.',
     'stages: [{ stage: my-forward }]   # and no finally',
   ),
   W7014: diagnostic(
@@ -594,8 +598,8 @@ export const DIAGNOSTICS = {
     'routing:\n  default_upstream: main\n  rules: [{ models: ["*"], upstream: main }, { models: [coder-1], upstream: main }]',
   ),
   W7018: diagnostic(
-    'The guard is always true or always false',
-    'The methods, paths and protocol under `match:` already decide this guard. Correct it, remove it, or remove the entry.',
+    '`when` is always true or always false',
+    'The methods, paths and protocol under `match:` already decide this `when`. Correct it. Otherwise remove a `when` that is always true, and the whole entry if its `when` is never true: without `when` it would always run.',
     'when: { "===": [{ var: request.path }, /v1/message] }   # in a pipeline that serves /v1/messages',
   ),
   W7019: diagnostic(
@@ -619,13 +623,13 @@ export const DIAGNOSTICS = {
     'pipeline: messages   # with every stage of the shipped pipeline but translate\nmatch: { methods: [POST], paths: [/v1/messages], protocol: messages }',
   ),
   W7101: diagnostic(
-    'A guard is in one API and not in the others',
-    'A model is available through several APIs, each with its own pipeline. What only one of them rejects passes through the others. Put the guard under `all_pipelines` in gateway.yaml, or into a file with `extends: model-requests`.',
+    'A rejection is in one API and not in the others',
+    'A model is available through several APIs, each with its own pipeline. What only one of them rejects passes through the others. Put the stage that rejects under `all_pipelines` in gateway.yaml, or into a file with `extends: model-requests`.',
     'extends: messages\ninsert:\n  - after: read-body\n    stages: [{ stage: reject, when: { var: request.stream }, options: { error: forbidden } }]',
   ),
   W7160: diagnostic(
     'There is nothing to replace',
-    'A stage that replaces texts works on responses of upstreams. Responses of the gateway itself, from `respond`, `reject` or a list of models, never pass through it.',
+    'A stage that replaces texts works on responses of upstreams. Responses of the gateway itself, from `respond`, `reject` or a list of models, never pass through the stage.',
     'stages:\n  - stage: authenticate\n  - stage: redact\n  - stage: list-models',
   ),
   W7180: diagnostic(
@@ -680,7 +684,7 @@ export const DIAGNOSTICS = {
   ),
   C9004: diagnostic(
     'A setting cannot be delivered as it is',
-    'Settings are delivered as JSON. A key such as `__proto__` changes objects in programs that copy them, and numbers are exact only up to 2^53.',
+    'Settings are delivered as JSON. A key such as `__proto__` changes objects in programs that copy them. Many programs read whole numbers exactly only up to 2^53 - 1.',
     'settings: { __proto__: { admin: true } }',
   ),
   C9006: diagnostic(
@@ -700,12 +704,12 @@ export const DIAGNOSTICS = {
   ),
   W7062: diagnostic(
     'A setting looks like a secret',
-    'Everyone who receives a policy can read all of it, and so can everyone who can read the file.',
+    'Everyone who receives the policy, or can read its file, can read the setting. Distribute credentials in another way.',
     'settings: { env: { SERVICE_TOKEN: ... } }',
   ),
   W7065: diagnostic(
     'There are no policies yet',
-    '`default_policy` is set, but no `policies` directory is beside gateway.yaml. Clients are answered that no policy exists. If `policies.managed.directory` is set, a missing directory is an error.',
+    '`default_policy` is set, but no `policies` directory is beside gateway.yaml. The gateway responds to clients that no policy exists. If `policies.managed.directory` is set, a missing directory is an error.',
     'policies: { managed: { default_policy: standard } }   # and no directory `policies`',
   ),
   W7063: diagnostic(

@@ -148,11 +148,6 @@ function withShownPaths(diagnostic: Diagnostic, cwd: string): Diagnostic {
   };
 }
 
-function renderJson(diagnostics: readonly Diagnostic[]): string {
-  const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
-  return `${jsonText({ errors, warnings: diagnostics.length - errors, diagnostics }, 2)}\n`;
-}
-
 const textKey = ({ code, message, found, expected, help }: Diagnostic): string =>
   JSON.stringify([code, message, found, expected, help]);
 
@@ -160,7 +155,11 @@ const textKey = ({ code, message, found, expected, help }: Diagnostic): string =
 export function renderDiagnostics(diagnostics: readonly Diagnostic[], options: RenderOptions): string {
   const { format, color, sources, cwd = process.cwd() } = options;
   const shown = (diagnostic: Diagnostic) => withShownPaths(diagnostic, cwd);
-  if (format === 'json') return renderJson(diagnostics.map(shown));
+  if (format === 'json') {
+    const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
+    const report = { errors, warnings: diagnostics.length - errors, diagnostics: diagnostics.map(shown) };
+    return `${jsonText(report, 2)}\n`;
+  }
   const rendered = [...Map.groupBy(diagnostics, textKey).values()].map(([first, ...same]) =>
     format === 'github'
       ? renderGithub(shown(first!), same.map(shown))

@@ -667,7 +667,7 @@ begin
       where g.id = v_grant.id;
      -- A person whose program was rejected with a replaced refresh token signs in again: the holder of the newer token is someone
       -- else. Sessions of other programs, and those renewed from the rejected address, are not affected.
-      perform end_session(s.id, 'its person signed in again after a replaced refresh token was refused',
+      perform end_session(s.id, 'its person signed in again after a replaced refresh token was rejected',
         'gateway', 'sign-in', p_now)
       from sessions s
       where s.principal_id = v_principal and s.id <> p_session and s.revoked_at is null and s.expires_at > p_now

@@ -123,7 +123,7 @@ create table ledger (
   cache_write_1h_tokens bigint not null,
   server_tools jsonb,
   -- What was billed, if it differs from the requested model at its usual price: the model that responded, its service tier, speed
-  -- and region, and the usage of each of several models. The other columns hold the sum.
+  -- and region, and the usage of each of several models. The other columns are the sum.
   billed jsonb,
   cost_nano_usd bigint not null,
   provenance jsonb not null,
@@ -1287,7 +1287,7 @@ begin
   perform end_leases(v_leases, v_ids);
 end $$;
 
--- Asks all processes by NOTIFY to return their leases on these counters.
+-- Requests all processes by NOTIFY to return their leases on these counters.
 create function recall_leases(p_ids bigint[]) returns void
 language sql as $$
   select pg_notify('appscli_leases', array_to_string(p_ids[:200], ',')) where cardinality(p_ids) > 0

@@ -42,7 +42,7 @@ export interface LeasesOptions {
     LedgerStatements,
     'place' | 'placeAgain' | 'release' | 'returnLeases' | 'endLeases' | 'recall'
   >;
-  readonly heartbeat: Pick<Heartbeat, 'isFresh' | 'databaseNow' | 'doubt' | 'sayAlive'>;
+  readonly heartbeat: Pick<Heartbeat, 'isFresh' | 'databaseNow' | 'suspectUnknownReservations' | 'sayAlive'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly every: Every;
@@ -60,7 +60,7 @@ interface Leased extends SentRow {
 }
 
 /**
- * Counts since the start: reservations with and without a lease, lots taken and refused, and rounds of recalls. A lot is the
+ * Counts since the start: reservations with and without a lease, lots taken and denied, and rounds of recalls. A lot is the
  * amount of headroom that one refill of a lease takes from the shared counter. One round recalls the leases of all exceeded limits.
  */
 export interface LeaseCounts {
@@ -74,7 +74,7 @@ export interface LeaseCounts {
 type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'headroom_factor'>>;
 
 /**
- * The budget leases of one process: takes requests from them, refills them in lots, and returns them when they are idle or
+ * The budget leases of one process: reserves from them, refills them in lots, and returns them when they are idle or
  * recalled.
  */
 export class Leases {
@@ -285,7 +285,7 @@ export class Leases {
     this.#options.log.debug({ err: error }, 'returning all leases');
     this.headroom.forget();
     this.#sender.discardQueue();
-    this.#options.heartbeat.doubt();
+    this.#options.heartbeat.suspectUnknownReservations();
     this.#starting_over = this.#returnAll().finally(() => {
       this.#starting_over = undefined;
     });
@@ -646,7 +646,7 @@ export class LeasedHeadroom {
 
 function hasHeadroom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, now: number): boolean {
   return (
-    // A lease is within the limit in force, but run-time limits and grants do not change a limit in shadow mode.
+    // A run-time limit or grant may exceed the limit in shadow mode, and the lease follows the former: ask the database.
     (share.shadow === null || (numbers.set === null && numbers.granted === 0)) &&
     free.requests >= share.requests &&
     free.amount >= share.amount &&

@@ -136,18 +136,18 @@ export function createExpectations(
     };
   }
 
-  function mostCost(ctx: Context, model: ModelConfig, upstream: UpstreamConfig, is_other: boolean): number {
+  function mostCost(ctx: Context, model: ModelConfig, upstream: UpstreamConfig, is_other_api: boolean): number {
     const tokens = mostTokensOf(ctx, model, upstream);
     const route = { upstream: upstream.name, at: ctx.get('request.received_at') };
     // The overshoot of typical reservations is computed for one run: see `overshootBound`.
     const runs = reserve === 'typical' && textsOf(ctx) === 1 ? { runs: choicesOf(ctx), compactions: 0 } : {};
-    const server_tools = !is_other && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
+    const server_tools = !is_other_api && (ctx.get('request.server_tool_uses') as Record<string, number> | undefined);
     const usage = {
       ...tokens,
-      ...(is_other && { runs: tokens.other_runs }),
+      ...(is_other_api && { runs: tokens.other_runs }),
       ...runs,
       // Other models have their own output limit.
-      output: is_other ? model.max_output_tokens : tokens.output,
+      output: is_other_api ? model.max_output_tokens : tokens.output,
       cache_ttl: cacheLifetime(ctx),
       asked: servedAsRequested((path) => ctx.get(path)),
       audio: audioOf(ctx, models.price(model, route)),
@@ -299,7 +299,7 @@ function cacheLifetime(ctx: TokenFacts): string {
   return asked === 'none' && !definitionOf(ctx.get('route.protocol')).kept.cache_lifetimes ? '5m' : asked;
 }
 
-/** The context window of a request; a beta header may ask for a longer one than the model's. */
+/** The context window of a request; a beta header may request a longer one than the model's. */
 export function windowOf(ctx: TokenFacts, { context_window }: ModelConfig): number {
   return Math.max(context_window, ctx.get('request.context_window') ?? 0);
 }

@@ -135,7 +135,7 @@ export class Heartbeat {
   }
 
   /** Reports that the database may have reservations unknown to this process; the next heartbeats release them. */
-  doubt(): void {
+  suspectUnknownReservations(): void {
     this.#doubtful_beats = BEATS_AFTER_ERROR;
   }
 
@@ -181,7 +181,7 @@ export class Heartbeat {
     for (;;) {
       const [row] = await database.query<{ orphans: number }>(
         'recover_orphans',
-        // A stopped clock says nothing about when the server started.
+        // A stopped clock is no evidence of when the server started.
         `select recover_orphans($1::timestamptz, $2, make_interval(secs => $3),
            case when $1::timestamptz is null then pg_postmaster_start_time() else '-infinity' end) as orphans`,
         [databaseTime(clock), dead, DEAD_AFTER_SECONDS],

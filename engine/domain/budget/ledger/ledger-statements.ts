@@ -187,12 +187,12 @@ export class LedgerStatements {
     await database.query('correct_leases', 'select correct_leases($1, $2)', [databaseTime(clock), process_id]);
   }
 
-  /** Reads counters without headroom, and asks all processes to return their leases on them. */
+  /** Reads counters without headroom, and requests all processes to return their leases on them. */
   recall(names: readonly CounterName[]): Promise<readonly CounterSnapshot[]> {
     return this.#readSnapshots('recall_leases', 'l.counters, recall_leases(l.ids)', names, (found) => found);
   }
 
-  /** Reads counters in the order given; equal names share the result of `read`. */
+  /** Reads counters in the order of `names`; equal names share the result of `read`. */
   async #readSnapshots<Read>(
     statement: string,
     columns: string,

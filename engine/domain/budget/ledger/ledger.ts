@@ -169,7 +169,7 @@ export class DatabaseLedger implements Ledger, Books {
     } catch (error) {
       delete this.#open[request_id];
       // The commit may have succeeded although its reply was lost.
-      if (!isPermanent(error)) this.#heartbeat.doubt();
+      if (!isPermanent(error)) this.#heartbeat.suspectUnknownReservations();
       throw asStoreError(error);
     }
   }
@@ -228,7 +228,7 @@ export class DatabaseLedger implements Ledger, Books {
       await this.#groups.releases.run(request_id);
     } catch (error) {
       this.#options.log.debug({ err: error, request_id }, 'could not release a reservation yet');
-      this.#heartbeat.doubt();
+      this.#heartbeat.suspectUnknownReservations();
     } finally {
       if (finished !== undefined) this.#leases!.headroom.settled(finished);
       delete this.#open[request_id];
@@ -289,7 +289,7 @@ export class DatabaseLedger implements Ledger, Books {
 
   forget(request_id: string): void {
     delete this.#open[request_id];
-    this.#heartbeat.doubt();
+    this.#heartbeat.suspectUnknownReservations();
   }
 
   /**
@@ -545,7 +545,7 @@ const MIN_SAMPLES = 20;
 const MAX_SAMPLES = 1000;
 const SHARE = 0.95;
 
-/** Buckets grow by 10 %; the last one holds everything above 2^53. */
+/** Buckets grow by 10 %; the last one counts everything above 2^53. */
 const GROWTH = Math.log(1.1);
 const BUCKETS = Math.ceil(Math.log(Number.MAX_SAFE_INTEGER) / GROWTH) + 1;
 

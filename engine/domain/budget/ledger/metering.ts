@@ -340,7 +340,7 @@ interface BillEndingCircumstances {
   readonly relayed_bytes: number;
 }
 
-/** Statuses from 500 that say the upstream did not process the request. */
+/** Statuses from 500 with which the upstream did not process the request. */
 const NOT_TAKEN: ReadonlySet<number> = new Set([501, 503, 529]);
 
 /** Errors of the upstream; with these an earlier disconnect of the client does not matter. */

@@ -50,7 +50,7 @@ export const RUN_TIME_RULE = 'set at run time';
 const PPM_PER_PERCENT = 10_000;
 const PPM = 1_000_000;
 
-/** Percent as whole millionths, rounded down so that the bound holds. */
+/** Percent as whole millionths, rounded down so that the bound is not exceeded. */
 export function percentToPpm(percent: number): number {
   // 0.07 % is 700 millionths, although 0.07 * 10,000 is a little more and 0.29 * 10,000 a little less.
   return Math.floor(percent * PPM_PER_PERCENT + 1e-6);

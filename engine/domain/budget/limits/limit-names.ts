@@ -179,15 +179,15 @@ function requireKnown(
   throw new OperationError(`there is no ${scope} "${name}": ${didYouMean(name, known, there_are)}`);
 }
 
-function keyOf(scope: SpendScope, given: string): string {
-  const key = textOf(scope, given);
+function keyOf(scope: SpendScope, input: string): string {
+  const key = textOf(scope, input);
   if (scope !== 'user') return key;
   if (/\s/.test(key)) throw new OperationError('the user contains a space; expected an e-mail address');
   return key.toLowerCase();
 }
 
-function textOf(what: string, given: string): string {
-  const text = nameOf(what, given);
+function textOf(what: string, input: string): string {
+  const text = nameOf(what, input);
   rejectCredential(what, text);
   return text;
 }
@@ -226,7 +226,7 @@ export function describeUnlimited({ rules }: Pick<LimitInForce, 'rules'>): strin
   return enforced.length > 0 ? 'limited for some requests' : 'no limit';
 }
 
-/** Says that a counter is a personal grant within a shared limit; `undefined` for other counters. */
+/** A note that a counter is a personal grant within a shared limit; `undefined` for other counters. */
 export function describePersonal({
   of: { user, ...shared },
   rules,

@@ -307,7 +307,7 @@ interface StatusRow {
 }
 
 /**
- * Reads counters with their limits, in the order given. Raises store_unavailable.
+ * Reads counters with their limits, in the order of the input. Raises store_unavailable.
  * @param if_granted a further grant to assume, in the unit of each counter
  */
 export async function readLimits(at: LimitsAt, names: readonly CounterName[], if_granted = 0): Promise<LimitInForce[]> {

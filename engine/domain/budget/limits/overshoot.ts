@@ -26,7 +26,7 @@ export interface Overshoot {
   /** Under `reserve: typical` with a limit in USD. */
   readonly most_expensive?: MostExpensiveRequest;
   readonly not_bounded: readonly string[];
-  /** Upstreams that do not declare to enforce `max_completion_tokens`; only under a reservation of the longest answer. */
+  /** Upstreams that do not declare to enforce `max_completion_tokens`; only under a reservation of the longest response. */
   readonly unbounded_at?: readonly string[];
 }
 

@@ -409,7 +409,7 @@ export function createLimitCheck(services: Pick<Services, 'config' | 'clock' | '
 
   return {
     /**
-     * Reserves on the shared limits, else on the user's personal grants. Raises store_unavailable, with headers that say
+     * Reserves on the shared limits, else on the user's personal grants. Raises store_unavailable, with headers that show
      * that limits cannot be read, and the errors of `reserve`.
      */
     async check<Decision extends MoveDecision>(

@@ -213,7 +213,7 @@ export function compileLimits(config: GatewayConfig, condition: Services['condit
         }
         if (!limited && !matching && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
       }
-      // The value of `spend_limits` without an applicable limit, else `allow` only if all limits say so.
+      // The value of `spend_limits` without an applicable limit, else `allow` only if all limits allow it.
       return { demands, on_store_error: on_store_error ?? otherwise };
     },
   };

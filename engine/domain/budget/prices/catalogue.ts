@@ -4,7 +4,7 @@ import type { DatedPricing, PricingConfig } from '../../../base/contract/config.
 import { feeToPico, priceToPico } from '../../../base/kit/money.ts';
 
 /**
- * How long an answer of a model can be, which the catalogue of prices does not have. Facts of the vendors' documentation, as
+ * Output limits of models, which the price catalogue does not have. Facts of the vendors' documentation, as
  * `model_prices_and_context_window.json` of litellm 1.110.2 (MIT, 2026-11) lists them, and of Anthropic's list of models.
  */
 const LONGEST: readonly (readonly [tokens: number, ...models: readonly RegExp[]])[] = [
@@ -120,7 +120,7 @@ const CHARGED: ReadonlySet<string> = new Set([
   ...['web_searches_kcount', 'storage_searches_kcount'],
 ]);
 
-/** `undefined` where something else is charged too, such as sound or each request: the tokens alone would say too little. */
+/** `undefined` if the price has other parts, such as audio or a fee per request: the tokens alone would be too cheap. */
 function toPricing(prices: ModelPrice): PricingConfig | undefined {
   const keys = Object.keys(prices).filter((key) => prices[key] !== undefined);
   if (!keys.every((key) => CHARGED.has(key))) return undefined;

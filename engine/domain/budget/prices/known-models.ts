@@ -1,4 +1,4 @@
-/** Models as requests meet them: what gateway.yaml says of each, and what the catalogue knows where it says nothing. */
+/** Models for requests: the values of gateway.yaml, completed from the price catalogue. */
 import { LRUCache } from 'lru-cache';
 import type { GatewayConfig, ModelConfig, ModelSetting } from '../../../base/contract/config.ts';
 import type { GatewayFile } from '../../../base/contract/config-files.ts';
@@ -8,11 +8,11 @@ import { idsAt, lookUp } from './catalogue.ts';
 type FileModel = GatewayFile['models'][number];
 type Addresses = readonly Pick<GatewayFile['upstreams'][number], 'name' | 'base_url'>[];
 
-/** What clients assume of a model whose window is not stated. */
+/** Context window that clients assume for an unknown model, in tokens. */
 const DEFAULT_CONTEXT_WINDOW = 200_000;
-/** Bound of an answer that neither its client nor gateway.yaml bounds: what nearly all models of today can say. */
+/** Output limit without one in the request or gateway.yaml, in tokens: nearly all current models support it. */
 const DEFAULT_OUTPUT_TOKENS = 8192;
-/** Part of its window that such an answer may take at most, so that there is room for what is asked: by default, and of a known model. */
+/** Largest share of the context window for that output limit, so that the input fits: by default, and of a known model. */
 const DEFAULT_OUTPUT_SHARE = 0.25;
 const KNOWN_OUTPUT_SHARE = 0.5;
 
@@ -22,7 +22,7 @@ const MODEL_SETTINGS: readonly ModelSetting[] = [
   ...(['supports.sampling', 'supports.prompt_cache_1h'] as const),
 ];
 
-/** What the catalogue says of what gateway.yaml leaves out: the smallest window at any upstream, and the longest answer. */
+/** Catalogue values for keys that gateway.yaml omits: the smallest context window at any upstream, and the output limit. */
 function fromCatalogue(
   { id, pricing, context_window, max_output_tokens, upstream_ids }: FileModel,
   upstreams: Addresses,
@@ -43,8 +43,8 @@ function fromCatalogue(
 }
 
 /**
- * A model as requests meet it.
- * @param isWritten whether gateway.yaml says something at a place.
+ * A model for requests: the configured one, completed from the catalogue.
+ * @param isWritten whether gateway.yaml has a value at a path.
  */
 export function shapeModel(
   model: FileModel,
@@ -86,7 +86,7 @@ export function modelById(id: string, { upstreams }: Pick<GatewayConfig, 'upstre
 
 const REMEMBERED_MAX = 1000;
 
-/** Makes a `modelById` for a configuration that gives the same object for the same id, for as long as it is remembered. */
+/** Creates a `modelById` for a configuration; it returns the same object for the same id while the id is cached. */
 export function modelFinder(config: Pick<GatewayConfig, 'upstreams'>): (id: string) => ModelConfig | undefined {
   const remembered = new LRUCache<string, ModelConfig>({ max: REMEMBERED_MAX });
   return (id) => {
@@ -103,7 +103,7 @@ export function modelOf(config: GatewayConfig, id: string): ModelConfig | undefi
   return config.from_model_lists ? modelById(id, config) : config.models.find((model) => model.id === id);
 }
 
-/** All that the catalogue has of the providers at the addresses of the upstreams, for a gateway.yaml that names no models. */
+/** All catalogue models of the providers at the addresses of the upstreams, for a gateway.yaml without models. */
 export function cataloguedModels(config: Pick<GatewayConfig, 'upstreams'>): readonly ModelConfig[] {
   const ids = new Set(config.upstreams.flatMap(({ base_url }) => idsAt(base_url)));
   return [...ids].flatMap((id) => modelById(id, config) ?? []);
@@ -112,12 +112,12 @@ export function cataloguedModels(config: Pick<GatewayConfig, 'upstreams'>): read
 const DATE = /[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$/;
 const ENDING = /-(?:latest|0)$/;
 
-/** An id without what tells one name of a model from another: its date, `-latest`, or the `-0` of a first version. */
+/** An id without the suffixes that distinguish names of one model: a date, `-latest`, or the `-0` of a first version. */
 export function plainName(id: string): string {
   return id.replace(DATE, '').replace(ENDING, '');
 }
 
-/** Ids and globs for all names of the model that an id means, itself the first; a glob stays as it is. */
+/** Ids and globs for all names of a model, its id first; a glob stays unchanged. */
 export function namesMeant(id: string): readonly string[] {
   if (id.includes('*')) return [id];
   const plain = plainName(id);
@@ -127,11 +127,11 @@ export function namesMeant(id: string): readonly string[] {
 /** The date of a version that providers put behind a model's name: `coder-1-20260301`, `coder-1-2026-03-01`, `coder-1@20260301`. */
 const SNAPSHOT = /[-@:](?:\d{8}|\d{4}-\d{2}-\d{2})$/;
 
-/** The model of gateway.yaml that an upstream's name for a model stands for; `undefined` for a name that nobody knows. */
+/** The model of gateway.yaml for an upstream's name of a model; `undefined` for an unknown name. */
 export type AnsweringModel = (name: string, upstream: string, requested: string) => ModelConfig | undefined;
 
 /**
- * Finds models by what upstreams call them: the name configured for the upstream, the id, an alias, or a dated version of one
+ * Finds models by their names at upstreams: the name configured for the upstream, the id, an alias, or a dated version of one
  * of these, with or without the name of a vendor before a slash. Where several go by one name, or by one name but for its vendor,
  * it is the requested one.
  * @param find the model of an id where gateway.yaml names none.
@@ -155,14 +155,21 @@ export function answeringModels(
     return models.find(({ upstream_ids }) => upstream_ids[upstream] === name) ?? by_name.get(name) ?? find?.(name);
   };
   return (name, upstream, requested) => {
-    const asked = by_id.get(requested) ?? find?.(requested);
-    // Nearly every answer.
-    if (asked !== undefined && (name === asked.id || name === asked.upstream_ids[upstream])) return asked;
+    const requested_model = by_id.get(requested) ?? find?.(requested);
+    // Nearly every response.
+    if (
+      requested_model !== undefined &&
+      (name === requested_model.id || name === requested_model.upstream_ids[upstream])
+    )
+      return requested_model;
     const undated = name.replace(SNAPSHOT, '');
-    if (asked !== undefined && namesOf(asked, upstream).some((own) => isShortFor(own.replace(SNAPSHOT, ''), undated)))
-      return asked;
+    if (
+      requested_model !== undefined &&
+      namesOf(requested_model, upstream).some((own) => isShortFor(own.replace(SNAPSHOT, ''), undated))
+    )
+      return requested_model;
     for (const spelling of spellingsOf(name)) {
-      const found = findAs(spelling, upstream, asked);
+      const found = findAs(spelling, upstream, requested_model);
       if (found !== undefined) return found;
     }
     return undefined;

@@ -47,7 +47,7 @@ export const SERVED_PRICES = {
 
 type ServedPrices = NonNullable<EffectivePrice['served']>;
 
-/** What providers call the ordinary way, whose price is that of the model. */
+/** Provider names of the default tier, which has the price of the model. */
 const ORDINARY: Readonly<Record<keyof Served, ReadonlySet<string>>> = {
   // Those that cost less without a price of their own cost what the model costs.
   service_tier: new Set(['default', 'standard', 'standard_only', 'on_demand', 'flex', 'batch']),
@@ -55,10 +55,10 @@ const ORDINARY: Readonly<Record<keyof Served, ReadonlySet<string>>> = {
   inference_geo: new Set(['global', 'not_available']),
 };
 
-/** What leaves the choice to settings at the provider. */
+/** Values that leave the choice to settings at the provider. */
 const LEFT_OPEN: ReadonlySet<string> = new Set(['auto']);
 
-/** Two names of one tier: what is asked for by one of them is answered by either. */
+/** Two names of one tier: a request with one of them may get a response with either. */
 const SAME_TIER: ReadonlyMap<string, string> = new Map([
   ['fast', 'priority'],
   ['priority', 'fast'],
@@ -104,7 +104,7 @@ export function servedOf(names: { readonly [Field in keyof Served]?: Served[Fiel
   };
 }
 
-/** How a client asked to be served, by the facts of its request. */
+/** Requested service tier, speed and region, by the facts of the request. */
 export function servedAsRequested(
   fact: (path: 'request.service_tier' | 'request.speed' | 'request.inference_geo') => string | undefined,
 ): Served {
@@ -130,16 +130,16 @@ export function unpricedServing(price: Pick<EffectivePrice, 'served'>, served: S
   return SERVED_FIELDS.filter((field) => namesFor(price.served, field, served[field]) === undefined);
 }
 
-/** The rates that an answer is billed at, of which the most expensive counts: several only where it names what has no price. */
+/** The rates of a response, of which the most expensive counts; several only if it names an unpriced tier, speed or region. */
 export function billedRates(price: EffectivePrice, served: Served): readonly TokenRates[] {
   return ratesFor(price, (field) => namesFor(price.served, field, served[field])?.slice(0, 1));
 }
 
-/** The rates that a request may come to be billed at, by what it asks for. A tier that is asked for need not be granted. */
+/** The rates at which a request may be billed. The provider need not grant a requested tier. */
 export function possibleRates(price: EffectivePrice, asked: Served): readonly TokenRates[] {
   return ratesFor(price, (field) => {
     const name = asked[field];
-    // Without a word on it, an account may be set to anything; only speed is ordinary then.
+    // If the request has no tier, settings of the account decide; only the speed is then the default.
     if (name === undefined ? field !== 'speed' : LEFT_OPEN.has(name)) return undefined;
     const names = namesFor(price.served, field, name);
     return names === undefined || field === 'inference_geo' ? names : ['', ...names];
@@ -156,7 +156,7 @@ function ratesFor(
   return everyWay(names).map((way) => served.rates[keyOf(way)]!);
 }
 
-/** The priced names that a name of the wire means, the likeliest first; `undefined` for one without a price. */
+/** The priced names for a name in a request or response, the likeliest first; `undefined` for an unpriced name. */
 function namesFor(
   served: ServedPrices | undefined,
   field: keyof Served,
@@ -188,7 +188,7 @@ function moreExpensive(a: TokenRates, b: TokenRates): TokenRates {
 export interface PricePeriod {
   readonly from: number;
   readonly until: number;
-  /** `undefined`: gateway.yaml says nothing about it. */
+  /** `undefined`: gateway.yaml has no price for it. */
   readonly price: EffectivePrice | undefined;
   /** Index of the entry of `prices.rows` that applies, whether it sets the price or multiplies it. */
   readonly row: number | undefined;
@@ -196,7 +196,7 @@ export interface PricePeriod {
 
 type Pico = EffectivePrice['pico'];
 
-/** What a request used that used nothing. */
+/** The usage of a request that used nothing. */
 export const NO_TOKENS: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
 const CACHE_RATIOS: Partial<Record<keyof TokenPrices, readonly [number]>> = {
@@ -284,7 +284,7 @@ export function picoFor({ pico, long_context }: TokenRates, usage: TokenCounts):
 }
 
 /**
- * What several runs cost together, each by its model; uses of tools cost what they cost for the model that was asked for. A
+ * Cost of several runs, each by its model; uses of tools have the price of the requested model. A
  * request that takes one run is rounded once.
  */
 export function costOfParts(
@@ -334,7 +334,7 @@ function datedRow(row: PriceRowConfig, index: number) {
 
 type CataloguePrice = ReturnType<typeof cataloguePrice>;
 
-/** `key` tells it from all other prices of the model. */
+/** `key` distinguishes it from all other prices of the model. */
 function cataloguePrice({ pricing, from }: DatedPricing) {
   return { pricing, key: JSON.stringify(pricing), from: from === undefined ? -Infinity : midnightOf(from)! };
 }
@@ -356,13 +356,14 @@ function compiler(config: GatewayConfig) {
       listed: CataloguePrice | undefined,
       contract: number,
     ): EffectivePrice | undefined => {
-      const { pricing: given = own ?? listed?.pricing, multiplier = 1 } = found?.row ?? {};
-      const pricing = given ?? prices?.unknown_model;
+      const { pricing: written = own ?? listed?.pricing, multiplier = 1 } = found?.row ?? {};
+      const pricing = written ?? prices?.unknown_model;
       if (pricing === undefined) return undefined;
       const name = `${found?.index} ${contract} ${listed?.key}`;
       let price = computed.get(name);
       if (price === undefined) {
-        const source = given === undefined ? 'prices.unknown_model' : (found?.source ?? (own ? 'models' : 'catalogue'));
+        const source =
+          written === undefined ? 'prices.unknown_model' : (found?.source ?? (own ? 'models' : 'catalogue'));
         const multipliers = [multiplier, contract].filter((factor) => factor !== 1);
         price = { source, ...amountsOf(pricing, multipliers, model) };
         computed.set(name, price);

@@ -77,7 +77,7 @@ export type PriceFindings = ReturnType<typeof findPriceProblems>;
 
 const DAY_MS = 86_400_000;
 
-/** From so many days on a catalogue is said to be old: providers change prices a few times a year. */
+/** Age in days from which a catalogue is reported as outdated: providers change prices a few times a year. */
 export const CATALOGUE_DAYS_MAX = 180;
 
 interface OtherPrice {

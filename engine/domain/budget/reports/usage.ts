@@ -325,7 +325,7 @@ export function reportUsage(
       : read<UsageRow>(`${text} limit ?`, [...values, most_rows + 1]));
     if (most_rows !== undefined && rows.length > most_rows) {
       throw new OperationError(
-        `that is more than ${most_rows} rows to add up: ask for a shorter time, for days instead of hours, or by less`,
+        `the report adds up more than ${most_rows} rows: use a shorter period, days instead of hours, or fewer dimensions`,
       );
     }
     const exact = (row: UsageRow) => Object.fromEntries(AMOUNTS.map((amount) => [amount, BigInt(row[amount])]));
@@ -409,7 +409,7 @@ export function summarizeUsage(
 /** Usage with its total, limited to a number of rows. */
 export type UsageSummary = ReturnType<typeof summarizeUsage>;
 
-/** Key of a row; rows without a place of their own are told apart by their times only. */
+/** Key of a row; rows that are added up as others differ by their times only. */
 function keyOf(row: UsageRow, by: readonly UsageDimension[], is_own = true): string {
   return JSON.stringify([is_own, ...by.map((name) => (is_own || isTime(name) ? row[name] : null))]);
 }
@@ -453,8 +453,8 @@ export function cacheHitRatio(sums: Omit<UsageRow, UsageDimension>): number | nu
 }
 
 /** A row of usage for JSON; adjustments and possible charges only where there are any. */
-export function usageJson(given: UsageRow) {
-  const { cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd, ...row } = given;
+export function usageJson(sums_of_row: UsageRow) {
+  const { cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd, ...row } = sums_of_row;
   return {
     ...row,
     cost_usd: nanoToUsd(cost_nano_usd),

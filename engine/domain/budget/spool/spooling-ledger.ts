@@ -283,7 +283,7 @@ interface Entry {
 }
 
 export interface SpoolOptions extends SpoolFilesOptions {
-  /** Capacity; beyond it requests are refused. Default: 256 MiB. */
+  /** Capacity; beyond it requests are rejected. Default: 256 MiB. */
   readonly max_bytes?: number;
 }
 
@@ -412,7 +412,7 @@ export class Spool {
   }
 
   /**
-   * Writes the rows of all ended requests of the current database, several at a time. A row that the ledger refuses for good is set
+   * Writes the rows of all ended requests of the current database, several at a time. A row that the ledger rejects for good is set
    * aside. Raises transient errors of `write`; the rest stays for the next run.
    */
   drain(write: WriteRow): Promise<void> {
@@ -467,7 +467,11 @@ export class Spool {
     const was_full = this.#is_full;
     this.#is_full = bytes >= max_bytes;
     if (!this.#is_full) return;
-    if (!was_full) log.error({ spool_dir: spool_dir(), bytes }, 'the spool is full; requests are refused');
+    if (!was_full)
+      log.error(
+        { spool_dir: spool_dir(), bytes },
+        'the spool is full; requests are rejected until the database is available',
+      );
     throw new SpoolError(`the spool is full (${Math.ceil(max_bytes / MIB)} MiB)`);
   }
 

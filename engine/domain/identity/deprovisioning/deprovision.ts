@@ -4,11 +4,11 @@ import type { Telemetry } from '../../../base/contract/telemetry.ts';
 import { storable } from '../../../base/kit/storable.ts';
 import type { Actor, AdminAction, Changing } from '../../audit/index.ts';
 
-/** What to end, beside all sessions. `suspend`: personal tokens are refused until the person is admitted again. */
+/** What to end, beside all sessions. `suspend`: personal tokens are rejected until the person is admitted again. */
 interface Deprovisioning {
   readonly user: string;
   readonly actor: Actor;
-  /** A reason for people, such as "the identity provider refused"; never a secret. */
+  /** A reason for people, such as "the identity provider rejected the account"; never a secret. */
   readonly because: string;
   readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
 }
@@ -127,7 +127,7 @@ export function withOwnTokens<Row extends OwnerStatus & Pick<OwnTokens, 'own_tok
   return { ...row, own_tokens_suspended: has_some && suspended, own_tokens_suspend_at: has_some ? suspends_at : null };
 }
 
-/** Reports to telemetry a change that the gateway made by itself, after an answer of the identity provider. */
+/** Reports to telemetry a change that the gateway made by itself, after a response of the identity provider. */
 export function reportOwnChange(
   { telemetry, clock }: { readonly telemetry: Pick<Telemetry, 'operation'>; readonly clock: Pick<Clock, 'now'> },
   action: AdminAction,

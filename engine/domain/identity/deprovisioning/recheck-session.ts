@@ -26,7 +26,7 @@ interface Occasion {
 
 /**
  * Result of a check. `stays`: the session stays, still locked. Unlocked: `unreadable`: no key decrypts its grant; `other_provider`:
- * its grant is of a former identity provider; `unaskable`: it has no usable grant; `unavailable`: no usable answer. Ended: `refused`
+ * its grant is of a former identity provider; `unaskable`: it has no usable grant; `unavailable`: no usable response. Ended: `refused`
  * by the provider; `not_admitted` by the configuration: the person was deprovisioned; `other_identity`: it is another person now.
  */
 export type Rechecked =
@@ -103,9 +103,9 @@ async function endAsRefused(
   { id, person }: TakenSession,
   { message }: ProviderError,
 ): Promise<void> {
-  await identity.sessions.end(id, 'the identity provider refused to renew it');
+  await identity.sessions.end(id, 'the identity provider did not renew it');
   const fields = { email: person.email, session: id, reason: message };
-  log.info(fields, 'ended a session that the identity provider refused to renew');
+  log.info(fields, 'ended a session that the identity provider did not renew');
 }
 
 async function decide(
@@ -178,7 +178,7 @@ async function deprovisionAsRefused(
 
 /**
  * Result of a check of a person. `verified`: recorded. `not_admitted` by the configuration: deprovisioned. `refused` by the
- * provider. `unaskable`: no usable grant. `busy`: a renewal is in progress, which checks as well. `unavailable`: no usable answer.
+ * provider. `unaskable`: no usable grant. `busy`: a renewal is in progress, which checks as well. `unavailable`: no usable response.
  */
 export type AccountCheck = 'verified' | 'not_admitted' | 'refused' | 'unaskable' | 'busy' | 'unavailable';
 
@@ -186,7 +186,7 @@ export type AccountCheck = 'verified' | 'not_admitted' | 'refused' | 'unaskable'
 const TAKEN_MS = 60_000;
 const RANK: readonly AccountCheck[] = ['unaskable', 'refused', 'busy', 'unavailable'];
 
-/** Checks a person with the grants of their sessions until one verifies them. A refused session ends. Raises store_unavailable. */
+/** Checks a person with the grants of their sessions until one verifies them. A rejected session ends. Raises store_unavailable. */
 export async function checkAccount(context: AccountCheckContext, email: string): Promise<AccountCheck> {
   const { database, clock } = context;
   const sessions = await database.query<{ id: string }>(
@@ -228,12 +228,12 @@ function busyElsewhere(error: unknown): 'busy' {
 }
 
 async function checkWithSession(context: AccountCheckContext, taken: TakenSession): Promise<AccountCheck> {
-  const rechecked = await recheckSession(context, taken, { when: 'when the identity provider was asked about them' });
+  const rechecked = await recheckSession(context, taken, { when: 'when the identity provider was queried about them' });
   const { outcome } = rechecked;
   if (outcome === 'stays') return noteVerified(context, { id: taken.id, ...rechecked });
   if (outcome === 'unavailable') {
     const fields = { email: taken.person.email, session: taken.id, reason: rechecked.error.message };
-    context.log.warn(fields, 'the identity provider gave no usable answer about a person; nothing was changed');
+    context.log.warn(fields, 'the identity provider returned no usable response about a person; nothing was changed');
   }
   return outcome === 'unavailable' || outcome === 'refused' || outcome === 'not_admitted' ? outcome : 'unaskable';
 }
@@ -258,7 +258,7 @@ export async function noteVerified(
 /** Suspends the personal tokens of a person, on every replica within a second, until they are admitted again. Raises store_unavailable. */
 async function suspendAsRefused(context: AccountCheckContext, email: string): Promise<void> {
   const { database, clock, identity, log } = context;
-  const because = 'the identity provider refused to renew the sign-in';
+  const because = 'the identity provider did not renew the sign-in';
   const [row] = await database.query<{ suspended: boolean }>(
     'person_suspend',
     'select suspend_person($1, $2, $3) as suspended',
@@ -309,7 +309,7 @@ export function startAccountChecks(
       const due = await takeDue(interval_ms);
       if (due.length === 0) break;
       while (due.length > 0 && !isOver() && !is_away) {
-        // A person without an answer waits for an interval, so that one who never has an answer does not delay others.
+        // A person without a response waits for an interval, so that a person who never gets one does not delay others.
         const email = due.shift()!;
         const answer = await checkAndReport(context, email);
         checked++;
@@ -374,7 +374,7 @@ export function startAccountChecks(
       `update principals set suspension_put_off_until = $2 where id in (select p.id ${soon})`,
       values,
     );
-    log.warn({}, 'the identity provider gives no usable answer: suspensions of access tokens are postponed');
+    log.warn({}, 'the identity provider returns no usable response: suspensions of access tokens are postponed');
   }
 
   let timer = clock.after(MINUTE_MS, tick);

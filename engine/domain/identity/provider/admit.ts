@@ -41,7 +41,7 @@ type Refusal = Exclude<Admission, { person: Person }>;
 
 export type AdmissionConfig = Pick<AuthConfig, 'teams' | 'projects'> & { readonly oidc: OidcConfig };
 
-/** Decides whether a verified person may use the gateway, and as whom; a refusal names a missing scope. */
+/** Decides whether a verified person may use the gateway, and as whom; a rejection names a missing scope. */
 export function admit(claims: Claims, auth: AdmissionConfig, scopes?: SignInScopes): Admission {
   const { oidc } = auth;
   const gapOf = (claim: string) => {

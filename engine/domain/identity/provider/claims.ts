@@ -96,13 +96,13 @@ const UNUSABLE =
 const TOO_MANY =
   'You are in more groups than this gateway can store. Ask your administrator to select the relevant ones in gateway.yaml.';
 
-/** A claim that is one short line of text; `undefined` when it is missing or empty. Raises Unusable. */
+/** A claim that is a string of one short line; `undefined` when it is missing or empty. Raises Unusable. */
 export function readText(claims: Claims, claim: string, key: string): string | undefined {
   const value = lookUpClaim(claims, claim) ?? '';
   if (value === '') return undefined;
   if (typeof value !== 'string') {
     const hint = Array.isArray(value) ? `; for its first element name ${pointerTo(claim, ['0'])}` : '';
-    throw new Unusable(`the claim ${claim} (${key}) must be a text, not ${kindOf(value)}${hint}`);
+    throw new Unusable(`the claim ${claim} (${key}) must be a string, not ${kindOf(value)}${hint}`);
   }
   if (value.length > MAX_TEXT) throw new Unusable(`the claim ${claim} (${key}) is longer than ${MAX_TEXT} characters`);
   if (UNPRINTABLE.test(value)) throw new Unusable(`the claim ${claim} (${key}) contains control characters`);
@@ -211,7 +211,7 @@ function kindOf(value: unknown): string {
   return `a ${typeof value}`;
 }
 
-/** The groups of a refused person, and possible reasons why none is admitted. */
+/** The groups of a rejected person, and possible reasons why none is admitted. */
 export type GroupMisses = ReturnType<typeof groupMisses>;
 
 const MAX_SHOWN = 20;

@@ -304,7 +304,7 @@ function clientAuthentication(oidc: OidcConfig, secret: string): (method: Secret
       : (_server, { client_id }, _form, headers) => headers.set('authorization', basicCredentials(client_id, secret));
 }
 
-/** A refusal of a new access token is about the token and its scopes, not about the person. */
+/** A rejected new access token concerns the token and its scopes, not the person. */
 function notThePerson(error: unknown): never {
   if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
   throw new ProviderError('invalid', error.message);
@@ -347,7 +347,7 @@ const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r
 
 /**
  * Reads a private key: PEM, or a JSON Web Key, whose `alg` and `kid` then count. An RSA key signs RS256 unless its `alg`
- * says otherwise, an EC key ES256, ES384 or ES512 by its curve, an Ed25519 key Ed25519.
+ * has another one, an EC key ES256, ES384 or ES512 by its curve, an Ed25519 key Ed25519.
  * @param variable the name of the secret. Raises StartError, which names that and nothing of the key.
  */
 function readClientKey(text: string, variable: string, key_id?: string) {
@@ -472,7 +472,7 @@ async function jsonOf(response: Response): Promise<Readonly<Record<string, unkno
   return typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
 }
 
-/** A request to the identity provider, answered with the whole body read. Raises ProviderError. */
+/** Sends a request to the identity provider, and reads the whole response. Raises ProviderError. */
 type ProviderFetch = (
   url: string,
   init: {
@@ -528,11 +528,11 @@ function createProviderFetch(
 }
 
 function statusProblem(status: number): [ProviderError['problem'], string] | undefined {
-  if (status === 429 || (status >= 500 && status <= 599)) return ['unavailable', `it answers HTTP ${status}`];
+  if (status === 429 || (status >= 500 && status <= 599)) return ['unavailable', `it returns HTTP ${status}`];
   if (status >= 300 && status <= 399) {
-    return ['invalid', `it answers HTTP ${status}, a redirect, which is not followed`];
+    return ['invalid', `it returns HTTP ${status}, a redirect, which the gateway does not follow`];
   }
-  return status >= 200 && status <= 499 ? undefined : ['invalid', `it answers HTTP ${status}`];
+  return status >= 200 && status <= 499 ? undefined : ['invalid', `it returns HTTP ${status}`];
 }
 
 function networkProblem(error: unknown, what: string, timeout_seconds: number): ProviderError {

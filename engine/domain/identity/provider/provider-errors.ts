@@ -11,7 +11,7 @@ export type Step =
   | 'userinfo endpoint'
   | 'revocation endpoint';
 
-/** Errors of OAuth 2 and OpenID Connect that refuse the person, not the gateway. */
+/** Errors of OAuth 2 and OpenID Connect that reject the person, not the gateway. */
 const REFUSED: ReadonlySet<string> = new Set([
   'access_denied',
   'account_selection_required',
@@ -36,7 +36,7 @@ interface ClientProblem {
   readonly cause?: unknown;
 }
 
-/** Describes why the provider gave no usable answer, without `secrets`: it may repeat what was sent. */
+/** Describes why the provider gave no usable response, without `secrets`: it may repeat what was sent. */
 export function toProviderError(
   error: unknown,
   step: Step,
@@ -70,7 +70,7 @@ function explain(client_problem: ClientProblem, step: Step): [ProviderProblem, s
       const is_json = client_problem.code === 'OAUTH_RESPONSE_IS_NOT_CONFORM';
       const form = is_json ? '' : ` without JSON (content-type: ${headers.get('content-type') ?? 'none'})`;
       const hint = step === 'discovery document' ? '; check auth.oidc.issuer_url' : '';
-      return [decides(step, status) ? 'refused' : 'invalid', `it answers HTTP ${status}${form}${hint}`];
+      return [decides(step, status) ? 'refused' : 'invalid', `it returns HTTP ${status}${form}${hint}`];
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
       const { attribute, expected, body } = client_problem.cause as Comparison;
@@ -85,7 +85,7 @@ function explain(client_problem: ClientProblem, step: Step): [ProviderProblem, s
   }
 }
 
-/** A refused renewal has 400 or 401; 403, 404 and others come from proxies, and would sign everyone out. */
+/** A rejected renewal has 400 or 401; 403, 404 and others come from proxies, and would sign everyone out. */
 function decides(step: Step, status: number): boolean {
   if (step === 'userinfo endpoint') return status === 401 || status === 403;
   return step === 'token endpoint' && (status === 400 || status === 401);

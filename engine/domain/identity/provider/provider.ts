@@ -14,7 +14,7 @@ export function newSignInAttempt(): SignInAttempt {
   return { state: random(), nonce: random(), code_verifier: random() };
 }
 
-/** What the identity provider says about a person: the claims of the ID token, completed from the userinfo endpoint. */
+/** Identity of a person from the provider: the claims of the ID token, completed from the userinfo endpoint. */
 export type Claims = Readonly<Record<string, unknown>>;
 
 /** Grant for later checks of a person. A secret: stored encrypted, never logged. Serializable as JSON. */
@@ -36,12 +36,12 @@ export interface Identified {
 }
 
 /**
- * Why the identity provider gave no usable answer. `unavailable`: down, silent or failing; retry. `refused`: it rejects the person.
+ * Why the identity provider gave no usable response. `unavailable`: down, silent or failing; retry. `refused`: it rejects the person.
  * `unaskable`: there is no usable grant. `invalid`: its response, or the registration of the gateway, must be fixed.
  */
 export type ProviderProblem = 'unavailable' | 'refused' | 'unaskable' | 'invalid';
 
-/** The identity provider gave no usable answer. The message is for the log, without secrets. */
+/** The identity provider gave no usable response. The message is for the log, without secrets. */
 export class ProviderError extends Error {
   readonly problem: ProviderProblem;
   readonly error: string | undefined;

@@ -4,7 +4,7 @@ import type { Background } from '../background.ts';
 import type { ClaimProblem } from '../sessions/people.ts';
 import type { AdmissionProblem } from './claims.ts';
 
-/** A refused sign-in. Of the claims it contains the groups only, and no token. */
+/** A rejected sign-in. Of the claims it contains the groups only, and no token. */
 export interface RefusedSignIn {
   readonly at: Date;
   /** Lower case; empty if the provider sent none. */
@@ -26,7 +26,7 @@ const MAX_CHARS = 300;
 
 const COLUMNS = 'at, email, subject, issuer, client, client_address, request_id, refused, detail, groups, expected';
 
-/** Records a refused sign-in for "appscli sessions explain"; the oldest are deleted. Errors are only logged. */
+/** Records a rejected sign-in for "appscli sessions explain"; the oldest are deleted. Errors are only logged. */
 export async function noteRefusal(
   { database, clock, log }: Omit<Background, 'every'>,
   refused: Omit<RefusedSignIn, 'at'>,
@@ -55,10 +55,10 @@ export async function noteRefusal(
       expected.map(text),
     ],
   );
-  await noted.catch((error) => log.warn({ err: error }, 'could not record a refused sign-in'));
+  await noted.catch((error) => log.warn({ err: error }, 'could not record a rejected sign-in'));
 }
 
-/** Filter of refusals; every field that is present must match. */
+/** Filter of rejections; every field that is present must match. */
 export interface RefusalFilter {
   readonly user?: string | undefined;
   readonly since?: Date | undefined;
@@ -72,7 +72,7 @@ function valuesOf({ user, since, until }: RefusalFilter): unknown[] {
   return [user === undefined ? null : storable(user.toLowerCase()), since ?? null, until ?? null];
 }
 
-/** Lists refusals, the newest first; `before`: id of a refusal, to list older ones. */
+/** Lists rejections, the newest first; `before`: id of a rejection, to list older ones. */
 export function listRefusals(
   database: Pick<Database, 'query'>,
   filter: RefusalFilter = {},
@@ -86,7 +86,7 @@ export function listRefusals(
   );
 }
 
-/** Counts the matching refusals. Raises store_unavailable. */
+/** Counts the matching rejections. Raises store_unavailable. */
 export async function countRefusals(database: Pick<Database, 'query'>, filter: RefusalFilter): Promise<number> {
   const [row] = await database.query<{ count: number }>(
     'refused_count',

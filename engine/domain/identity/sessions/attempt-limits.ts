@@ -27,7 +27,7 @@ export function createAttemptLimits(options: Omit<Background, 'every'> & Pick<Au
   const window_ms = window_seconds * 1000;
   const requests = createRateLimit({ clock, most: limits.requests, window_seconds });
   const refusals = createRateLimit({ clock, most: limits.refused_credentials, window_seconds });
-  /** End of the refusals by kind and address, on the monotonic clock. */
+  /** End of the rejections by kind and address, on the monotonic clock. */
   const refused = new LRUCache<string, number>(atMost(MAX_REFUSED));
   const warned = new LRUCache<string, true>({ max: MAX_REVOKED, ttl: window_ms });
   const warn = (fields: { readonly client_address: string; readonly kind: string }) => {

@@ -34,14 +34,14 @@ export interface PendingGrant extends Device {
   readonly expires_at: Date;
 }
 
-/** Answer to the poll of a device (RFC 8628 section 3.5). */
+/** Response to the poll of a device (RFC 8628 section 3.5). */
 export type PollResult =
   | { readonly outcome: 'pending' | 'slow_down' | 'expired' | 'unknown' }
   /** The code was used before, not as a retry; its session ended. */
   | { readonly outcome: 'used'; readonly session_id: string; readonly ended: boolean }
   | {
       readonly outcome: 'denied';
-      /** Why the person was refused, in a sentence; absent if the person declined. */
+      /** Why the person was rejected, in a sentence; absent if the person declined. */
       readonly because?: string | undefined;
       readonly surface?: string | undefined;
     }
@@ -152,7 +152,7 @@ export function createDeviceGrants(
         [storable(grant_id), storableJson(person), sealed_grant, later(0), later(COLLECT_MS)],
       ),
 
-    /** @param because why the person was refused; absent if the person declined. */
+    /** @param because why the person was rejected; absent if the person declined. */
     deny: (grant_id: string, because?: string) =>
       changed(
         'device_deny',
@@ -161,7 +161,7 @@ export function createDeviceGrants(
         [storable(grant_id), later(0), because === undefined ? null : storable(because)],
       ),
 
-    /** Reopens a refused grant for another person; `undefined` if the device got the refusal. */
+    /** Reopens a rejected grant for another person; `undefined` if the device has polled the rejection. */
     async reopen(user_code: string) {
       const code = readUserCode(user_code);
       if (code === undefined) return undefined;

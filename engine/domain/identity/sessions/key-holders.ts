@@ -15,7 +15,7 @@ export interface KeyHolders {
 export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, assertUnknown: async () => {} };
 
 const ANNOUNCED_MS = 30_000;
-/** Longer than a restart; then holders of old tokens are asked to sign in again. */
+/** Longer than a restart; then users with old tokens must sign in again. */
 const HELD_MS = 300_000;
 /** Shortest interval between queries for unknown ids, which may be invented. */
 const PAUSE_MS = 250;
@@ -96,4 +96,5 @@ export function openKeyHolders(
   };
 }
 
-const ROTATING = 'The signing key is being rotated, and this replica does not have it yet. Try again shortly.';
+const ROTATING =
+  'This replica does not have the signing key of your token. Try again shortly. If this persists, sign in again.';

@@ -59,7 +59,7 @@ export function createSessionTokens(options: {
   const entries = new LRUCache<string, Entry>({ max: MAX_CACHED, maxSize: MAX_CACHED_CHARS });
 
   const admit = ({ principal, expires_at }: Entry): Principal => {
-    if (clock.now() >= expires_at) throw expired(expires_at);
+    if (clock.now() >= expires_at) throw expiredError(expires_at);
     if (revocations.has(principal.token.id)) throw new StageError('credential_revoked', ENDED);
     return principal;
   };
@@ -179,7 +179,7 @@ function createPayloadReader(keys: SessionKeys, issuer: string, { assertUnknown 
       return payload;
     } catch (error) {
       // The signature is valid: these errors are about tokens of our own.
-      if (error instanceof errors.JWTExpired) throw expired(Number(error.payload.exp) * 1000);
+      if (error instanceof errors.JWTExpired) throw expiredError(Number(error.payload.exp) * 1000);
       if (error instanceof errors.JWTClaimValidationFailed && /^(?:iss|aud)$/.test(error.claim)) {
         const problem = `The session token was issued by another gateway. Sign in to ${issuer}.`;
         throw new StageError('credential_invalid', problem);
@@ -222,7 +222,7 @@ function notOurs(cause?: unknown): StageError {
   );
 }
 
-function expired(at: number): StageError {
+function expiredError(at: number): StageError {
   const when = new Date(at);
   // Only a leaked key can sign a number that is not a date.
   const since = Number.isNaN(when.getTime()) ? '' : ` on ${when.toISOString()}`;

@@ -35,7 +35,7 @@ export interface SessionSummary {
   readonly expires_at: Date;
   readonly revoked_at: Date | null;
   readonly revoked_because: string | null;
-  /** A replaced refresh token was refused, and its address has not renewed since: it may have been copied. */
+  /** A replaced refresh token was rejected, and its address has not renewed since: it may have been copied. */
   readonly refused_at: Date | null;
   readonly refused_from: string | null;
 }

@@ -25,7 +25,7 @@ const AWAY_REST_MS = 1000;
 const MAX_CACHED = 10_000;
 /** Separate caches, so that invented tokens cannot evict genuine ones. */
 const MAX_CACHED_UNKNOWN = 1000;
-/** Most pending lookups: abandoned ones stay until the database answers. */
+/** Most pending lookups: abandoned ones stay until the database responds. */
 const MAX_LOOKING = 10_000;
 const USE_INTERVAL_MS = 60_000;
 const FLUSH_MS = 5000;
@@ -104,7 +104,7 @@ export class AccessTokens implements BearerTokens {
     return this.#lookWithin(hash, LOOKUP_TIMEOUT_MS).then(
       (found) => this.#admit(found),
       (error) => {
-        throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
+        throw isPermanent(error) || error instanceof StageError ? error : storeUnavailableError(error);
       },
     );
   }
@@ -160,7 +160,7 @@ export class AccessTokens implements BearerTokens {
   #look(hash: string): Lookup {
     const running = this.#looking.get(hash);
     if (running !== undefined) return running;
-    if (this.#looking.size >= MAX_LOOKING) return Promise.reject(storeAway());
+    if (this.#looking.size >= MAX_LOOKING) return Promise.reject(storeUnavailableError());
     const lookup: Lookup = this.#lookups
       .run(hash)
       .then((row) => {
@@ -188,7 +188,7 @@ export class AccessTokens implements BearerTokens {
     const lookup = this.#look(hash);
     return new Promise((resolve, reject) => {
       // A result that has arrived is not late because this process is slow to read it.
-      const timer = this.#options.clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
+      const timer = this.#options.clock.after(patience_ms, () => setImmediate(() => reject(storeUnavailableError())));
       lookup.then(resolve, reject).finally(() => timer.close());
     });
   }
@@ -243,8 +243,8 @@ export class AccessTokens implements BearerTokens {
       const why = `is suspended: your identity provider did not renew your sign-in, or the gateway does not admit you. ${sign_in} to use the token again.`;
       throw refusal('credential_revoked', why);
     }
-    const why = `is suspended: you have not signed in for ${days} days. ${sign_in} to use the token again.`;
-    throw refusal('credential_expired', why);
+    const why = `is suspended: the identity provider has not confirmed you for ${days} days. ${sign_in} to use the token again.`;
+    throw refusal('credential_revoked', why);
   }
 }
 
@@ -260,7 +260,7 @@ function howToReplace({ verified_at }: OwnerStatus): string {
     : 'Create a new one in the console, or ask your administrator for one.';
 }
 
-function storeAway(cause?: unknown): StageError {
+function storeUnavailableError(cause?: unknown): StageError {
   const problem = 'The gateway cannot check access tokens now. Try again shortly.';
   return new StageError('store_unavailable', problem, { cause });
 }

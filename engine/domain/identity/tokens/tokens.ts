@@ -206,8 +206,8 @@ export function sessionEnded(): StageError {
 }
 
 /** Checks a name: a printable line of limited length. Raises OperationError. */
-export function nameOf(what: string, given: string): string {
-  const value = given.trim();
+export function nameOf(what: string, input: string): string {
+  const value = input.trim();
   if (value === '') throw new OperationError(`the ${what} is empty`);
   if (value.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
   if (!isPrintableLine(value)) {
@@ -282,7 +282,7 @@ export function listTokens(
 export interface GroupCount {
   readonly group: string;
   readonly in_force: number;
-  /** Of these, refused until their owner is verified again. */
+  /** Of these, rejected until their owner is verified again. */
   readonly suspended: number;
   readonly last_used_at: Date | null;
 }
@@ -345,7 +345,7 @@ export async function endTokensTheyLost(
   }
 }
 
-/** State of a token for requests. `suspended`: refused until its owner is admitted again. */
+/** State of a token for requests. `suspended`: rejected until its owner is admitted again. */
 type ShownState = TokenState | 'suspended';
 
 export type ShownToken = TokenSummary & {

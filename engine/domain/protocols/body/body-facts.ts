@@ -4,16 +4,15 @@ import type { Protocol } from '../../../base/contract/protocol.ts';
 import type { WantedTexts } from '../../../base/contract/request-body.ts';
 import type { CacheLifetime } from '../../../base/contract/services.ts';
 import type { RequestBody } from '../../../base/contract/stage.ts';
-import { isPrintableLine } from '../../../base/kit/text/printable.ts';
 import { definitionNamed, definitionOf } from '../definitions.ts';
-import { invalid, isObject, kindOf } from '../read-json.ts';
+import { flagAt, invalid, isObject, kindOf, optional } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
-import type { BodyReading } from './fields.ts';
+import { type BodyReading, modelIn } from './fields.ts';
 import type { Lifetime } from './lifetimes.ts';
 import { type PrivilegedChoice, type PrivilegedValue, readPrivileged } from './read-privileged.ts';
 import { readSession, type SessionReading } from './session.ts';
 
-/** Whether a parsed body asks for an hour or more where its API reads a lifetime. */
+/** Whether a parsed body requests an hour or more where its API reads a lifetime. */
 export function asksForHour(body: Json, protocol: string): boolean {
   return holdsLong(body, definitionOf(protocol).lifetimes);
 }
@@ -89,15 +88,9 @@ export async function readBodyFacts(
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(fields)}.`);
   const misplaced = otherApi(protocol, fields, base_path);
   if (misplaced !== undefined) throw misplaced;
-  const { model, stream } = fields;
-  if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists the models');
-  if (typeof model !== 'string' || model === '')
-    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
-  if (!isPrintableLine(model))
-    throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
-  if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
-    throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
-  }
+  if (fields.model === undefined) throw invalid('model', 'is required; GET /v1/models lists the models');
+  const model = modelIn(fields.model);
+  const stream = optional(fields, 'stream', flagAt) === true;
   const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
   const { bytes } = body;
   const found = readPrivileged(fields, isModel);
@@ -105,7 +98,7 @@ export async function readBodyFacts(
   return {
     ...reading,
     model,
-    stream: stream === true,
+    stream,
     input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
     input_tokens_max: bytes.length + unseen_tokens,
     cache_ttl: cache.most,
@@ -139,7 +132,7 @@ export function byPath(privileged: readonly PrivilegedValue[]): Record<string, P
   return by_path;
 }
 
-/** What a fallback asks for counts as asked for by the request: the most expensive is reserved, whichever model answers. */
+/** The tiers and speeds of a fallback count as requested: the most expensive is reserved, whichever model responds. */
 function servedAs(body: Json, privileged: readonly PrivilegedValue[]): BodyFacts['served'] {
   const served: Partial<Record<(typeof SERVED)[number], string>> = {};
   for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];

@@ -1,7 +1,8 @@
 import type { ChatBound } from '../../../base/contract/config.ts';
 import type { RequestBody } from '../../../base/contract/stage.ts';
 import { fieldsOf } from '../../../base/kit/json/fields.ts';
-import { countAt, invalid, listAt, optional } from '../read-json.ts';
+import { isPrintableLine } from '../../../base/kit/text/printable.ts';
+import { countAt, invalid, kindOf, listAt, optional } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
 import type { Unproven } from '../translation/made-reasoning.ts';
 
@@ -50,6 +51,14 @@ export interface Attached {
   images: number;
   holds_state: boolean;
   unproven_reasoning?: Unproven;
+}
+
+/** The model that a body names. Raises invalid_request. */
+export function modelIn(model: unknown): string {
+  if (typeof model !== 'string' || model === '')
+    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+  if (isPrintableLine(model)) return model;
+  throw invalid('model', 'contains unprintable characters; no model has such a name');
 }
 
 /** An array by its key, empty where there is none. Raises invalid_request. */
@@ -195,7 +204,7 @@ const AROUND_TOOLS = /^(?:tool_addition|tool_removal|tool_definition|\w+_referen
 
 const NO_TOOLS: readonly unknown[] = Object.freeze([]);
 
-/** Tools defined in messages, and in the given parts of them. */
+/** Tools defined in messages, and in these parts of them. */
 export function definedTools(messages: readonly unknown[], parts = NO_TOOLS): readonly unknown[] {
   const open: unknown[] = [];
   for (const message of messages) {

@@ -6,9 +6,9 @@ import type { RequestBody } from '../../../base/contract/stage.ts';
 import { describeFault } from '../../../base/kit/json/faults.ts';
 import { JsonScan } from '../../../base/kit/json/scan.ts';
 import { jsonTypeProblem, mediaType } from '../../../base/kit/media-type.ts';
-import { isPrintableLine } from '../../../base/kit/text/printable.ts';
-import { invalid, isObject, jsonIn, kindOf } from '../read-json.ts';
+import { flagAt, invalid, isObject, jsonIn, kindOf, optional } from '../read-json.ts';
 import type { Json } from '../translation/conversation.ts';
+import { modelIn } from './fields.ts';
 import { fieldRule, OTHER_KEYS } from './privileged-fields.ts';
 import { type PrivilegedValue, parameterRule, readPrivileged } from './read-privileged.ts';
 
@@ -97,7 +97,7 @@ const DISPOSITION =
 /** No content-transfer-encoding that only some servers decode. */
 const HEADER = /^(?:(?:content-type|content-length): *[^\r\n]*|content-transfer-encoding: *(?:7bit|8bit|binary) *)$/i;
 
-function malformed(what: string): StageError {
+function malformedError(what: string): StageError {
   return new StageError('invalid_request', `The form in the request body cannot be read: ${what}.`);
 }
 
@@ -105,10 +105,10 @@ function malformed(what: string): StageError {
 export function readForm(content_type: string, body: Buffer): readonly FormPart[] {
   const [, quoted, plain] = CONTENT_TYPE.exec(content_type) ?? [];
   const boundary = quoted ?? plain;
-  if (boundary === undefined) throw malformed('its content-type must be multipart/form-data with one boundary');
+  if (boundary === undefined) throw malformedError('its content-type must be multipart/form-data with one boundary');
   const first = Buffer.from(`--${boundary}`, 'latin1');
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1');
-  if (!body.subarray(0, first.length).equals(first)) throw malformed('it must begin with its boundary');
+  if (!body.subarray(0, first.length).equals(first)) throw malformedError('it must begin with its boundary');
   // Some servers accept any line break.
   const lenient = ['\n', '\r'].map((end) => Buffer.from(`${end}--${boundary}`, 'latin1'));
   const parts: FormPart[] = [];
@@ -116,12 +116,12 @@ export function readForm(content_type: string, body: Buffer): readonly FormPart[
   for (;;) {
     const next = body.toString('latin1', at, at + 2);
     if (next === '--') return ending(body, at + 2, parts);
-    if (next !== '\r\n') throw malformed('a boundary must be followed by a line break');
-    if (parts.length === PARTS_MAX) throw malformed(`it has more than ${PARTS_MAX} parts`);
+    if (next !== '\r\n') throw malformedError('a boundary must be followed by a line break');
+    if (parts.length === PARTS_MAX) throw malformedError(`it has more than ${PARTS_MAX} parts`);
     const end = body.indexOf(delimiter, at);
-    if (end < 0) throw malformed('its last boundary is missing');
+    if (end < 0) throw malformedError('its last boundary is missing');
     const part = body.subarray(at + 2, end);
-    if (lenient.some((text) => part.includes(text))) throw malformed('a line of a part begins with its boundary');
+    if (lenient.some((text) => part.includes(text))) throw malformedError('a line of a part begins with its boundary');
     parts.push(readPart(part));
     at = end + delimiter.length;
   }
@@ -130,17 +130,17 @@ export function readForm(content_type: string, body: Buffer): readonly FormPart[
 /** Checks that nothing follows the last boundary, because some servers would read it. */
 function ending(body: Buffer, at: number, parts: readonly FormPart[]): readonly FormPart[] {
   const rest = body.toString('latin1', at, at + 3);
-  if (rest !== '' && rest !== '\r\n') throw malformed('something follows its last boundary');
+  if (rest !== '' && rest !== '\r\n') throw malformedError('something follows its last boundary');
   return parts;
 }
 
 function readPart(part: Buffer): FormPart {
   const end = part.subarray(0, HEAD_BYTES_MAX).indexOf('\r\n\r\n');
-  if (end < 0) throw malformed('the headers of a part have no end');
+  if (end < 0) throw malformedError('the headers of a part have no end');
   const [disposition, ...more] = part.toString('utf8', 0, end).split('\r\n').toSorted(dispositionFirst);
   const [, name, filename, extended] = DISPOSITION.exec(disposition ?? '') ?? [];
-  if (name === undefined) throw malformed('every part needs a content-disposition with a quoted name');
-  if (!more.every((line) => HEADER.test(line))) throw malformed('a part has an unexpected header');
+  if (name === undefined) throw malformedError('every part needs a content-disposition with a quoted name');
+  if (!more.every((line) => HEADER.test(line))) throw malformedError('a part has an unexpected header');
   return { name, is_file: filename !== undefined || extended !== undefined, content: part.subarray(end + 4) };
 }
 
@@ -186,8 +186,6 @@ export async function readOtherBody(
   const { bytes } = body;
   const { is_text, ...found } = bytes.length === 0 ? NOTHING : await readTyped(headers, body, isModel);
   if (found.model === NO_MODEL.id) throw invalid('model', 'is not a model name; leave it out if no model is meant');
-  if (found.model !== undefined && !isPrintableLine(found.model))
-    throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
   return {
     ...found,
     input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
@@ -228,16 +226,12 @@ function readFieldsOfJson(json: unknown, isModel: (text: string) => boolean): Fo
   if (!isObject(json))
     throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
   const { requests, ...fields } = json;
-  const { model, stream, n, input } = fields;
-  if (model !== undefined && (typeof model !== 'string' || model === ''))
-    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
-  if (stream !== undefined && stream !== null && typeof stream !== 'boolean')
-    throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
+  const { model, n, input } = fields;
   const texts = Array.isArray(input) && typeof input[0] !== 'number' ? Math.max(1, input.length) : 1;
   const is_text = !['image', 'images', 'mask', 'file', 'audio', 'file_id', 'image_url'].some((key) => key in fields);
   return {
-    model: model as string | undefined,
-    stream: stream === true,
+    model: model === undefined ? undefined : modelIn(model),
+    stream: optional(fields, 'stream', flagAt) === true,
     choices: texts * countOf(n),
     // The speed of a voice is a number.
     privileged: [
@@ -275,14 +269,13 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
       privileged.push({ param: name, rule, value: text });
     }
   }
-  if (fields.get('model') === '') throw invalid('model', 'must be a non-empty string, not an empty one');
   const is_batch = fields.get('purpose')?.trim().toLowerCase() === 'batch';
   for (const { name, is_file, content } of parts) {
     // Some servers accept files without a file name.
     if (is_batch && (is_file || name === 'file')) privileged.push(...(await readBatchFile(content, isModel)));
   }
   return {
-    model: fields.get('model'),
+    model: fields.has('model') ? modelIn(fields.get('model')) : undefined,
     stream: fields.get('stream')?.toLowerCase() === 'true',
     choices: countOf(fields.get('n')),
     privileged,

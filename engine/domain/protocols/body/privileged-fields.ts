@@ -51,14 +51,14 @@ const fields = (
   );
 
 const AGENT = 'a stored agent with a model and tools of its own';
-const CREDENTIAL = 'with which credential the next provider is asked';
+const CREDENTIAL = 'which credential the next provider gets';
 const TIERS = ['auto', 'default', 'standard', 'standard_only', 'on_demand', 'flex', 'batch'];
 
 export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
   ...fields('model', 'check', [
     ['model', 'any', `${MESSAGES_API}; ${RESPONSES_API}`, 'the model of a tool, fallback, plugin or moderation'],
     ['models', 'any', OPENROUTER, 'models that are tried one after the other, or that a router chooses from'],
-    ['fallbacks', 'any', `${MESSAGES_API}; ${LITELLM}`, 'models that answer when the first declines or fails'],
+    ['fallbacks', 'any', `${MESSAGES_API}; ${LITELLM}`, 'models that respond when the first declines or fails'],
     ['engine', 'top', OLD_COMPLETIONS, 'an older name of the model'],
     ['deployment deployment_name deployment_id', 'top', AZURE, 'the deployment of a model'],
   ]),
@@ -66,11 +66,11 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
     ['service_tier', 'any', `${MESSAGES_API}; ${COMPAT_API}`, 'the capacity that serves the request', TIERS],
     ['speed', 'any', `${MESSAGES_API}; ${OPENROUTER}`, 'faster output, at a higher price', ['standard']],
     ['inference_geo', 'any', MESSAGES_API, 'where the model runs; a region costs more', ['global']],
-    ['modalities', 'top', COMPAT_API, 'whether the answer is also spoken or drawn, at other prices', ['text']],
+    ['modalities', 'top', COMPAT_API, 'whether the response also has audio or images, at other prices', ['text']],
     ['input_audio', 'any', `${COMPAT_API}; servers of open models`, 'audio in the prompt, at other prices'],
     [
       ...(['best_of num_return_sequences candidate_count', 'top', OLD_COMPLETIONS] as const),
-      'how many answers are made, beside `n`; all of them cost',
+      'number of responses, beside `n`; all of them cost',
       ['0', '1'],
     ],
     ['performance_config', 'any', 'Amazon Bedrock', 'latency-optimized inference, at a higher price'],
@@ -87,7 +87,7 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
   ...fields('route', 'refuse', [
     ['provider', 'top', OPENROUTER, 'which companies may serve the model, at which price'],
     ['provider_options gateway', 'top', VERCEL, 'models, providers and credentials of a router'],
-    ['route', 'top', OPENROUTER, 'whether other models answer'],
+    ['route', 'top', OPENROUTER, 'whether other models respond'],
     ['plugins', 'top', OPENROUTER, 'further models and paid work around the request'],
     ['preset', 'top', OPENROUTER, 'settings that are kept with the router, its models among them'],
     ['config', 'top', PORTKEY, 'targets, credentials and retries of a router'],
@@ -119,7 +119,7 @@ export const PRIVILEGED_FIELDS: readonly PrivilegedField[] = [
 
 export type FieldRule = Pick<PrivilegedField, 'name' | 'decides' | 'rule' | 'harmless' | 'meaning'>;
 
-/** Names of unknown fields that hold models, such as `fallbackModel` and `judge-model-id`. */
+/** Names of unknown fields that name models, such as `fallbackModel` and `judge-model-id`. */
 const MODEL_NAME =
   /(?:^|_)(?:(?:models?|llms?)(?:_?(?:id|name|slug|override|alias|ref|choice|preference|candidate|chain|order|group|pool|version)(?:s|es)?)?|fallbacks?(?:_(?:dict|map|list))?)$/;
 
@@ -245,7 +245,7 @@ const KEYS: readonly KnownKey[] = [
   ...PRIVILEGED_ANYWHERE.map((name) => ({ name, decides: 'anywhere' }) as const),
   ...PROMPT.map((name) => ({ name, decides: 'top', holds: { top: 'prompt' } }) as const),
   ...DATA.map((name) => ({ name, holds: { top: 'data', below: 'data' } }) as const),
-  // In a tool call, `input` holds the arguments.
+  // In a tool call, `input` is the arguments.
   { name: 'input', decides: 'top', holds: { top: 'prompt', below: 'data' } },
 ];
 

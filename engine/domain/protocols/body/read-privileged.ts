@@ -162,7 +162,7 @@ function isEmpty(value: unknown): boolean {
 
 function readField(part: Part, key: string, reading: Reading): void {
   const value = (part.value as Json)[key];
-  // A prompt that is a text is content; one that is an object says where to find it.
+  // A prompt that is a text is content; one that is an object refers to it.
   if (CONTENT.has(key) || (key === 'prompt' && typeof value === 'string')) return;
   const is_top_level = part.param === '';
   const in_tools = part.in_tools || (is_top_level && TOOLS.has(key));

@@ -117,8 +117,8 @@ function textIn(content: unknown): string {
   let text = '';
   for (const part of itemsOf(content)) {
     if (text.length >= PROMPT_CHARS) break;
-    const { text: said } = fieldsOf(part);
-    if (typeof said === 'string' && !ATTRIBUTION.test(said)) text += said.slice(0, PROMPT_CHARS);
+    const { text: spoken } = fieldsOf(part);
+    if (typeof spoken === 'string' && !ATTRIBUTION.test(spoken)) text += spoken.slice(0, PROMPT_CHARS);
   }
   return text;
 }

@@ -57,7 +57,7 @@ export function readChatBody(body: Json): BodyReading {
   };
 }
 
-/** What is rejected of a predicted text is billed as output, and bounds of the answer are documented not to count then. */
+/** Rejected tokens of a prediction are billed as output, and documentation excludes them from output limits. */
 function boundsOf(body: Json): ReturnType<typeof outputBounds> {
   const bounds = outputBounds(body, ['max_tokens', 'max_completion_tokens']);
   return body.prediction == null ? withThinking(bounds, thinkingBudget(body)) : { ...bounds, output_bounds: {} };

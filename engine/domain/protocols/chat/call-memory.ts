@@ -237,10 +237,10 @@ export class StateCollector {
   /** Puts the text into its original fields, or into the usual one if pieces had different fields. */
   #messageFor(text: string): Json {
     const fields = Object.entries(this.#message);
-    const said = fields.filter(([key, value]) => isThought(key, value));
-    if (said.length === 0) return this.#message;
+    const known_thoughts = fields.filter(([key, value]) => isThought(key, value));
+    if (known_thoughts.length === 0) return this.#message;
     const others = fields.filter(([key, value]) => !isThought(key, value));
-    const same = said.filter(([, value]) => value === text);
+    const same = known_thoughts.filter(([, value]) => value === text);
     return Object.fromEntries([...(same.length === 0 ? [[USUAL_THOUGHT, text]] : same), ...others]);
   }
 }
@@ -283,8 +283,8 @@ export class ReturnedState {
 
   addText(text: string, between: string): void {
     const before = this.#message[USUAL_THOUGHT];
-    const said = isText(before) ? before + between + text : text;
-    this.#message = { ...this.#message, [USUAL_THOUGHT]: said };
+    const known_thoughts = isText(before) ? before + between + text : text;
+    this.#message = { ...this.#message, [USUAL_THOUGHT]: known_thoughts };
   }
 
   #addMessage(message: Json, text: string): void {
@@ -343,10 +343,12 @@ export class ReturnedState {
 
 /** The remembered fields that an object lacks. If the reasoning text differs, the client's is kept. */
 function missingFields(object: Json, kept: Json = {}): Json {
-  const said = THOUGHTS.map((key) => own(object, key)).find(isText);
+  const known_thoughts = THOUGHTS.map((key) => own(object, key)).find(isText);
   return Object.fromEntries(
     Object.entries(kept).filter(
-      ([key, value]) => !Object.hasOwn(object, key) && (said === undefined || !isThought(key, value) || value === said),
+      ([key, value]) =>
+        !Object.hasOwn(object, key) &&
+        (known_thoughts === undefined || !isThought(key, value) || value === known_thoughts),
     ),
   );
 }
@@ -574,9 +576,9 @@ export class AnswerWatch {
   }
 }
 
-/** What an answer would give clients of other protocols to keep of each call; the state of the message comes with the first. */
+/** State of each tool call that a response gives clients of other protocols to keep; the first call has the state of the message. */
 function statesIn(events: readonly ModelEvent[]): Remembered {
-  if (events.some(({ type }) => type === 'error')) throw new Error('the answer failed');
+  if (events.some(({ type }) => type === 'error')) throw new Error('the response failed');
   const state = new ReturnedState();
   const calls: CallKey[] = [];
   for (const { start, text, proof } of gatherAnswer(events).parts) {

@@ -179,12 +179,12 @@ class CallReader {
   #append(call: Call, text: string, answer: AnswerName): void {
     if (call.ended) return;
     const opening = call.plain && !call.progress.begun ? FREE_TEXT_START : '';
-    const said = opening + (call.plain ? escapeFreeText(text) : text);
-    call.progress.add(said);
+    const sent_text = opening + (call.plain ? escapeFreeText(text) : text);
+    call.progress.add(sent_text);
     if (call.part === undefined) {
-      call.waiting += said;
+      call.waiting += sent_text;
       if (call.name !== '') this.#start(call, answer);
-    } else this.#answer.say(call.part, said);
+    } else this.#answer.say(call.part, sent_text);
   }
 
   #start(call: Call, { id: answer_id, created }: AnswerName): void {
@@ -564,12 +564,12 @@ export const chatTexts: AnswerTexts = {
     const { choice: index, steps } = part as ChatText['part'];
     const choice = itemsOf(chunk.choices).find((one, at) => isObject(one) && (one.index ?? at) === index);
     if (!isObject(choice) || brings(choice, steps)) return false;
-    const said = saidKinds(choice);
-    return typeof choice.finish_reason === 'string' || (said.size > 0 && !said.has(kind));
+    const sent_text = saidKinds(choice);
+    return typeof choice.finish_reason === 'string' || (sent_text.size > 0 && !sent_text.has(kind));
   },
   pieceLike({ usage: _usage, choices, ...chunk }, path, text) {
     const index = choiceOf(path, { choices });
-    const said = along(valueAt({ choices }, path.slice(0, 2)), path.slice(2), text) as Json;
-    return { ...chunk, choices: [{ ...said, index, finish_reason: null }] };
+    const sent_text = along(valueAt({ choices }, path.slice(0, 2)), path.slice(2), text) as Json;
+    return { ...chunk, choices: [{ ...sent_text, index, finish_reason: null }] };
   },
 };

@@ -15,13 +15,13 @@ import {
   textAt,
   textsAt,
 } from '../read-json.ts';
+import { readAnswerFormat, readToolChoice } from '../translation/choices.ts';
 import type {
   CacheTtl,
   Conversation,
   DocumentPart,
   ImagePart,
   Json,
-  OutputFormat,
   Part,
   ReasoningPart,
   ReasoningRequest,
@@ -29,7 +29,6 @@ import type {
   TextPart,
   Tool,
   ToolCallPart,
-  ToolChoice,
   Turn,
 } from '../translation/conversation.ts';
 import { EFFORTS } from '../translation/conversation.ts';
@@ -180,8 +179,8 @@ function readMessages(value: unknown, notes: Notes): Pick<Conversation, 'instruc
     const call = optional(message, 'function_call', objectAt, `${param}.`);
     if (call !== undefined) parts.push(readFunctionCall(call, param));
     // Many clients add an empty text to a message without text; beside other parts it is ignored.
-    const said = parts.filter((part) => part.kind !== 'text' || part.text !== '');
-    add('assistant', said.length > 0 ? said : parts, message, param);
+    const spoken = parts.filter((part) => part.kind !== 'text' || part.text !== '');
+    add('assistant', spoken.length > 0 ? spoken : parts, message, param);
   };
 
   const readResult = (call_id: string, message: Json, param: string): void => {
@@ -280,7 +279,7 @@ function readTools(body: Json, notes: Notes): ToolFields {
     notes.note('provider_tool');
   }
   const parallel_tool_calls = optional(body, 'parallel_tool_calls', flagAt);
-  return { ...readChoice(body.tool_choice, own, notes), ...present({ parallel_tool_calls }) };
+  return { ...readToolChoice(body.tool_choice, own, CHOICE_FORM, notes), ...present({ parallel_tool_calls }) };
 }
 
 function readTool(tool: Json, param: string, notes: Notes): Tool | undefined {
@@ -308,9 +307,9 @@ function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool
   const path = `${param}.custom.`;
   noteOthers(custom, CUSTOM_FIELDS, notes);
   const format = optional(custom, 'format', objectAt, path);
-  const said = optional(custom, 'description', textAt, path);
+  const spoken = optional(custom, 'description', textAt, path);
   const grammar = format?.type === 'grammar' ? objectAt(format.grammar, `${path}format.grammar`) : undefined;
-  const description = grammar ? withGrammar(said, grammar, `${path}format.grammar`, notes) : said;
+  const description = grammar ? withGrammar(spoken, grammar, `${path}format.grammar`, notes) : spoken;
   const name = nameAt(custom.name, `${path}name`);
   return present({
     ...{ name, parameters: FREE_TEXT_PARAMETERS, free_text: true, description },
@@ -318,40 +317,26 @@ function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool
   });
 }
 
-function readChoice(value: unknown, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
-  if (isAbsent(value)) return { tools };
-  if (value === 'auto' || value === 'none') return { tools, tool_choice: { kind: value } };
-  if (value === 'required') return { tools, tool_choice: { kind: 'any' } };
-  const choice = objectAt(value, 'tool_choice');
-  switch (choice.type) {
-    case 'function':
-    case 'custom':
-      return { tools, tool_choice: { kind: 'tool', name: namedBy(choice, 'tool_choice') } };
-    case 'allowed_tools':
-      return readAllowed(objectAt(choice.allowed_tools, 'tool_choice.allowed_tools'), tools, notes);
-    default:
-      throw invalid(
-        'tool_choice',
-        'must be none, auto, required, or an object of type function, custom or allowed_tools',
-      );
-  }
-}
-
-/** The name in `{type: 'function', function: {name}}` or `{type: 'custom', custom: {name}}`. */
-function namedBy(choice: Json, param: string): string {
-  const type = choice.type === 'custom' ? 'custom' : 'function';
-  return nameAt(objectAt(choice[type], `${param}.${type}`).name, `${param}.${type}.name`);
-}
-
-function readAllowed(allowed: Json, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
-  const path = 'tool_choice.allowed_tools';
-  if (allowed.mode !== 'auto' && allowed.mode !== 'required') throw invalid(`${path}.mode`, 'must be auto or required');
-  const names = new Set(eachAt(allowed.tools, `${path}.tools`, namedBy));
-  const left = tools.filter(({ name }) => names.has(name));
-  if (left.length < tools.length) notes.note('allowed_tools');
-  const tool_choice: ToolChoice = { kind: allowed.mode === 'auto' ? 'auto' : 'any' };
-  return { tools: left, tool_choice };
-}
+const CHOICE_FORM = {
+  /** The name in `{type: 'function', function: {name}}` or `{type: 'custom', custom: {name}}`. */
+  nameOf(choice: Json, param: string) {
+    const type = choice.type === 'custom' ? 'custom' : 'function';
+    return nameAt(objectAt(choice[type], `${param}.${type}`).name, `${param}.${type}.name`);
+  },
+  allowedIn({ allowed_tools }: Json) {
+    const path = 'tool_choice.allowed_tools';
+    const allowed = objectAt(allowed_tools, path);
+    const { mode } = allowed;
+    if (mode !== 'auto' && mode !== 'required') throw invalid(`${path}.mode`, 'must be auto or required');
+    return [allowed, path] as const;
+  },
+  refuse(choice: unknown): never {
+    objectAt(choice, 'tool_choice');
+    const forms = 'must be none, auto, required, or an object of type function, custom or allowed_tools';
+    throw invalid('tool_choice', forms);
+  },
+  refuses_none: false,
+};
 
 const DROPPED: Readonly<Record<string, RuleName>> = {
   logprobs: 'token_probabilities',
@@ -371,7 +356,6 @@ const FIELDS = new Set([
   ...['verbosity', 'web_search_options'],
 ]);
 
-const SCHEMA_FIELDS = new Set(['name', 'description', 'schema', 'strict']);
 const STREAM_FIELDS = new Set(['include_usage', 'include_obfuscation']);
 
 /** Reads a client's request. Raises invalid_request, and not_translatable by a rule. */
@@ -386,7 +370,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
     ...readSampling(body),
     ...present({
       reasoning: readReasoning(body, notes),
-      output_format: readFormat(body, notes),
+      output_format: readAnswerFormat(body.response_format, 'response_format', notes, 'json_schema'),
       verbosity: optional(body, 'verbosity', textAt),
       ...readAccount(body, notes),
     }),
@@ -436,23 +420,4 @@ function stopAt(value: unknown, param: string): readonly string[] | undefined {
 function readReasoning(body: Json, notes: Notes): ReasoningRequest | undefined {
   const effort = effortNamed(optional(body, 'reasoning_effort', textAt), EFFORTS, notes);
   return effort && { effort };
-}
-
-function readFormat(body: Json, notes: Notes): OutputFormat | undefined {
-  const format = optional(body, 'response_format', objectAt);
-  if (format === undefined || format.type === 'text') return undefined;
-  if (format.type === 'json_object') return { kind: 'json_object' };
-  if (format.type !== 'json_schema') {
-    throw invalid('response_format.type', 'must be text, json_object or json_schema');
-  }
-  const path = 'response_format.json_schema';
-  const named = objectAt(format.json_schema, path);
-  noteOthers(named, SCHEMA_FIELDS, notes);
-  return present({
-    kind: 'json_schema',
-    schema: optional(named, 'schema', objectAt, `${path}.`) ?? {},
-    name: optional(named, 'name', textAt, `${path}.`),
-    description: optional(named, 'description', textAt, `${path}.`),
-    strict: optional(named, 'strict', flagAt, `${path}.`),
-  });
 }

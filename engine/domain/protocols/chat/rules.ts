@@ -35,7 +35,7 @@ export const RULES = {
     ],
   }),
   ...requests_of_others.dropped({
-    unstored_metadata: ['metadata without store: true', 'Upstreams of this protocol refuse it.'],
+    unstored_metadata: ['metadata without store: true', 'Upstreams of this protocol reject it.'],
     reasoning_display: ['thinking.display, reasoning.summary', 'The protocol has no parameter for it.'],
   }),
   ...responses.dropped({

@@ -45,7 +45,7 @@ interface OpenPart {
   readonly plain: FreeTextDecoder | undefined;
   /** Buffered text, while another part of the same kind is open. */
   held: string;
-  said: boolean;
+  sent: boolean;
   ended: boolean;
 }
 
@@ -105,7 +105,7 @@ export class ChatWriter implements StreamWriter {
     const { kind } = part;
     const plain = kind === 'tool_call' && this.#answer.free_text_tools.has(part.name);
     const decoder = plain ? new FreeTextDecoder() : undefined;
-    this.#parts.set(index, { kind, call: this.#calls, plain: decoder, held: '', said: false, ended: false });
+    this.#parts.set(index, { kind, call: this.#calls, plain: decoder, held: '', sent: false, ended: false });
     this.#refused ||= kind === 'refusal';
     if (kind !== 'tool_call') return '';
     const type = plain ? '"type":"custom","custom":{"name":' : '"type":"function","function":{"name":';
@@ -117,7 +117,7 @@ export class ChatWriter implements StreamWriter {
   #addTo(index: number, text: string): string {
     const part = this.#parts.get(index);
     if (part === undefined || text === '') return '';
-    part.said = true;
+    part.sent = true;
     if (part.kind === 'tool_call')
       return this.#callChunk(part, part.plain === undefined ? text : part.plain.push(text));
     part.held += text;
@@ -126,8 +126,8 @@ export class ChatWriter implements StreamWriter {
 
   #callChunk({ call, plain }: OpenPart, text: string): string {
     if (text === '') return '';
-    const said = JSON.stringify(text);
-    const inner = plain === undefined ? `"function":{"arguments":${said}}` : `"custom":{"input":${said}}`;
+    const sent = JSON.stringify(text);
+    const inner = plain === undefined ? `"function":{"arguments":${sent}}` : `"custom":{"input":${sent}}`;
     return this.#chunk(`"tool_calls":[{"index":${call},${inner}}]`);
   }
 
@@ -138,7 +138,7 @@ export class ChatWriter implements StreamWriter {
     if (part.kind !== 'tool_call') return this.#advance(part.kind);
     this.#parts.delete(index);
     // Clients parse the arguments, and an empty text is not JSON.
-    return this.#callChunk(part, part.plain?.end() ?? (part.said ? '' : '{}'));
+    return this.#callChunk(part, part.plain?.end() ?? (part.sent ? '' : '{}'));
   }
 
   /** Clients see all text of a kind as one, so overlapping parts are written in sequence. */

@@ -86,12 +86,12 @@ function writeMessages(
       ? assistantMessage(group, state, recall, notes)
       : clientMessages(group, first, state, notes),
   );
-  const said = strict_turns ? inTurns(spoken, notes) : spoken;
-  if (instructions.length === 0) return said;
+  const spoken_parts = strict_turns ? inTurns(spoken, notes) : spoken;
+  if (instructions.length === 0) return spoken_parts;
   // Role system, as every server knows it; developer is known to few.
   return [
     { role: 'system', content: joinedContent(instructions.map((text) => writePart(text, 'system', notes))) },
-    ...said,
+    ...spoken_parts,
   ];
 }
 
@@ -218,9 +218,9 @@ function resultMessage({ call_id, parts, is_error, cache }: ToolResultPart, stat
   const texts = parts.filter((part) => part.kind === 'text');
   if (cache !== undefined || texts.some((text) => text.cache !== undefined)) notes.note('part_cache');
   if (texts.length > 1) notes.note('result_texts');
-  const said =
+  const spoken_parts =
     texts.length === 0 && parts.length > 0 ? [{ kind: 'text', text: 'See the next message.' } as const] : texts;
-  const content_parts: readonly TextPart[] = is_error ? asError(said, notes) : said;
+  const content_parts: readonly TextPart[] = is_error ? asError(spoken_parts, notes) : spoken_parts;
   return { role: 'tool', tool_call_id: state.idOf(call_id), content: content_parts.map(({ text }) => text).join('\n') };
 }
 

@@ -85,7 +85,7 @@ function boundsOf(body: Json): ReturnType<typeof outputBounds> {
     : bounds;
 }
 
-/** How often the model may be run with tools of the provider, which do not end an answer as those of the client do. */
+/** Maximum number of model runs with tools of the provider, which do not end a response as client tools do. */
 function iterationsFor(of_provider: readonly Json[], is_open: boolean): number | undefined {
   const uses = of_provider.map(({ max_uses }) => max_uses).filter(isBound);
   if (is_open || uses.length < of_provider.length) return undefined;

@@ -219,8 +219,8 @@ function readContentDocument(
 function searchResult(block: Json, path: string): string {
   const title = textAt(block.title, `${path}.title`);
   const source = textAt(block.source, `${path}.source`);
-  const said = eachAt(block.content, `${path}.content`, ({ text }, at) => textAt(text, `${at}.text`));
-  return [`${title}\n${source}`, ...said].join('\n\n');
+  const texts = eachAt(block.content, `${path}.content`, ({ text }, at) => textAt(text, `${at}.text`));
+  return [`${title}\n${source}`, ...texts].join('\n\n');
 }
 
 function thought(text: string, proof: string, kind: 'signature' | 'encrypted'): ReasoningPart {
@@ -585,7 +585,7 @@ function mayGoOn(messages: readonly unknown[], made: readonly (readonly number[]
   let first: unknown;
   let at = messages.length;
   for (let answers = 0; at > 0; answers++) {
-    // What the client says in a row is one message to providers, and may have instructions in it.
+    // Consecutive user messages are one message for providers, and may contain instructions.
     let has_results = false;
     for (; at > 0 && !isAssistant(messages[at - 1]); at--) has_results ||= hasResults(messages[at - 1]);
     if (!has_results) break;
@@ -597,7 +597,7 @@ function mayGoOn(messages: readonly unknown[], made: readonly (readonly number[]
   return !lost || (isObject(first) && (first.type === 'thinking' || first.type === 'redacted_thinking'));
 }
 
-/** Edits of the context that leave out thoughts are refused where the model does not think. */
+/** Context edits that clear thinking are rejected if the model does not think. */
 function clearings({ context_management }: Json): Path[] {
   const edits = isObject(context_management) ? itemsOf(context_management.edits) : [];
   return edits.flatMap((edit, index): Path[] => {

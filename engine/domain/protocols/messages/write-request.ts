@@ -346,8 +346,8 @@ function adaptive(requested: ReasoningRequest, notes: Notes): Thinking {
 function budgeted(requested: ReasoningRequest, max_tokens: number, notes: Notes): Thinking {
   const effort = requested.effort === undefined || requested.effort === 'none' ? 'medium' : requested.effort;
   // A budget by effort must leave tokens for the response; a budget of the client must only fit.
-  const asked = requested.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
-  const budget_tokens = Math.min(Math.max(asked, BUDGET_MIN), max_tokens - 1);
+  const wanted = requested.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
+  const budget_tokens = Math.min(Math.max(wanted, BUDGET_MIN), max_tokens - 1);
   if (budget_tokens !== requested.budget_tokens) notes.note('thinking_effort');
   return { on: true, thinking: { type: 'enabled', budget_tokens, ...display(requested) } };
 }

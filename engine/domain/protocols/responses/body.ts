@@ -92,7 +92,7 @@ function isCall(item: unknown): boolean {
 
 function inputItems(input: unknown): readonly unknown[] {
   if (input === undefined || input === null) return [];
-  if (!Array.isArray(input)) throw invalid('input', `must be a text or an array, not ${kindOf(input)}`);
+  if (!Array.isArray(input)) throw invalid('input', `must be a string or an array, not ${kindOf(input)}`);
   return input;
 }
 

@@ -18,12 +18,12 @@ import {
   textAt,
   textsAt,
 } from '../read-json.ts';
+import { readAnswerFormat, readToolChoice } from '../translation/choices.ts';
 import type {
   Conversation,
   DocumentPart,
   ImagePart,
   Json,
-  OutputFormat,
   Part,
   ReasoningPart,
   ReasoningRequest,
@@ -31,7 +31,6 @@ import type {
   TextPart,
   Tool,
   ToolCallPart,
-  ToolChoice,
   ToolResultPart,
   Turn,
 } from '../translation/conversation.ts';
@@ -250,56 +249,32 @@ function readTool(tool: Json, param: string, notes: Notes): Tool {
   if (LOST_OPTIONS.some((key) => !isAbsent(tool[key]) && tool[key] !== false)) notes.note('tool_options');
   if (tool.type === 'custom') {
     const format = optional(tool, 'format', objectAt, `${param}.`);
-    const said = format?.type === 'grammar' ? withGrammar(description, format, `${param}.format`, notes) : description;
-    return present({ name, description: said, parameters: FREE_TEXT_PARAMETERS, free_text: true });
+    const written =
+      format?.type === 'grammar' ? withGrammar(description, format, `${param}.format`, notes) : description;
+    return present({ name, description: written, parameters: FREE_TEXT_PARAMETERS, free_text: true });
   }
   if (tool.type !== 'function') throw invalid(`${param}.type`, 'must be function or custom');
   const parameters = readSchema(tool.parameters, `${param}.parameters`);
   return present({ name, description, parameters, strict: tool.strict === true || undefined });
 }
 
-interface Chosen {
-  readonly tool_choice?: ToolChoice;
-  readonly tools: readonly Tool[];
-}
-
-const SIMPLE: Readonly<Record<string, ToolChoice>> = {
-  auto: { kind: 'auto' },
-  none: { kind: 'none' },
-  required: { kind: 'any' },
-};
-
-function readToolChoice(value: unknown, tools: readonly Tool[], book: ToolBook, notes: Notes): Chosen {
-  if (isAbsent(value)) return { tools };
-  if (typeof value === 'string') {
-    if (!Object.hasOwn(SIMPLE, value)) throw invalid('tool_choice', 'must be auto, none, required or an object');
-    return { tool_choice: SIMPLE[value]!, tools };
-  }
-  const choice = objectAt(value, 'tool_choice');
-  if (choice.type === 'allowed_tools') return readAllowed(choice, tools, book, notes);
-  if (choice.type !== 'function' && choice.type !== 'custom') {
-    textAt(choice.type, 'tool_choice.type');
+const choiceForm = (book: ToolBook, notes: Notes) => ({
+  nameOf(choice: Json, param: string) {
+    if (choice.type !== 'function' && choice.type !== 'custom') return undefined;
+    const namespace = optional(choice, 'namespace', nameAt, `${param}.`);
+    return book.nameOf(namespace, nameAt(choice.name, `${param}.name`));
+  },
+  allowedIn(choice: Json) {
+    notes.note('allowed_tools');
+    return [choice, 'tool_choice'] as const;
+  },
+  refuse(choice: unknown): never {
+    if (typeof choice === 'string') throw invalid('tool_choice', 'must be auto, none, required or an object');
+    textAt(objectAt(choice, 'tool_choice').type, 'tool_choice.type');
     return notes.reject('provider_tool_choice', 'tool_choice');
-  }
-  return { tool_choice: { kind: 'tool', name: namedBy(choice, 'tool_choice', book) }, tools };
-}
-
-function namedBy(choice: Json, param: string, book: ToolBook): string {
-  const namespace = optional(choice, 'namespace', nameAt, `${param}.`);
-  return book.nameOf(namespace, nameAt(choice.name, `${param}.name`));
-}
-
-function readAllowed(choice: Json, tools: readonly Tool[], book: ToolBook, notes: Notes): Chosen {
-  notes.note('allowed_tools');
-  const allowed = new Set<string>();
-  eachAt(choice.tools, 'tool_choice.tools', (tool, at) => {
-    if (tool.type === 'function' || tool.type === 'custom') allowed.add(namedBy(tool, at, book));
-  });
-  const left = tools.filter(({ name }) => allowed.has(name));
-  if (choice.mode !== 'required') return { tool_choice: { kind: 'auto' }, tools: left };
-  if (left.length === 0) return notes.reject('provider_tool_choice', 'tool_choice');
-  return { tool_choice: { kind: 'any' }, tools: left };
-}
+  },
+  refuses_none: true,
+});
 
 function describeFound(value: unknown, book: ToolBook): string {
   const names = objectsIn(value).flatMap((tool) => {
@@ -489,12 +464,12 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   const { instructions, turns } = readInput(body.input, book, notes);
   const first = optional(body, 'instructions', textAt);
   if (turns.length === 0 && instructions.length === 0 && !first)
-    throw invalid('input', 'must be a text, or an array with at least one known item');
+    throw invalid('input', 'must be a string, or an array with at least one known item');
   return {
     model: nameAt(body.model, 'model'),
     instructions: first === undefined || first === '' ? instructions : [{ kind: 'text', text: first }, ...instructions],
     turns,
-    ...readToolChoice(body.tool_choice, book.tools(), book, notes),
+    ...readToolChoice(body.tool_choice, book.tools(), choiceForm(book, notes), notes),
     ...readSettings(body, notes),
     stream: optional(body, 'stream', flagAt) ?? false,
   };
@@ -515,7 +490,7 @@ function readSettings(body: Json, notes: Notes) {
     temperature: optional(body, 'temperature', numberAt),
     top_p: optional(body, 'top_p', numberAt),
     reasoning: readReasoningRequest(optional(body, 'reasoning', objectAt), notes),
-    output_format: text && readFormat(optional(text, 'format', objectAt, 'text.')),
+    output_format: text && readAnswerFormat(text.format, 'text.format', notes),
     verbosity: text && optional(text, 'verbosity', textAt, 'text.'),
     ...readAccount(body, notes),
   });
@@ -523,28 +498,15 @@ function readSettings(body: Json, notes: Notes) {
 
 function readReasoningRequest(requested: Json | undefined, notes: Notes): ReasoningRequest | undefined {
   if (requested === undefined) return undefined;
-  const said = optional(requested, 'effort', textAt, 'reasoning.');
+  const written = optional(requested, 'effort', textAt, 'reasoning.');
   const summary =
     optional(requested, 'summary', textAt, 'reasoning.') ??
     optional(requested, 'generate_summary', textAt, 'reasoning.');
   const has_style = summary === 'concise' || summary === 'detailed';
   if (has_style || !isAbsent(requested.context) || !isAbsent(requested.mode)) notes.note('reasoning_options');
-  const effort = effortNamed(said, EFFORTS, notes);
+  const effort = effortNamed(written, EFFORTS, notes);
   const show = summary === undefined ? undefined : summary !== 'none';
   return effort === undefined && show === undefined ? undefined : present({ effort, show });
-}
-
-function readFormat(format: Json | undefined): OutputFormat | undefined {
-  if (format === undefined || format.type === 'text') return undefined;
-  if (format.type === 'json_object') return { kind: 'json_object' };
-  if (format.type !== 'json_schema') throw invalid('text.format.type', 'must be text, json_object or json_schema');
-  return present({
-    kind: 'json_schema',
-    schema: objectAt(format.schema, 'text.format.schema'),
-    name: optional(format, 'name', textAt, 'text.format.'),
-    description: optional(format, 'description', textAt, 'text.format.'),
-    strict: optional(format, 'strict', flagAt, 'text.format.'),
-  });
 }
 
 export function findMadeReasoning({ input }: Json): MadeReasoning {

@@ -37,7 +37,7 @@ export const RULES = {
   ...requests.dropped({
     tool_options: ['tools: async, allowed_callers, defer_loading, output_schema', 'The model may call all tools.'],
     annotations: ['annotations of text in the history', 'The text stays, without its sources.'],
-    message_phase: ['phase of messages', 'Other protocols do not tell commentary from answers.'],
+    message_phase: ['phase of messages', 'Other protocols do not distinguish commentary from the final text.'],
     file_detail: ['detail of files', 'The upstream decides how closely it looks at a document.'],
     reasoning_options: ['reasoning.context, reasoning.mode, length of the summary', 'The upstream chooses its own.'],
     reasoning_content: ['content of reasoning that has a summary too', 'The summary is what the upstream gets back.'],
@@ -49,11 +49,11 @@ export const RULES = {
   }),
   ...requests_of_others.changed({
     stop_sequences: ['stop sequences', 'The gateway cuts the text at the first; output after it is billed.'],
-    small_output: ['bounds of the answer below 16 tokens', 'It becomes 16, the least that the protocol takes.'],
+    small_output: ['output limits below 16 tokens', 'It becomes 16, the minimum of the protocol.'],
   }),
   ...requests_of_others.dropped({
-    lone_reasoning: ['reasoning that nothing follows', 'The protocol refuses it.'],
-    assistant_file: ['images and documents said by the model', 'The protocol has no words for them.'],
+    lone_reasoning: ['reasoning that nothing follows', 'The protocol rejects it.'],
+    assistant_file: ['images and documents in messages of the model', 'The protocol has no words for them.'],
   }),
   ...responses.dropped({
     answer_phase: ['phase commentary of messages', 'Commentary and final text become texts of one response.'],

@@ -136,7 +136,7 @@ function writeThought({ text, proof }: ReasoningPart, notes: Notes): Json[] {
   return [present({ type: 'reasoning', id: proof.id, summary, encrypted_content: proof.value })];
 }
 
-/** The items without reasoning that led to nothing, as in an answer that was broken off: the protocol refuses it. */
+/** The items without reasoning that led to nothing, as in a response that broke off: the protocol rejects it. */
 function withoutLone(items: readonly Json[], notes: Notes): Json[] {
   const kept: Json[] = [];
   for (const item of items.toReversed()) {

@@ -281,7 +281,7 @@ export interface ProtocolAdapter {
   /** Values of a request that the response repeats; absent if responses repeat none. */
   echoOf?(body: Json): Json;
   createReader(notes: Notes, emit: Emit): StreamReader;
-  /** Reads an upstream's whole answer. Raises upstream_invalid. */
+  /** Reads an upstream's whole response. Raises upstream_invalid. */
   readDocument(document: Json, notes: Notes): ModelEvent[];
   createWriter(answer: AnswerContext, notes: Notes): StreamWriter;
   /** Writes a complete response for the client; the events have no `error` and no `ping`. */
@@ -360,9 +360,9 @@ export interface AnswerContext {
 export interface StreamReader {
   /** Raises upstream_invalid for an event that cannot be understood; unknown kinds of event are skipped. */
   read(event: ResponseEvent): void;
-  /** Whether the answer is whole should nothing more come. */
+  /** Whether the response is complete if the stream ends now. */
   readonly finished: boolean;
-  /** The stream has ended. Emits what is owed; raises upstream_failed when the answer is not complete. */
+  /** The stream has ended. Emits the pending events; raises upstream_failed when the response is not complete. */
   end(): void;
 }
 

@@ -24,11 +24,11 @@ const TYPE_OF_NAME: ReadonlyMap<string, string> = new Map(
   MEDIA_TYPES.flatMap(([type, , names]) => names.map((name) => [name, type] as const)),
 );
 
-/** The registered name of a media type: by the bytes, as upstreams reject others, else as given. */
-function mediaTypeOf(given: string, data: string): string {
+/** The registered name of a media type: by the bytes, as upstreams reject others, else as declared. */
+function mediaTypeOf(declared_type: string, data: string): string {
   const detected = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
   if (detected !== undefined) return detected;
-  const plain = given.split(';', 1)[0]!.trim().toLowerCase();
+  const plain = declared_type.split(';', 1)[0]!.trim().toLowerCase();
   return TYPE_OF_NAME.get(plain) ?? plain;
 }
 

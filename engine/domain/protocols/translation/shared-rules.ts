@@ -1,4 +1,4 @@
-/** Rules of which each protocol says in its `rules.ts` whether they concern it; one that none names there concerns all. @module */
+/** Rules shared by protocols. The `rules.ts` of a protocol lists those that concern it; an unlisted rule concerns all. @module */
 
 import { ruleRows } from './rule.ts';
 
@@ -30,9 +30,9 @@ export const SHARED_RULES = {
     output_bound: ['a bound above the longest output of the model', 'It becomes the max_output_tokens of the model.'],
     tool_schema: ['tool schemas that are no JSON Schema, or an older draft', 'They are converted to draft 2020-12.'],
     schema_alternatives: ['anyOf, oneOf, allOf at the top of a tool', 'One object has the properties of all of them.'],
-    schema_constraints: ['constraints in schemas that upstreams refuse', 'They go into the description, unenforced.'],
+    schema_constraints: ['constraints in schemas that upstreams reject', 'They go into the description, unenforced.'],
     schema_closed: ['open objects in strict schemas', 'They are closed: upstreams enforce closed objects only.'],
-    image_type: ['images other than JPEG, PNG, GIF and WebP', 'A text stands in their place; upstreams refuse them.'],
+    image_type: ['images other than JPEG, PNG, GIF and WebP', 'A text replaces them; upstreams reject them.'],
     strict_schema: ['strict, with a schema that upstreams cannot enforce', 'The schema stays, without strict.'],
     broken_arguments: ['arguments of a call that are no JSON object', 'The text becomes a field `arguments`.'],
     assistant_first: ['a conversation that the model begins', 'A short text of the user comes before it.'],
@@ -49,21 +49,21 @@ export const SHARED_RULES = {
   ...ruleRows('request', 'dropped', {
     unknown_field: ['a field this version does not know', 'It is left out; without translation it passes untouched.'],
     provider_tool: ['tools that a provider runs or has trained its models on', 'They are dropped while others remain.'],
-    no_sampling: ['temperature, top_p, top_k', 'The model has supports.sampling: false, and upstreams refuse them.'],
+    no_sampling: ['temperature, top_p, top_k', 'The model has supports.sampling: false, and upstreams reject them.'],
     unknown_effort: ['unknown reasoning efforts', 'The model thinks as much as it does by default.'],
-    duplicate_tool: ['tools with the name of another', 'The first stays; upstreams refuse two tools of one name.'],
+    duplicate_tool: ['tools with the name of another', 'The first stays; upstreams reject two tools of one name.'],
     foreign_reasoning: ['reasoning of another provider', 'It is dropped: a provider accepts only its own.'],
-    no_thinking: ['thinking and effort', 'The model has supports.thinking: none, and upstreams refuse them.'],
+    no_thinking: ['thinking and effort', 'The model has supports.thinking: none, and upstreams reject them.'],
     service_tier: ['service_tier that the upstream does not have', 'The upstream uses its default.'],
     provider_tool_history: ['tools that the provider ran, in the history', 'They are dropped; texts about them stay.'],
     foreign_state: ['state that a chat upstream made', 'Only upstreams with its state_boundary get it; texts stay.'],
     seed: ['seed', 'These protocols have no repeatable responses.'],
     penalties: ['frequency_penalty, presence_penalty', 'These protocols have no such parameters.'],
     part_cache: ['cache marks on parts of the prompt', 'Upstreams of this protocol choose cached prefixes themselves.'],
-    top_k: ['top_k', 'The protocol has no such parameter, and some upstreams refuse it.'],
+    top_k: ['top_k', 'The protocol has no such parameter, and some upstreams reject it.'],
     stream_obfuscation: ['stream_options.include_obfuscation', 'Chunks are not padded.'],
     second_user: ['safety_identifier, beside another user', 'The upstream gets `user` only.'],
-    token_probabilities: ['logprobs, top_logprobs', 'The answer comes without probabilities of tokens.'],
+    token_probabilities: ['logprobs, top_logprobs', 'The response has no token probabilities.'],
     prompt_cache_options: ['prompt_cache_options, ttl of breakpoints', 'Twelve hours become one, others five minutes.'],
   }),
   ...ruleRows('response', 'changed', {

@@ -13,10 +13,10 @@ export function tooManyToCut(stops: readonly string[]): boolean {
 
 /** The stop sequences that an upstream does not accept; the gateway cuts the response at them. */
 export function stopsToCut({ stops }: Accepted, stop: readonly string[] = []): readonly string[] {
-  const said = stop.filter((text) => text !== '');
+  const sent = stop.filter((text) => text !== '');
   const { most, blank } = stops;
-  if (said.length > most) return said;
-  return blank ? [] : said.filter((text) => text.trim() === '');
+  if (sent.length > most) return sent;
+  return blank ? [] : sent.filter((text) => text.trim() === '');
 }
 
 /** Searches a streamed text for one sequence (Knuth-Morris-Pratt). */
@@ -142,18 +142,18 @@ export class StopCutter {
   #say(chars: number, emit: Emit): void {
     this.#held -= chars;
     let left = chars;
-    let said = 0;
+    let passed = 0;
     for (const event of this.#out) {
       if (event.type === 'part_delta' && event.text.length > left) {
         if (left > 0) emit({ ...event, text: event.text.slice(0, left) });
-        this.#out[said] = { ...event, text: event.text.slice(left) };
+        this.#out[passed] = { ...event, text: event.text.slice(left) };
         break;
       }
       if (event.type === 'part_delta') left -= event.text.length;
       emit(event);
-      said++;
+      passed++;
     }
-    this.#out.splice(0, said);
+    this.#out.splice(0, passed);
   }
 
   /** Flushes the buffer: no sequence can complete in it. */

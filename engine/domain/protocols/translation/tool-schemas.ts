@@ -9,11 +9,11 @@ export interface Accepted {
   readonly refused_at_top: readonly string[];
   /** Whether objects at the top must have `properties`, and lists `items`, anywhere. */
   readonly explicit: boolean;
-  /** Whether `$schema` may stay; some servers refuse the name. */
+  /** Whether `$schema` may stay; some servers reject the name. */
   readonly dialect: boolean;
   /** What names of properties at the top look like; absent: anything. */
   readonly property_name?: RegExp;
-  /** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
+  /** Keywords of a schema that upstreams enforce, for a strict tool or the output. */
   readonly held: {
     /** Keywords that constrain values and may stay; those of structure always do. */
     readonly keywords: ReadonlySet<string>;
@@ -374,12 +374,13 @@ class Repair {
   }
 
   #type(value: unknown): unknown {
-    const given: readonly unknown[] = Array.isArray(value) ? value : [value];
-    const types = new Set(given.map(typeNamed));
+    const declared_types: readonly unknown[] = Array.isArray(value) ? value : [value];
+    const types = new Set(declared_types.map(typeNamed));
     // A list with an unknown type may mean any type.
     if (types.size === 0 || types.has(undefined)) return this.#changed(undefined);
     const known = [...types];
-    if (known.length === given.length && known.every((type, index) => type === given[index])) return value;
+    if (known.length === declared_types.length && known.every((type, index) => type === declared_types[index]))
+      return value;
     return this.#changed(Array.isArray(value) ? known : known[0]);
   }
 
@@ -687,9 +688,9 @@ class Fitting {
   }
 
   #object(schema: Json, depth: number, moved: Record<string, unknown>): Json {
-    const given = isObject(schema.properties) ? schema.properties : {};
+    const declared_properties = isObject(schema.properties) ? schema.properties : {};
     const { additionalProperties, patternProperties } = schema;
-    const names = Object.keys(given);
+    const names = Object.keys(declared_properties);
     const is_open = additionalProperties !== undefined && additionalProperties !== false;
     const is_map = is_open || (isObject(patternProperties) && Object.keys(patternProperties).length > 0);
     // A closed map would always be empty, and so would an object without declared properties.
@@ -700,10 +701,11 @@ class Fitting {
     if (is_map && patternProperties !== undefined) moved.patternProperties = patternProperties;
     if (additionalProperties !== false) this.has_closed = true;
     const required = [...new Set(requiredBy(schema))];
-    const known = required.filter((name) => Object.hasOwn(given, name));
-    if (known.length < required.length) moved.required = required.filter((name) => !Object.hasOwn(given, name));
+    const known = required.filter((name) => Object.hasOwn(declared_properties, name));
+    if (known.length < required.length)
+      moved.required = required.filter((name) => !Object.hasOwn(declared_properties, name));
     this.optional += names.length - known.length;
-    const properties = names.map((name) => [name, this.#part(given[name], depth + 1)] as const);
+    const properties = names.map((name) => [name, this.#part(declared_properties[name], depth + 1)] as const);
     const is_said = known.length > 0 || Array.isArray(schema.required) || this.#accepted.held.all_required;
     return {
       properties: Object.fromEntries(properties),

@@ -75,7 +75,7 @@ function guarded<T>(step: () => T): T {
     return step();
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    const problem = 'The upstream answered with JSON of too many values or levels.';
+    const problem = 'The response of the upstream is JSON with too many values or levels.';
     throw new StageError('upstream_invalid', problem, { cause: error });
   }
 }
@@ -125,10 +125,10 @@ function raiseProblem(events: readonly ModelEvent[], protocol: Protocol): void {
 function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): string {
   const { from, answer, notes } = translation;
   raiseProblem(events, from);
-  const said: ModelEvent[] = [];
-  const filter = filterAnswer(translation, (event) => said.push(event));
+  const written: ModelEvent[] = [];
+  const filter = filterAnswer(translation, (event) => written.push(event));
   for (const event of events) if (event.type !== 'ping') filter(event);
-  return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(said, answer, notes));
+  return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(written, answer, notes));
 }
 
 function convertDocument(translation: Translation): ResponseConverter {
@@ -144,10 +144,10 @@ function convertDocument(translation: Translation): ResponseConverter {
       : DEFINITIONS[to].adapter.readDocument(document, notes);
     if (writer === undefined) return wholeAnswer(translation, events);
     raiseProblem(events, from);
-    const said: string[] = [];
-    const filter = filterAnswer(translation, (event) => said.push(writer.write(event)));
+    const written: string[] = [];
+    const filter = filterAnswer(translation, (event) => written.push(writer.write(event)));
     for (const event of events) filter(event);
-    return said.join('');
+    return written.join('');
   });
   if (writer === undefined) return converter;
   const { errors } = DEFINITIONS[from];
@@ -202,15 +202,15 @@ function streamToStream(translation: Translation): ResponseConverter {
   const { from, answer, notes } = translation;
   const writer = DEFINITIONS[from].adapter.createWriter(answer, notes);
   // Events before a broken chunk still go to the client.
-  let said = '';
+  let written = '';
   const take = () => {
-    const text = said;
-    said = '';
+    const text = written;
+    written = '';
     return text;
   };
   let size = 0;
   const filter = filterAnswer(translation, (event) => {
-    said += writer.write(event);
+    written += writer.write(event);
   });
   const source = readEvents(translation, (event) => {
     size += bufferedChars(event);
@@ -279,7 +279,7 @@ export const DESCRIBING = [
 
 const isProven = (protocol: Protocol): boolean => DEFINITIONS[protocol].kept.proven_reasoning;
 
-/** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
+/** Translates a client's request into the protocol of its upstream. Raises invalid_request and not_translatable. */
 export function translateRequest(request: Untranslated) {
   const { from, to, body, upstream, state_boundary, upstream_model, target, request_id, created_at } = request;
   if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
@@ -320,8 +320,8 @@ export function translateRequest(request: Untranslated) {
 }
 
 /**
- * Says an upstream's response in the protocol of the client: streams event by event, documents and errors whole, and the one
- * as the other where the upstream did not answer as asked. Changes the head accordingly.
+ * Translates an upstream's response into the protocol of the client: streams event by event, documents and errors whole, and the one
+ * as the other if the upstream did not respond in the requested form. Changes the head accordingly.
  */
 export function createTranslator(translation: Translation, head: ConvertedHead): ResponseConverter {
   const { request_id_header, waits_long } = DEFINITIONS[translation.from].clients;

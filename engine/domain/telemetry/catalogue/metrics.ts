@@ -73,7 +73,7 @@ export const METRICS = {
   ),
   'gateway.rejected': counter(
     '{request}',
-    'Requests that no pipeline took, such as those for unknown paths; `gateway.refusals` does not count them',
+    'Requests without a pipeline, such as those for unknown paths; `gateway.refusals` does not count them',
     'gateway.error.code http.response.status_code',
   ),
   'http.server.request.duration': histogram(
@@ -308,7 +308,7 @@ export type CounterMetric = NamesOf<'counter'>;
 export type HistogramMetric = NamesOf<'histogram'>;
 export type GaugeMetric = NamesOf<'gauge'>;
 
-/** What tells a series of a metric apart; a label that is left out is absent. */
+/** The labels of a series of a metric; an omitted label is absent. */
 export type LabelsOf<N extends MetricName> = {
   readonly [L in (typeof METRICS)[N]['labels'][number]]?: string | number | undefined;
 };

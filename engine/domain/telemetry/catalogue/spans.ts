@@ -198,7 +198,7 @@ export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
   'gateway.attempt.reason': text('What happened after the attempt', Object.keys(ATTEMPT_REASONS)),
   'gateway.attempt.outcome': text('Row of the failover table; on spans only for a failed attempt'),
   'gateway.attempt.certainty': text(
-    'How far a failed attempt got: not sent, possibly accepted by the upstream, or answered',
+    'How far a failed attempt got: not sent, possibly accepted by the upstream, or with a response (answered)',
     CERTAINTIES,
   ),
   'gateway.attempt.sends': number('How often it was sent, if not once'),
@@ -298,7 +298,7 @@ export const SPANS: Readonly<Record<string, SpanSpec>> = {
   request: {
     name: '{http.request.method} {http.route}',
     kind: 'server',
-    meaning: 'A request that a pipeline served, from its head to the end of its answer',
+    meaning: 'A request that a pipeline served, from its head to the end of its response',
     attributes: [
       ...names(`
       http.request.method http.route http.response.status_code url.scheme server.address server.port

@@ -97,7 +97,7 @@ const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
 /** Outcome by status and headers; `undefined` if accepted. @param now in milliseconds since the epoch */
 function whyNotTaken({ status, headers }: Pick<Answered, 'status' | 'headers'>, now: number): NotTaken | undefined {
-  const why = `it answers HTTP ${status}`;
+  const why = `it returns HTTP ${status}`;
   if (status >= 200 && status <= 299) {
     return isPage({ headers }) ? { outcome: 'refused', why: `${why} with a web page` } : undefined;
   }
@@ -135,13 +135,17 @@ interface ExportResponse {
 
 export type Serializer<T> = ISerializer<T, ExportResponse>;
 
-/** Encodes a batch, sends it and evaluates the response. Never rejects. @param given creates the input of the encoder */
-export async function sendOtlp<T>(collector: Collector, serializer: Serializer<T>, given: () => T): Promise<Sent> {
+/** Encodes a batch, sends it and evaluates the response. Never rejects. @param createInput creates the input of the encoder */
+export async function sendOtlp<T>(
+  collector: Collector,
+  serializer: Serializer<T>,
+  createInput: () => T,
+): Promise<Sent> {
   // Yield to requests between two batches.
   await setImmediate();
   let bytes: Uint8Array | undefined;
   try {
-    bytes = serializer.serializeRequest(given());
+    bytes = serializer.serializeRequest(createInput());
   } catch {
     // A retry would block the queue.
   }
@@ -157,7 +161,7 @@ export function partOf(serializer: Pick<Serializer<never>, 'deserializeResponse'
   try {
     part = serializer.deserializeResponse(body).partialSuccess;
   } catch {
-    // The status says accepted; the page of a proxy changes nothing.
+    // The status means accepted; the page of a proxy changes nothing.
     return whole;
   }
   const { rejectedSpans, rejectedDataPoints, rejectedLogRecords, errorMessage } = part ?? {};

@@ -315,7 +315,7 @@ function logDiagnostics(log: Log): void {
     // Otherwise an unreachable collector would be logged at every interval.
     if (logged.has(reason) || logged.size >= LOGGED_MAX) return;
     logged.add(reason);
-    log[level]({ reason, code: 'opentelemetry_sdk' }, 'the SDK of OpenTelemetry says that something is wrong');
+    log[level]({ reason, code: 'opentelemetry_sdk' }, 'the OpenTelemetry SDK reports a problem');
   };
   const quiet = () => {};
   const logger = { error: logAt('error'), warn: logAt('warn'), info: quiet, debug: quiet, verbose: quiet };

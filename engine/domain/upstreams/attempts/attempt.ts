@@ -46,7 +46,8 @@ interface Sent {
   readonly upstream: string;
   readonly sends: number;
   readonly resent: 'stale_socket' | undefined;
-  readonly is_through: boolean;
+  /** Whether the upstream may still read the body: the request was sent, but its body not completely. */
+  readonly is_body_needed: boolean;
   readonly began_at: number;
   readonly ms: number;
   readonly request_id: string | undefined;
@@ -85,21 +86,21 @@ export interface FailedAttempt extends Sent, Failure {
 const ERROR_SECONDS = 2;
 const REQUEST_ID_LENGTH = 200;
 
-const isOther = (ctx: ForwardContext): boolean => ctx.get('request.protocol') === 'none';
+const isOtherApi = (ctx: ForwardContext): boolean => ctx.get('request.protocol') === 'none';
 
 /** Sends a request to one upstream, and reads the response until it can be classified. */
 export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | FailedAttempt> {
   const { ctx, target, clock } = plan;
   const { name } = target.config;
-  const is_other = isOther(ctx);
-  const is_translated = !is_other && protocolAt(ctx, target) !== protocolOf(ctx.get('request.protocol'));
+  const is_other_api = isOtherApi(ctx);
+  const is_translated = !is_other_api && protocolAt(ctx, target) !== protocolOf(ctx.get('request.protocol'));
   const sending = target.transport.send(plan.request);
   const began_at = clock.monotonic();
   const sent = (request_id?: string): Sent => ({
     upstream: name,
     sends: sending.attempts,
     resent: sending.resent,
-    is_through: sending.attempts === 0 || sending.body_is_sent,
+    is_body_needed: sending.attempts > 0 && !sending.body_is_sent,
     began_at,
     ms: clock.monotonic() - began_at,
     request_id,
@@ -115,7 +116,7 @@ export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | Fa
     timer.close();
   }
   const answered = sent(requestIdOf(response));
-  if (plan.may_free && sending.body_is_sent) ctx.body?.free();
+  if (plan.may_free && sending.body_is_sent) ctx.body?.markReleasable();
   const peek = new Peek(response, peekOptions(plan, response));
   let cancelled: StageError | undefined;
   ctx.onCancel((reason) => {
@@ -125,7 +126,7 @@ export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | Fa
   });
   const beginning = peek.done ?? (await peek.beginning);
   if (cancelled !== undefined) return { ...answered, ...failure('gone', response.statusCode), error: cancelled };
-  const failed = classify({ response, beginning, name, now: clock.now(), is_other });
+  const failed = classify({ response, beginning, name, now: clock.now(), is_other_api });
   if (failed === undefined) return { ...answered, relay: relayTo(plan, response, beginning.chunks) };
   const discarded = failed.error === undefined ? [] : beginning.chunks;
   return { ...answered, ...failed, received_bytes: discarded.reduce((sum, { length }) => sum + length, 0) };
@@ -151,7 +152,7 @@ function limitWait(plan: AttemptPlan, sending: Sending): Timer {
     if (ctx.aborted) return;
     const is_sent = sending.attempts > 0;
     const goes_on = is_sent && !can_move_on && drainLate(plan, sending, abandon);
-    const reason = tooLate(target.config.name, seconds, is_sent, goes_on);
+    const reason = firstByteTimeoutError(target.config.name, seconds, is_sent, goes_on);
     if (goes_on) sending.release(reason);
     else abandon(reason);
     sending.forgetBody();
@@ -165,20 +166,20 @@ function drainLate(plan: AttemptPlan, sending: Sending, abandon: (reason: StageE
 }
 
 /** The timeout error. Clients must not retry a request that was sent: the upstream may process and bill it. */
-function tooLate(name: string, seconds: number, is_sent: boolean, goes_on: boolean): StageError {
+function firstByteTimeoutError(name: string, seconds: number, is_sent: boolean, goes_on: boolean): StageError {
   const fact = `The upstream "${name}" sent no response within ${seconds} seconds`;
   if (!is_sent) return errorOf('upstream_timeout', name, fact);
   const money = goes_on
     ? 'You are charged if the upstream still responds'
     : 'The request was cancelled, and the upstream may still bill it';
-  return billedAgain(name, `${fact}. ${money}`);
+  return billableTimeoutError(name, `${fact}. ${money}`);
 }
 
 function errorOf(code: ErrorCode, upstream: string, fact: string, headers?: Readonly<Record<string, string>>) {
   return new StageError(code, `${fact}.`, { details: { upstream }, ...(headers && { headers }) });
 }
 
-function billedAgain(name: string, fact: string): StageError {
+function billableTimeoutError(name: string, fact: string): StageError {
   return errorOf('upstream_timeout', name, `${fact}; a retry may be billed too`, { 'x-should-retry': 'false' });
 }
 
@@ -193,7 +194,7 @@ function relayTo(plan: AttemptPlan, response: UpstreamResponse, begun: readonly 
 function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   const relay = relayTo(plan, response, []);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
-  const answered = { response, name: plan.target.config.name, is_other: isOther(plan.ctx) };
+  const answered = { response, name: plan.target.config.name, is_other_api: isOtherApi(plan.ctx) };
   return { ...relay, inspect: (first) => nonApiError({ ...answered, now: plan.clock.now() }, first) };
 }
 
@@ -235,7 +236,7 @@ const PREAMBLE_SECONDS = 2;
 
 const ignore = (): void => {};
 
-/** Buffers the beginning of a response; back-pressure holds the rest. */
+/** Buffers the beginning of a response; back-pressure stops the rest. */
 export class Peek {
   done: Beginning | undefined;
   readonly #response: UpstreamResponse;
@@ -380,7 +381,10 @@ export function mayBeBilled({ outcome, certainty }: Pick<AttemptRecord, 'outcome
   return FAILOVER_TABLE[outcome as AttemptOutcome].billed === 'possibly';
 }
 
-/** The effect of an attempt on the upstream's state. A 400 may echo caller text, so its wording is no failure of the upstream. */
+/**
+ * The effect of an attempt on the upstream's state. The wording of a 400 may come from the caller, so it does not count as a failure
+ * of the upstream.
+ */
 export function effectOf({ outcome, status = 0, names_model, by_phrase, full_context }: FailedAttempt): AttemptEffect {
   const { effect } = FAILOVER_TABLE[outcome];
   // An overflow with a 5xx status is neither a success nor a failure.
@@ -407,13 +411,13 @@ export function describeFailed({ outcome, status }: FailedAttempt, code?: string
   return code === undefined ? words : `${words} (${code})`;
 }
 
-function failure(outcome: AttemptOutcome, status: number | undefined, said?: ReadError, text = ''): Failure {
+function failure(outcome: AttemptOutcome, status: number | undefined, reported?: ReadError, text = ''): Failure {
   const known = { outcome, status, certainty: 'answered', retry_after_seconds: undefined } as const;
-  if (said === undefined) return { ...known, names_model: false };
-  const found = meaningOf(said, status!);
+  if (reported === undefined) return { ...known, names_model: false };
+  const found = meaningOf(reported, status!);
   return {
     ...known,
-    names_model: found?.meaning === 'model_missing' || /\bmodel\b/i.test(said.message),
+    names_model: found?.meaning === 'model_missing' || /\bmodel\b/i.test(reported.message),
     by_phrase: found?.by === 'phrase',
     ...(found?.meaning === 'context_full' && { full_context: text }),
   };
@@ -432,13 +436,13 @@ function unanswered(error: NodeJS.ErrnoException, name: string, { attempts }: Se
 
 /** The error for a request without a response. A rejected certificate counts as no connection. */
 function connectionError(error: NodeJS.ErrnoException, name: string, is_sent: boolean): StageError {
-  if (is_sent) return dropped(name, 'before it responded');
+  if (is_sent) return connectionDroppedError(name, 'before it responded');
   const is_of_proxy = error instanceof NoTunnel || error instanceof ProxyUnreachable;
   const why = is_of_proxy ? `: ${error.message}` : error.code === undefined ? '' : ` (${error.code})`;
   return errorOf('upstream_unreachable', name, `No connection to the upstream "${name}"${why}`);
 }
 
-function dropped(name: string, when: string): StageError {
+function connectionDroppedError(name: string, when: string): StageError {
   return errorOf('upstream_failed', name, `The upstream "${name}" dropped the connection ${when}`);
 }
 
@@ -448,7 +452,7 @@ interface Answered {
   readonly name: string;
   readonly now: number;
   /** Whether everything except an HTML page is a valid response, as for files. */
-  readonly is_other: boolean;
+  readonly is_other_api: boolean;
 }
 
 const passedOn = ({ response, beginning: { chunks, by } }: Answered) => ({
@@ -464,7 +468,7 @@ function classify(answered: Answered): Failure | undefined {
   if (status >= 400 && status <= 599) return classifyError(answered, status);
   if (beginning.by === 'silent') {
     response.destroy();
-    const error = billedAgain(name, `The upstream "${name}" began its response and then stalled`);
+    const error = billableTimeoutError(name, `The upstream "${name}" began its response and then stalled`);
     return { ...failure('unanswered', status), error };
   }
   return status === 200 && isEventStream(headers['content-type'])
@@ -473,16 +477,17 @@ function classify(answered: Answered): Failure | undefined {
 }
 
 function classifyError(answered: Answered, status: number): Failure {
-  const { response, beginning, name, now, is_other } = answered;
+  const { response, beginning, name, now, is_other_api } = answered;
   const text = errorText(response, beginning.chunks);
-  const said = readError(text);
+  const reported = readError(text);
   // Such a 404 is about a file, not about the model.
-  const outcome = outcomeOf(status, is_other && status === 404 ? undefined : said);
-  const found = failure(outcome, status, is_other ? undefined : said, text);
+  const outcome = outcomeOf(status, is_other_api && status === 404 ? undefined : reported);
+  const found = failure(outcome, status, is_other_api ? undefined : reported, text);
   // A context overflow is reworded for clients even if it is not JSON.
   const foreign =
-    found.full_context === undefined ? nonApiError(answered, beginning.chunks[0], said.message) : undefined;
-  const error = foreign ?? (beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined);
+    found.full_context === undefined ? nonApiError(answered, beginning.chunks[0], reported.message) : undefined;
+  const error =
+    foreign ?? (beginning.by === 'broken' ? connectionDroppedError(name, 'in the middle of its response') : undefined);
   return {
     ...found,
     retry_after_seconds: retryAfterSeconds(response.headers, now, text),
@@ -495,10 +500,10 @@ function classifyStream(answered: Answered): Failure | undefined {
   const { event, by, chunks } = beginning;
   if (by === 'enough') return undefined;
   const text = event === undefined ? errorText(response, chunks) : event.data;
-  const said = event === undefined ? errorIn(text) : errorOfEvent(event.name, text);
-  if (said !== undefined) {
+  const reported = event === undefined ? errorIn(text) : errorOfEvent(event.name, text);
+  if (reported !== undefined) {
     const retry_after_seconds = retryAfterSeconds(response.headers, now, event?.data);
-    return { ...classifyErrorBody(answered, said, text), retry_after_seconds };
+    return { ...classifyErrorBody(answered, reported, text), retry_after_seconds };
   }
   // It broke off before any content.
   if (event !== undefined && responseEndIn(event.data) === 'broken_off')
@@ -506,12 +511,12 @@ function classifyStream(answered: Answered): Failure | undefined {
   if (by === 'complete') return undefined;
   // A stream with other data is relayed if no upstream serves the request.
   if (by === 'ended' && saysSomething(response, chunks)) return { ...failure('empty', 200), ...passedOn(answered) };
-  return { ...failure('empty', 200), error: dropped(name, 'before its stream had content') };
+  return { ...failure('empty', 200), error: connectionDroppedError(name, 'before its stream had content') };
 }
 
-function classifyErrorBody(answered: Answered, said: ReadError, text: string): Failure {
-  const status = statusOf(said);
-  return { ...failure(outcomeOf(status, said), status, said, text), ...passedOn(answered) };
+function classifyErrorBody(answered: Answered, reported: ReadError, text: string): Failure {
+  const status = statusOf(reported);
+  return { ...failure(outcomeOf(status, reported), status, reported, text), ...passedOn(answered) };
 }
 
 /** Whether a stream contains anything except comments. */
@@ -521,19 +526,20 @@ function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): b
 }
 
 function classifyDocument(answered: Answered, status: number): Failure | undefined {
-  const { response, beginning, name, is_other } = answered;
+  const { response, beginning, name, is_other_api } = answered;
   const { by, chunks } = beginning;
-  if (by === 'broken') return { ...failure('empty', status), error: dropped(name, 'in the middle of its response') };
+  if (by === 'broken')
+    return { ...failure('empty', status), error: connectionDroppedError(name, 'in the middle of its response') };
   const foreign = nonApiError(answered, chunks[0]);
   if (foreign !== undefined) {
     response.destroy();
     // After a page or a redirect no model ran; after an empty body that is unknown.
     return { ...failure(chunks.length === 0 && status < 300 ? 'empty' : 'foreign', status), error: foreign };
   }
-  if (is_other) return undefined;
+  if (is_other_api) return undefined;
   const text = isPlain(response.headers['content-encoding']) ? chunks[0]!.toString('utf8') : '';
-  const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorIn(text) : undefined;
-  return said && classifyErrorBody(answered, said, text);
+  const reported = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorIn(text) : undefined;
+  return reported && classifyErrorBody(answered, reported, text);
 }
 
 const ERROR_BYTES_MAX = 262_144;
@@ -551,12 +557,12 @@ function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): st
 
 /** The error for a non-API response. It keeps an error status, because clients decide by it whether to retry. */
 function nonApiError(answered: Omit<Answered, 'beginning'>, first?: Buffer, reason = ''): StageError | undefined {
-  const { response, name, now, is_other } = answered;
+  const { response, name, now, is_other_api } = answered;
   const status = response.statusCode!;
-  const takes_bytes = is_other && status < 300;
+  const takes_bytes = is_other_api && status < 300;
   const found = takes_bytes ? notBytes(response) : nonApiContent(response, first);
   if (found === undefined) return undefined;
-  const expected = is_other ? 'a response of its API' : 'JSON';
+  const expected = is_other_api ? 'a response of its API' : 'JSON';
   const fact = `The upstream "${name}" returned ${found} (status ${status}) instead of ${expected}`;
   const message = reason === '' ? `${fact}.` : `${fact}. Its message: ${reason}`;
   const retry_after = retryAfterSeconds(response.headers, now);

@@ -43,7 +43,7 @@ const BROKE_OFF = 'broke off its response';
 
 /** Longer events are searched on arrival and not kept. */
 const KEPT_CHARS_MAX = 16_384;
-/** How many of the last events are kept: they say how a response ended. */
+/** Number of last events to keep: they show how a response ended. */
 const KEPT_EVENTS = 3;
 
 /** An error in a response; without a `fault` of the upstream it is about the request or the account. */
@@ -51,7 +51,7 @@ type ReportedError = { readonly fault: string | undefined };
 
 function reported(status: number, error: ReadError | undefined): ReportedError {
   const { effect } = FAILOVER_TABLE[outcomeOf(status, error)];
-  return { fault: effect === 'failure' ? `status ${status} in its answer` : undefined };
+  return { fault: effect === 'failure' ? `status ${status} in its response` : undefined };
 }
 
 export interface AttemptSurroundings {
@@ -152,8 +152,8 @@ export class Attempts {
     if (text.length > KEPT_CHARS_MAX) this.#end_said = responseEndIn(text);
     else if (this.#last_events.push(text) > KEPT_EVENTS) this.#last_events.shift();
     if (!mayBeError(name, data)) return;
-    const said = errorOfEvent(name ?? '', data);
-    if (said !== undefined) this.#reported ??= reported(statusOf(said), said);
+    const found_error = errorOfEvent(name ?? '', data);
+    if (found_error !== undefined) this.#reported ??= reported(statusOf(found_error), found_error);
   }
 
   end(error_code: string | undefined): void {
@@ -174,8 +174,10 @@ export class Attempts {
     const last = this.#last_events.toReversed();
     const ends = [this.#end_said, ...last.map(responseEndIn)];
     if (ends.includes('broken_off')) {
-      const said = last.map(errorIn).find((found) => found !== undefined);
-      return said === undefined || reported(statusOf(said), said).fault !== undefined ? BROKE_OFF : undefined;
+      const found_error = last.map(errorIn).find((found) => found !== undefined);
+      return found_error === undefined || reported(statusOf(found_error), found_error).fault !== undefined
+        ? BROKE_OFF
+        : undefined;
     }
     // A complete response may be unusable, which is the fault of the model.
     if (ends.includes('whole'))
@@ -263,7 +265,7 @@ export class Attempts {
       clock,
       timeouts: config.server.timeouts,
       can_move_on: !is_last && config.routing.attempts.unconfirmed && this.#failed.length + 1 < this.#most(),
-      may_free: this.#failed.every(({ is_through }) => is_through),
+      may_free: this.#failed.every(({ is_body_needed }) => !is_body_needed),
       first_byte_seconds: this.#firstByteSeconds(),
     });
     return attempt.then((result) => {
@@ -290,7 +292,7 @@ export class Attempts {
     return Math.min(this.#services.config.routing.attempts.max, this.#candidates.length + 1);
   }
 
-  /** Retries the same upstream once, after a wait, if useful. @param left number of untried upstreams, which come first */
+  /** Retries the same upstream once, after a wait, if useful. @param left untried upstreams; one attempt is kept for each */
   async #repeat(ready: Ready, result: FailedAttempt, left: number): Promise<ServedAttempt | FailedAttempt> {
     const { candidate, target } = ready;
     const isOpen = () => this.#unavailable(candidate)?.because === 'open';
@@ -312,16 +314,17 @@ export class Attempts {
   }
 
   /** Wait before the retry of the same upstream, in milliseconds; `undefined`: no retry. */
-  #waitBeforeRepeat({ outcome, retry_after_seconds: asked }: FailedAttempt): number | undefined {
+  #waitBeforeRepeat({ outcome, retry_after_seconds: requested_seconds }: FailedAttempt): number | undefined {
     const { again }: FailoverRow = FAILOVER_TABLE[outcome];
     if (Number(this.#ctx.headers['x-stainless-retry-count'] ?? 0) > 0) return undefined;
     if (again === 'after_wait_lone') {
-      const is_short = this.#candidates.length === 1 && asked !== undefined && asked <= LIMITED_MAX;
-      return is_short ? asked * 1000 : undefined;
+      const is_short =
+        this.#candidates.length === 1 && requested_seconds !== undefined && requested_seconds <= LIMITED_MAX;
+      return is_short ? requested_seconds * 1000 : undefined;
     }
     if (again !== 'after_wait') return undefined;
-    if (asked === undefined) return WAIT_MS + this.#random() * JITTER_MS;
-    return asked <= OVERLOADED_MAX ? asked * 1000 : undefined;
+    if (requested_seconds === undefined) return WAIT_MS + this.#random() * JITTER_MS;
+    return requested_seconds <= OVERLOADED_MAX ? requested_seconds * 1000 : undefined;
   }
 
   #wait(ms: number): Promise<StageError | undefined> {
@@ -475,11 +478,11 @@ function originOf(ctx: ForwardContext): AttemptOrigin {
   return { caller, request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
 }
 
-/** Drop reasons by error codes of attempt hooks: limits and translation. */
+/** Drop reasons by error codes of attempt hooks: limits, the database, and translation. */
 const REASON_OF_CODE: Readonly<Record<string, DropReason>> = {
   spend_limit_exceeded: 'limit',
   rate_limit_exceeded: 'limit',
-  store_unavailable: 'limit',
+  store_unavailable: 'store_unavailable',
   not_translatable: 'protocol',
   not_supported: 'protocol',
   invalid_request: 'protocol',
@@ -506,7 +509,7 @@ function withTrace(request: PreparedRequest, ctx: ForwardContext, { propagate }:
   return { ...request, headers: { ...request.headers, traceparent } };
 }
 
-/** Statuses that clients get first when no upstream could serve: in this order, the last of each. */
+/** When no upstream served, the client gets the last response with a status of the first group that has one. */
 const FIRST_REPORTED: readonly (readonly number[])[] = [[429], [401, 402, 403], [404], [501]];
 
 /** Response to a request that no upstream served: the response of one of them, or an error of the gateway. */
@@ -582,9 +585,9 @@ function inPlaceOf({ rawHeaders }: UpstreamResponse, reworded: ReturnType<typeof
   return { response, begun: [bytes] };
 }
 
-function errorFields(said: unknown): { readonly message: string; readonly code?: string } {
-  if (!isObject(said)) return { message: '' };
-  const found = isObject(said.response) ? said.response.error : said.error;
+function errorFields(document: unknown): { readonly message: string; readonly code?: string } {
+  if (!isObject(document)) return { message: '' };
+  const found = isObject(document.response) ? document.response.error : document.error;
   const { message, code } = isObject(found) ? found : {};
   return { message: typeof message === 'string' ? message : '', ...(typeof code === 'string' && { code }) };
 }

@@ -28,7 +28,7 @@ export interface FetchOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Reads the list of models of an upstream. Follows no redirect. Never rejects: `why` says what is wrong. */
+/** Reads the list of models of an upstream. Follows no redirect. Never rejects: `why` has the reason. */
 export async function fetchModelList(upstream: UpstreamConfig, options: FetchOptions): Promise<FetchedList> {
   const { seconds } = options;
   const deadline = performance.now() + seconds * 1000;
@@ -40,7 +40,7 @@ export async function fetchModelList(upstream: UpstreamConfig, options: FetchOpt
     const { proxy } = configuredProxyRoute(upstream.proxy, options.secret);
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const left = (deadline - performance.now()) / 1000;
-      if (left <= 0) return { why: `no answer within ${seconds} seconds` };
+      if (left <= 0) return { why: `no response within ${seconds} seconds` };
       const page = await fetchPage(urlOf(upstream, after), headers, { ...options, seconds: left, proxy });
       if (typeof page === 'string') return { why: page };
       const before = ids.size;

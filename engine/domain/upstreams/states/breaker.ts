@@ -38,10 +38,10 @@ const JITTER = 0.2;
 const WHILE_ONE_TRIES_MS = 1000;
 
 export function createBreaker(
-  given: BreakerSettings,
+  initial: BreakerSettings,
   { latest, random, onOpen, onClose, successes_to_close = 2 }: BreakerSurroundings,
 ) {
-  let settings = given;
+  let settings = initial;
   let outcomes = createOutcomes(settings.window_seconds * 1000);
   const failing = new FailureRun();
   /** Consecutive responses that broke off; their beginning does not count as success. */
@@ -344,7 +344,7 @@ class FailureRun {
   }
 }
 
-/** A credential breaker: one refusal opens it for a minute. */
+/** A credential breaker: one rejection opens it for a minute. */
 const SETTINGS: BreakerSettings = {
   failures: 1,
   window_seconds: 60,
@@ -357,7 +357,7 @@ const SETTINGS: BreakerSettings = {
 const WORKED_LATELY_MS = 30_000;
 const FORBIDDEN_IN_A_ROW = 3;
 
-/** Creates a circuit breaker for an address that refused the credential. */
+/** Creates a circuit breaker for an address that rejected the credential. */
 export function createCredentialBreaker(surroundings: BreakerSurroundings) {
   const breaker = createBreaker(SETTINGS, { ...surroundings, random: () => 0.5, successes_to_close: 1 });
   const { succeed } = breaker;
@@ -369,7 +369,7 @@ export function createCredentialBreaker(surroundings: BreakerSurroundings) {
       forbidden = 0;
       succeed(n, now);
     },
-    /** `credential`: refused, or its account cannot pay. `permission`: 403. */
+    /** `credential`: rejected, or its account cannot pay. `permission`: 403. */
     refuse(n: number, now: number, effect: 'credential' | 'permission', detail: string | undefined) {
       if (effect === 'permission' && breaker.phase(now) === 'closed') {
         forbidden += 1;

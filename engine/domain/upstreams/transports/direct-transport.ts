@@ -25,7 +25,7 @@ import {
   UNREAD_MS,
 } from './transport.ts';
 
-/** The transport to one upstream over undici, of which each connection is a client of its own. */
+/** The transport to one upstream over undici. Each connection has its own undici client. */
 export class DirectTransport implements Transport {
   readonly url: URL;
   readonly proxy: URL | undefined;
@@ -122,7 +122,7 @@ class DirectSending extends Delivery implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Controller): void {
     if (this.over) {
-      controller.abort(hungUp());
+      controller.abort(hangUpError());
       return;
     }
     this.#controller = controller;
@@ -133,8 +133,8 @@ class DirectSending extends Delivery implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(controller: Controller, status: number, headers: IncomingHttpHeaders, message?: string): void {
-    // The request asked for no upgrade.
-    if (status === 101) controller.abort(hungUp());
+    // The request has no upgrade.
+    if (status === 101) controller.abort(hangUpError());
     if (status < 200 || this.over) return;
     const { for_proxy } = this.#transport;
     if (status === PROXY_REFUSES && for_proxy !== undefined) {
@@ -161,7 +161,7 @@ class DirectSending extends Delivery implements Dispatcher.DispatchHandler {
     // A broken connection is not reused, whatever state undici sees.
     this.#connection.destroy();
     if (this.over) return;
-    const known = error.code === 'UND_ERR_SOCKET' ? hungUp() : error;
+    const known = error.code === 'UND_ERR_SOCKET' ? hangUpError() : error;
     // False if the upstream closed a kept-alive connection and undici noticed before it wrote.
     const was_begun = this.#controller !== undefined || this.#connection.requests === 0;
     // A resend whose tunnel could not be opened has no socket.
@@ -184,8 +184,8 @@ const FOREVER_MS = 2 ** 31 - 1;
 /** A kept-alive connection is not reused in the last second of the timeout that the upstream announced. */
 const BEFORE_CLOSING_MS = 1000;
 
-/** TCP keep-alive interval, which detects dead idle connections. */
-const PROBE_MS = 1000;
+/** Idle time before the first TCP keep-alive probe, in milliseconds. Probes detect dead connections. */
+const KEEPALIVE_IDLE_MS = 1000;
 
 const TLS = { ALPNProtocols: ['http/1.1'] };
 
@@ -200,7 +200,7 @@ class Connection {
   readonly #owner: DirectTransport;
   readonly #client: Client;
   #opening: AbortController | undefined;
-  #announcements: Announcements | undefined;
+  #informational: InformationalResponses | undefined;
 
   constructor(owner: DirectTransport) {
     this.#owner = owner;
@@ -224,7 +224,7 @@ class Connection {
 
   begin(): void {
     this.requests++;
-    this.#announcements!.awaitResponse();
+    this.#informational!.awaitResponse();
   }
 
   /** Passes an error: without one undici treats a truncated body without content-length as complete, and throws. */
@@ -238,7 +238,7 @@ class Connection {
   #connect(callback: Connected): void {
     // undici would open a replacement that this class does not track.
     if (this.closed) {
-      callback(hungUp(), null);
+      callback(hangUpError(), null);
       return;
     }
     const { url, proxy } = this.#owner;
@@ -256,7 +256,7 @@ class Connection {
       else callback(proxy === undefined ? error : new ProxyUnreachable(proxy, error), null);
     };
     socket.on('error', reportOnce);
-    socket.once('close', () => reportOnce(hungUp()));
+    socket.once('close', () => reportOnce(hangUpError()));
     const refusal = this.#owner.reachability.watch(socket, () => reportOnce(undefined));
     if (refusal !== undefined) socket.destroy(refusal);
   }
@@ -281,7 +281,7 @@ class Connection {
 
   #take(socket: Socket): void {
     this.socket = socket;
-    this.#announcements = new Announcements(socket);
+    this.#informational = new InformationalResponses(socket);
     socket.once('close', () => {
       this.closed = true;
       this.#owner.onClosed(this);
@@ -290,7 +290,7 @@ class Connection {
 
   /** @param to the upstream, or a proxy that forwards requests to it */
   #open(to: URL): Socket {
-    const options = { ...placeOf(to), noDelay: true, keepAlive: true, keepAliveInitialDelay: PROBE_MS };
+    const options = { ...placeOf(to), noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_IDLE_MS };
     if (to.protocol !== 'https:') return net.connect(options);
     const { tls_session: session } = this.#owner;
     const servername = net.isIP(options.host) === 0 ? options.host : '';
@@ -300,15 +300,15 @@ class Connection {
   }
 
   #keepSessions(socket: TLSSocket): void {
-    socket.on('session', (given) => {
-      this.#owner.tls_session = given;
+    socket.on('session', (tls_ticket) => {
+      this.#owner.tls_session = tls_ticket;
     });
   }
 }
 
 type Connected = (error: Error | null, socket: Socket | null) => void;
 
-function hungUp(): NodeJS.ErrnoException {
+function hangUpError(): NodeJS.ErrnoException {
   return Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' });
 }
 
@@ -318,10 +318,10 @@ const [LF, CR, ZERO, ONE, TWO] = [10, 13, 48, 49, 50];
 const STATUS_AT = 9;
 
 /**
- * Accepts an unrequested `100 Continue` (RFC 9110 section 15.2), which undici treats as an attack. It ignores other 1xx responses, so
- * the status is changed to 102 in place.
+ * The informational (1xx) responses of a connection. Accepts an unrequested `100 Continue` (RFC 9110 section 15.2), which undici treats
+ * as an attack. Undici ignores other 1xx responses, so the status is changed to 102 in place.
  */
-class Announcements {
+class InformationalResponses {
   #awaiting = false;
   #at = 0;
   #tens_are_zero = false;

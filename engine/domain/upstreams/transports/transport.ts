@@ -32,7 +32,7 @@ export abstract class Delivery {
     this.#started = clock.monotonic();
   }
 
-  /** The head of the response. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or what `abandon` was given. */
+  /** The head of the response. Rejects with Node's error, ECONNECT_TIMEOUT, ProxyUnreachable, NoTunnel, or the argument of `abandon`. */
   get response(): Promise<UpstreamResponse> {
     return this.#head.promise;
   }
@@ -53,7 +53,7 @@ export abstract class Delivery {
     this.#head.reject(reason);
   }
 
-  /** The head of the response for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `response`. */
+  /** The head of the response for a caller that waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `response`. */
   late(): Promise<UpstreamResponse> {
     this.#late = Promise.withResolvers();
     return this.#late.promise;
@@ -157,7 +157,7 @@ export function createReachability(options: { readonly connect_seconds: number; 
     begin,
     /**
      * Ends a connection that is not ready in time, TLS included. After that a single request at a time probes the upstream, for a second
-     * at most; others are refused until a connection is ready. @returns why this one is not even tried
+     * at most; others are rejected until a connection is ready. @returns why this one is not even tried
      */
     watch(socket: Socket, onReady: () => void): Error | undefined {
       const trial = begin((error) => socket.destroy(error));

@@ -80,7 +80,7 @@ function entryDetails(entry: StageEntry | ErrorClause, cwd: string): string[] {
       'limits',
       [
         ...(fail_closed ? [] : ['the request continues if it fails']),
-        ...(timeout_seconds === undefined ? [] : [`at most ${timeout_seconds} s per step`]),
+        ...(timeout_seconds === undefined ? [] : [`at most ${timeout_seconds} s per hook`]),
       ],
     ],
   ];

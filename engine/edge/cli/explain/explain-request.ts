@@ -26,7 +26,7 @@ const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: 
   },
   headers: { expected: 'a mapping of header names to texts', isRight: areHeaders },
   json: { expected: 'a body', isRight: () => true },
-  text: { expected: 'a text', isRight: (value) => typeof value === 'string' },
+  text: { expected: 'a string', isRight: (value) => typeof value === 'string' },
 };
 
 const CREDENTIALS = new Set(['authorization', 'x-api-key']);

@@ -25,8 +25,7 @@ const FILES = ['gateway.yaml', 'gateway.test.yaml', join('pipelines', 'long-answ
 const GITIGNORE = '# The database of the gateway, with its password.\n.appscli/\nnode_modules/\n';
 
 /** npm checks the required version against its own Node.js. */
-const NPMRC =
-  '# The gateway brings its own Node.js, so ignore warnings about the version that npm runs on.\nloglevel=error\n';
+const NPMRC = '# The gateway installs its own Node.js, so ignore warnings about the Node.js of npm.\nloglevel=error\n';
 
 const NEUTRAL_ADVICE = `
 This uses neutral names of client files and headers. For claude, codex and grok

@@ -54,7 +54,7 @@ function Changes() {
       clear="Show all"
       page={50}
       columns={CHANGE_COLUMNS}
-      narrowed={['No matching changes', 'Names match whole words; clear a field to find more.']}
+      narrowed={['No matching changes', 'Actor and subject match whole words; clear a field to find more.']}
       empty={['No changes yet', 'Changes to tokens, limits, people and upstreams appear here.']}
       opens="open"
       drawer={(change, close) => <ChangeDrawer change={change} onClose={close} />}
@@ -79,7 +79,7 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
         of={{
           When: <TimeText at={at} form="long" />,
           By: say`${<To page={['/audit', { actor: actor.name }]}>{actor.name}</To>} ${soft(`(${KINDS[actor.kind]})`)}`,
-          Of: <To page={['/audit', { subject }]}>{subject}</To>,
+          Subject: <To page={['/audit', { subject }]}>{subject}</To>,
           Action: say`${mono(action)}, change ${id}`,
         }}
       />

@@ -126,7 +126,11 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
 
 function replicaColumns({ replica, version }: State): Columns<State['replicas'][number]> {
   return [
-    { title: 'Replica', cell: ({ name }) => say`${name} ${name === replica && <Badge>Current</Badge>}`, sort: 'name' },
+    {
+      title: 'Replica',
+      cell: ({ name }) => say`${name} ${name === replica && <Badge>This replica</Badge>}`,
+      sort: 'name',
+    },
     {
       title: 'Version',
       cell: (each) => {
@@ -148,7 +152,7 @@ function replicaColumns({ replica, version }: State): Columns<State['replicas'][
           say`${<Badge tone="alarm">Failing</Badge>} since ${timeAt(failing_since)}`
         ),
     },
-    { title: 'Program', cell: 'program', sort: 'program' },
+    { title: 'Gateway version', cell: 'program', sort: 'program' },
   ];
 }
 
@@ -463,12 +467,12 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
   );
 }
 
-/** Meaning of the count: routing rules count diverted requests, limits refused ones. */
+/** Meaning of the count: routing rules count diverted requests, limits rejected ones. */
 function wouldHave({ kind, requests }: ShadowRule): string {
   const noun = requests === 1 ? 'request' : 'requests';
   if (kind === 'routing') return `${noun} would have been routed elsewhere`;
   if (kind === 'spend') return `${noun} would have been rejected`;
-  return kind === 'on_error' ? `${noun} would have been answered by it` : `${noun} would have matched`;
+  return kind === 'on_error' ? `${noun} would have received the response of this clause` : `${noun} would have matched`;
 }
 
 type Diff = ResponseOf<'diffConfigVersions'>;
@@ -572,9 +576,9 @@ function loadColumns(loads: readonly Load[]): Columns<Load> {
         failed ? (
           <Badge tone="alarm">Failed</Badge>
         ) : needs_restart.length > 0 ? (
-          <Badge tone="warn">Active, needs a restart</Badge>
+          <Badge tone="warn">Loaded, needs a restart</Badge>
         ) : (
-          <Badge tone="good">Active</Badge>
+          <Badge tone="good">Loaded</Badge>
         ),
     },
     { title: 'Because', cell: ({ cause }) => CAUSES[cause] },

@@ -96,9 +96,14 @@ function Limits() {
             <Lines className="bare stack" of={shown.map((limit) => <Limit key={counterId(limit)} limit={limit} />)} />
           );
         }
-        const rules = [...all.flatMap((each) => each.rules), ...written];
-        const is_limited = rules.some(({ mode }) => mode === 'enforce');
-        return <EmptyState title={is_limited ? 'Limits apply to some requests' : 'No spend limit applies to you'} />;
+        const unused = written.filter(({ mode }) => mode === 'enforce');
+        if (unused.some(({ window }) => isSpendWindow(window))) {
+          return <EmptyState title="No spend limit has usage yet" />;
+        }
+        const is_limited =
+          unused.length > 0 ||
+          all.some(({ limit, rules }) => limit !== null && rules.some(({ mode }) => mode === 'enforce'));
+        return <EmptyState title={is_limited ? 'Only rate limits apply to you' : 'No spend limit applies to you'} />;
       }}
     </Query>
   );
@@ -189,7 +194,7 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
       {look_at.length === 0 ? (
         <p className="home-quiet row">
           <Icon name="check" />
-          None. All upstreams serve, the configuration is loaded, and no limit is near exhaustion.
+          None. All upstreams are healthy, the configuration is loaded, and no limit is near exhaustion.
         </p>
       ) : (
         <ol className="bare stack">
@@ -257,7 +262,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
           figure: `${all - out.size} of ${all}`,
           below: (
             <>
-              {out.size === 0 && <Badge tone="good">All serve</Badge>}
+              {out.size === 0 && <Badge tone="good">All healthy</Badge>}
               {unavailable.length > 0 && <Badge tone="alarm">{`Failing: ${unavailable.join(', ')}`}</Badge>}
               {drained.length > 0 && <Badge tone="warn">{`Drained: ${drained.join(', ')}`}</Badge>}
             </>

@@ -299,7 +299,7 @@ function Limits(props: {
 function AlsoWritten({ written }: { written: readonly WrittenLimit[] }) {
   return (
     <>
-      <h3>Other limits for these requests</h3>
+      <h3>Limits without usage yet</h3>
       <Lines
         className="soft small any"
         of={written.map((rule) => {

@@ -24,8 +24,8 @@ const PEOPLE_COLUMNS: Columns<Person> = [
 
 type Sessions = Pick<Person, 'client_sessions' | 'console_sessions'>;
 
-function sessionsInWords({ client_sessions: programs, console_sessions: browsers }: Sessions): string {
-  const parts = [programs > 0 && counted(programs, 'program'), browsers > 0 && counted(browsers, 'browser')];
+function sessionsInWords({ client_sessions: clients, console_sessions: browsers }: Sessions): string {
+  const parts = [clients > 0 && counted(clients, 'client'), browsers > 0 && counted(browsers, 'browser')];
   return parts.filter((part) => part !== false).join(', ') || 'none';
 }
 
@@ -52,8 +52,8 @@ function notesOn({ is_admin, own_tokens_suspended, open_to_sign_in, refused_at }
     <span className="badges row any">
       {is_admin && <Badge tone="info">Administrator</Badge>}
       {own_tokens_suspended && <Badge tone="warn">Tokens suspended</Badge>}
-      {open_to_sign_in && <Badge tone="warn">Next sign-in gets this address</Badge>}
-      {refused_at !== null && <Badge tone="warn">Recently rejected</Badge>}
+      {open_to_sign_in && <Badge tone="warn">Address unassigned</Badge>}
+      {refused_at !== null && <Badge tone="warn">Sign-in rejected</Badge>}
     </span>
   );
 }
@@ -197,17 +197,18 @@ function Program({ session }: { session: Session }) {
     <>
       <span className="badges row any">
         {programOf(session)}
-        <Badge>{kind === 'console' ? 'Console' : 'Program'}</Badge>
+        <Badge>{kind === 'console' ? 'Console' : 'Client'}</Badge>
         {current && <Badge tone="good">This browser</Badge>}
       </span>
       {below(`from ${client_address}`)}
-      {refused_at !== null && below(say`Copied credentials were rejected ${ago(refused_at)}, from ${refused_from}.`)}
+      {refused_at !== null &&
+        below(say`Reused refresh token rejected ${ago(refused_at)}, from ${refused_from}. It may have been copied.`)}
     </>
   );
 }
 
 function programOf({ client }: Session): string {
-  return client === '' ? 'an unknown program' : client;
+  return client === '' ? 'an unknown client' : client;
 }
 
 function EndSession({ session }: { session: Session }) {

@@ -9,8 +9,8 @@ import { longAt, num, say, short, small, soft, strong, TimeText, took, usd } fro
 
 const RESULTS: readonly Option[] = [
   ['', 'Any'],
-  ['refused', 'Rejections and errors'],
-  ['failed', 'Any 4xx or 5xx'],
+  ['refused', 'Errors from the gateway'],
+  ['failed', 'Errors from gateway or upstream'],
   '2xx',
   '4xx',
   '429',
@@ -295,7 +295,7 @@ function Version({ trace: { config, rules_known } }: { trace: Trace }) {
 function WhatIf({ id }: { id: string }) {
   const [is_enabled, enable] = useState(false);
   return (
-    <Part title="Replay">
+    <Part title="Dry run">
       {is_enabled ? (
         <div aria-live="polite">
           <Query operation="explainRequest" input={{ id }}>
@@ -395,12 +395,12 @@ function Path({ request, bytes }: { request: RequestRow; bytes: string | null })
   const { asked_model, sent_model, answered_model, upstream, client, attempts } = request;
   const steps = [
     [`${client ?? 'Client'} requested`, asked_model],
-    // A refused request may have a route without having been sent.
+    // A rejected request may have a route without having been sent.
     ...(attempts === 0
-      ? [[upstream === null ? 'Sent upstream' : `Routed to ${upstream}`, 'not sent']]
+      ? [upstream === null ? ['Upstream', 'none'] : [`Routed to ${upstream}`, 'not sent']]
       : [
           [`Sent to ${upstream ?? 'no upstream'}`, sent_model],
-          [`Answered by ${upstream ?? 'no upstream'}`, answered_model],
+          [`Reported by ${upstream ?? 'no upstream'}`, answered_model],
         ]),
   ];
   return (
@@ -463,7 +463,7 @@ export function Page() {
       )}
       <ListPage
         operation="listRequests"
-        // Developers see a refusal for a link to the requests of others.
+        // Developers get an error for a link to the requests of others.
         input={{ user: search.user }}
         title="Requests, the newest first"
         is_part

@@ -159,7 +159,7 @@ function CreateDialog({ group: wanted }: { group: string | undefined }) {
     label: 'Owner',
     required: must,
     placeholder: must ? undefined : person.email,
-    hint: 'E-mail address of a person, or of a machine such as ci@example.com. To let the person sign in later, reassign the address under People.',
+    hint: 'E-mail address of a person, or of a machine such as ci@example.com. The first sign-in with an address that already has such tokens is rejected until you reassign the address under People.',
   };
   return (
     <OperationForm

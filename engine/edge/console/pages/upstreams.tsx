@@ -233,7 +233,7 @@ function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: numbe
           'Rate-limited (429)': num(limited),
           'First byte p50': took(p50_ms),
           'First byte p95': took(p95_ms),
-          'Session affinity': turns === 0 ? soft('no sessions') : share(turns_stayed / turns),
+          'Sessions kept on upstream': turns === 0 ? soft('no sessions') : share(turns_stayed / turns),
           'In flight here': in_flight === null ? 'unknown' : num(in_flight),
         }}
       />
@@ -331,7 +331,7 @@ export function Page() {
           <div className="stack apart">
             <p className="soft small">
               {replica === null
-                ? 'Outside a running gateway: only drained upstreams are known.'
+                ? 'Read from the database; no gateway is connected. Only drained upstreams are known.'
                 : say`States as seen by replica ${mono(replica)}, refreshed every 5 seconds. Drains and traffic are of all replicas.`}
             </p>
             {traffic.error !== null && <ProblemBox problem={traffic.error} onRetry={() => void traffic.refetch()} />}
@@ -347,7 +347,7 @@ export function Page() {
       <ListPage
         operation="listUpstreamIncidents"
         title="Incidents"
-        note="Open breakers and rate-limited accounts in the last 30 days, as seen by each replica."
+        note="Open breakers, unreachable upstreams, rejected credentials and rate limits (429) in the last 30 days, as seen by each replica."
         filters={[{ name: 'upstream', options: [['', 'All upstreams'], ...names] }]}
         every_seconds={15}
         page={25}

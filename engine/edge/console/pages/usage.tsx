@@ -21,7 +21,7 @@ const DIMENSIONS = {
   protocol: 'Protocol',
   token: 'Token',
   token_group: 'Token group',
-  answered_model: 'Substituted model',
+  answered_model: 'Responding model, if different',
   service_tier: 'Service tier',
   speed: 'Speed',
   status: 'Status',
@@ -58,11 +58,13 @@ function finer(by: readonly Dimension[], name: Dimension): Dimension {
 const ESTIMATES: Readonly<Record<string, string>> = {
   yes: 'Estimated',
   no: 'Reported by the upstream',
-  clamped: 'Clamped (implausible)',
+  clamped: 'Reported usage impossible; capped',
 };
 
 function valueWords(name: Dimension, value: string | null | undefined): string {
-  if (value === null || value === undefined) return `(no ${DIMENSIONS[name].toLowerCase()})`;
+  if (value === null || value === undefined) {
+    return name === 'answered_model' ? '(as sent)' : `(no ${DIMENSIONS[name].toLowerCase()})`;
+  }
   return (name === 'estimated' && ESTIMATES[value]) || value;
 }
 

@@ -18,7 +18,7 @@ const COLUMNS: Columns<RefusedSignIn> = [
       );
     },
   },
-  { title: 'Program', cell: ({ client }) => client || soft('unknown') },
+  { title: 'Client', cell: ({ client }) => client || soft('unknown') },
   { title: 'From', cell: 'client_address' },
 ];
 

@@ -129,7 +129,7 @@ function without(sources: Sources, sent: Text | undefined, variable: string): Di
 /** A project file sends the user's credential to an address of its author's choice. */
 function lentOut(sources: Sources, credential: Text, address: Text): Diagnosis {
   const found = `a project file names the gateway, and the client sends it the credential from ${placeOf(credential.found.source, credential.path)}; the doctor did not send it`;
-  const remedy = `if you do not trust that gateway, do not start the client here; else query it with --base-url, or remove ${address.path.at(-1)} from that file`;
+  const remedy = `if you do not trust that gateway, do not start the client here; otherwise query it with --base-url, or remove ${address.path.at(-1)} from that file`;
   return { ...noKey(sources, placeOf(address.found.source, address.path), found, remedy), verdict: 'warning' };
 }
 

@@ -271,7 +271,7 @@ export function rootOf(text: unknown): string | undefined {
 }
 
 export function noAddress(client: ClientKind, { source, value }: Found, path: readonly string[]): Diagnosis {
-  const problem = typeof value === 'string' ? urlProblem(value.trim(), 'base') : 'not a text';
+  const problem = typeof value === 'string' ? urlProblem(value.trim(), 'base') : 'not a string';
   return failed(
     `${path.at(-1)} is not a usable address: ${problem}`,
     'set it to the address of the gateway, such as https://gateway.example.com',

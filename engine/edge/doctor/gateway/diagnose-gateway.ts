@@ -21,7 +21,7 @@ const TOTAL_SECONDS = 120;
 /** Stands for clients without a token to try; their requests have no credential. */
 const NO_TOKEN = '';
 
-/** Timeout of one request, in seconds: longer than clients wait, to tell a slow gateway from an unreachable one. */
+/** Timeout of one request, in seconds: longer than clients wait, to distinguish a slow gateway from an unreachable one. */
 const SECONDS = 10;
 
 interface Inquiry {
@@ -71,7 +71,7 @@ export async function diagnoseGateway(
     const inquiry: Inquiry = { workstation, root_url: url.href.replace(/\/+$/, ''), connections: own, seconds };
     // Clients send the token anyway, so the diagnosis does too.
     if (url.protocol === 'http:' && !isLoopbackUrl(root_url)) {
-      const found = `${url.host} is used over http: anybody on the network path can read the token and all prompts`;
+      const found = `${url.host} is used over http: everyone on the network path can read the token and all prompts`;
       const remedy = `put TLS in front of the gateway, and give clients https://${url.hostname}`;
       diagnoses.push(diagnose(inquiry, 'address', warning(found, remedy)));
     }
@@ -288,7 +288,8 @@ function sessionEnd(token: string): number | undefined {
 
 /** Why a gateway rejected a token: by its error code, and by the token's own expiry. */
 function refusedToken(answer: Answer, token: string, root_url: string, now: number): CheckOutcome {
-  const details = [`the gateway says: ${errorText(answer.json) ?? 'nothing'}`];
+  const message = errorText(answer.json);
+  const details = [message === undefined ? 'the gateway gave no message' : `message of the gateway: ${message}`];
   const { code } = fieldsOf(fieldsOf(answer.json).error);
   const login = `sign in again: appscli login --base-url ${root_url}`;
   const ends = sessionEnd(token);
@@ -302,7 +303,7 @@ function refusedToken(answer: Answer, token: string, root_url: string, now: numb
     );
   }
   if (code === 'credential_revoked') {
-    const remedy = 'do what the gateway says, or ask your gateway administrator for a new token';
+    const remedy = 'follow the message of the gateway, or ask your gateway administrator for a new token';
     return is_session
       ? failed('the token was revoked', login, { details })
       : failed('the token was revoked or suspended', remedy, { details });
@@ -316,6 +317,6 @@ function refusedToken(answer: Answer, token: string, root_url: string, now: numb
     const found = 'the gateway accepts the token, but does not let it list models';
     return failed(found, 'ask your gateway administrator what the token allows', { details });
   }
-  const remedy = `check that it is complete, and from this gateway instead of a model provider; ${is_session ? login : 'else create a new token, or ask for one'}`;
+  const remedy = `check that it is complete, and from this gateway instead of a model provider; ${is_session ? login : 'otherwise create a new token, or ask for one'}`;
   return failed(`the gateway does not know the token (status ${answer.status})`, remedy, { details });
 }

@@ -124,24 +124,25 @@ async function findListener({
   }
   try {
     const known = await askWhoItIs(ask, timeout_seconds);
-    if (known === undefined) return taken(listen, 'not a gateway of this program');
+    if (known === undefined) return taken(listen, 'another program, which is not a gateway');
     const { version, issuer } = known;
     if (issuer !== issuerOf(config))
-      return taken(listen, `a gateway with the public URL ${printableLine(issuer)} runs there`);
+      return taken(listen, `another gateway, with the public URL ${printableLine(issuer)}`);
     const running = { url, version, readiness: await askReadiness(ask, timeout_seconds) };
     const found = `a gateway with this public URL runs there, version ${printableLine(version)}`;
     const own = programVersion();
     if (version === own) return ok(found, { running });
-    const remedy = 'restart the gateway after an upgrade; else run the doctor of its version';
+    const remedy = 'restart the gateway after an upgrade; otherwise run the doctor of its version';
     return warning(`${found}, and this program is ${own}`, remedy, { running });
   } catch (error) {
     const reason = formatNetworkError(error, timeout_seconds);
     const fault = networkFault(error);
     if (fault === 'refused') return ok('nothing listens there: the port is free, and no gateway runs');
-    if (fault !== 'untrusted' && fault !== 'expired') return taken(listen, `not a gateway: ${reason}`);
+    if (fault !== 'untrusted' && fault !== 'expired')
+      return taken(listen, `another program, which is not a gateway: ${reason}`);
     const found = `the listener's certificate differs from server.tls.cert_file: ${reason}`;
     const remedy =
-      'reload the gateway if the certificate was renewed (kill -HUP PID); else another program uses the port';
+      'reload the gateway if the certificate was renewed (kill -HUP PID); otherwise another program uses the port';
     return failed(found, remedy);
   }
 }
@@ -152,16 +153,16 @@ function isOwnAddress(addresses: readonly string[], host: string): boolean {
   return addresses.length === 0 || addresses.includes(host);
 }
 
-const taken = (listen: string, why: string) =>
+const taken = (listen: string, by: string) =>
   failed(
-    `in use by another program: ${why}`,
+    `in use by ${by}`,
     `stop it, or change the port of ${listen} in server.listen, and in server.public_url if it has the same port`,
   );
 
 export function checkReadiness({ url, readiness }: RunningGateway): Diagnosis {
   const base = { id: 'gateway.ready', title: 'readiness of the running gateway', where: url };
   if (readiness === undefined) {
-    const remedy = 'ignore this if a pipeline of yours serves it; else see the log of the gateway';
+    const remedy = 'ignore this if a pipeline of yours serves it; otherwise see the log of the gateway';
     return warning('GET /readyz does not respond as the shipped pipeline does', remedy, base);
   }
   const { status, state, reason } = readiness;

@@ -21,7 +21,7 @@ interface PublicUrlProbe {
   readonly ask: DirectAsk;
 }
 
-const FROM_USERS = "test it from a user's machine as well: curl -i";
+const FROM_USERS = "Then test it from a user's machine: curl -i";
 
 /** Whether `server.public_url` leads to this gateway, and what proxies on the way change. Yields each result as soon as it is known. */
 export async function* checkPublicUrl(host: Host): AsyncGenerator<Diagnosis> {
@@ -48,7 +48,7 @@ async function checkDestination(probe: PublicUrlProbe) {
   } catch (error) {
     if (running === undefined) return result(none);
     const { found, remedy } = noResponse(error, root_url, timeout_seconds);
-    return result(warning(found, `${remedy}; else ${FROM_USERS} ${root_url}/healthz`));
+    return result(warning(found, `${remedy}. ${FROM_USERS} ${root_url}/healthz`));
   }
   const known = recognise(answer);
   if (known === undefined)

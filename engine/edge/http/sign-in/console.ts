@@ -61,8 +61,9 @@ const ANY_BASE = 'http://gateway.invalid';
  * The return path of a sign-in: path and query of a console page, below the path `prefix` of the public URL. Anything else, such
  * as an address of another site, becomes the first page (no open redirect).
  */
-export function returnPath(given: string | undefined, prefix: string): string {
-  const text = prefix !== '' && given?.startsWith(`${prefix}/`) ? given.slice(prefix.length) : given;
+export function returnPath(requested_path: string | undefined, prefix: string): string {
+  const text =
+    prefix !== '' && requested_path?.startsWith(`${prefix}/`) ? requested_path.slice(prefix.length) : requested_path;
   if (text === undefined || text.length > PAGE_MAX_CHARS || !/^\/console(?:[/?]|$)/.test(text)) return PATHS.console;
   if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, ANY_BASE)) return PATHS.console;
   const { origin, pathname, search } = new URL(text, ANY_BASE);
@@ -214,9 +215,9 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
     const isGood = (session: ConsoleSession | undefined) => session !== undefined;
     const result = await identity.attempts.lookUp(credential, () => sessions.find(text), isGood);
     if ('found' in result) return result.found;
-    const problem = 'Too many failed requests from your address; try again later.';
+    const problem = 'Too many failed requests came from your address. Try again later.';
     const headers = { 'retry-after': String(result.retry_after_seconds) };
-    throw new StageError('temporarily_unavailable', problem, { headers });
+    throw new StageError('rate_limit_exceeded', problem, { headers });
   };
 
   return {
@@ -224,7 +225,7 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
     sessions,
     concerns: ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
       cookie.read(headers) !== undefined || headers[CONSOLE_HEADER] !== undefined,
-    /** The session of a console request, without a check of its person. Raises forbidden. */
+    /** The session of a console request, without a check of its person. Raises forbidden, rate_limit_exceeded. */
     async find(req: IncomingMessage): Promise<ConsoleSession | undefined> {
       const text = cookie.read(req.headers);
       if (text === undefined) return undefined;
@@ -233,7 +234,7 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
     },
     /**
      * Authenticates a console request. Rotates the cookie if the person's groups changed. A background request without recent
-     * user activity (`x-console: 0`) does not extend the session. Raises credential_missing, credential_expired, credential_revoked, forbidden, temporarily_unavailable, store_unavailable.
+     * user activity (`x-console: 0`) does not extend the session. Raises credential_missing, credential_expired, credential_revoked, forbidden, rate_limit_exceeded, temporarily_unavailable, store_unavailable.
      */
     async identify(req: IncomingMessage, res: ServerResponse) {
       const text = cookie.read(req.headers);
@@ -440,7 +441,7 @@ function signedOut(issuer: string, atProvider: () => Promise<URL | undefined>): 
   };
 }
 
-/** Makes the function that returns the `ConsoleSession` of engine/edge/console/api.ts. Raises forbidden, temporarily_unavailable, store_unavailable. */
+/** Makes the function that returns the `ConsoleSession` of engine/edge/console/api.ts. Raises forbidden, rate_limit_exceeded, temporarily_unavailable, store_unavailable. */
 function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
   const common = {
     sign_in: config.auth?.oidc === undefined ? 'link' : 'provider',

@@ -139,7 +139,7 @@ export function device(sign_in: SignIn): Route {
       }
       const typed = parameters.get('user_code');
       if (typed === undefined || !isCodeLike(typed)) return malformed(typed);
-      // After a refusal, another account may continue the sign-in until the terminal has polled the result.
+      // After a rejection, another account may continue the sign-in until the terminal has polled the result.
       if (action === 'other') await device_grants.reopen(typed);
       const grant = await enter(addressOf(req), typed);
       if (grant === undefined) return action === 'other' ? errorAnswer(visit, 400, TOO_LATE) : unknown(typed);
@@ -155,7 +155,7 @@ const isAction = (text: string) => ['approve', 'other', 'deny'].includes(text);
 
 const TOO_LATE = {
   title: 'Your terminal has stopped waiting',
-  sentence: 'It has received the refusal of the sign-in.',
+  sentence: 'Your terminal has already reported that the sign-in was rejected.',
   advice: 'Start signing in again there. On the page that opens, choose "Use another account".',
 };
 

@@ -20,7 +20,7 @@ export type OAuthErrorCode =
   | 'not_supported'
   | 'server_error';
 
-/** A refused sign-in request. Clients show the message to people; it holds no secret. */
+/** A rejected sign-in request. Clients show the message to people; it contains no secret. */
 export class OAuthError extends Error {
   readonly error: OAuthErrorCode;
   readonly status: number;

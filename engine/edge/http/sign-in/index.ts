@@ -46,7 +46,7 @@ export function frontPage(root: string, signs_in: boolean): Page {
   return {
     title: 'Model gateway',
     content: html`<h1>This is a gateway to language models</h1>
-<p class="soft">It serves clients such as the coding client in your terminal. For people there is <a href="${root}${PATHS.console}">the console</a>.</p>
+<p class="soft">Coding clients send model requests to it. Usage, limits and tokens are in <a href="${root}${PATHS.console}">the console</a>.</p>
 ${credential}
 <h2>Address for your client</h2>
 <dl>

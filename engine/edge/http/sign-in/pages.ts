@@ -295,7 +295,7 @@ export function declinedPage(): Page {
   const sentence = 'Nobody was signed in, and the code is no longer valid.';
   const advice =
     'If somebody asked you to enter that code, tell your administrator: it may have been an attempt to use your account. You can close this window.';
-  return { title: 'Sign-in refused', content: outcome('good', 'The sign-in was refused', sentence, advice) };
+  return { title: 'Sign-in rejected', content: outcome('good', 'The sign-in was rejected', sentence, advice) };
 }
 
 export function expiredPage(): Page {

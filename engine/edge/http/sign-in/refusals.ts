@@ -114,7 +114,7 @@ export interface SignInFlow {
   reject(rejection: { readonly message: string; readonly advice?: string; readonly reason: string }): Promise<Answer>;
 }
 
-/** Device sign-in: a refusal ends it in the terminal and in the browser, which offers to sign in with another account. */
+/** Device sign-in: a rejection ends it in the terminal and in the browser, which offers to sign in with another account. */
 export function deviceFlow(sign_in: SignIn, { reference }: Visit, grant: PendingGrant): SignInFlow {
   const { client, client_address, user_code } = grant;
   return {
@@ -130,7 +130,7 @@ export function deviceFlow(sign_in: SignIn, { reference }: Visit, grant: Pending
 }
 
 /**
- * Completes the authorization code flow: the admitted person, or an error page. Only a refusal ends the sign-in. Builds the
+ * Completes the authorization code flow: the admitted person, or an error page. Only a rejection ends the sign-in. Builds the
  * callback URL from the public URL, never from the Host header.
  */
 export async function identifyPerson(
@@ -150,7 +150,7 @@ export async function identifyPerson(
   if (identified instanceof ProviderError) {
     if (identified.problem !== 'refused') return providerFailure(sign_in, visit, flow.again, identified);
     const fields = { reason: identified.message, client: flow.client, ...logged(visit) };
-    log.info(fields, 'the identity provider refused a sign-in');
+    log.info(fields, 'the identity provider rejected a sign-in');
     const message = 'You cancelled the sign-in, or your identity provider denied access to the gateway.';
     return flow.reject({ message, reason: 'provider_refused' });
   }
@@ -178,7 +178,7 @@ async function rejectPerson(
   const expected = misses?.expected ?? [];
   const { request_id } = visit.reference;
   const fields = { subject, email, client: flow.client, refused, detail, groups, expected, ...logged(visit) };
-  sign_in.log.info(fields, 'a sign-in was refused: the person is not admitted');
+  sign_in.log.info(fields, 'a sign-in was rejected: the person is not admitted');
   const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
   const { client, client_address } = flow;
   await noteRefusal(sign_in, { ...who, client, client_address, request_id, refused, detail, groups, expected });
@@ -202,7 +202,7 @@ export async function rejectAddress(
   const { client, client_address } = flow;
   const detail = `the address is bound to another account, or to access tokens; "appscli users reassign" changes that`;
   const fields = { email, subject, issuer, client, problem, ...logged(visit) };
-  sign_in.log.warn(fields, `a sign-in was refused: ${detail}`);
+  sign_in.log.warn(fields, `a sign-in was rejected: ${detail}`);
   const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
   await noteRefusal(sign_in, { ...noted, client, client_address, request_id: visit.reference.request_id });
   const advice = 'If the address is yours, ask your administrator to assign it to your account, then sign in again.';

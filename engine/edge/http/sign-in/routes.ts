@@ -63,7 +63,7 @@ export type Answer = {
   | { readonly location: string }
 );
 
-/** An error page as an answer. @param result for telemetry; absent: not recorded */
+/** An error page as a response. @param result for telemetry; absent: not recorded */
 export function errorAnswer({ reference }: Visit, status: number, texts: ErrorTexts, result?: VisitResult): Answer {
   return { status, page: errorPage(texts, reference), ...(result && { result }) };
 }

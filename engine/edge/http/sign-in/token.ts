@@ -67,7 +67,9 @@ async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Pr
     case 'repeated':
       return { session: begun.session, outcome: 'repeated' };
     case 'busy':
-      throw temporarilyUnavailable('Another request is renewing this session; use its result.', { reason: 'busy' });
+      throw temporarilyUnavailable('Another request is renewing this session; read the stored credentials again.', {
+        reason: 'busy',
+      });
     case 'replaced':
       throw rejectReplaced(sign_in, begun, presented, visit);
     default:
@@ -83,8 +85,8 @@ const USELESS = {
 
 /**
  * Reuse of a rotated refresh token: another process of the same installation has stored the newer one, or the token was copied.
- * The session stays, as ending it would sign out the rightful owner, too. The first refusal is temporary: then a Messages client
- * re-reads its stored credentials, while after a final refusal it gives up.
+ * The session stays, as ending it would sign out the rightful owner, too. The first rejection is temporary: then a Messages client
+ * re-reads its stored credentials, while after a final rejection it gives up.
  */
 function rejectReplaced(
   { log }: SignIn,
@@ -93,7 +95,7 @@ function rejectReplaced(
   visit: Visit,
 ): OAuthError {
   const fields = { email: person.email, session: id, client_address, ...logged(visit) };
-  log.info(fields, 'a refresh token was refused: its replacement is in use');
+  log.info(fields, 'a refresh token was rejected: its replacement is in use');
   const problem =
     'This refresh token was replaced, and its replacement is in use. Read the stored credentials again: another process may have renewed them.';
   if (is_first) return temporarilyUnavailable(problem, { reason: 'replaced' });

@@ -36,13 +36,13 @@ function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[] {
     added: (rule) => `is new: ${formatRule(rule)}`,
     changed: (old, now) => [
       ...(formatRule(old) === formatRule(now) ? [] : [`${formatRule(old)} -> ${formatRule(now)}`]),
-      ...(old.message === now.message ? [] : [`tells clients: ${shown(old.message)} -> ${shown(now.message)}`]),
+      ...(old.message === now.message ? [] : [`message for clients: ${shown(old.message)} -> ${shown(now.message)}`]),
     ],
   });
 }
 
 const DERIVED = ['cache_read', 'cache_write_5m', 'cache_write_1h', 'audio_input', 'audio_output'];
-const ELSEWHERE = 'what the section prices or the catalogue says';
+const ELSEWHERE = 'the price of the section prices or the catalogue';
 
 function termsOf({ pricing, context_window, max_output_tokens }: ModelConfig): object {
   const derived = Object.fromEntries(DERIVED.map((key) => [key, 'derived']));
@@ -74,7 +74,7 @@ function diffSection(before: PricesConfig | undefined, after: PricesConfig | und
     ...compareValues(sectionOf(before, old_rows), sectionOf(after, new_rows)).flatMap(({ path, change }) =>
       asChange('prices', 'prices', [`${path} ${change}`]),
     ),
-    ...asChange('prices', 'prices.rows', is_moved ? ['other order; the first entry that matches holds'] : []),
+    ...asChange('prices', 'prices.rows', is_moved ? ['other order; the first entry that matches applies'] : []),
   ];
 }
 

@@ -220,7 +220,7 @@ function change(before: Verdict, after: Verdict): Difference {
 
 function outcome({ end, by, model }: Verdict): string {
   if (end === 'served') return `{go|goes} to ${by} as ${model}`;
-  return end === 'answered' ? `{are|is} answered by ${by}` : '{reach|reaches} no pipeline';
+  return end === 'answered' ? `{get|gets} the response of ${by}` : '{reach|reaches} no pipeline';
 }
 
 function shadowDifferences({ shadow: before }: Verdict, { shadow }: Verdict): Difference[] {

@@ -48,7 +48,7 @@ import {
 import { alwaysCounted } from '../../../domain/budget/limits/spend-limits.ts';
 import { isUncounted } from '../../../domain/budget/reports/spending.ts';
 
-/** An attempted reservation: the request, the limits before, and the limits that refused it. */
+/** An attempted reservation: the request, the limits before, and the limits that rejected it. */
 export interface Attempt {
   readonly request: ReservationRequest;
   readonly statuses: readonly DemandStatus[];
@@ -73,7 +73,7 @@ interface OpenRequest {
   readonly unreserved: boolean;
 }
 
-/** In-memory ledger with the same rules as the database. What requests in flight have reserved is computed when it is asked for. */
+/** In-memory ledger with the same rules as the database. Reservations of requests in flight are added up on demand. */
 export class MemoryLedger implements Ledger, Books {
   readonly attempts: Attempt[] = [];
   readonly rows: LedgerRow[] = [];
@@ -95,7 +95,7 @@ export class MemoryLedger implements Ledger, Books {
     assertReservable(request);
     const reservation = new BookedReservation(this, request, true);
     const unreserved = this.#isAway();
-    if (unreserved && request.on_store_error !== 'allow') throw away();
+    if (unreserved && request.on_store_error !== 'allow') throw storeUnavailableError();
     const places = distinct(request.demands.map((demand) => this.#at(demand)));
     const open = { request, places, amount_nano_usd: request.amount_nano_usd, held: [], unreserved };
     if (unreserved) {
@@ -126,7 +126,7 @@ export class MemoryLedger implements Ledger, Books {
     const { request_id } = request;
     const open = this.#open.get(request_id);
     if (open === undefined) throw nothingReserved();
-    if (this.#isAway() && !open.unreserved) throw away();
+    if (this.#isAway() && !open.unreserved) throw storeUnavailableError();
     // A counter of both upstreams stays in the window in which the reservation began.
     const places = request.demands.map(
       (demand) => open.places.find((place) => counterText(place) === counterText(demand)) ?? this.#at(demand),
@@ -184,7 +184,7 @@ export class MemoryLedger implements Ledger, Books {
   typicalCost(): undefined {}
 
   async statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]> {
-    if (this.#isAway()) throw away();
+    if (this.#isAway()) throw storeUnavailableError();
     return this.#statuses(demands).map((status) => this.#withSpentByDay(status));
   }
 
@@ -349,8 +349,8 @@ function rowOf(settlement: Settlement, open: OpenRequest | undefined): LedgerRow
   };
 }
 
-function away(): StageError {
-  return new StageError('store_unavailable', 'The test says that the database is away.');
+function storeUnavailableError(): StageError {
+  return new StageError('store_unavailable', 'The database is away in this test.');
 }
 
 const MINUTE_MS = 60_000;

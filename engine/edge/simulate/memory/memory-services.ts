@@ -108,7 +108,7 @@ function openMemoryTokens(options: { readonly clock: Clock; readonly log: Log; r
   const rows = new Map<string, object>();
   const table: Pick<Database, 'query' | 'listen'> = {
     async query<Row>(statement: string, _text: string, [hashes]: readonly unknown[]): Promise<Row[]> {
-      if (isAway()) throw new StageError('store_unavailable', 'The test says that the database is away.');
+      if (isAway()) throw new StageError('store_unavailable', 'The database is away in this test.');
       return statement === 'token_lookup'
         ? ((hashes as string[]).flatMap((hash) => rows.get(hash) ?? []) as Row[])
         : [];

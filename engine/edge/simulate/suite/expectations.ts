@@ -55,8 +55,8 @@ export function parsed(body: Buffer): unknown {
 
 function eventNames(body: Buffer): string[] {
   const events = body.toString().split(/(?:\r\n|\n|\r(?!\n)){2}/);
-  const said = events.filter((event) => /^data:/m.test(event));
-  return said.map((event) => /^event: ?(.*)$/m.exec(event)?.[1] ?? 'message');
+  const with_data = events.filter((event) => /^data:/m.test(event));
+  return with_data.map((event) => /^event: ?(.*)$/m.exec(event)?.[1] ?? 'message');
 }
 
 const ABOUT_RESPONSES = ['status', 'headers', 'json', 'contains', 'lacks', 'unchanged', 'events'] as const;
@@ -130,11 +130,15 @@ function stageMismatches({ runs = [], skips = [] }: Expectations, { trace }: Pla
 }
 
 function alwaysMismatches({ ended, broken_promises, unscripted }: Played): Mismatch[] {
-  const said = 'every upstream that is asked is among those under `upstreams`';
+  const expected_text = 'every upstream that gets a request is among those under `upstreams`';
   return [
     ...unless(ended, '', 'the request comes to an end', 'nothing happens any more'),
-    ...[...new Set(unscripted)].map((name) => ({ pointer: '', expected: said, found: `${name} was asked` })),
-    ...broken_promises.map((found) => ({ pointer: '', expected: 'what holds for every request', found })),
+    ...[...new Set(unscripted)].map((name) => ({
+      pointer: '',
+      expected: expected_text,
+      found: `${name} got a request`,
+    })),
+    ...broken_promises.map((found) => ({ pointer: '', expected: 'the invariants of every request', found })),
   ];
 }
 

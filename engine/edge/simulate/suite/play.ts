@@ -115,7 +115,7 @@ function attemptsMatchCost({ attempts, cost_nano_usd }: LedgerRow): boolean {
   return costs === undefined || costs.reduce((sum, cost) => sum + cost, 0) === cost_nano_usd;
 }
 
-/** Violated invariants: no leaked credential, JSON refusals, no leftover reservation, consistent costs. */
+/** Violated invariants: no leaked credential, JSON errors, no leftover reservation, consistent costs. */
 function brokenInvariants(played: Omit<Played, 'broken_promises'>, token: string, reserved_nano_usd: number): string[] {
   const { response, calls, ledger, audit, log } = played;
   const visible = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;

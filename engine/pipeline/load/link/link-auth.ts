@@ -80,7 +80,7 @@ function checkPublicUrl({ text: url, mark }: Written, root: MapNode, findings: F
       help: 'write the address at which users reach this gateway',
     });
   } else if (/^http:/i.test(url)) {
-    findings.report('W7051', mark, 'clients refuse to sign in to another machine over http', {
+    findings.report('W7051', mark, 'sign-in needs https, except on loopback', {
       help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy with a certificate`,
     });
   }

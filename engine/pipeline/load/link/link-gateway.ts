@@ -167,7 +167,7 @@ function checkBaseUrl(upstream: Node, findings: Findings): void {
   for (const { text: url, mark } of textsAt(upstream, 'base_url')) {
     const { versioned_base_url } = UPSTREAM_TYPES[typeNameOf(upstream)];
     const path = (versioned_base_url ? PATH_END : VERSIONED_END).exec(url)?.[1];
-    // `append_v1: false` says that it is complete.
+    // `append_v1: false` declares it complete.
     if (path !== undefined && !(path === '/v1' && flagOf(upstream, 'append_v1') === false))
       findings.report('W7031', mark, `the gateway appends the request path, and this URL already ends in ${path}`, {
         help: `write ${url.slice(0, url.lastIndexOf(path))}`,
@@ -185,7 +185,7 @@ function reportUnencrypted(mark: Mark, url: string, what: string, findings: Find
   });
 }
 
-/** Names of headers and query parameters that hold secrets; servers and proxies log query strings. */
+/** Names of headers and query parameters with secrets; servers and proxies log query strings. */
 const SECRET_NAME =
   /(?:^|[-_.])(?:(?:api)?key|token|secret|password|passwd|pwd|auth|authorization|credentials?|cookie|jwt|sig|signature)$/i;
 
@@ -358,13 +358,13 @@ const CREDENTIALS = /^(?:authorization|proxy-authorization|cookie|set-cookie|x-a
 function checkHeaders({ root, findings }: Linked): void {
   for (const { text: name, mark } of textsAt(root, 'facts.headers.*')) {
     if (!CREDENTIALS.test(name)) continue;
-    findings.report('C5031', mark, `the header ${quote(name)} holds a credential`, {
+    findings.report('C5031', mark, `the header ${quote(name)} contains a credential`, {
       help: 'facts are written to the audit log; to identify callers, use `principal.*` in conditions',
     });
   }
   for (const { text: name, mark } of textsAt(root, 'server.region_header')) {
     if (!CREDENTIALS.test(name)) continue;
-    findings.report('C5031', mark, `the header ${quote(name)} holds a credential`, {
+    findings.report('C5031', mark, `the header ${quote(name)} contains a credential`, {
       help: 'the region is written to the audit log; name a header such as x-client-region',
     });
   }
@@ -532,7 +532,7 @@ function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): v
     if (entries.some(({ weight }) => weight > 0)) continue;
     const mark = markOfEntry(root, route, upstreams.indexOf(entries[0]!), 'weight');
     findings.report('C4023', mark, `no upstream of order ${order} has a weight above 0`, {
-      help: 'give one of them a weight, such as 1, or remove `weight`: the order says when an upstream is used',
+      help: 'give one of them a weight, such as 1, or remove `weight`: the order decides when an upstream is used',
     });
   }
 }

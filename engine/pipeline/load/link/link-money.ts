@@ -40,7 +40,9 @@ function checkSpendRule(rule: Node, findings: Findings): void {
   // Validation rejected a rule without any amount.
   if (window !== undefined && OTHER_AMOUNTS.some(has) && !AMOUNTS_IN_USD.some(has)) {
     findings.report('C3002', window.key_mark, '`limit_usd` is missing: `window` applies only to amounts in USD', {
-      help: 'add limit_usd or limit_usd_by_group, or remove `window`: requests and tokens are limited per minute',
+      help: `add limit_usd or limit_usd_by_group, or remove \`window\`: ${
+        has('concurrency') ? 'concurrency has no window' : 'requests and tokens are limited per minute'
+      }`,
     });
   }
   const by_group = entryOf(rule, 'limit_usd_by_group');
@@ -140,7 +142,7 @@ function checkPriced(
     const or_date =
       before !== '' ? ', or remove `from` of the row' : after !== '' ? ', or remove `until` of the row' : '';
     findings.report('C4041', mark, `the model ${quote(id)} has no price${where}`, {
-      help: `the price catalogue has no price for this model at this upstream: add \`pricing\` to the model, or \`rows\` or \`unknown_model\` under \`prices\`${or_date}`,
+      help: `the price catalogue has no price for this model at ${quote(name)}: add \`pricing\` to the model, or \`rows\` or \`unknown_model\` under \`prices\`${or_date}`,
     });
     return;
   }

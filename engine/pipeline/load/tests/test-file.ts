@@ -221,7 +221,9 @@ export function readTestFile(file: string, findings: Findings): TestFile | undef
   checkAnnotations(root, validated, { findings, env: {}, environment: 'ignored', conditions });
   checkCases(root, findings);
   if (basename(file) === 'gateway.test.yaml' && !existsSync(join(dirname(file), 'gateway.yaml')))
-    findings.report('C8002', { file }, 'there is no gateway.yaml beside gateway.test.yaml');
+    findings.report('C8002', { file }, 'there is no gateway.yaml beside gateway.test.yaml', {
+      help: 'move the file beside gateway.yaml, or name it like the pipeline it tests: x.test.yaml for x.yaml',
+    });
   if (findings.errors() > before) return undefined;
   const value = validated.value as { pipeline: string; at?: string; cases: readonly RawCase[] };
   return {

@@ -229,7 +229,7 @@ class ContainedStage {
     try {
       refusal = isRefusal(this.#stage, error) ? checkError(error) : undefined;
     } catch (trap) {
-      // A refusal that cannot be sent is a failure; and where a proxy was thrown, the check itself throws.
+      // A rejection that cannot be sent is a failure; and where a proxy was thrown, the check itself throws.
       failure = trap;
     }
     if (refusal !== undefined) throw refusal;
@@ -271,7 +271,7 @@ const ACCESSIBLE: Readonly<Record<keyof StageContext | 'facts' | 'copyFacts' | '
 
 /** The members of the body that a contained stage can use; true for all. */
 const BODY_ACCESSIBLE: Readonly<Record<keyof RequestBody, boolean>> = {
-  ...{ bytes: true, compressed: true, decompress: true, json: true, skim: true, value: true, free: true },
+  ...{ bytes: true, compressed: true, decompress: true, json: true, skim: true, value: true, markReleasable: true },
   ...{ rewrite: true, rename: true, remove: true, addFields: true, replaceTexts: true, replace: true },
   ...{ rewritten: true, replaced: true },
 };
@@ -382,7 +382,7 @@ class Guard implements ProxyHandler<object>, AuditFieldSink {
       if (key === 'bytes') return this.#copyOf(body.bytes);
       if (key === 'compressed') return undefined;
       if (key === 'replace') return (json: string) => this.asStage(() => body.replace(checkJson(json)));
-      const value: unknown = key === 'free' ? () => {} : body[key];
+      const value: unknown = key === 'markReleasable' ? () => {} : body[key];
       return typeof value === 'function' ? (...args: unknown[]) => this.asStage(() => value.apply(body, args)) : value;
     };
     return new Proxy({} as RequestBody, { get: (_, key) => this.asStage(() => read(key as keyof RequestBody)) });

@@ -56,7 +56,7 @@ function checkHeaders(headers: unknown): Record<string, string> {
 }
 
 function checkAnswer({ status, headers, body }: Partial<Answer>): Answer {
-  if (typeof body !== 'string') throw new Error('the `body` of an answer must be a string');
+  if (typeof body !== 'string') throw new Error('the `body` of a response must be a string');
   return { kind: 'answer', status: checkStatus(status, 200), headers: checkHeaders(headers), body };
 }
 
@@ -106,7 +106,7 @@ export function checkResult(ctx: Attributed, stage: CompiledStage, returned: unk
     }
     const kind = (returned as { kind?: unknown } | null)?.kind;
     if (kind !== 'answer' && kind !== 'relay') {
-      throw new Error('a request hook must return an answer, a relay or nothing');
+      throw new Error('a request hook must return a response, a relay or nothing');
     }
     requireCapability(stage, 'respond', 'answering');
     return kind === 'answer' ? checkAnswer(returned as Answer) : checkRelay(ctx, stage, returned as Relay);
@@ -147,7 +147,7 @@ export function timeoutOf(id: string, seconds: number): StageError {
   return error;
 }
 
-/** Whether an error is a refusal that the stage declares in `raises`, rather than a failure of the stage. */
+/** Whether an error is a rejection that the stage declares in `raises`, rather than a failure of the stage. */
 export function isRefusal({ definition }: Pick<CompiledStage, 'definition'>, error: unknown): error is StageError {
   if (!(error instanceof StageError)) return false;
   return CONTEXT_CODES.has(error.code) || definition.raises.includes(error.code);
