@@ -16,11 +16,11 @@ const root = ownDirectory();
 
 const { database, ledgers } = useTestStore();
 
-/** An audit log with its spool; `trouble.now` is what its database answers with. */
+/** An audit log with its spool; `fault.now` is the error of its database. */
 async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?: number } = {}) {
-  const trouble: { now: Error | undefined } = { now: undefined };
+  const fault: { now: Error | undefined } = { now: undefined };
   const query: Database['query'] = async (...statement) => {
-    if (trouble.now !== undefined) throw trouble.now;
+    if (fault.now !== undefined) throw fault.now;
     return database.query(...statement);
   };
   const behind = new DatabaseLedger({ database, clock, log: quietLog, every: never });
@@ -37,7 +37,7 @@ async function openBoth(directory: string, more: { is_dead?: boolean; max_bytes?
   });
   const audit = new OpenAuditLog({ database: { query }, clock, log: quietLog, every: never, spool });
   await spool.adoptOrphans();
-  return { audit, spool, behind, trouble };
+  return { audit, spool, behind, fault };
 }
 
 async function writtenIn(prefix: string): Promise<string[]> {
@@ -53,15 +53,15 @@ const idsOf = (prefix: string, count: number) => Array.from({ length: count }, (
 
 test('audit records of a long outage are on the disk, and in the log in their order when the database is back', async () => {
   const directory = join(root, 'long');
-  const { audit, spool, trouble } = await openBoth(directory);
+  const { audit, spool, fault } = await openBoth(directory);
   const ids = idsOf('long-', 20_000);
-  trouble.now = away();
+  fault.now = away();
   for (const [i, request_id] of ids.entries()) {
     audit.write({ request_id });
     if (i % 1000 === 999) await audit.flush();
   }
   assert.equal(spool.depth.records, ids.length, 'all are on the disk, none in memory alone');
-  trouble.now = undefined;
+  fault.now = undefined;
   audit.write({ request_id: 'long-last' });
   await audit.flush();
   await spool.drain();
@@ -80,7 +80,7 @@ test('audit records of a gateway that was killed are written by the next one, ea
     [JSON.stringify({ at_ms: 0, request_id: ids[3], record: { request_id: ids[3] } })],
     await dead.behind.databaseId(),
   );
-  dead.trouble.now = away();
+  dead.fault.now = away();
   for (const request_id of ids) dead.audit.write({ request_id });
   await dead.audit.flush();
   const next = await openBoth(directory);
@@ -94,7 +94,7 @@ test('audit records of a gateway that was killed are written by the next one, ea
 test('a gateway that ends while the database is away leaves its audit records on the disk', async () => {
   const directory = join(root, 'ended');
   const ended = await openBoth(directory);
-  ended.trouble.now = away();
+  ended.fault.now = away();
   for (const request_id of idsOf('ended-', 30)) ended.audit.write({ request_id });
   await ended.audit.close();
   await ended.spool.close();
@@ -105,14 +105,14 @@ test('a gateway that ends while the database is away leaves its audit records on
 });
 
 test('a spool that is full keeps audit records in memory instead', async () => {
-  const { audit, spool, trouble } = await openBoth(join(root, 'full'), { max_bytes: 1 });
-  trouble.now = away();
+  const { audit, spool, fault } = await openBoth(join(root, 'full'), { max_bytes: 1 });
+  fault.now = away();
   for (const request_id of idsOf('full-', 2)) {
     audit.write({ request_id });
     await audit.flush();
   }
   assert.equal(spool.depth.records, 1, 'the first found room');
-  trouble.now = undefined;
+  fault.now = undefined;
   await spool.drain();
   await audit.flush();
   assert.deepEqual(await writtenIn('full-'), idsOf('full-', 2));

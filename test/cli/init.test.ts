@@ -205,13 +205,13 @@ test('what was written is taken back when a later file cannot be', async () => {
   assert.deepEqual(await readdir(directory), ['pipelines']);
 });
 
-test('who names a provider is asked what it speaks and for the name of its key, again where the answer cannot be one', async () => {
-  const told: string[] = [];
+test('init prompts for the protocol and the key variable of a provider, and again after an unusable input', async () => {
+  const printed: string[] = [];
   const input = typing('example', 'https://api.example.com', 'chat', 'compat', 'sk-planted-1234567', 'MY_KEY');
-  const chosen = await chooseUpstream({}, input, (text) => void told.push(text));
+  const chosen = await chooseUpstream({}, input, (text) => void printed.push(text));
   assert.deepEqual(chosen, { base_url: 'https://api.example.com', type: 'compat', key_env: 'MY_KEY' });
-  assert.equal(told.length, 3);
-  assert.doesNotMatch(told.join(''), /planted/);
+  assert.equal(printed.length, 3);
+  assert.doesNotMatch(printed.join(''), /planted/);
 });
 
 test('Enter selects the mock, and values of options are not requested', async () => {

@@ -19,7 +19,7 @@ let spans: FinishedSpan[];
 let sink: { active: boolean; take(taken: readonly FinishedSpan[]): void };
 let metrics: MetricRegistry;
 let clock: ReturnType<typeof frozenClock>;
-let tell: (operation: Operation) => void;
+let report: (operation: Operation) => void;
 
 beforeEach(() => {
   spans = [];
@@ -27,7 +27,7 @@ beforeEach(() => {
   clock = frozenClock('2026-03-10T12:00:00Z');
   const take = (taken: readonly FinishedSpan[]) => void spans.push(...taken);
   sink = { active: true, take };
-  tell = createOperationTelemetry({ sink, metrics, clock });
+  report = createOperationTelemetry({ sink, metrics, clock });
 });
 
 const counted = (name: MetricName) => [...metrics.seriesOf(name)].map(({ labels, sum }) => [labels, sum]);
@@ -35,8 +35,8 @@ const counted = (name: MetricName) => [...metrics.seriesOf(name)].map(({ labels,
 describe('an operation', () => {
   it('belongs to the trace of its caller', () => {
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
-    tell({ ...RELOAD, trace: beginTrace(traceparent) });
-    tell({ ...RELOAD, trace: beginTrace('nonsense') });
+    report({ ...RELOAD, trace: beginTrace(traceparent) });
+    report({ ...RELOAD, trace: beginTrace('nonsense') });
     const [{ trace_id, parent_span_id }, other] = spans as [FinishedSpan, FinishedSpan];
     assert.deepEqual([trace_id, parent_span_id], ['0af7651916cd43dd8448eb211c80319c', 'b7ad6b7169203331']);
     assert.equal(other.parent_span_id, undefined);
@@ -44,7 +44,7 @@ describe('an operation', () => {
 
   it('that failed has the error in one word', () => {
     const attributes = { 'gateway.sign_in.outcome': 'refused' };
-    tell({ ...RELOAD, name: 'gateway.sign_in', attributes, error_type: 'group' });
+    report({ ...RELOAD, name: 'gateway.sign_in', attributes, error_type: 'group' });
     assert.equal(spans[0]!.failed, true);
     assert.deepEqual(spans[0]!.attributes, { 'gateway.sign_in.outcome': 'refused', 'error.type': 'group' });
     assert.deepEqual(counted('gateway.sign_ins'), [
@@ -59,7 +59,7 @@ describe('an operation', () => {
       'enduser.email': 'anna@example.com',
       token: 'gw_secret',
     };
-    tell({ ...RELOAD, name: 'gateway.admin_change', attributes });
+    report({ ...RELOAD, name: 'gateway.admin_change', attributes });
     assert.deepEqual(Object.keys(spans[0]!.attributes), ['gateway.admin.action', 'gateway.admin.subject']);
     assert.equal(spans[0]!.attributes['gateway.admin.subject'], `tok_1 ${'x'.repeat(94)}`);
     assert.deepEqual(counted('gateway.admin_changes'), [[{ 'gateway.admin.action': 'token.create' }, 1]]);
@@ -67,7 +67,7 @@ describe('an operation', () => {
 
   it('is counted where no span is wanted', () => {
     sink.active = false;
-    tell(RELOAD);
+    report(RELOAD);
     assert.deepEqual(spans, []);
     assert.equal(counted('gateway.reloads').length, 1);
   });
@@ -75,12 +75,12 @@ describe('an operation', () => {
 
 it('a flood of operations makes fifty spans of a kind in a second, and all of it is counted', () => {
   const attempt: Operation = { ...RELOAD, name: 'gateway.session', attributes: {}, error_type: 'unknown' };
-  for (let i = 0; i < 500; i++) tell(attempt);
-  tell(RELOAD);
+  for (let i = 0; i < 500; i++) report(attempt);
+  report(RELOAD);
   assert.equal(spans.length, 51);
   assert.deepEqual(counted('gateway.sessions'), [[{ 'error.type': 'unknown' }, 500]]);
   assert.equal(counted('gateway.telemetry.dropped')[0]![1], 450);
   clock.advance(1000);
-  tell(attempt);
+  report(attempt);
   assert.equal(spans.length, 52);
 });

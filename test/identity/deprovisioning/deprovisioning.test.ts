@@ -28,7 +28,7 @@ const TEN_MINUTES_MS = 600_000;
 const DAY_MS = 24 * 3_600_000;
 
 let clock: FrozenClock;
-let told: string[];
+let revoked_grants: string[];
 let answer: () => boolean;
 let ended: ReturnType<typeof startEndedGrants>;
 let key_is_elsewhere = false;
@@ -53,7 +53,7 @@ function open() {
     },
     provider: {
       revoke: async ({ refresh_token }: ProviderGrant) => {
-        told.push(String(refresh_token));
+        revoked_grants.push(String(refresh_token));
         return answer();
       },
     },
@@ -66,7 +66,7 @@ beforeEach(async () => {
   await store.rows('delete from sessions');
   await store.rows('delete from ended_grants');
   clock = frozenClock(START);
-  told = [];
+  revoked_grants = [];
   answer = () => true;
   ended = open();
 });
@@ -97,8 +97,8 @@ describe('the provider is informed that a session ended', () => {
     await ended.sweep();
     await ended.sweep();
     const own = ['signed-out', 'cut-off', 'run-out'];
-    const told_of_own = told.filter((grant) => own.includes(grant));
-    assert.deepEqual(told_of_own, own);
+    const revoked_of_own = revoked_grants.filter((grant) => own.includes(grant));
+    assert.deepEqual(revoked_of_own, own);
     assert.equal(await waiting(), 0);
   });
 
@@ -108,18 +108,18 @@ describe('the provider is informed that a session ended', () => {
     await begin(anyPerson(), 'of somebody else');
     await end(first);
     await ended.sweep();
-    assert.deepEqual(told, []);
+    assert.deepEqual(revoked_grants, []);
     const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 1 });
     const device_code = await approveSignIn(grants, person, 'third');
     await end(second);
     await ended.sweep();
-    assert.deepEqual(told, [], 'a sign-in is about to become a session');
+    assert.deepEqual(revoked_grants, [], 'a sign-in is about to become a session');
     const third = await grants.poll(device_code);
     await ended.sweep();
-    assert.deepEqual(told, []);
+    assert.deepEqual(revoked_grants, []);
     assert.ok(third.outcome === 'signed_in' && (await end(third.session.id)));
     await ended.sweep();
-    assert.deepEqual(told.sort(), ['first', 'second', 'third']);
+    assert.deepEqual(revoked_grants.sort(), ['first', 'second', 'third']);
   });
 
   it('by one replica', async () => {
@@ -128,7 +128,7 @@ describe('the provider is informed that a session ended', () => {
     const replicas = [ended, open(), open()];
     await Promise.all(replicas.map((replica) => replica.sweep()));
     assert.deepEqual(
-      [...told].sort(),
+      [...revoked_grants].sort(),
       sessions.map((_, n) => `grant-${n}`),
     );
   });
@@ -143,7 +143,7 @@ describe('the provider is informed that a session ended', () => {
       await ended.sweep();
       clock.advance(TEN_MINUTES_MS);
     }
-    assert.deepEqual(told, ['unheard', 'unheard']);
+    assert.deepEqual(revoked_grants, ['unheard', 'unheard']);
     assert.equal(await waiting(), 0);
   });
 
@@ -154,7 +154,7 @@ describe('the provider is informed that a session ended', () => {
     await end(await begin(anyPerson(), 'of a key here'));
     for (let tries = 0; tries < 4; tries++) {
       await ended.sweep();
-      assert.deepEqual(told, ['of a key here']);
+      assert.deepEqual(revoked_grants, ['of a key here']);
       clock.advance(TEN_MINUTES_MS);
     }
     key_is_elsewhere = false;
@@ -165,7 +165,7 @@ describe('the provider is informed that a session ended', () => {
     await ended.sweep();
     clock.advance(TEN_MINUTES_MS);
     await ended.sweep();
-    const own = told.filter((grant) => grant === 'of a key elsewhere');
+    const own = revoked_grants.filter((grant) => grant === 'of a key elsewhere');
     assert.equal(own.length, 2, 'it still has its two tries');
     assert.equal(await waiting(), 0);
   });
@@ -177,7 +177,7 @@ describe('the provider is informed that a session ended', () => {
     await end(await begin(anyPerson({ issuer: 'https://former.example.com' }), 'former'));
     await end(await begin(anyPerson(), 'of another key'));
     await ended.sweep();
-    assert.deepEqual(told, ['no-route']);
+    assert.deepEqual(revoked_grants, ['no-route']);
     assert.equal(await waiting(), 0);
   });
 });
@@ -307,12 +307,12 @@ it('people who were not asked about, because the provider went away, come next a
   } as unknown as Identity;
   const auth = authWith({ personal_tokens: { check_minutes: 60, suspend_after_days: 2 } });
   const config = configWith(auth);
-  const told: Operation[] = [];
+  const revoked_grants: Operation[] = [];
   const checks = startAccountChecks({
     database,
     clock,
     log: quietLog,
-    telemetry: { operation: (operation) => void told.push(operation) },
+    telemetry: { operation: (operation) => void revoked_grants.push(operation) },
     signIn: () => ({ config, identity }),
   });
   clock.advance(60 * MINUTE_MS);
@@ -326,9 +326,9 @@ it('people who were not asked about, because the provider went away, come next a
   await checks.check();
   assert.equal(asked.length, 3, 'nobody again before the interval is over');
   const said = (name: string, attribute: string) =>
-    told.filter((operation) => operation.name === name).map(({ attributes }) => attributes[attribute]);
+    revoked_grants.filter((operation) => operation.name === name).map(({ attributes }) => attributes[attribute]);
   const outcomes = said('gateway.account_check', 'gateway.account_check.outcome');
-  assert.deepEqual(outcomes, ['unavailable', 'verified', 'verified'], 'telemetry is told what came of each');
+  assert.deepEqual(outcomes, ['unavailable', 'verified', 'verified'], 'telemetry is revoked_grants what came of each');
   const changes = said('gateway.admin_change', 'gateway.admin.action');
   assert.deepEqual(changes, ['token.revoke', 'token.revoke'], 'and of the tokens in groups that they have left');
   await checks.close();

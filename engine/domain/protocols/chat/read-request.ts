@@ -330,12 +330,12 @@ const CHOICE_FORM = {
     if (mode !== 'auto' && mode !== 'required') throw invalid(`${path}.mode`, 'must be auto or required');
     return [allowed, path] as const;
   },
-  refuse(choice: unknown): never {
+  reject(choice: unknown): never {
     objectAt(choice, 'tool_choice');
     const forms = 'must be none, auto, required, or an object of type function, custom or allowed_tools';
     throw invalid('tool_choice', forms);
   },
-  refuses_none: false,
+  rejects_none: false,
 };
 
 const DROPPED: Readonly<Record<string, RuleName>> = {

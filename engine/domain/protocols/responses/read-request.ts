@@ -268,12 +268,12 @@ const choiceForm = (book: ToolBook, notes: Notes) => ({
     notes.note('allowed_tools');
     return [choice, 'tool_choice'] as const;
   },
-  refuse(choice: unknown): never {
+  reject(choice: unknown): never {
     if (typeof choice === 'string') throw invalid('tool_choice', 'must be auto, none, required or an object');
     textAt(objectAt(choice, 'tool_choice').type, 'tool_choice.type');
     return notes.reject('provider_tool_choice', 'tool_choice');
   },
-  refuses_none: true,
+  rejects_none: true,
 });
 
 function describeFound(value: unknown, book: ToolBook): string {

@@ -14,11 +14,11 @@ import {
 import type { Conversation, Json, OutputFormat, Tool, ToolChoice } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
-/** Tool choices and formats of the answer, which chat completions and Responses say alike. */
+/** Tool choices and response formats, which chat completions and Responses share. */
 
 const SCHEMA_FIELDS = new Set(['name', 'description', 'schema', 'strict']);
 
-/** Reads the format of the answer; `inner` is the field that holds the schema's fields, if any. Raises invalid_request. */
+/** Reads the response format; `inner` is the field with the fields of the schema, if they are nested. Raises invalid_request. */
 export function readAnswerFormat(value: unknown, path: string, notes: Notes, inner?: string): OutputFormat | undefined {
   const format = isAbsent(value) ? undefined : objectAt(value, path);
   if (format === undefined || format.type === 'text') return undefined;
@@ -42,19 +42,19 @@ const CHOICES: Readonly<Record<string, ToolChoice>> = {
   required: { kind: 'any' },
 };
 
-/** The differences between the tool choices of the two. */
+/** The differences between the tool choices of the two protocols. */
 interface ChoiceForm {
   /** The name of a chosen or allowed tool; `undefined` for an allowed tool of the provider. */
   nameOf(choice: Json, param: string): string | undefined;
   /** The object with `mode` and `tools` of allowed tools, and its path. */
   allowedIn(choice: Json): readonly [allowed: Json, param: string];
   /** Raises the error for another choice. */
-  refuse(choice: unknown): never;
-  /** Whether to refuse a choice that requires one of no tools. */
-  readonly refuses_none: boolean;
+  reject(choice: unknown): never;
+  /** Whether to reject a choice that requires a tool when none is left. */
+  readonly rejects_none: boolean;
 }
 
-/** Reads a tool choice, and the tools that it leaves. Raises invalid_request, not_translatable. */
+/** Reads a tool choice, and the tools that the choice allows. Raises invalid_request, not_translatable. */
 export function readToolChoice(
   value: unknown,
   tools: readonly Tool[],
@@ -64,16 +64,16 @@ export function readToolChoice(
   if (isAbsent(value)) return { tools };
   const plain = typeof value === 'string' ? own(CHOICES, value) : undefined;
   if (plain !== undefined) return { tools, tool_choice: plain };
-  const choice = isObject(value) ? value : form.refuse(value);
+  const choice = isObject(value) ? value : form.reject(value);
   const { type } = choice;
   if (type !== 'allowed_tools') {
     const name = type === 'function' || type === 'custom' ? form.nameOf(choice, 'tool_choice') : undefined;
-    return { tools, tool_choice: { kind: 'tool', name: name ?? form.refuse(choice) } };
+    return { tools, tool_choice: { kind: 'tool', name: name ?? form.reject(choice) } };
   }
   const [{ mode, tools: allowed }, param] = form.allowedIn(choice);
   const names = new Set(eachAt(allowed, `${param}.tools`, form.nameOf));
   const left = tools.filter(({ name }) => names.has(name));
   if (left.length < tools.length) notes.note('allowed_tools');
-  if (mode === 'required' && left.length === 0 && form.refuses_none) form.refuse(choice);
+  if (mode === 'required' && left.length === 0 && form.rejects_none) form.reject(choice);
   return { tools: left, tool_choice: { kind: mode === 'required' ? 'any' : 'auto' } };
 }
